@@ -97,7 +97,7 @@ TokenIds encoded(const std::string& text, const GenerateJob& job) {
   if (const auto place = find_invalid_utf8(text)) {
     throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
   }
-  return job.tokenizer->with_special(encode(*job.tokenizer, text)).ids;
+  return job.tokenizer->with_special(encode(*job.tokenizer, text));
 }
 
 void add_prompt(GenerateJob& job, const GivenPrompt& given) {

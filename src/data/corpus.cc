@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "core/choices.h"
 #include "core/error.h"
 
 namespace chimera {
@@ -18,11 +18,8 @@ namespace {
 std::optional<double> share_of(const std::string& validation) {
   std::error_code absent;
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
-  double share = 0;
-  const char* end = validation.data() + validation.size();
-  const auto [rest, error] = std::from_chars(validation.data(), end, share);
-  if (error != std::errc() || rest != end) return std::nullopt;
-  if (share >= 0 && share < 1) return share;
+  const auto share = parse_number<double>(validation);
+  if (!share || (*share >= 0 && *share < 1)) return share;
   throw ConfigError(fmt::format("--validation {}: expected a share of at least 0 and below 1, or a file", validation));
 }
 
@@ -38,6 +35,7 @@ void check_ids(const TokenStream& stream) {
   constexpr std::int64_t kBlocks = 64;
   constexpr std::int64_t kBlock = std::int64_t{1} << 19;
   std::vector<std::int64_t> block;
+  // Up to 2^25 tokens: a wrong vocabulary shows at once, and a corpus of terabytes is not read before the first step.
   const std::int64_t stride = std::max(kBlock, stream.size() / kBlocks);
   for (std::int64_t first = 0; first < stream.size(); first += stride) {
     block.resize(static_cast<std::size_t>(std::min(kBlock, stream.size() - first)));
@@ -57,31 +55,19 @@ void record(const std::shared_ptr<const TokenStream>& stream, OpenedFiles& opene
   }
 }
 
-void describe(const std::string& path, const FoundTokens& found, std::int64_t tokens, OpenedFiles& opened) {
-  if (!opened.description.empty()) opened.description += "; ";
-  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, tokens);
-  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
-}
-
-/// Opens a source for training.
-FoundTokens open_training(const std::string& path, const TokenOptions& options, OpenedFiles& opened) {
+/// Opens a source and records its tokens for training. If `whole`, these are all of its tokens, or its validation
+/// shards if it has any.
+FoundTokens open_source(const std::string& path, bool whole, const TokenOptions& options, OpenedFiles& opened) {
   FoundTokens found = open_tokens(path, options);
-  if (!found.training) {
+  if (!found.training && !whole) {
     throw ConfigError(fmt::format("the folder {} has only shards for validation; expected training shards too", path));
   }
+  if (whole && found.validation) found.training = found.validation;
   record(found.training, opened);
-  describe(path, found, found.training->size(), opened);
+  if (!opened.description.empty()) opened.description += "; ";
+  opened.description += fmt::format("{}: {}, {} tokens", path, found.format, found.training->size());
+  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
   return found;
-}
-
-/// Opens a source that is not split: its validation shards if it has any, or else all of it. Names the view `name`.
-TokenView open_unsplit(const std::string& path, const std::string& name, const TokenOptions& options,
-                       OpenedFiles& opened) {
-  const FoundTokens found = open_tokens(path, options);
-  const auto& stream = found.validation ? found.validation : found.training;
-  record(stream, opened);
-  describe(path, found, stream->size(), opened);
-  return whole(stream, name);
 }
 
 }  // namespace
@@ -95,7 +81,7 @@ Corpus open_corpus(const DataOptions& options) {
   std::vector<TokenView> training;
   std::vector<TokenView> validation;
   for (const auto& [weight, path] : entries) {
-    const FoundTokens found = open_training(path, options.tokens, opened);
+    const FoundTokens found = open_source(path, /*whole=*/false, options.tokens, opened);
     const auto& stream = found.training;
     if (found.validation && share) {
       throw ConfigError(
@@ -115,12 +101,13 @@ Corpus open_corpus(const DataOptions& options) {
   if (has_files) {
     validation_entries = parse_mixture(options.validation);
     for (const auto& [weight, path] : validation_entries) {
-      validation.push_back(open_unsplit(path, path + " (validation)", options.tokens, opened));
+      const FoundTokens found = open_source(path, /*whole=*/true, options.tokens, opened);
+      validation.push_back(whole(found.training, path + " (validation)"));
     }
   }
-  return {{.sources = std::move(training), .mixture = Mixture(entries, options.seed)},
-          {.sources = std::move(validation), .mixture = Mixture(validation_entries, options.seed)},
-          std::move(opened)};
+  return {.training = {.sources = std::move(training), .mixture = Mixture(entries, options.seed)},
+          .validation = {.sources = std::move(validation), .mixture = Mixture(validation_entries, options.seed)},
+          .opened = std::move(opened)};
 }
 
 WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
@@ -128,11 +115,8 @@ WholeSource open_whole_source(const std::string& path, const TokenOptions& optio
     throw ConfigError(fmt::format("--data {}: is a mixture; give one file or folder", path));
   }
   OpenedFiles opened;
-  TokenView tokens = open_unsplit(path, path, options, opened);
-  return {.tokens = std::move(tokens),
-          .is_plain_text = opened.is_plain_text,
-          .description = std::move(opened.description),
-          .passed_over = opened.passed_over.empty() ? "" : opened.passed_over.front()};
+  const FoundTokens found = open_source(path, /*whole=*/true, options, opened);
+  return {.tokens = whole(found.training, path), .opened = std::move(opened)};
 }
 
 }  // namespace chimera

@@ -46,23 +46,14 @@ struct OpenedFiles {
   std::vector<std::string> passed_over;  ///< a line per folder with entries that are not read
 };
 
-/// The open files of a run, split for training and validation.
-class Corpus {
- public:
-  Corpus(MixedTokens training, MixedTokens validation, OpenedFiles opened)
-      : training_(std::move(training)), validation_(std::move(validation)), opened_(std::move(opened)) {}
+/// The open files of a run, split for training and validation. Views are named "PATH (training)" or "PATH
+/// (validation)".
+struct Corpus {
+  MixedTokens training;
+  MixedTokens validation;
+  OpenedFiles opened;
 
-  /// Views are named "PATH (training)" or "PATH (validation)".
-  [[nodiscard]] const MixedTokens& split(Split which) const { return which == Split::Train ? training_ : validation_; }
-  [[nodiscard]] const std::vector<const DataFile*>& files() const { return opened_.files; }
-  [[nodiscard]] bool is_plain_text() const { return opened_.is_plain_text; }
-  [[nodiscard]] const std::string& description() const { return opened_.description; }
-  [[nodiscard]] const std::vector<std::string>& passed_over() const { return opened_.passed_over; }
-
- private:
-  MixedTokens training_;
-  MixedTokens validation_;
-  OpenedFiles opened_;
+  [[nodiscard]] const MixedTokens& split(Split which) const { return which == Split::Train ? training : validation; }
 };
 
 /// Checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError as open_tokens() and
@@ -71,10 +62,8 @@ class Corpus {
 
 /// A source without a split.
 struct WholeSource {
-  TokenView tokens;           ///< named like the path
-  bool is_plain_text = true;  ///< see OpenedFiles
-  std::string description;    ///< see OpenedFiles
-  std::string passed_over;    ///< see FoundTokens
+  TokenView tokens;  ///< named like the path
+  OpenedFiles opened;
 };
 
 /// Opens a path, but only the validation shards if it has any. Throws as open_corpus() does.

@@ -64,8 +64,8 @@ struct HashCache {
 [[nodiscard]] HashCache default_hash_cache();
 
 /// Returns the XXH3 hash (64 bits). A cached hash is valid until inode, size or times change. Ignores errors of writing
-/// the cache. Calls `progress` after each block.
+/// the cache. Threads read ahead of the hash. Calls `progress` with the bytes hashed so far after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
-                                         const std::function<void()>& progress);
+                                         const std::function<void(std::int64_t bytes)>& progress);
 
 }  // namespace chimera

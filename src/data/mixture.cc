@@ -66,6 +66,7 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
   }
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // Largest remainders: rounding each share alone might not add up to a block.
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rests[a] > rests[b]; });
   std::int64_t left = kMixtureBlock - std::accumulate(shares.begin(), shares.end(), std::int64_t{0});
   for (std::size_t i = 0; left > 0; ++i, --left) ++shares[order[i % order.size()]];
@@ -88,6 +89,8 @@ std::vector<std::int64_t> Mixture::shares() const {
 Mixture::Place Mixture::place(std::int64_t position) const {
   if (ends_.size() == 1) return {0, position};
   const std::int64_t block = position / kMixtureBlock;
+  // Sources own runs of slots; the permutation spreads them over the block. A slot's place within its run counts the
+  // earlier samples of the source in this block, in another order.
   const std::int64_t slot =
       Permutation(kMixtureBlock, seed_, "data.mixture." + std::to_string(block))(position % kMixtureBlock);
   const auto end = std::upper_bound(ends_.begin(), ends_.end(), slot);

@@ -87,6 +87,7 @@ void require_16_bits(const DataFile& file) {
   if (file.size() % 4 != 0) return;
   std::vector<std::uint16_t> numbers(std::min(static_cast<std::size_t>(file.size()) / sizeof(std::uint16_t), kMost));
   file.read(0, std::as_writable_bytes(std::span(numbers)));
+  // Real 16-bit ids are rarely small at every second place. Lower halves must vary, or the file has small ids only.
   std::size_t small_lower = 0;
   bool fits_16_bits = true;
   bool is_64_bits = file.size() % 8 == 0;
@@ -129,6 +130,7 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
 }
 
 TokenFile open_file(const std::string& path, const TokenOptions& options) {
+  // --data may name the prefix or either file of a Megatron pair.
   const std::string prefix = without(kMegatronIndexSuffix, without(kMegatronTokensSuffix, path));
   const bool may_be_prefix = prefix != path || !is_there(path);
   if (may_be_prefix && is_there(prefix + std::string(kMegatronIndexSuffix))) return open_megatron(prefix, options);
@@ -210,6 +212,7 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
                     "file",
                     folder));
   }
+  // All shards stay open during the run.
   const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // each may have an index
   constexpr std::size_t kOthers = 64;
   require_descriptors(static_cast<std::int64_t>(files + kOthers), fmt::format("the shards of {}", folder),

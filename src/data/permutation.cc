@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <string>
 
 namespace chimera {
-
-Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number)
-    : Permutation(size, seed, "data.permutation." + std::to_string(number)) {}
 
 Permutation::Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream)
     : size_(static_cast<std::uint64_t>(size)),

@@ -1,5 +1,8 @@
 #pragma once
 
+// A shuffled order without a table: an epoch may have billions of windows, and each worker needs only a few of their
+// places. Samples (samples.h) use it for the windows of an epoch, Mixture (mixture.h) for the sources of a block.
+
 #include <cstdint>
 #include <string_view>
 
@@ -7,16 +10,13 @@
 
 namespace chimera {
 
-/// Pseudorandom permutation of 0 .. size - 1 in O(1) memory and time: the order in which an epoch visits its windows,
-/// and a block of a mixture its sources. A Feistel network, with CounterRandom as round
+/// Pseudorandom permutation of 0 .. size - 1 in O(1) memory and time. A Feistel network, with CounterRandom as round
 /// function, permutes the smallest 2^(2k) >= size, repeatedly until the result is below size (cycle walking). Source:
 /// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
 class Permutation {
  public:
   /// `stream` distinguishes permutations of a seed. Requires size > 0.
   Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
-  /// Uses the stream "data.permutation.NUMBER".
-  Permutation(std::int64_t size, std::uint64_t seed, std::int64_t number);
 
   [[nodiscard]] std::int64_t operator()(std::int64_t i) const;
 

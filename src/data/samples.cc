@@ -17,15 +17,9 @@ namespace {
 
 constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 
-std::int64_t shortest_sequence(SampleKind kind) { return kind == SampleKind::MaskedPairs ? 8 : 1; }
-
-std::int64_t targets_of(const SampleOptions& options) {
-  return options.kind == SampleKind::MaskedPairs ? masked_count(options.sequence) : options.sequence;
-}
-
 /// Returns the tokens per window.
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
-  const std::int64_t shortest = shortest_sequence(options.kind);
+  const std::int64_t shortest = options.kind == SampleKind::MaskedPairs ? 8 : 1;
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
     throw ConfigError(fmt::format("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest,
                                   kLongestSequence, shortest == 1 ? "" : " for masked pairs"));
@@ -61,8 +55,8 @@ Sample next_token_sample(const TokenView& tokens, const SampleOptions& options, 
 
 /// The stream of source 0 does not depend on the number of sources.
 Permutation epoch_order(std::int64_t windows, std::uint64_t seed, std::size_t source, std::int64_t epoch) {
-  if (source == 0) return {windows, seed, epoch};
-  return {windows, seed, fmt::format("data.permutation.{}.{}", source, epoch)};
+  const std::string stream = source == 0 ? fmt::format("{}", epoch) : fmt::format("{}.{}", source, epoch);
+  return {windows, seed, "data.permutation." + stream};
 }
 
 bool ends_sentence(std::span<const std::int64_t> tokens, std::size_t i) {
@@ -92,6 +86,7 @@ Pair choose_pair(const TokenView& tokens, const SampleOptions& options, std::int
   Pair pair{{own.begin(), own.begin() + cut}, {own.begin() + cut, own.end()}, 0};
   const CounterRandom random(options.seed, "data.pair");
   const auto index = static_cast<std::uint64_t>(position) * 2;
+  // Two numbers per position: whether the second text follows, and from which window it is.
   if (windows == 1 || random.below(index, 2) == 0) return pair;
   auto other = static_cast<std::int64_t>(random.below(index + 1, static_cast<std::uint64_t>(windows) - 1));
   if (other >= window) ++other;
@@ -123,8 +118,10 @@ Sample write_pair(const Pair& pair, const SpecialTokens& special) {
 std::vector<std::size_t> draw_places(const Pair& pair, std::int64_t count, const CounterRandom& random,
                                      std::uint64_t index) {
   std::vector<std::size_t> places(pair.first.size() + pair.second.size());
+  // Skips [CLS] and the first [SEP].
   for (std::size_t i = 0; i < places.size(); ++i) places[i] = i + (i < pair.first.size() ? 1 : 2);
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    // The first steps of a Fisher-Yates shuffle.
     std::swap(places[i], places[i + random.below(index + i, places.size() - i)]);
   }
   places.resize(static_cast<std::size_t>(count));
@@ -169,6 +166,7 @@ std::int64_t Samples::count() const {
 
 Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
   require_invariant(step >= 0 && index >= 0 && index < mini_batch, "a sample lies outside its mini-batch");
+  // Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.
   const std::int64_t place = step * mini_batch + index;
   const auto [number, position] = tokens_.mixture.place(place);
   const TokenView& source = tokens_.sources[number];
@@ -178,23 +176,21 @@ Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_
   return next_token_sample(source, options_, window * window_);
 }
 
-std::int64_t Samples::targets_per_sample() const { return targets_of(options_); }
-
-OrderedSamples::OrderedSamples(TokenView tokens, const SampleOptions& options)
-    : tokens_(std::move(tokens)), options_(options), window_(checked_window({&tokens_, 1}, options)) {}
-
-std::int64_t OrderedSamples::count() const {
-  if (options_.kind == SampleKind::MaskedPairs) return tokens_.size() / window_;
-  return (tokens_.size() - 1) / options_.sequence;
+std::int64_t Samples::targets_per_sample() const {
+  return options_.kind == SampleKind::MaskedPairs ? masked_count(options_.sequence) : options_.sequence;
 }
 
-Sample OrderedSamples::sample(std::int64_t index) const {
-  require_invariant(index >= 0 && index < count(), "a sample lies behind the last of its source");
-  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(tokens_, options_, index, index);
-  return next_token_sample(tokens_, options_, index * options_.sequence);
+std::int64_t Samples::ordered_count() const {
+  const TokenView& source = tokens_.sources.front();
+  return options_.kind == SampleKind::MaskedPairs ? windows(source) : (source.size() - 1) / options_.sequence;
 }
 
-std::int64_t OrderedSamples::targets_per_sample() const { return targets_of(options_); }
+Sample Samples::ordered_sample(std::int64_t index) const {
+  require_invariant(index >= 0 && index < ordered_count(), "a sample lies behind the last of its source");
+  const TokenView& source = tokens_.sources.front();
+  if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, index, index);
+  return next_token_sample(source, options_, index * options_.sequence);
+}
 
 std::int64_t find_cut(std::span<const std::int64_t> window) {
   const auto length = static_cast<std::int64_t>(window.size());

@@ -77,30 +77,18 @@ class Samples {
   /// Returns the targets per sample that are not kIgnoredTarget.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
+  /// Sample `index` of the only source in order, for evaluation; and the number of these. NextToken windows overlap by
+  /// one token, so that each token except the first is a target once. MaskedPairs windows are as above; sample i has
+  /// the pair and masks of position i. An incomplete last window is dropped.
+  [[nodiscard]] Sample ordered_sample(std::int64_t index) const;
+  [[nodiscard]] std::int64_t ordered_count() const;
+
  private:
   [[nodiscard]] std::int64_t windows(const TokenView& source) const { return source.size() / window_; }
 
   MixedTokens tokens_;
   SampleOptions options_;
   std::int64_t window_;  ///< tokens per window
-};
-
-/// The samples of a source in order, for evaluation. NextToken windows overlap by one token, so that each token except
-/// the first is a target once. MaskedPairs windows are as in Samples; sample i has the pair and masks of position i. An
-/// incomplete last window is dropped.
-class OrderedSamples {
- public:
-  /// Throws ConfigError as Samples does.
-  OrderedSamples(TokenView tokens, const SampleOptions& options);
-
-  [[nodiscard]] std::int64_t count() const;
-  [[nodiscard]] Sample sample(std::int64_t index) const;
-  [[nodiscard]] std::int64_t targets_per_sample() const;
-
- private:
-  TokenView tokens_;
-  SampleOptions options_;
-  std::int64_t window_;
 };
 
 /// Returns where the second text starts in a window of at least 5 tokens: after the sentence end in the middle half

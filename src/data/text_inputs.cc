@@ -90,6 +90,7 @@ std::size_t InputReader::end_of_lines() {
   for (std::size_t wanted = block_bytes_;; wanted *= 2) {
     fill(wanted);
     if (at_end_) return ahead_.size();
+    // A block must end with a whole line; a longer line doubles the block.
     if (const std::size_t end = ahead_.rfind('\n'); end != std::string::npos) return end + 1;
     if (wanted > kLongestLine) {
       throw ConfigError(fmt::format("{}: line {}: is longer than {} bytes; expected a JSON object a line",

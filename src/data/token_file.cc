@@ -58,10 +58,6 @@ MegatronIndex::MegatronIndex(DataFile file, std::int64_t token_bytes)
   check_documents();
 }
 
-std::int64_t MegatronIndex::lengths_at() const { return kHeaderBytes; }
-std::int64_t MegatronIndex::pointers_at() const { return lengths_at() + sequences_ * kLengthBytes; }
-std::int64_t MegatronIndex::documents_at() const { return pointers_at() + sequences_ * kPointerBytes; }
-
 void MegatronIndex::check_header() {
   if (file_.size() < kHeaderBytes) {
     refuse_index(file_, "has {} bytes; the header of an index takes {}", file_.size(), kHeaderBytes);
@@ -107,6 +103,7 @@ void MegatronIndex::check_sequences() const {
     if (length < 0) refuse_index(file_, "sequence {} has {} tokens; expected at least 1", i, length);
     if (length == 0) refuse_index(file_, "sequence {} is empty; expected at least 1 token", i);
     if (pointer != end) {
+      // Names what is wrong: files of other tools have holes, overlaps or offsets of another .bin.
       const char* fault = pointer < 0 || pointer >= token_bytes_ ? "outside the tokens"
                           : pointer < end                        ? "inside another sequence"
                                                                  : "after a hole";
@@ -156,6 +153,7 @@ std::int64_t MegatronIndex::document_start(std::int64_t document) const {
 }
 
 std::int64_t MegatronIndex::document_of(std::int64_t position) const {
+  // Binary search in the file: the list of starts may not fit into memory.
   std::int64_t first = 0;  // starts at or before the position
   std::int64_t end = documents_;
   while (end - first > 1) {
@@ -179,10 +177,6 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
     file_.read(offset, std::as_writable_bytes(std::span(stored)));
     std::copy(stored.begin(), stored.end(), tokens.begin());
   });
-  require_ids(first, tokens);
-}
-
-void TokenFile::require_ids(std::int64_t first, std::span<const std::int64_t> tokens) const {
   const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                   [this](std::int64_t token) { return token < 0 || token >= vocabulary_; });
   if (wrong == tokens.end()) return;

@@ -35,9 +35,14 @@ class MegatronIndex {
   void check_header();
   void check_sequences() const;
   void check_documents() const;
-  [[nodiscard]] std::int64_t lengths_at() const;
-  [[nodiscard]] std::int64_t pointers_at() const;
-  [[nodiscard]] std::int64_t documents_at() const;
+  // Bytes of the file at which the lists begin.
+  [[nodiscard]] static std::int64_t lengths_at() { return sizeof(MegatronIndexHeader); }
+  [[nodiscard]] std::int64_t pointers_at() const {
+    return lengths_at() + sequences_ * std::int64_t{sizeof(std::int32_t)};
+  }
+  [[nodiscard]] std::int64_t documents_at() const {
+    return pointers_at() + sequences_ * std::int64_t{sizeof(std::int64_t)};
+  }
 
   DataFile file_;
   std::int64_t token_bytes_;
@@ -85,8 +90,6 @@ class TokenFile {
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 
  private:
-  void require_ids(std::int64_t first, std::span<const std::int64_t> tokens) const;
-
   DataFile file_;
   TokenLayout layout_;
   std::int64_t vocabulary_;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace chimera {
 
@@ -52,31 +53,24 @@ inline constexpr std::uint64_t kMegatronVersion = 1;
 struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
-  std::uint8_t type_code = 0;   ///< megatron_code() of the token type
+  std::uint8_t type_code = 0;   ///< of kMegatronCodes
   std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
   std::uint64_t documents = 0;  ///< entries of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 
-/// Returns Megatron's code of a token type, if it has one.
-[[nodiscard]] constexpr std::optional<std::uint8_t> megatron_code(TokenType type) {
-  switch (type) {
-    case TokenType::U8: return 1;
-    case TokenType::I8: return 2;
-    case TokenType::I16: return 3;
-    case TokenType::I32: return 4;
-    case TokenType::I64: return 5;
-    case TokenType::U16: return 8;
-    case TokenType::U32: return std::nullopt;
-  }
-  return std::nullopt;
-}
+/// Megatron's codes of token types. It has none for U32; 6 and 7 are float64 and float32.
+inline constexpr std::array<std::pair<TokenType, std::uint8_t>, 6> kMegatronCodes = {{{TokenType::U8, 1},
+                                                                                      {TokenType::I8, 2},
+                                                                                      {TokenType::I16, 3},
+                                                                                      {TokenType::I32, 4},
+                                                                                      {TokenType::I64, 5},
+                                                                                      {TokenType::U16, 8}}};
 
-/// Returns nothing for 6 and 7 (float64, float32) and unknown codes.
+/// Returns nothing for other codes.
 [[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
-  using enum TokenType;
-  for (const TokenType type : {U8, I8, I16, I32, I64, U16}) {
-    if (megatron_code(type) == code) return type;
+  for (const auto& [type, known] : kMegatronCodes) {
+    if (known == code) return type;
   }
   return std::nullopt;
 }

@@ -52,6 +52,7 @@ std::vector<std::int64_t> TokenStream::document_starts(std::int64_t first, std::
   std::vector<std::int64_t> starts;
   for (const Piece& piece : pieces(first, count)) {
     const std::int64_t origin = starts_[piece.file] - first;  // relative to `first`
+    // A file begins a document unless its marks say otherwise: shards may cut a document in two.
     if (piece.first == 0 && origin > 0 && begins_document(piece.file)) starts.push_back(origin);
     std::vector<std::int64_t> inside;
     files_[piece.file].add_document_starts(piece.first, piece.count, inside);

@@ -53,6 +53,8 @@ FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
   make_parents(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
+  // The lock ends with the process, so a killed run leaves no stale lock. A run that finished in between has renamed
+  // the file that we opened.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 || !is_named(file, path)) {
     throw ConfigError(path + ": another run is writing it; wait for its end, or give another --output");
   }
@@ -118,21 +120,22 @@ std::vector<std::string> TokenWriter::paths(const std::string& prefix, TokenFile
   return {tokens_path_of(prefix), index_path_of(prefix)};
 }
 
-TokenWriter::TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary,
+TokenWriter::TokenWriter(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                          const WrittenTokens& written)
-    : prefix_(std::move(prefix)), format_(format), type_(token_type(format, vocabulary)), written_(written) {
-  if (has_index()) lengths_ = open_at(index_path() + kUnfinished, length_bytes(written));
+    : tokens_path_(tokens_path_of(prefix)),
+      index_path_(index_path_of(prefix)),
+      format_(format),
+      type_(token_type(format, vocabulary)),
+      written_(written) {
+  if (has_index()) lengths_ = open_at(index_path_ + kUnfinished, length_bytes(written));
   if (written == WrittenTokens{}) {
-    tokens_ = open_at(tokens_path() + kUnfinished, 0);
+    tokens_ = open_at(tokens_path_ + kUnfinished, 0);
     // Placeholder: finish() writes the header.
-    write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes_of(format_)), '\0'), tokens_path());
+    write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes_of(format_)), '\0'), tokens_path_);
   } else {
-    tokens_ = open_at(tokens_path() + kUnfinished, token_bytes(format_, type_, written));
+    tokens_ = open_at(tokens_path_ + kUnfinished, token_bytes(format_, type_, written));
   }
 }
-
-std::string TokenWriter::tokens_path() const { return tokens_path_of(prefix_); }
-std::string TokenWriter::index_path() const { return index_path_of(prefix_); }
 
 void TokenWriter::write(std::string_view tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size()) / width_of(type_);
@@ -142,7 +145,7 @@ void TokenWriter::write(std::string_view tokens) {
     throw ConfigError(
         fmt::format("{}: llm.c counts at most {} tokens a file; give fewer files, or another "
                     "--output-format",
-                    tokens_path(), kMost31Bits));
+                    tokens_path_, kMost31Bits));
   }
   waiting_tokens_ += tokens;
   if (waiting_tokens_.size() >= kFlushBytes) flush();
@@ -154,7 +157,7 @@ void TokenWriter::end_document() {
       throw ConfigError(
           fmt::format("{}: document {} has {} tokens, Megatron's index counts at most {}; give "
                       "--output-format raw, or divide the document",
-                      index_path(), written_.documents + 1, written_.open_document, kMost31Bits));
+                      index_path_, written_.documents + 1, written_.open_document, kMost31Bits));
     }
     const auto length = static_cast<std::int32_t>(written_.open_document);
     waiting_lengths_ += bytes_of(&length, 1);
@@ -165,20 +168,21 @@ void TokenWriter::end_document() {
 }
 
 void TokenWriter::flush() {
-  write_bytes(tokens_, waiting_tokens_, tokens_path());
+  write_bytes(tokens_, waiting_tokens_, tokens_path_);
   waiting_tokens_.clear();
-  if (has_index()) write_bytes(lengths_, waiting_lengths_, index_path());
+  if (has_index()) write_bytes(lengths_, waiting_lengths_, index_path_);
   waiting_lengths_.clear();
 }
 
 void TokenWriter::save() {
   flush();
-  if (has_index() && ::fdatasync(lengths_.get()) != 0) cannot_write(index_path(), errno);
-  if (::fdatasync(tokens_.get()) != 0) cannot_write(tokens_path(), errno);
+  // Both files before PREFIX.resume names these positions: it must never be ahead of them.
+  if (has_index() && ::fdatasync(lengths_.get()) != 0) cannot_write(index_path_, errno);
+  if (::fdatasync(tokens_.get()) != 0) cannot_write(tokens_path_, errno);
 }
 
 void TokenWriter::write_index() {
-  const std::string path = index_path() + kUnfinished;
+  const std::string path = index_path_ + kUnfinished;
   const auto documents = static_cast<std::size_t>(written_.documents);
   std::vector<std::int32_t> lengths(documents);
   const std::size_t bytes = documents * sizeof(std::int32_t);
@@ -189,10 +193,11 @@ void TokenWriter::write_index() {
       throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO)));
     done += static_cast<std::size_t>(got);
   }
+  // The unfinished index holds only lengths; the final one has a header before them, so it is written anew.
   if (::lseek(lengths_.get(), 0, SEEK_SET) < 0 || ::ftruncate(lengths_.get(), 0) != 0) cannot_write(path, errno);
-  const auto code = megatron_code(type_);
-  require_invariant(code.has_value(), "tokens are written in a type that Megatron's format does not have");
-  const MegatronIndexHeader header{.type_code = *code, .sequences = documents, .documents = documents + 1};
+  const auto known = std::ranges::find(kMegatronCodes, type_, [](const auto& pair) { return pair.first; });
+  require_invariant(known != kMegatronCodes.end(), "tokens are written in a type that Megatron's format does not have");
+  const MegatronIndexHeader header{.type_code = known->second, .sequences = documents, .documents = documents + 1};
   write_bytes(lengths_, bytes_of(&header, 1), path);
   write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
   std::vector<std::int64_t> numbers;
@@ -219,22 +224,22 @@ void TokenWriter::finish() {
                             .version = wide ? kLlmcLlama3Version : kLlmcGpt2Version,
                             .tokens = static_cast<std::int32_t>(written_.tokens)};
     if (::pwrite(tokens_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
-      cannot_write(tokens_path(), errno);
+      cannot_write(tokens_path_, errno);
     }
   }
   if (has_index()) {
     write_index();
     save();
     // An old token file must never coexist with the new index.
-    if (std::remove(tokens_path().c_str()) != 0 && errno != ENOENT) cannot_write(tokens_path(), errno);
-    move_into_place(index_path());
+    if (std::remove(tokens_path_.c_str()) != 0 && errno != ENOENT) cannot_write(tokens_path_, errno);
+    move_into_place(index_path_);
   }
-  move_into_place(tokens_path());
+  move_into_place(tokens_path_);
 }
 
 void TokenWriter::discard() {
-  std::remove((tokens_path() + kUnfinished).c_str());
-  if (has_index()) std::remove((index_path() + kUnfinished).c_str());
+  std::remove((tokens_path_ + kUnfinished).c_str());
+  if (has_index()) std::remove((index_path_ + kUnfinished).c_str());
 }
 
 }  // namespace chimera

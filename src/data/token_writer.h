@@ -41,7 +41,8 @@ class TokenWriter {
                                 const WrittenTokens& written);
   /// Continues after `written`, if has() is true, or starts anew. Throws ConfigError if another process writes the
   /// files.
-  TokenWriter(std::string prefix, TokenFileFormat format, std::int64_t vocabulary, const WrittenTokens& written = {});
+  TokenWriter(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
+              const WrittenTokens& written = {});
 
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] const WrittenTokens& written() const { return written_; }
@@ -53,13 +54,12 @@ class TokenWriter {
   void discard();
 
  private:
-  [[nodiscard]] std::string tokens_path() const;
-  [[nodiscard]] std::string index_path() const;
   [[nodiscard]] bool has_index() const { return format_ == TokenFileFormat::Megatron; }
   void flush();
   void write_index();
 
-  std::string prefix_;
+  std::string tokens_path_;
+  std::string index_path_;
   TokenFileFormat format_;
   TokenType type_;
   WrittenTokens written_;

@@ -109,6 +109,7 @@ class JsonLine {
     const auto error = document_.get_object().get(object);
     if (error == simdjson::INCORRECT_TYPE) fail_(0, "expected a JSON object");
     check(error);
+    // Reads the line to its end even after the field was found: malformed lines and repeated fields are errors.
     std::optional<std::string_view> found;
     std::vector<std::string> names;
     for (auto each : object) {
@@ -170,15 +171,6 @@ class JsonLine {
   simdjson::ondemand::document document_;
 };
 
-struct EncodingOptions {
-  std::string field = "text";             // JSONL field
-  std::optional<TokenType> type = {};     // nothing: as text, a line "12 7 9\n" per document
-  std::optional<TokenId> separator = {};  // token between documents
-  bool separator_first = false;           // before each document, not after it
-  InvalidText invalid = InvalidText::Refuse;
-  EmptyDocument empty = EmptyDocument::Refuse;
-};
-
 /// The last document may continue in the next block.
 struct EncodedBlock {
   std::string tokens = {};             // as stored in the file
@@ -192,9 +184,11 @@ struct EncodedBlock {
 /// Encodes blocks on one thread. Throws ConfigError, naming file and line or byte, for malformed input.
 class BlockEncoder {
  public:
-  /// `tokenizer` and `paths` must outlive the encoder.
-  BlockEncoder(const Tokenizer& tokenizer, const std::vector<std::string>& paths, EncodingOptions options)
-      : paths_(paths), options_(std::move(options)), encoder_(tokenizer.make_encoder()) {}
+  /// `options` must outlive the encoder. `type` is the type of stored tokens; nothing: as text, a line "12 7 9\n" per
+  /// document. `separator` is the token between documents.
+  BlockEncoder(const Tokenizer& tokenizer, const TokenizeOptions& options, std::optional<TokenType> type,
+               std::optional<TokenId> separator)
+      : options_(options), type_(type), separator_(separator), encoder_(tokenizer.make_encoder()) {}
 
   EncodedBlock encode(InputBlock& block) {
     done_ = {.input_bytes = static_cast<std::int64_t>(block.size), .end = block.end};
@@ -208,7 +202,7 @@ class BlockEncoder {
 
  private:
   [[nodiscard]] std::string name(const InputBlock& block) const {
-    const std::string& path = paths_[static_cast<std::size_t>(block.begin.file)];
+    const std::string& path = options_.inputs.paths[static_cast<std::size_t>(block.begin.file)];
     return path == "-" ? "standard input" : path;
   }
 
@@ -254,7 +248,7 @@ class BlockEncoder {
       throw ConfigError(fmt::format("{}, column {}: {}", place, mark + column + 1, reason));
     });
     ids_.clear();
-    encoder_->encode(reader.text_of(options_.field), ids_);
+    encoder_->encode(reader.text_of(options_.inputs.field), ids_);
     put(true, true, place);
   }
 
@@ -268,17 +262,18 @@ class BlockEncoder {
         return;
       }
     }
-    if (options_.separator && options_.separator_first && begins) ids_.insert(ids_.begin(), *options_.separator);
-    if (options_.separator && !options_.separator_first && ends) ids_.push_back(*options_.separator);
+    const bool is_first = options_.format == TokenFileFormat::Llmc;
+    if (separator_ && is_first && begins) ids_.insert(ids_.begin(), *separator_);
+    if (separator_ && !is_first && ends) ids_.push_back(*separator_);
     done_.ids += static_cast<std::int64_t>(ids_.size());
-    if (!options_.type) {
+    if (!type_) {
       for (std::size_t i = 0; i < ids_.size(); ++i) {
         if (i > 0 || !begins) done_.tokens += ' ';
         done_.tokens += fmt::format_int(ids_[i]).str();
       }
       if (ends) done_.tokens += '\n';
     } else {
-      with_stored_type(*options_.type, [this]<class Stored>(Stored) {
+      with_stored_type(*type_, [this]<class Stored>(Stored) {
         const std::vector<Stored> stored(ids_.begin(), ids_.end());
         done_.tokens.append(reinterpret_cast<const char*>(stored.data()), stored.size() * sizeof(Stored));
       });
@@ -286,8 +281,9 @@ class BlockEncoder {
     if (ends) done_.ends.push_back(done_.tokens.size());
   }
 
-  const std::vector<std::string>& paths_;
-  EncodingOptions options_;
+  const TokenizeOptions& options_;
+  std::optional<TokenType> type_;
+  std::optional<TokenId> separator_;
   std::unique_ptr<Encoder> encoder_;
   simdjson::ondemand::parser parser_;
   TokenIds ids_;
@@ -320,6 +316,7 @@ class OrderedWorkers {
   }
 
   void submit(InputBlock block) {
+    // A packaged task carries an exception to take(), where the main thread rethrows it.
     Task task([block = std::move(block)](BlockEncoder& encoder) mutable { return encoder.encode(block); });
     results_.push_back(task.get_future());
     {
@@ -398,19 +395,24 @@ std::string resume_key(const Inputs& inputs, const std::string& tokenizer, const
   return json_text(key);
 }
 
+/// Progress file: {"key": resume_key(), "state": [the numbers of TokenizeState in the order of its fields]}.
 void write_resume(const std::string& path, const std::string& key, const TokenizeState& state) {
-  const json file = {
-      {"key", key},
-      {"place", {state.place.file, state.place.offset, state.place.line, state.place.in_document ? 1 : 0}},
-      {"written", {state.written.tokens, state.written.documents, state.written.open_document}},
-      {"skipped", state.skipped},
-      {"bytes", state.bytes}};
-  write_whole(path, json_text(file) + "\n");
+  const auto& [place, written, skipped, bytes] = state;
+  const json numbers = {place.file,
+                        place.offset,
+                        place.line,
+                        place.in_document ? 1 : 0,
+                        written.tokens,
+                        written.documents,
+                        written.open_document,
+                        skipped,
+                        bytes};
+  write_whole(path, json_text(json{{"key", key}, {"state", numbers}}) + "\n");
 }
 
 bool has_progress(const std::string& path) {
   const json file = try_json(read_whole(path));
-  return file.is_object() && file.contains("key") && file.contains("place");
+  return file.is_object() && file.contains("key") && file.contains("state");
 }
 
 /// Returns nothing if the file is missing, malformed, or has another key.
@@ -420,12 +422,8 @@ std::optional<TokenizeState> read_resume(const std::string& path, const std::str
   try {
     const json file = read_json(read_whole(path));
     if (file.at("key") != key) return std::nullopt;
-    const auto place = file.at("place").get<std::array<std::int64_t, 4>>();
-    const auto written = file.at("written").get<std::array<std::int64_t, 3>>();
-    return TokenizeState{.place = {place[0], place[1], place[2], place[3] != 0},
-                         .written = {written[0], written[1], written[2]},
-                         .skipped = file.at("skipped").get<std::int64_t>(),
-                         .bytes = file.at("bytes").get<std::int64_t>()};
+    const auto n = file.at("state").get<std::array<std::int64_t, 9>>();
+    return TokenizeState{{n[0], n[1], n[2], n[3] != 0}, {n[4], n[5], n[6]}, n[7], n[8]};
   } catch (const json::exception&) {
     return std::nullopt;
   }
@@ -454,6 +452,7 @@ class Output {
     key_ = resume_key(options.inputs, options.tokenizer,
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
+    // A pipe cannot be read again from an offset.
     saves_ = !has_stream(options.inputs);
     for (const std::string& path : TokenWriter::paths(options.output, options.format)) {
       require_no_input(path);
@@ -465,6 +464,7 @@ class Output {
     if (saves_) resume(tokenizer.vocabulary_size());
     if (writer_) return;
     writer_.emplace(options.output, options.format, tokenizer.vocabulary_size());
+    // Behind the lock of the writer, so that the progress of a running call is never deleted.
     std::remove(resume_path().c_str());  // progress file of another run
   }
 
@@ -495,6 +495,7 @@ class Output {
     return TokenWriter::paths(options_.output, options_.format);
   }
 
+  /// Deletes files that no later call can continue.
   void discard() {
     if (writer_ && !has_saved_) writer_->discard();
   }
@@ -574,17 +575,12 @@ class Output {
 TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress) {
   TokenizeReport report{.total_bytes = total_bytes(options.inputs)};
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
-  EncodingOptions encoding{.field = options.inputs.field,
-                           .separator = separator_of(options, *tokenizer),
-                           .separator_first = options.format == TokenFileFormat::Llmc,
-                           .invalid = options.invalid,
-                           .empty = options.empty};
+  const std::optional<TokenId> separator = separator_of(options, *tokenizer);
   const bool has_index = options.output != kText && options.format == TokenFileFormat::Megatron;
-  if (options.empty == EmptyDocument::Keep && has_index && !encoding.separator) {
+  if (options.empty == EmptyDocument::Keep && has_index && !separator) {
     throw ConfigError("--empty keep: Megatron's format has no documents without tokens; give --end-of-document");
   }
   Output output(options, *tokenizer);
-  encoding.type = output.type();
   report.resumed = output.state().bytes;
   const auto start = std::chrono::steady_clock::now();
   const auto note = [&] {
@@ -597,7 +593,9 @@ TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void
   };
   try {
     InputReader reader(options.inputs, *tokenizer, output.state().place, options.block_bytes);
-    OrderedWorkers workers(options.workers, [&] { return BlockEncoder(*tokenizer, options.inputs.paths, encoding); });
+    OrderedWorkers workers(options.workers,
+                           [&] { return BlockEncoder(*tokenizer, options, output.type(), separator); });
+    // Blocks in flight: enough that no worker waits, few enough that memory stays small.
     const auto most = static_cast<std::size_t>(2 * options.workers + 2);
     const auto take = [&] {
       output.take(workers.take());

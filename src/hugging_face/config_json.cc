@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/printable.h"
 
 namespace chimera {
 namespace {
@@ -61,11 +62,9 @@ class ConfigFields {
   }
 
   /// Rejects every value except `supported`, the default.
-  void require(const char* name, bool supported) const {
-    if (truth(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
-  }
-  void require(const char* name, double supported) const {
-    if (number(name, supported) != supported) refuse(name, fmt::format("it has {}", supported));
+  void require(const char* name, const Json& supported) const {
+    const Json* const value = find(name);
+    if (value != nullptr && *value != supported) refuse(name, "it has " + json_text(supported));
   }
   /// Rejects other texts; the first is the default.
   void require_one_of(const char* name, const std::vector<const char*>& supported) const {
@@ -155,19 +154,34 @@ constexpr std::array<KnownClass, 6> kClasses = {{
     {"qwen3", "Qwen3ForCausalLM", Family::Llama, {151'936, 32'768, 4096, 32, 32, 22'016}, 32, 128},
 }};
 
+const KnownClass* find_class(std::string_view type) {
+  const auto known = std::ranges::find(kClasses, type, &KnownClass::model_type);
+  return known == kClasses.end() ? nullptr : &*known;
+}
+
+/// Names no nearest type: programs write this field, and a similar name (llama4, qwen2_vl) is another model.
+[[noreturn]] void refuse_class(const ConfigFields& config, const std::string& type) {
+  if (type.empty()) config.fail("has no model_type");
+  std::vector<std::string> types;
+  for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
+  const std::string text = config.has("text_config") ? config.object("text_config").text("model_type", "") : "";
+  const std::string remedy =
+      find_class(text) != nullptr
+          ? fmt::format("its language model is a {}: save that alone (save_pretrained of the language model)", text)
+          : "train it in Python, where cp.layers_of() cuts models of transformers into layers";
+  config.fail(fmt::format("model_type is '{}'; Chimera's own models are {}. {}", printable(type),
+                          fmt::join(types, ", "), remedy));
+}
+
 const KnownClass& class_of(const ConfigFields& config) {
   const std::string type = config.text("model_type", "");
-  const auto known = std::ranges::find(kClasses, type, &KnownClass::model_type);
-  if (known == kClasses.end()) {
-    std::vector<std::string> types;
-    for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
-    config.fail(type.empty() ? "has no model_type" : unknown_name("model_type", type, types));
-  }
+  const KnownClass* const known = find_class(type);
+  if (known == nullptr) refuse_class(config, type);
   if (!config.has("architectures")) return *known;
   const Json& architectures = config["architectures"];
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
   config.fail(fmt::format("architectures must be [\"{}\"] for model_type {}, not {}", known->architecture, type,
-                          json_text(architectures, -1, JsonLetters::Ascii).substr(0, 100)));
+                          shown_value(architectures)));
 }
 
 void require_plain(const ConfigFields& config) {
@@ -194,6 +208,7 @@ void read_sizes(const ConfigFields& config, const KnownClass& known, ModelConfig
   const ClassFields& fields = fields_of(known.family);
   for (std::size_t i = 0; i < kNumSizes; ++i) {
     constexpr std::int64_t kWidest = 1'000'000'000;  // prevents overflow
+    // GPT-2's n_inner is null by default: four times the hidden width.
     const bool follows_hidden = known.family == Family::Gpt2 && kSizes[i] == &ModelConfig::feed_forward;
     model.*kSizes[i] = config.integer(
         fields.sizes[i], follows_hidden ? 4 * std::clamp<std::int64_t>(model.hidden, 0, kWidest) : known.defaults[i]);
@@ -205,7 +220,7 @@ void read_sizes(const ConfigFields& config, const KnownClass& known, ModelConfig
 /// Reads the rule of rotary positions in the object `name`.
 void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& model) {
   const ConfigFields rope = config.object(name);
-  rope.require("partial_rotary_factor", 1.0);
+  rope.require("partial_rotary_factor", 1);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
   for (const Json& value : config[name]) {
     if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
@@ -231,9 +246,10 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
 
 /// `rope_parameters` (version 5) or `rope_scaling` (version 4); rope_theta may be outside.
 void read_rope(const ConfigFields& config, ModelConfig& model) {
-  config.require("partial_rotary_factor", 1.0);
+  config.require("partial_rotary_factor", 1);
   config.require("rope_interleaved", false);
   model.rope_theta = config.number("rope_theta", model.rope_theta);
+  // Version 5 writes rope_parameters, and some files carry both spellings: they must agree.
   ModelConfig older = model;
   if (config.has("rope_parameters")) read_rope_rule(config, "rope_parameters", model);
   if (!config.has("rope_scaling")) return;
@@ -256,8 +272,8 @@ void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
       if (type == "sliding_attention") {
         some_layer_slides = true;
       } else if (type != "full_attention") {
-        config.fail(fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention",
-                                json_text(type, -1, JsonLetters::Ascii).substr(0, 60)));
+        config.fail(
+            fmt::format("layer_types has {}; Chimera has full_attention and sliding_attention", shown_value(type)));
       }
     }
     if (some_layer_slides && !slides) config.fail("layer_types has sliding_attention, but no sliding_window is used");
@@ -297,19 +313,15 @@ void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig
   read_window(config, type, model);
 }
 
-struct ElementWord {
-  ElementType type;
-  const char* word;
-};
-constexpr std::array<ElementWord, 4> kElementWords = {{{ElementType::F32, "float32"},
-                                                       {ElementType::F64, "float64"},
-                                                       {ElementType::BF16, "bfloat16"},
-                                                       {ElementType::F16, "float16"}}};
+constexpr std::array<Named<ElementType>, 4> kElementWords = {{{ElementType::F32, "float32"},
+                                                              {ElementType::F64, "float64"},
+                                                              {ElementType::BF16, "bfloat16"},
+                                                              {ElementType::F16, "float16"}}};
 
 const char* word_of(ElementType type) {
-  const auto known = std::ranges::find(kElementWords, type, &ElementWord::type);
+  const auto known = std::ranges::find(kElementWords, type, &Named<ElementType>::value);
   if (known == kElementWords.end()) throw Error("config.json has no name for tensors of " + to_text(type));
-  return known->word;
+  return known->name;
 }
 
 const KnownClass& class_for(const ModelConfig& model) {
@@ -320,7 +332,7 @@ const KnownClass& class_for(const ModelConfig& model) {
   if (model.query_key_norm) type = "qwen3";
   if (model.sliding_window) type = model.query_key_norm ? "qwen3" : "mistral";
   if (model.attention_bias == AttentionBias::QueryKeyValue) type = "qwen2";
-  return *std::ranges::find(kClasses, std::string_view(type), &KnownClass::model_type);
+  return *find_class(type);
 }
 
 Json rope_json(const ModelConfig& model) {
@@ -353,14 +365,14 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
 
 std::vector<std::string> element_type_names() {
   std::vector<std::string> words;
-  for (const ElementWord& known : kElementWords) words.emplace_back(known.word);
+  for (const auto& known : kElementWords) words.emplace_back(known.name);
   return words;
 }
 
 ElementType element_type_of_word(const std::string& what, const std::string& word) {
-  const auto known = std::ranges::find(kElementWords, std::string_view(word), &ElementWord::word);
+  const auto known = std::ranges::find(kElementWords, std::string_view(word), &Named<ElementType>::name);
   if (known == kElementWords.end()) throw ConfigError(unknown_name(what, word, element_type_names()));
-  return known->type;
+  return known->value;
 }
 
 ModelConfig model_from_config_json(const std::string& text, const std::string& source, const std::string& name) {
@@ -397,6 +409,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   for (const char* rate : fields.dropout_rates) json[rate] = 0.0;
   // Otherwise the class's default ids apply, which may exceed this vocabulary.
   for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) json[token] = nullptr;
+  // Reading back is the check that no feature was dropped: each class has its own subset of the fields.
   ModelConfig read_back = model_from_config_json(json_text(json), kConfigName, model.name);
   read_back.norm_epsilon = model.norm_epsilon;  // written even if it is the default
   read_back.key_value_heads = model.key_value_heads;

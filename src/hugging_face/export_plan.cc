@@ -7,6 +7,7 @@
 #include <charconv>
 #include <utility>
 
+#include "core/choices.h"
 #include "core/error.h"
 #include "safetensors/weight_files.h"
 
@@ -34,6 +35,7 @@ ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_byt
   ExportPlan plan;
   auto shards = dealt_out(std::move(tensors), shard_bytes);
   for (std::size_t i = 0; i < shards.size(); ++i) {
+    // Wider elements first, so that each tensor is aligned to its elements.
     std::ranges::stable_sort(shards[i], std::greater<>(),
                              [](const TensorEntry& tensor) { return bits_of(tensor.type); });
     const std::string name =
@@ -49,24 +51,20 @@ ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_byt
 }
 
 std::uint64_t parse_bytes(const std::string& flag, const std::string& text) {
-  struct Unit {
-    const char* name;
-    std::uint64_t bytes;
-  };
-  constexpr std::array<Unit, 7> kUnits = {{{"", 1},
-                                           {"KB", 1'000},
-                                           {"MB", 1'000'000},
-                                           {"GB", 1'000'000'000},
-                                           {"KiB", std::uint64_t{1} << 10},
-                                           {"MiB", std::uint64_t{1} << 20},
-                                           {"GiB", std::uint64_t{1} << 30}}};
+  constexpr std::array<Named<std::uint64_t>, 7> kUnits = {{{1, ""},
+                                                           {1'000, "KB"},
+                                                           {1'000'000, "MB"},
+                                                           {1'000'000'000, "GB"},
+                                                           {std::uint64_t{1} << 10, "KiB"},
+                                                           {std::uint64_t{1} << 20, "MiB"},
+                                                           {std::uint64_t{1} << 30, "GiB"}}};
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  const auto known = std::ranges::find(kUnits, unit, &Unit::name);
+  const auto known = std::ranges::find(kUnits, unit, &Named<std::uint64_t>::name);
   std::uint64_t bytes = 0;
   const bool fits = error == std::errc() && known != kUnits.end() && number > 0 &&
-                    !__builtin_mul_overflow(number, known->bytes, &bytes);
+                    !__builtin_mul_overflow(number, known->value, &bytes);
   if (!fits) throw ConfigError(fmt::format("{} '{}': must be a size such as 5GB, 300MB, 1GiB or 1000", flag, text));
   return bytes;
 }

@@ -19,7 +19,6 @@
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
-#include "safetensors/json_bytes.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 
@@ -56,10 +55,6 @@ bool is_floating(ElementType type) {
 
 nlohmann::ordered_json sizes_of(ModelConfig model) {
   model.norm_epsilon = norm_epsilon_of(model);
-  if (model.family == Family::Llama) {
-    model.key_value_heads = key_value_heads_of(model);
-    model.head_size = head_size_of(model);
-  }
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
   return sizes;
@@ -140,9 +135,11 @@ void ModelFolder::require_whole() const {
   for (const SafetensorsFile& file : weights_.files()) {
     std::vector<std::string>& names = found[&file];
     std::ranges::sort(names);
+    // A tensor without use is an error: the folder then holds another model than its config says.
     for (std::size_t i = 0; i < file.tensors().size(); ++i) {
       const std::string tensor = file.tensors()[i].name;
       if (std::ranges::binary_search(names, tensor) || is_ignored_tensor(model_, tensor)) continue;
+      if (weights_.find(tensor)->file != &file) continue;  // an equal copy of the tensor
       const auto repeated = repeated_parameter(model_, tensor);
       if (!repeated) {
         throw ConfigError(fmt::format("{}: tensor {} is not part of a {} model of the sizes in {}", path_,
@@ -157,17 +154,7 @@ void ModelFolder::require_whole() const {
 void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& parameter) const {
   const WeightFiles::Found one = find(parameter);
   const WeightFiles::Found other = *weights_.find(tensor);
-  bool equal = one.tensor.type == other.tensor.type && one.tensor.shape == other.tensor.shape;
-  constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
-  std::vector<std::byte> left(kBlock);
-  std::vector<std::byte> right(kBlock);
-  for (std::uint64_t at = 0; equal && at < one.tensor.bytes; at += kBlock) {
-    const std::size_t bytes = std::min(kBlock, one.tensor.bytes - at);
-    one.file->read(one.tensor, at, std::span(left).first(bytes));
-    other.file->read(other.tensor, at, std::span(right).first(bytes));
-    equal = std::equal(left.begin(), left.begin() + static_cast<std::ptrdiff_t>(bytes), right.begin());
-  }
-  if (equal) return;
+  if (are_equal(one, other)) return;
   throw ConfigError(
       fmt::format("{}: tie_word_embeddings is true, but tensor '{}' is not '{}'; set it to false in {}, or "
                   "leave the tensor out",

@@ -135,6 +135,7 @@ StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move
       break;
     }
     lock_ = open_folder(path_);
+    // Between mkdir and flock another export may take the folder for a leftover: it removes or locks it.
     const bool is_taken = !hold(lock_) && errno == EWOULDBLOCK;  // other errors: the file system has no locks
     if (!is_taken && !is_removed(lock_)) return;                 // removed by another writer as a leftover
   }
@@ -170,6 +171,7 @@ bool StagedFolder::copy(const std::string& source, const std::string& name) cons
 }
 
 void StagedFolder::commit() {
+  // Files before the rename, the parent after it: a crash leaves the whole folder or none.
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) sync(entry.path().string());
   sync(path_);
   if (std::rename(path_.c_str(), folder_.c_str()) != 0) fail_to_write(folder_, errno);
@@ -190,10 +192,7 @@ void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     offset += static_cast<std::uint64_t>(written);
     unsynced_bytes_ += static_cast<std::uint64_t>(written);
   }
-  if (unsynced_bytes_ >= kMostUnsyncedBytes) sync_data();
-}
-
-void PartWriter::sync_data() {
+  if (unsynced_bytes_ < kMostUnsyncedBytes) return;
   if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
   unsynced_bytes_ = 0;
 }

@@ -61,8 +61,6 @@ class PartWriter {
   void finish();
 
  private:
-  void sync_data();
-
   std::string path_;
   FileDescriptor file_;
   std::uint64_t unsynced_bytes_ = 0;

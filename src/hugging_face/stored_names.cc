@@ -52,6 +52,7 @@ std::vector<std::string> exported_names(const ModelConfig& model, const std::str
   return {stored_names(model, parameter).front()};
 }
 
+// Older versions of transformers stored both uses of a tied matrix.
 std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::string_view tensor) {
   if (!model.tied) return std::nullopt;
   const bool bert = model.family == Family::Bert;

@@ -39,6 +39,7 @@ void keep_top_k(at::Tensor& scores, std::int64_t count) {
 void keep_top_p(at::Tensor& scores, double share) {
   if (share >= 1) return;
   const auto [ascending, order] = scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
+  // Summed from the least likely token up, where small numbers keep their digits.
   at::Tensor goes = ascending.softmax(0).cumsum(0) <= 1 - share;
   goes[-1] = false;
   scores.masked_fill_(at::empty_like(goes).scatter_(0, order, goes), kNever);
@@ -88,6 +89,7 @@ std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& optio
   if (options.temperature == 0) return rounded(logits).argmax().item<std::int64_t>();
   const at::Tensor sums = token_probabilities(logits, options).cumsum(0);
   const double total = sums[-1].item<double>();
+  // Below the total, so that rounding never chooses a token behind the last.
   const at::Tensor point = at::scalar_tensor(std::min(uniform * total, std::nextafter(total, 0.0)), at::kDouble);
   return at::searchsorted(sums, point, /*out_int32=*/false, /*right=*/true).item<std::int64_t>();
 }

@@ -16,13 +16,14 @@ DistributedModel::DistributedModel(const std::map<StageId, Stage*>& stages, Stag
 }
 
 void DistributedModel::begin(std::int64_t tokens) {
-  caches_.clear();
-  for (const auto& [index, stage] : stages_) caches_.emplace(index, KeyValueCache(tokens));
+  length_ = 0;
+  for (const auto& [index, stage] : stages_) carried_[index] = std::make_shared<CarriedKeyValues>(tokens);
 }
 
 TokenId DistributedModel::next(std::span<const TokenId> tokens, const Choose& choose) {
   const at::NoGradGuard no_graph;
   const at::Tensor logits = read(tokens);
+  // The other ranks add zero: a sum distributes the token without a rank that broadcasts.
   std::array<double, 1> token = {logits.defined() ? static_cast<double>(choose(logits)) : 0.0};
   transport_.all_sum(token);
   return static_cast<TokenId>(token[0]);
@@ -34,29 +35,27 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
   at::Tensor hidden;
   for (std::size_t stage = 0; stage <= last; ++stage) {
     if (!holds(stage)) continue;
-    if (stage > 0 && !holds(stage - 1)) hidden = received(stage - 1, std::ssize(tokens));
+    if (stage > 0 && !holds(stage - 1)) {
+      const TensorSpec spec{{1, std::ssize(tokens), hidden_}, dtype_};
+      hidden = transport_.post_receive(ranks_.holders[stage - 1], spec, tag(stage - 1))->wait();
+    }
     hidden = run(stage, hidden, tokens);
-    if (stage < last && !holds(stage + 1)) send(stage, hidden);
+    if (stage < last && !holds(stage + 1)) {
+      transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
+    }
   }
+  length_ += std::ssize(tokens);
   if (!holds(last)) return {};
   return stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
 }
 
 at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
-  MicroBatch batch{.cache = &caches_.at(stage)};
+  MicroBatch batch{.carried = carried_.at(stage), .first_token = length_};
   if (stage == 0) {
     const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
     batch.tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device_);
   }
   return stages_.at(stage)->hidden_states(input, batch);
-}
-
-at::Tensor DistributedModel::received(std::size_t from, std::int64_t tokens) {
-  return transport_.post_receive(ranks_.holders[from], {{1, tokens, hidden_}, dtype_}, tag(from))->wait();
-}
-
-void DistributedModel::send(std::size_t stage, const at::Tensor& hidden) {
-  transport_.start_send(ranks_.holders[stage + 1], hidden.contiguous(), tag(stage))->wait();
 }
 
 MessageTag DistributedModel::tag(std::size_t stage) const {

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "model/key_value_cache.h"
+#include "model/carried_key_values.h"
 #include "model/stage.h"
 #include "model/transformer_stage.h"
 #include "tokenizer/tokenizer.h"
@@ -48,8 +48,6 @@ class DistributedModel {
   /// Returns the scores after `tokens`; undefined on ranks without the last stage.
   [[nodiscard]] at::Tensor read(std::span<const TokenId> tokens);
   [[nodiscard]] at::Tensor run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens);
-  [[nodiscard]] at::Tensor received(std::size_t from, std::int64_t tokens);
-  void send(std::size_t stage, const at::Tensor& hidden);
   [[nodiscard]] MessageTag tag(std::size_t stage) const;
 
   std::map<std::size_t, const TransformerStage*> stages_;
@@ -58,8 +56,9 @@ class DistributedModel {
   std::int64_t hidden_;
   at::ScalarType dtype_;
   at::Device device_;
-  std::map<std::size_t, KeyValueCache> caches_;  // [stage]
-  std::int64_t reads_ = 0;                       // in message tags
+  std::map<std::size_t, std::shared_ptr<CarriedKeyValues>> carried_;  // [stage]
+  std::int64_t length_ = 0;                                           // tokens of the sequence so far
+  std::int64_t reads_ = 0;                                            // in message tags
 };
 
 }  // namespace chimera

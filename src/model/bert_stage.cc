@@ -1,85 +1,123 @@
-#include "model/bert_stage.h"
-
 #include <ATen/ATen.h>
 
 #include "model/embedding.h"
 #include "model/linear_cross_entropy.h"
+#include "model/transformer_stage.h"
+
+// BERT (Devlin et al., 2019): token types, layer norm after each sub-layer, masked tokens, sentence order. Trains all
+// rows of the token embedding; Hugging Face by default skips the padding token's row.
 
 namespace chimera {
+namespace {
 
-BertStage::BertStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                     const TiedLeaves& tied, at::ScalarType compute)
-    : TransformerStage(config, layers, std::move(parameters), tied, compute) {
-  if (layers.embedding) {
-    const std::string name = "bert.embeddings.";
-    embedding_ = {.words = token_table(name + "word_embeddings.weight"),
-                  .positions = parameter(name + "position_embeddings.weight"),
-                  .token_types = parameter(name + "token_type_embeddings.weight"),
-                  .norm = layer_norm_named(name + "LayerNorm")};
+class BertStage final : public TransformerStage {
+ public:
+  explicit BertStage(TransformerParts parts) : TransformerStage(std::move(parts)) {
+    if (layers().embedding) {
+      const std::string name = "bert.embeddings.";
+      embedding_ = {.words = token_table(name + "word_embeddings.weight"),
+                    .positions = parameter(name + "position_embeddings.weight"),
+                    .token_types = parameter(name + "token_type_embeddings.weight"),
+                    .norm = layer_norm_named(name + "LayerNorm")};
+    }
+    for (const std::string& name : block_names("bert.encoder.layer.")) {
+      blocks_.push_back({.query = linear_named(name + ".attention.self.query"),
+                         .key = linear_named(name + ".attention.self.key"),
+                         .value = linear_named(name + ".attention.self.value"),
+                         .attention_output = linear_named(name + ".attention.output.dense"),
+                         .attention_norm = layer_norm_named(name + ".attention.output.LayerNorm"),
+                         .intermediate = linear_named(name + ".intermediate.dense"),
+                         .output = linear_named(name + ".output.dense"),
+                         .output_norm = layer_norm_named(name + ".output.LayerNorm")});
+    }
+    if (layers().head) {
+      head_ = {.pooler = linear_named("bert.pooler.dense"),
+               .transform = linear_named("cls.predictions.transform.dense"),
+               .transform_norm = layer_norm_named("cls.predictions.transform.LayerNorm"),
+               .seq_relationship = linear_named("cls.seq_relationship")};
+      set_output("cls.predictions.decoder.weight", weight("cls.predictions.bias"));
+    }
   }
-  for (const std::string& name : block_names("bert.encoder.layer.")) {
-    blocks_.push_back({.query = linear_named(name + ".attention.self.query"),
-                       .key = linear_named(name + ".attention.self.key"),
-                       .value = linear_named(name + ".attention.self.value"),
-                       .attention_output = linear_named(name + ".attention.output.dense"),
-                       .attention_norm = layer_norm_named(name + ".attention.output.LayerNorm"),
-                       .intermediate = linear_named(name + ".intermediate.dense"),
-                       .output = linear_named(name + ".output.dense"),
-                       .output_norm = layer_norm_named(name + ".output.LayerNorm")});
+
+  [[nodiscard]] at::Tensor sentence_logits(const at::Tensor& hidden) const override {
+    const at::Tensor first_token = hidden.select(/*dim=*/1, 0).clone();  // a view would keep all tokens until W
+    return linear(at::tanh(linear(first_token, head_.pooler)), head_.seq_relationship);
   }
-  if (layers.head) {
-    head_ = {.pooler = linear_named("bert.pooler.dense"),
-             .transform = linear_named("cls.predictions.transform.dense"),
-             .transform_norm = layer_norm_named("cls.predictions.transform.LayerNorm"),
-             .seq_relationship = linear_named("cls.seq_relationship")};
-    set_output("cls.predictions.decoder.weight", weight("cls.predictions.bias"));
+
+ private:
+  struct Embedding {
+    at::Tensor words;        // [V, H]
+    at::Tensor positions;    // [positions, H]
+    at::Tensor token_types;  // [2, H]
+    LayerNorm norm;
+  };
+  struct Block {
+    Linear query;
+    Linear key;
+    Linear value;
+    Linear attention_output;
+    LayerNorm attention_norm;
+    Linear intermediate;
+    Linear output;
+    LayerNorm output_norm;
+  };
+  struct Head {
+    Linear pooler;
+    Linear transform;
+    LayerNorm transform_norm;
+    Linear seq_relationship;
+  };
+
+  at::Tensor embed(const MicroBatch& batch) const override {
+    const at::Tensor words = token_embedding(embedding_.words, batch.tokens);
+    const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types);
+    const at::Tensor sum = add_positions(words + types, embedding_.positions);
+    return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
   }
-}
 
-at::Tensor BertStage::embed(const MicroBatch& batch) const {
-  const at::Tensor words = token_embedding(embedding_.words, batch.tokens);
-  const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types);
-  const at::Tensor sum = add_positions(words + types, embedding_.positions);
-  return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
-}
+  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                       const MicroBatch& batch) const override {
+    const Block& layer = blocks_[index];
+    const Dropout masks = block_dropout(index, batch);
+    const QueryKeyValue projections = {
+        .query = linear(hidden, layer.query), .key = linear(hidden, layer.key), .value = linear(hidden, layer.value)};
+    const at::Tensor attended = masked_attention(projections, mask, config().heads, masks);
+    return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+  }
 
-at::Tensor BertStage::attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                                const MicroBatch& batch) const {
-  const Block& layer = blocks_[index];
-  const Dropout masks = block_dropout(index, batch);
-  const QueryKeyValue projections = {
-      .query = linear(hidden, layer.query), .key = linear(hidden, layer.key), .value = linear(hidden, layer.value)};
-  const at::Tensor attended = masked_attention(projections, mask, config().heads, masks);
-  return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
-}
+  at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
+    const Block& layer = blocks_[index];
+    const Dropout masks = block_dropout(index, batch);
+    const at::Tensor middle = layer_norm(sum, layer.attention_norm);
+    const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
+    const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
+    return layer_norm(middle + outer, layer.output_norm);
+  }
 
-at::Tensor BertStage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
-  const Block& layer = blocks_[index];
-  const Dropout masks = block_dropout(index, batch);
-  const at::Tensor middle = layer_norm(sum, layer.attention_norm);
-  const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
-  const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
-  return layer_norm(middle + outer, layer.output_norm);
-}
+  at::Tensor final_states(const at::Tensor& hidden) const override {
+    return layer_norm(gelu(linear(hidden, head_.transform), Gelu::Exact), head_.transform_norm);
+  }
 
-at::Tensor BertStage::final_states(const at::Tensor& hidden) const {
-  return layer_norm(gelu(linear(hidden, head_.transform), Gelu::Exact), head_.transform_norm);
-}
+  /// Adds the losses of masked tokens and of sentence order.
+  at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override {
+    const at::Tensor targets = batch.targets.flatten();
+    const at::Tensor places = batch.target_indices.defined() ? batch.target_indices : target_indices(targets);
+    // Only masked tokens have a loss: the head sees about 15 % of the hidden states.
+    const at::Tensor masked = final_states(hidden.flatten(0, 1).index_select(0, places));
+    // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
+    const at::Tensor sentence_loss =
+        cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
+    return linear_cross_entropy(masked, output(), targets.index_select(0, places), batch.token_loss_scale) +
+           sentence_loss;
+  }
 
-at::Tensor BertStage::sentence_logits(const at::Tensor& hidden) const {
-  const at::Tensor first_token = hidden.select(/*dim=*/1, 0).clone();  // a view would keep all tokens until W
-  return linear(at::tanh(linear(first_token, head_.pooler)), head_.seq_relationship);
-}
+  Embedding embedding_;  // undefined if another stage has it
+  std::vector<Block> blocks_;
+  Head head_;  // undefined if another stage has it
+};
 
-at::Tensor BertStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
-  const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor places = batch.target_indices.defined() ? batch.target_indices : target_indices(targets);
-  const at::Tensor masked = final_states(hidden.flatten(0, 1).index_select(0, places));
-  // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
-  const at::Tensor sentence_loss =
-      cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
-  return linear_cross_entropy(masked, output(), targets.index_select(0, places), batch.token_loss_scale) +
-         sentence_loss;
-}
+}  // namespace
+
+std::unique_ptr<Stage> make_bert_stage(TransformerParts parts) { return std::make_unique<BertStage>(std::move(parts)); }
 
 }  // namespace chimera

@@ -14,6 +14,7 @@ at::Tensor CarriedKeyValues::append(Carried& carried, const at::Tensor& own, std
   const std::int64_t end = first + own.size(1);
   require_invariant(end <= sequence_, "a slice ends behind its sequence");
   if (!carried.all.defined()) carried.all = at::empty({own.size(0), sequence_, own.size(2)}, own.options());
+  // A recomputed forward finds its tokens already there and must not write them again: later slices use them.
   if (carried.filled < end) {
     require_invariant(carried.filled == first, "slices run forward out of order");
     carried.all.narrow(1, first, end - first).copy_(own);
@@ -26,6 +27,7 @@ at::Tensor CarriedKeyValues::append(Carried& carried, const at::Tensor& own, std
 at::Tensor CarriedKeyValues::take_own(Carried& carried, const at::Tensor& gradient, std::int64_t first) {
   const at::ScalarType type = gradient.scalar_type();
   const std::int64_t length = gradient.size(1) - first;
+  // Slices run backward from the last, so the gradients of later slices are complete here.
   at::Tensor sum = std::exchange(carried.gradients, {});
   const at::Tensor own = gradient.narrow(1, first, length);
   const at::Tensor result = sum.defined() ? (sum.narrow(1, first, length) + own).to(type) : own.clone();

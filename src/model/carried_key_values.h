@@ -6,6 +6,9 @@
 //
 //   forward:   slice 0 -> keys, values -> slice 1 -> keys, values -> slice 2
 //   backward:  slice 0 <- gradients    <- slice 1 <- gradients    <- slice 2
+//
+// Text generation uses the forward half: the prompt is the first slice, and each new token is another, so that a token
+// passes through the model once.
 
 #include <ATen/core/Tensor.h>
 

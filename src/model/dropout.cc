@@ -74,6 +74,7 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const El
            std::int64_t count) {
   constexpr auto kGroup = static_cast<std::int64_t>(kWordGroup);
   std::array<std::uint32_t, kChunk + kWordGroup> buffer;
+  // Words come in groups, so a run that starts inside a group draws the whole group and skips its first words.
   const std::int64_t before = place % kGroup;
   const std::span words(buffer.data(), static_cast<std::size_t>(before + count));
   random_words(masks.key, masks.words_of(sample), static_cast<std::uint32_t>(place / kGroup), words);

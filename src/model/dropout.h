@@ -1,14 +1,14 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
-#include <cstdint>
-
 // Dropout whose masks are functions of the place, not of the order in which ops run. Masks depend only on (seed, step,
 // sample, layer, site): they are equal for every schedule, partition, transport and number of processes, with slices,
 // and under recomputation. On a GPU they also depend on the micro-batch that holds the sample, its slices, and the kind
 // of GPU: the device's generator draws a whole mask from one seed.
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+#include <cstdint>
 
 namespace chimera {
 

@@ -34,13 +34,14 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor tokens = context->get_saved_variables()[0];
-    submit(saved_queue(context), [table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
+    saved_queue(context)->submit([table = saved_leaves(context)[0], tokens, gradient = output_gradients[0]] {
       add_rows(gradient_of(table), tokens.flatten(), gradient.flatten(0, -2));
     });
     return {at::Tensor(), at::Tensor()};
   }
 };
 
+/// The gradient of a row is the sum over sequences; it is added as one term, so that the order of addition is fixed.
 struct PositionFunction : torch::autograd::Function<PositionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& embedded, const at::Tensor& table,
                             std::int64_t first) {
@@ -53,7 +54,7 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const at::Tensor& gradient = output_gradients[0];
     const std::int64_t first = context->saved_data["first"].toInt();
-    submit(saved_queue(context), [table = saved_leaves(context)[0], gradient, first] {
+    saved_queue(context)->submit([table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });

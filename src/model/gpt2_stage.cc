@@ -1,53 +1,77 @@
-#include "model/gpt2_stage.h"
-
 #include <ATen/ATen.h>
 
 #include "model/embedding.h"
+#include "model/transformer_stage.h"
+
+// GPT-2 (Radford et al., 2019): learned positions, layer norm before each sub-layer, fused query-key-value projection.
 
 namespace chimera {
+namespace {
 
-Gpt2Stage::Gpt2Stage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                     const TiedLeaves& tied, at::ScalarType compute)
-    : TransformerStage(config, layers, std::move(parameters), tied, compute) {
-  const auto projection = [this](const std::string& name) { return linear_named(name, WeightLayout::InOut); };
-  if (layers.embedding) {
-    wte_ = token_table("wte.weight");
-    wpe_ = parameter("wpe.weight");
+class Gpt2Stage final : public TransformerStage {
+ public:
+  explicit Gpt2Stage(TransformerParts parts) : TransformerStage(std::move(parts)) {
+    const auto projection = [this](const std::string& name) { return linear_named(name, WeightLayout::InOut); };
+    if (layers().embedding) {
+      wte_ = token_table("wte.weight");
+      wpe_ = parameter("wpe.weight");
+    }
+    for (const std::string& name : block_names("h.")) {
+      blocks_.push_back({.ln_1 = layer_norm_named(name + ".ln_1"),
+                         .c_attn = projection(name + ".attn.c_attn"),
+                         .attn_c_proj = projection(name + ".attn.c_proj"),
+                         .ln_2 = layer_norm_named(name + ".ln_2"),
+                         .c_fc = projection(name + ".mlp.c_fc"),
+                         .mlp_c_proj = projection(name + ".mlp.c_proj")});
+    }
+    if (layers().head) {
+      ln_f_ = layer_norm_named("ln_f");
+      set_output("lm_head.weight");
+    }
   }
-  for (const std::string& name : block_names("h.")) {
-    blocks_.push_back({.ln_1 = layer_norm_named(name + ".ln_1"),
-                       .c_attn = projection(name + ".attn.c_attn"),
-                       .attn_c_proj = projection(name + ".attn.c_proj"),
-                       .ln_2 = layer_norm_named(name + ".ln_2"),
-                       .c_fc = projection(name + ".mlp.c_fc"),
-                       .mlp_c_proj = projection(name + ".mlp.c_proj")});
+
+ private:
+  struct Block {
+    LayerNorm ln_1;
+    Linear c_attn;  // H -> query, key, value
+    Linear attn_c_proj;
+    LayerNorm ln_2;
+    Linear c_fc;
+    Linear mlp_c_proj;
+  };
+
+  at::Tensor embed(const MicroBatch& batch) const override {
+    const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_, batch.first_token);
+    return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
-  if (layers.head) {
-    ln_f_ = layer_norm_named("ln_f");
-    set_output("lm_head.weight");
+
+  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+                       const MicroBatch& batch) const override {
+    const Block& layer = blocks_[index];
+    const Dropout masks = block_dropout(index, batch);
+    const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
+    const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
+    const at::Tensor attended = causal_attention(seen, config().heads, masks, mask);
+    return hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   }
-}
 
-at::Tensor Gpt2Stage::embed(const MicroBatch& batch) const {
-  const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_, first_position(batch));
-  return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
-}
+  at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
+    const Block& layer = blocks_[index];
+    const at::Tensor inner = gelu(linear(layer_norm(sum, layer.ln_2), layer.c_fc), Gelu::Tanh);
+    const Dropout masks = block_dropout(index, batch);
+    return sum + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
+  }
 
-at::Tensor Gpt2Stage::attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
-                                const MicroBatch& batch) const {
-  const Block& layer = blocks_[index];
-  const Dropout masks = block_dropout(index, batch);
-  const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
-  const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
-  const at::Tensor attended = causal_attention(seen, config().heads, masks, mask);
-  return hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
-}
+  at::Tensor final_states(const at::Tensor& hidden) const override { return layer_norm(hidden, ln_f_); }
 
-at::Tensor Gpt2Stage::feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const {
-  const Block& layer = blocks_[index];
-  const at::Tensor inner = gelu(linear(layer_norm(sum, layer.ln_2), layer.c_fc), Gelu::Tanh);
-  const Dropout masks = block_dropout(index, batch);
-  return sum + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
-}
+  std::vector<Block> blocks_;
+  at::Tensor wte_;  // [V, H]; undefined without the embedding
+  at::Tensor wpe_;  // [positions, H]; undefined without the embedding
+  LayerNorm ln_f_;  // undefined without the head
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_gpt2_stage(TransformerParts parts) { return std::make_unique<Gpt2Stage>(std::move(parts)); }
 
 }  // namespace chimera

@@ -16,6 +16,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr double kNoDropout = 0;                                     // argument of ATen's attention
+constexpr double kNever = -std::numeric_limits<double>::infinity();  // score of a key that is hidden
+
+/// Autograd would keep silu(gate) too; backward computes it again from the gate, which costs no product.
 struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
@@ -79,6 +83,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
       const WeightGradients::Scope scope(saved_queue(context));
       output = function->run(input);
     }
+    // Not grad(): parameters inside accumulate as in a backward without a checkpoint, with the same bits.
     torch::autograd::backward({output}, {output_gradients[0]});
     return {input.grad(), at::Tensor()};
   }
@@ -99,11 +104,9 @@ struct Attended {
 };
 
 void hide(at::Tensor& scores, const Attended& attended) {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
-  if (attended.mask && attended.mask->scalar_type() != at::kBool) scores.add_(*attended.mask);
-  if (attended.mask && attended.mask->scalar_type() == at::kBool) {
-    scores.masked_fill_(attended.mask->logical_not(), kNever);
-  }
+  const bool is_added = attended.mask && attended.mask->scalar_type() != at::kBool;
+  if (is_added) scores.add_(*attended.mask);
+  if (attended.mask && !is_added) scores.masked_fill_(attended.mask->logical_not(), kNever);
   if (!attended.causal) return;
   const std::int64_t length = scores.size(-1);
   scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
@@ -114,6 +117,7 @@ void hide(at::Tensor& scores, const Attended& attended) {
 at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& attended, const Dropout& masks) {
   const double scale = 1 / std::sqrt(static_cast<double>(split.query.size(-1)));
   const std::int64_t shared = split.key.size(1);
+  // One product per group of query heads; repeating keys and values would take memory for each copy.
   const bool is_grouped = shared != split.query.size(1);
   // [b, heads, L, n] to [b, shared, heads / shared * L, n] and back.
   const auto grouped = [&](const at::Tensor& x) {
@@ -140,7 +144,6 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
                      const Dropout& masks) {
   const QueryKeyValue split = split_heads(projections, heads);
   if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
-  constexpr double kNoDropout = 0;
   return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
                                                      attended.causal, /*scale=*/std::nullopt,
                                                      split.key.size(1) != heads));
@@ -167,11 +170,11 @@ struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunc
                             const at::Tensor& value) {
     const Parts keys(key, query.size(2));
     const Parts values(value, query.size(2));
-    constexpr double kNoDropout = 0;
     const auto [earlier, earlier_sum] =
         at::_scaled_dot_product_flash_attention_for_cpu(query, keys.earlier, values.earlier);
     const auto [own, own_sum] =
         at::_scaled_dot_product_flash_attention_for_cpu(query, keys.own, values.own, kNoDropout, /*is_causal=*/true);
+    // Two softmaxes over parts of the keys, weighted by their sums of exponentials, are the softmax over all keys.
     const at::Tensor sum = at::logaddexp(earlier_sum, own_sum);  // logarithms
     const at::Tensor earlier_share = (earlier_sum - sum).exp_().unsqueeze(3);
     const at::Tensor own_share = (own_sum - sum).exp_().unsqueeze(3);
@@ -185,7 +188,6 @@ struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunc
     const Parts keys(saved[1], saved[0].size(2));
     const Parts values(saved[2], saved[0].size(2));
     const auto part = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
-      constexpr double kNoDropout = 0;
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradients[0], saved[0], key, value,
                                                                       saved[3], saved[4], kNoDropout, is_causal);
     };
@@ -215,7 +217,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
         output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], saved[2], weight, bias,
         {context->needs_input_grad(0), weight.requires_grad(), bias.requires_grad()});
     const auto queue = saved_queue(context);
-    submit(queue, [=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
+    queue->submit([=, weight_term = weight_term, bias_term = bias_term, queue = queue.get()] {
       if (weight_term.defined()) add_to_gradient(weight, weight_term, queue);
       if (bias_term.defined()) add_to_gradient(bias, bias_term, queue);
     });
@@ -235,7 +237,6 @@ bool has_flash(const QueryKeyValue& split) {
 /// Flash attention aligns its causal mask with the last key, scaled_dot_product_attention() with the first
 /// (torch/nn/attention/bias.py, LOWER_RIGHT).
 at::Tensor flash_attention(const QueryKeyValue& split) {
-  constexpr double kNoDropout = 0;
   return std::get<0>(at::_scaled_dot_product_flash_attention(split.query, split.key, split.value, kNoDropout,
                                                              /*is_causal=*/true));
 }
@@ -268,6 +269,7 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
   if (document_mask.defined()) return attention(projections, heads, {.mask = document_mask}, masks);
   const std::int64_t length = projections.query.size(1);
   const std::int64_t earlier = projections.key.size(1) - length;
+  // Fused kernels know the causal mask of a whole sequence; later tokens alone need another way.
   if (earlier == 0) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
   const QueryKeyValue split = split_heads(projections, heads);
   if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
@@ -280,7 +282,6 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
 at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first) {
   const at::Tensor queries = documents.narrow(1, first, documents.size(1) - first);
   const at::Tensor same = queries.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L - first, L]
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
   return at::zeros(same.sizes(), same.options().dtype(type))
       .masked_fill_(same.tril(first).logical_not(), kNever)
       .unsqueeze(1);
@@ -304,6 +305,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
 at::Tensor target_indices(const at::Tensor& targets) { return (targets != kIgnored).nonzero().squeeze(1); }
 
 void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what) {
+  // Here, because torch's own error names an index without its token or target.
   if (!values.is_cpu() || values.numel() == 0) return;
   const auto largest = values.max().item<std::int64_t>();
   if (largest < vocabulary) return;

@@ -1,5 +1,8 @@
 #pragma once
 
+// Layers of a transformer as functions that do not write to their arguments. Letters in shapes: b sequences of a
+// micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
+
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 #include <concepts>
@@ -13,9 +16,6 @@
 
 #include "model/dropout.h"
 #include "model/linear.h"
-
-// Layers of a transformer as functions that do not write to their arguments. Letters in shapes: b sequences of a
-// micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
 
 namespace chimera {
 
@@ -51,20 +51,15 @@ concept LayerFunction = std::invocable<T&, const Input&> && LayerResult<std::inv
 class Layer {
  public:
   template <class T>
-  requires LayerModule<T> Layer(T module)  // NOLINT(google-explicit-constructor): a factory returns its module
-      : module_(pointer(module)), forward_(on_values<takes_one<T>>(std::move(module), [](T& held, const auto& input) {
-          if constexpr (ErasedModule<T>) {
-            return held.forward(input);
+  requires(!std::same_as<T, Layer> && (LayerModule<T> || LayerFunction<T> || LayerFunction<T, TensorVector>))
+      Layer(T callable)  // NOLINT(google-explicit-constructor): a factory returns its module
+      : module_(pointer(callable)), forward_([held = std::move(callable)](const TensorVector& values) mutable {
+          if constexpr (ModulePointer<T> || ErasedModule<T> || (!LayerModule<T> && LayerFunction<T>)) {
+            return as_vector(call(held, only_value(values)));
           } else {
-            return held->forward(input);
+            return as_vector(call(held, values));
           }
-        })) {}
-
-  template <class T>
-  requires(!std::same_as<T, Layer> && !LayerModule<T> && (LayerFunction<T> || LayerFunction<T, TensorVector>))
-      Layer(T function)  // NOLINT(google-explicit-constructor): as above
-      : forward_(
-            on_values<LayerFunction<T>>(std::move(function), [](T& held, const auto& input) { return held(input); })) {}
+        }) {}
 
   [[nodiscard]] TensorVector operator()(const TensorVector& values) const { return forward_(values); }
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return only_value(forward_({input})); }
@@ -76,30 +71,29 @@ class Layer {
  private:
   using Forward = std::function<TensorVector(const TensorVector&)>;
 
-  template <class T>
-  static constexpr bool takes_one = ModulePointer<T> || ErasedModule<T>;
-
-  template <bool takes_one_tensor, class T, class Call>
-  static Forward on_values(T held, Call call) {
-    return [held = std::move(held), call](const TensorVector& values) mutable {
-      if constexpr (takes_one_tensor) {
-        return as_vector(call(held, only_value(values)));
-      } else {
-        return as_vector(call(held, values));
-      }
-    };
+  template <class T, class Input>
+  static auto call(T& held, const Input& input) {
+    if constexpr (ErasedModule<T>) {
+      return held.forward(input);
+    } else if constexpr (LayerModule<T>) {
+      return held->forward(input);
+    } else {
+      return held(input);
+    }
   }
 
   static TensorVector as_vector(at::Tensor value) { return {std::move(value)}; }
   static TensorVector as_vector(TensorVector values) { return values; }
 
   template <class T>
-  static std::shared_ptr<torch::nn::Module> pointer(const std::shared_ptr<T>& module) {
-    return module;
-  }
-  template <class Holder>
-  static std::shared_ptr<torch::nn::Module> pointer(const Holder& module) {
-    return module.ptr();
+  static std::shared_ptr<torch::nn::Module> pointer(const T& callable) {
+    if constexpr (std::convertible_to<T, std::shared_ptr<torch::nn::Module>>) {
+      return callable;
+    } else if constexpr (LayerModule<T>) {
+      return callable.ptr();
+    } else {
+      return nullptr;
+    }
   }
 
   std::shared_ptr<torch::nn::Module> module_;

@@ -54,7 +54,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
     const auto queue = saved_queue(context);
-    submit(queue, [layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
+    queue->submit([layer, input = rows_of(saved.detach()), rows = rows_of(output_gradient), queue = queue.get()] {
       add_weight_gradient(layer, input, rows, /*factor=*/{}, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
@@ -90,6 +90,7 @@ void WeightGradients::add(const at::Tensor& sum, const at::Tensor& term) {
   if (std::ranges::any_of(sums_, is_sum)) add_terms();
   if (sums_.empty() && !deferred_) {
     auto& engine = torch::autograd::Engine::get_default_engine();
+    // Runs at the end of this backward, when no more terms can come.
     engine.queue_callback([self = Pointer::reclaim_copy(this)] { self->add_terms(); });
   }
   sums_.push_back(sum);
@@ -107,6 +108,7 @@ void WeightGradients::add_terms() {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     if (terms[i].scalar_type() == sums[i].scalar_type()) continue;
     narrow.push_back(terms[i]);
+    // Widened before they are added: _foreach_add_ takes one type.
     terms[i] = at::empty_like(sums[i]);
     widened.push_back(terms[i]);
   }
@@ -114,7 +116,10 @@ void WeightGradients::add_terms() {
   at::_foreach_add_(sums, terms);
 }
 
-const WeightGradients::Pointer& WeightGradients::current() { return current_queue; }
+const WeightGradients::Pointer& WeightGradients::current() {
+  if (!current_queue) current_queue = c10::make_intrusive<WeightGradients>();
+  return current_queue;
+}
 
 WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_queue, std::move(queue))) {}
 
@@ -129,21 +134,11 @@ std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context) 
 }
 
 void save_queue(torch::autograd::AutogradContext* context) {
-  if (current_queue) context->saved_data["queue"] = at::IValue::make_capsule(current_queue);
+  context->saved_data["queue"] = at::IValue::make_capsule(WeightGradients::current());
 }
 
 WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context) {
-  const auto queue = context->saved_data.find("queue");
-  if (queue == context->saved_data.end()) return {};
-  return c10::static_intrusive_pointer_cast<WeightGradients>(queue->second.toCapsule());
-}
-
-void submit(const WeightGradients::Pointer& queue, std::function<void()> add) {
-  if (queue) {
-    queue->submit(std::move(add));
-  } else {
-    add();
-  }
+  return c10::static_intrusive_pointer_cast<WeightGradients>(context->saved_data["queue"].toCapsule());
 }
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue) {
@@ -185,6 +180,7 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
     }
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
+    // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms.
     at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient_of(layer.bias).scalar_type());
     if (factor.defined()) sum.mul_(factor);
     add_to_gradient(layer.bias, sum, queue);

@@ -39,7 +39,7 @@ class WeightGradients : public torch::CustomClassHolder {
   void add(const at::Tensor& sum, const at::Tensor& term);
   [[nodiscard]] std::size_t kept() const { return kept_.size(); }
 
-  /// Returns the queue of the forward on this thread; null outside of any Scope.
+  /// Returns the queue of the forward on this thread; outside of any Scope one that never defers.
   [[nodiscard]] static const Pointer& current();
 
   /// Makes `queue` the current queue of this thread.
@@ -67,10 +67,8 @@ class WeightGradients : public torch::CustomClassHolder {
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
 [[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
 void save_queue(torch::autograd::AutogradContext* context);
-/// Returns the queue that save_queue() saved; null if there was none.
+/// Returns the queue that save_queue() saved.
 [[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
-/// Passes `add` to the queue; without one, runs it at once.
-void submit(const WeightGradients::Pointer& queue, std::function<void()> add);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);
 

@@ -69,6 +69,7 @@ at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   for_each_fast_part(vocabulary, [&](std::int64_t first, std::int64_t count) {
     write_logits(rows.narrow(1, first, count), chunk, head, first, count);
   });
+  // Padding must not count in the softmax.
   rows.narrow(1, vocabulary, rows.size(1) - vocabulary).fill_(-std::numeric_limits<double>::infinity());
   return at::log_softmax(rows.to(wide), 1);
 }
@@ -104,6 +105,7 @@ at::Tensor loss_sum(const Chunk& chunk, const at::Tensor& log_probabilities) {
 at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor log_probabilities) {
   at::Tensor gradient = std::move(log_probabilities).exp_();
   const at::Tensor target_indices = indices(chunk);
+  // softmax - one-hot; ignored targets subtract at 0 and get the scale 0 below.
   gradient.scatter_add_(1, target_indices, at::full_like(target_indices, -1, gradient.options()));
   const at::Tensor scales = (chunk.targets != kIgnored).to(gradient.scalar_type()).mul_(problem.scale);
   if (gradient.is_cpu()) return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
@@ -124,6 +126,7 @@ Result solve(const Problem& problem, bool with_gradients) {
   result.loss = at::zeros({}, problem.hidden.options().dtype(wide));
   if (with_gradients) result.hidden_gradient = at::empty_like(problem.hidden);
   for (std::int64_t i = 0; i < problem.chunks.count(); ++i) {
+    // Frees the last chunk before the next one is computed: two chunks at a time would double the peak.
     result.last_logit_gradient.reset();
     const Chunk chunk(problem, i);
     at::Tensor logs = log_probabilities(chunk, problem.head);
@@ -163,6 +166,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     problem.hidden = hidden.detach();  // a graph would keep all earlier tensors until W
     kept->result = solve(problem, /*with_gradients=*/true);
     kept->problem = std::move(problem);
+    // The queue of this forward: backward may run when another micro-batch is current.
     kept->queue = WeightGradients::current();
     at::Tensor loss = std::exchange(kept->result.loss, {});
     context->saved_data["kept"] = at::IValue::make_capsule(std::move(kept));
@@ -176,11 +180,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const at::Tensor& factor = output_gradients[0];
     auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
-    if (kept->queue) {
-      kept->queue->submit(std::move(add));
-    } else {
-      add();
-    }
+    kept->queue->submit(std::move(add));
     return {result.hidden_gradient.mul_(factor), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };

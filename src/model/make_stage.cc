@@ -7,9 +7,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "model/bert_stage.h"
-#include "model/gpt2_stage.h"
-#include "model/llama_stage.h"
+#include "model/transformer_stage.h"
 
 namespace chimera {
 namespace {
@@ -17,6 +15,7 @@ namespace {
 at::Tensor normal_values(const ParameterSpec& spec, const at::TensorOptions& options, std::uint64_t seed) {
   constexpr std::int64_t kGrain = 1 << 14;  // minimum elements per thread
   const CounterRandom random(seed, spec.name);
+  // Each element is drawn by its own index, so that threads may split the work and every partition gets the same bits.
   const at::Tensor values = at::empty(spec.shape, at::kDouble);
   double* const data = values.mutable_data_ptr<double>();
   at::parallel_for(0, values.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -51,18 +50,21 @@ InitialValue initial_values_of(std::uint64_t seed) {
 
 std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
                                   const InitialValue& value, const TiedLeaves& tied, at::Device device) {
-  const TiedLeaves used = used_leaves(config, layers, tied);
+  TransformerParts parts{.config = config,
+                         .layers = layers,
+                         .parameters = {},
+                         .tied = used_leaves(config, layers, tied),
+                         .compute = dtype};
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
-  std::vector<Parameter> parameters;
   for (const ParameterSpec& spec : own_parameters(config, layers)) {
-    parameters.push_back({.name = spec.name, .value = value(spec, options)});
+    parts.parameters.push_back({.name = spec.name, .value = value(spec, options)});
   }
   switch (config.family) {
-    case Family::Gpt2: return std::make_unique<Gpt2Stage>(config, layers, std::move(parameters), used, dtype);
-    case Family::Bert: return std::make_unique<BertStage>(config, layers, std::move(parameters), used, dtype);
-    case Family::Llama: return std::make_unique<LlamaStage>(config, layers, std::move(parameters), used, dtype);
+    case Family::Gpt2: return make_gpt2_stage(std::move(parts));
+    case Family::Bert: return make_bert_stage(std::move(parts));
+    case Family::Llama: break;
   }
-  return nullptr;
+  return make_llama_stage(std::move(parts));
 }
 
 std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,

@@ -12,6 +12,7 @@ namespace {
 constexpr std::int64_t kMessageAlignment =
     16;  // elements, so that each tensor begins at a multiple of 32 bytes or more
 
+/// Floating-point types of 8 bits are sent as bytes, like integers.
 bool is_wide(at::ScalarType type) { return at::isFloatingType(type) && at::elementSize(type) > 1; }
 
 bool is_sent_by_value(at::ScalarType type) { return is_wide(type) || type == at::kBool; }
@@ -37,6 +38,7 @@ at::ScalarType message_type(const MessageLayout& layout) {
   return type == at::ScalarType::Undefined ? at::kFloat : type;
 }
 
+/// Integers travel as one number per byte, because a floating-point message does not hold large integers exactly.
 at::Tensor restored(const at::Tensor& flat, const TensorShape& shape) {
   if (is_missing(shape)) return {};
   const at::Tensor source = shape.has_gradient ? flat : flat.detach();
@@ -44,16 +46,16 @@ at::Tensor restored(const at::Tensor& flat, const TensorShape& shape) {
   return source.to(at::kByte).view(shape.dtype).view(shape.sizes);
 }
 
-std::string shape_in_words(const TensorShape& shape, bool with_gradient) {
-  if (is_missing(shape)) return "nothing";
-  return fmt::format("[{}] of {}{}", fmt::join(shape.sizes, ", "), c10::toString(shape.dtype),
-                     with_gradient && !shape.has_gradient ? " without a gradient" : "");
-}
-
-std::string shapes_in_words(const MessageLayout& layout, bool with_gradients) {
-  std::vector<std::string> words;
-  for (const TensorShape& shape : layout) words.push_back(shape_in_words(shape, with_gradients));
-  return fmt::format("{}", fmt::join(words, ", "));
+std::string describe_shapes(const MessageLayout& layout, bool with_gradients) {
+  std::vector<std::string> shapes;
+  for (const TensorShape& shape : layout) {
+    const bool has_note = with_gradients && !shape.has_gradient;
+    shapes.push_back(is_missing(shape)
+                         ? "nothing"
+                         : fmt::format("[{}] of {}{}", fmt::join(shape.sizes, ", "), c10::toString(shape.dtype),
+                                       has_note ? " without a gradient" : ""));
+  }
+  return fmt::format("{}", fmt::join(shapes, ", "));
 }
 
 }  // namespace
@@ -130,10 +132,10 @@ TensorVector unpack(const at::Tensor& message, const MessageLayout& layout) {
   return values;
 }
 
-std::string describe(const MessageLayout& layout) { return shapes_in_words(layout, /*with_gradients=*/true); }
+std::string describe(const MessageLayout& layout) { return describe_shapes(layout, /*with_gradients=*/true); }
 
 std::string describe(const TensorVector& values) {
-  return shapes_in_words(layout_of(values), /*with_gradients=*/false);
+  return describe_shapes(layout_of(values), /*with_gradients=*/false);
 }
 
 }  // namespace chimera

@@ -31,6 +31,7 @@ bool drops_between_layers(const nn::Module& module) {
   return recurrent != nullptr && recurrent->options_base.dropout() > 0;
 }
 
+/// A second forward (recomputation) or a replica would draw other numbers than the first.
 bool draws_random_numbers(const nn::Module& module) {
   if (is_any_of<nn::DropoutImpl, nn::Dropout2dImpl, nn::Dropout3dImpl, nn::AlphaDropoutImpl,
                 nn::FeatureAlphaDropoutImpl, nn::RReLUImpl, nn::FractionalMaxPool2dImpl, nn::FractionalMaxPool3dImpl>(
@@ -49,22 +50,19 @@ const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
 }
 
-std::string describe(const ModuleStageSpec& spec) {
-  const std::int64_t last = spec.end_layer - 1;
-  return spec.first_layer == last
-             ? fmt::format("stage {} (layer {})", spec.stage.value(), last)
-             : fmt::format("stage {} (layers {} to {})", spec.stage.value(), spec.first_layer, last);
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string current_reason() {
+/// Returns call(), a call of a user's code. An exception becomes a ConfigError that begins with place().
+template <class Call, class Place>
+auto call_user(const Call& call, const Place& place) {
   try {
+    return call();
+  } catch (const UserCodeError&) {
     throw;
   } catch (const c10::Error& error) {
-    return first_line(error.what_without_backtrace());
+    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what_without_backtrace())));
   } catch (const std::exception& error) {
-    return first_line(error.what());
+    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what())));
   }
 }
 
@@ -110,6 +108,7 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
       at::Tensor value = entry.value();
       if (!value.requires_grad()) continue;
       require_new(value, name);
+      // Gradients of a group lie in one flat tensor, which has the layout of contiguous parameters.
       if (!value.is_contiguous()) value.set_data(value.contiguous());
       parameters.push_back({name, value});
     }
@@ -159,10 +158,16 @@ ValueGuard::~ValueGuard() {
 ModuleStage::ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use)
     : Stage(trained_parameters(spec, layers, use)), spec_(spec), layers_(std::move(layers)) {}
 
-std::string ModuleStage::name() const { return describe(spec_); }
+std::string ModuleStage::name() const {
+  const std::int64_t last = spec_.end_layer - 1;
+  const std::string layers = spec_.first_layer == last ? fmt::format("layer {}", last)
+                                                       : fmt::format("layers {} to {}", spec_.first_layer, last);
+  return fmt::format("stage {} ({})", spec_.stage.value(), layers);
+}
 
 at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor& source = input.defined() ? input : batch.tokens;
+  // Another stage (a replica on threads) may read the same memory later; torch counts the writes to a tensor.
   const auto versions = versions_of(source, batch);
   const auto finished = [&](const at::Tensor& tensor) {
     const TensorVector values = run(tensor, batch);
@@ -188,14 +193,11 @@ TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) 
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
     const DropoutScope scope(batch.dropout, index);
-    try {
-      values = layers_[i](values);
-    } catch (const UserCodeError&) {
-      throw;
-    } catch (...) {
-      throw ConfigError(fmt::format("stage {}, layer {} ({}), on an input {}: {}", spec_.stage.value(), index,
-                                    layers_[i].name(), describe(values), current_reason()));
-    }
+    values = call_user([&] { return layers_[i](values); },
+                       [&] {
+                         return fmt::format("stage {}, layer {} ({}), on an input {}", spec_.stage.value(), index,
+                                            layers_[i].name(), describe(values));
+                       });
   }
   return values;
 }
@@ -204,17 +206,12 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   if (values.size() != 1) {
     throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
   }
-  LossSum loss;
-  try {
-    loss = spec_.loss->sum(values.front(), batch.targets);
-  } catch (const UserCodeError&) {
-    throw;
-  } catch (...) {
-    throw ConfigError(fmt::format("the loss, on an output {}: {}", describe(values), current_reason()));
-  }
+  const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
+                                 [&] { return fmt::format("the loss, on an output {}", describe(values)); });
   if (loss.sum.dim() != 0) {
     throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum})));
   }
+  // The scale of the gradients was computed from Loss::count() before this forward.
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
     throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
                                   loss.count, count));
@@ -241,6 +238,7 @@ at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& 
   at::Tensor output = forward(input, batch);
   if (spec_.loss == nullptr && !is_plain(sent_)) {
     const at::AutoGradMode with_graph(true);  // Tells which tensors have gradients
+    // A second run with a graph: only autograd tells which outputs depend on a parameter or on the input.
     sent_ = layout_of(run(input.defined() ? input.detach().requires_grad_() : batch.tokens, batch));
   }
   return output;
@@ -274,11 +272,8 @@ std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec, cons
   std::vector<Layer> layers;
   for (std::int64_t index = spec.first_layer; index < spec.end_layer; ++index) {
     at::manual_seed(CounterRandom(seed, "layer").bits(static_cast<std::uint64_t>(index)));
-    try {
-      layers.push_back(factories[static_cast<std::size_t>(index)]());
-    } catch (...) {
-      throw ConfigError(fmt::format("layer {} could not be made: {}", index, current_reason()));
-    }
+    layers.push_back(call_user(factories[static_cast<std::size_t>(index)],
+                               [&] { return fmt::format("layer {} could not be made", index); }));
   }
   return std::make_unique<ModuleStage>(spec, std::move(layers), use);
 }

@@ -78,6 +78,7 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
   std::int64_t first = 0;
   std::vector<std::size_t> owners;
   for (const std::int64_t count : sizes) {
+    // The middle of the parameter, times two to stay in whole numbers.
     const std::int64_t owner = (2 * first + count) * shares / (2 * elements);
     owners.push_back(static_cast<std::size_t>(std::min(owner, shares - 1)));  // empty ones may be behind the last share
     first += count;

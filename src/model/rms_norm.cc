@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "model/linear.h"
 
@@ -64,54 +65,49 @@ void in_parallel(std::int64_t count, std::int64_t work, Run&& run) {
   at::parallel_for(0, count, std::max<std::int64_t>(1, at::internal::GRAIN_SIZE / work), run);
 }
 
-struct Normed {
-  at::Tensor output;
-  at::Tensor scales;  // [rows]
-};
-
-Normed forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+/// Returns the output and the scale of each row, [rows].
+std::pair<at::Tensor, at::Tensor> forward_on_cpu(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   const std::int64_t n = weight.numel();
   const std::int64_t rows = x.numel() / n;
   const at::ScalarType wide = at::promote_types(x.scalar_type(), at::kFloat);
-  Normed result = {at::empty_like(x), at::empty({rows}, x.options().dtype(wide))};
+  const at::Tensor output = at::empty_like(x);
+  const at::Tensor all_scales = at::empty({rows}, x.options().dtype(wide));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rms_norm", [&] {
     using Wide = at::opmath_type<scalar_t>;
     const scalar_t* from = x.const_data_ptr<scalar_t>();
     const scalar_t* weights = weight.const_data_ptr<scalar_t>();
-    scalar_t* to = result.output.data_ptr<scalar_t>();
-    Wide* scales = result.scales.data_ptr<Wide>();
+    scalar_t* to = output.data_ptr<scalar_t>();
+    Wide* scales = all_scales.data_ptr<Wide>();
     in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t row = first; row < end; ++row) {
         scales[row] = normalize_row(from + row * n, weights, to + row * n, n, static_cast<Wide>(epsilon));
       }
     });
   });
-  return result;
+  return {output, all_scales};
 }
 
-struct Gradients {
-  at::Tensor input;
-  at::Tensor weight;  // [n], at least float32
-};
-
-Gradients backward_on_cpu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& scales,
-                          const at::Tensor& gradient) {
+/// Returns the gradients of input and weight; the latter [n], at least float32.
+std::pair<at::Tensor, at::Tensor> backward_on_cpu(const at::Tensor& x, const at::Tensor& weight,
+                                                  const at::Tensor& scales, const at::Tensor& gradient) {
   const std::int64_t n = weight.numel();
   const std::int64_t rows = x.numel() / n;
-  Gradients result = {at::empty_like(x), at::zeros({n}, scales.options())};
+  const at::Tensor input_gradient = at::empty_like(x);
+  const at::Tensor weight_gradient = at::zeros({n}, scales.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rms_norm_backward", [&] {
     using Wide = at::opmath_type<scalar_t>;
     const scalar_t* from = x.const_data_ptr<scalar_t>();
     const scalar_t* weights = weight.const_data_ptr<scalar_t>();
     const scalar_t* incoming = gradient.const_data_ptr<scalar_t>();
     const Wide* scale = scales.const_data_ptr<Wide>();
-    scalar_t* to = result.input.data_ptr<scalar_t>();
+    scalar_t* to = input_gradient.data_ptr<scalar_t>();
     in_parallel(rows, n, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t row = first; row < end; ++row) {
         add_row_gradient(from + row * n, weights, incoming + row * n, scale[row], to + row * n, n);
       }
     });
-    Wide* sums = result.weight.data_ptr<Wide>();
+    // Threads split the columns, not the rows: each column is summed in one order for any number of threads.
+    Wide* sums = weight_gradient.data_ptr<Wide>();
     in_parallel(n, rows, [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t row = 0; row < rows; ++row) {
         const scalar_t* x_row = from + row * n;
@@ -122,23 +118,23 @@ Gradients backward_on_cpu(const at::Tensor& x, const at::Tensor& weight, const a
       }
     });
   });
-  return result;
+  return {input_gradient, weight_gradient};
 }
 
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             double epsilon) {
     const at::Tensor x = input.contiguous();
-    const Normed normed = forward_on_cpu(x, weight, epsilon);
-    context->save_for_backward({x, weight, normed.scales});
-    return normed.output;
+    const auto [output, scales] = forward_on_cpu(x, weight, epsilon);
+    context->save_for_backward({x, weight, scales});
+    return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor gradient = output_gradients[0].contiguous();
-    const Gradients gradients = backward_on_cpu(saved[0], saved[1], saved[2], gradient);
-    return {gradients.input, gradients.weight, at::Tensor()};
+    const auto [input_gradient, weight_gradient] = backward_on_cpu(saved[0], saved[1], saved[2], gradient);
+    return {input_gradient, weight_gradient, at::Tensor()};
   }
 };
 
@@ -160,7 +156,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
         at::_fused_rms_norm_backward(output_gradients[0].contiguous(), saved[0], weight.sizes(), saved[1], weight,
                                      {context->needs_input_grad(0), weight.requires_grad()});
     const auto queue = saved_queue(context);
-    submit(queue, [=, term = term, queue = queue.get()] {
+    queue->submit([=, term = term, queue = queue.get()] {
       if (term.defined()) add_to_gradient(weight, term, queue);
     });
     return {input_gradient, at::Tensor(), at::Tensor()};

@@ -1,5 +1,7 @@
 #pragma once
 
+// Writes tensors for other programs: the weights and batches of `train --export-job`, and cases of tests.
+
 #include <ATen/core/Tensor.h>
 
 #include <map>

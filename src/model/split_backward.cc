@@ -45,6 +45,7 @@ NodePointer make_node(Arguments&&... arguments) {
 class Path {
  public:
   Path(const NodePointer& root, const Node* target) : target_(target) {
+    // Depth first with an explicit stack: graphs of long models would overflow the recursion.
     nodes_.emplace(root.get(), Visit{root, root.get() == target});
     std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // node, next edge
     while (!stack.empty()) {
@@ -141,18 +142,15 @@ struct Start {
   }
 };
 
-struct Graph {
+struct Graph : torch::CustomClassHolder {
   at::Tensor input;
   at::Tensor output;
   WeightGradients::Pointer queue;
 };
 
-struct KeptGraph : torch::CustomClassHolder {
-  Graph graph;
-};
-
 /// Replacement for a node off the path: I ends here with the gradient that would have arrived at `edge`.
 struct Sink : Node {
+  // The engine checks what arrives against this description.
   explicit Sink(const Edge& edge) {
     const auto& metadata = edge.function->input_metadata(edge.input_nr);
     if (metadata.was_default_constructed()) {
@@ -215,6 +213,7 @@ class ParameterFeeder {
     if (sinks_.empty()) return;
     edge_list& edges = node_->next_edges();
     seen_->resize(edges.size());
+    // W then finds the original edges and the gradients that I computed for them.
     for (std::size_t k = 0; k < sinks_.size(); ++k) {
       const auto edge = std::ranges::find(edges, sinks_[k]);
       (*seen_)[static_cast<std::size_t>(edge - edges.begin())] = sunk[k];
@@ -260,6 +259,7 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
     const edge_list& sinks = feeders.emplace_back(node, path).sinks();
     wanted.insert(wanted.end(), sinks.begin(), sinks.end());
   }
+  // W runs the nodes again that compute gradients of parameters, so their saved tensors must outlive I.
   const bool keep_graph = std::ranges::any_of(feeders, [](const auto& feeder) { return feeder.runs_again(); });
   const variable_list gradients = torch::autograd::Engine::get_default_engine().execute(
       {root}, {output_gradient}, keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);
@@ -276,27 +276,27 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
 struct SplitFunction : torch::autograd::Function<SplitFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& /*anchor*/,
                             const TensorFunction* function) {
-    auto kept = c10::make_intrusive<KeptGraph>();
-    Graph& graph = kept->graph;
+    auto graph = c10::make_intrusive<Graph>();
     {
       const at::AutoGradMode with_graph(true);
-      graph.input = input.detach().requires_grad_(input.requires_grad());
-      graph.output = (*function)(graph.input);
+      graph->input = input.detach().requires_grad_(input.requires_grad());
+      graph->output = (*function)(graph->input);
     }
-    graph.queue = WeightGradients::current();
-    at::Tensor result = graph.output.detach();
-    context->saved_data["graph"] = at::IValue::make_capsule(std::move(kept));
+    graph->queue = WeightGradients::current();
+    at::Tensor result = graph->output.detach();
+    context->saved_data["graph"] = at::IValue::make_capsule(std::move(graph));
     return result;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto kept = c10::static_intrusive_pointer_cast<KeptGraph>(context->saved_data["graph"].toCapsule());
-    const Graph graph = std::exchange(kept->graph, {});
+    // Taken out, so that the graph is freed as soon as it has run.
+    const auto kept = c10::static_intrusive_pointer_cast<Graph>(context->saved_data["graph"].toCapsule());
+    const Graph graph = std::exchange(*kept, Graph());
     if (!graph.output.requires_grad()) {  // Nothing trained, and no use of the input that has a gradient
       const at::Tensor none = graph.input.requires_grad() ? at::zeros_like(graph.input) : at::Tensor();
       return {none, at::Tensor(), at::Tensor()};
     }
-    if (!graph.queue || !graph.queue->is_deferred()) {
+    if (!graph.queue->is_deferred()) {
       torch::autograd::backward({graph.output}, {output_gradients[0]});
       const bool unused = graph.input.requires_grad() && !graph.input.grad().defined();
       return {unused ? at::zeros_like(graph.input) : graph.input.grad(), at::Tensor(), at::Tensor()};

@@ -1,15 +1,15 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
-
 // Splits the backward of any composition of differentiable ops into an input-gradient op (I) and a weight-gradient op
 // (W), for the modules of users (module_stage.h). The layers of GPT-2, BERT and Llama do this themselves (linear.h).
 //
 //   output <- f3 <- f2 <- f1 <- input      op I: runs this path, keeps the gradients that arrive at f3, f2, f1
 //             |     |     |
 //             w3    w2    w1               op W: starts from these gradients, computes those of the parameters
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
 
 namespace chimera {
 

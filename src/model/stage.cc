@@ -23,7 +23,9 @@ MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end, std:
   for (at::Tensor* tensor : {&batch.tokens, &batch.targets}) {
     if (tensor->defined()) *tensor = tensor->narrow(1, first, end - first);
   }
+  // Not cut at the front: a query attends to earlier tokens of its document, which may lie in earlier slices.
   if (batch.documents.defined()) batch.documents = batch.documents.narrow(1, 0, end);
+  // Dropout draws the mask of the whole sample and uses the part of the slice, so that slices change no bit.
   batch.first_token = batch.dropout.first_token = first;
   batch.dropout.sequence = carried->sequence();
   batch.carried = std::move(carried);
@@ -41,14 +43,14 @@ Stage::Stage(std::vector<Parameter> parameters, const TiedLeaves& tied, std::opt
 
 at::Tensor Stage::for_compute(const at::Tensor& leaf) {
   if (leaf.scalar_type() == compute_type_) return leaf;
-  for (std::size_t i = 0; i < copied_.size(); ++i) {
-    if (copied_[i].is_same(leaf)) return copies_[i];
+  for (const auto& [copied, copy] : copies_) {
+    if (copied.is_same(leaf)) return copy;
   }
   at::Tensor copy = leaf.detach().to(compute_type_).requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(copy, leaf.scalar_type());  // autograd then adds in this type
+  // Both share one gradient: backward of the copy accumulates in the type of the master weight.
   copy.mutable_grad() = leaf.grad();
-  copied_.push_back(leaf);
-  copies_.push_back(copy);
+  copies_.emplace_back(leaf, copy);
   leaves_.push_back(copy);
   return copy;
 }
@@ -56,6 +58,8 @@ at::Tensor Stage::for_compute(const at::Tensor& leaf) {
 at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const at::Tensor& first = leaves.front();
   if (first.is_cpu() || first.scalar_type() == compute_type_) return {};
+  // Gradients that lie one after the other are the gradient of the packed matrix; otherwise a copy of them would be
+  // needed in every backward.
   const std::int64_t columns = first.size(1);
   std::int64_t rows = 0;
   for (const at::Tensor& leaf : leaves) {
@@ -66,8 +70,7 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const at::Tensor packed = at::empty({rows, columns}, first.options().dtype(compute_type_));
   rows = 0;
   for (const at::Tensor& leaf : leaves) {
-    copied_.push_back(leaf);
-    copies_.push_back(packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
+    copies_.emplace_back(leaf, packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
     rows += leaf.size(0);
   }
   packed.requires_grad_();
@@ -81,7 +84,7 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
 
 void Stage::update_copies() {
   const at::NoGradGuard no_graph;
-  for (std::size_t i = 0; i < copies_.size(); ++i) copies_[i].copy_(copied_[i]);
+  for (auto& [leaf, copy] : copies_) copy.copy_(leaf);
 }
 
 }  // namespace chimera

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "model/dropout.h"
@@ -19,7 +20,6 @@
 namespace chimera {
 
 class CarriedKeyValues;
-class KeyValueCache;
 
 /// Tensors of a micro-batch that every worker reads from its data loader; stages neither send nor write them.
 struct MicroBatch {
@@ -40,12 +40,10 @@ struct MicroBatch {
   double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only
   Dropout dropout = {};              ///< used by every stage, which sets its `layer`
   bool recompute_attention = false;  ///< backward computes attention again (checkpointed(), model/layers.h)
-  /// Keys and values of earlier tokens on this stage; forward appends its own. Null: the tokens begin a sequence. GPT-2
-  /// and Llama only, without a graph and without `documents`.
-  KeyValueCache* cache = nullptr;
-  /// Keys and values of the slices of this micro-batch on this stage; null: it runs whole. GPT-2 and Llama only.
+  /// Keys and values of earlier slices of this micro-batch on this stage, or of earlier tokens of a text that is being
+  /// generated; forward appends its own. Null: the tokens begin a sequence. GPT-2 and Llama only.
   std::shared_ptr<CarriedKeyValues> carried = nullptr;
-  std::int64_t first_token = 0;  ///< of the slice
+  std::int64_t first_token = 0;  ///< position of `tokens` in their sequence
 };
 
 /// Returns the defined tensors in the order of the fields.
@@ -87,8 +85,7 @@ class Stage : public ParameterGroup {
  private:
   at::ScalarType compute_type_;
   std::vector<at::Tensor> leaves_;
-  std::vector<at::Tensor> copied_;  // leaves with a low-precision copy
-  std::vector<at::Tensor> copies_;  // copies, in the order of copied_
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // leaf and its low-precision copy
 };
 
 }  // namespace chimera

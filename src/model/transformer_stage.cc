@@ -7,14 +7,15 @@
 
 #include "core/invariant.h"
 #include "model/carried_key_values.h"
-#include "model/key_value_cache.h"
 #include "model/linear_cross_entropy.h"
 
 namespace chimera {
 
-TransformerStage::TransformerStage(const ModelConfig& config, const StageLayers& layers,
-                                   std::vector<Parameter> parameters, TiedLeaves tied, at::ScalarType compute)
-    : Stage(std::move(parameters), tied, compute), config_(config), layers_(layers), tied_(std::move(tied)) {}
+TransformerStage::TransformerStage(TransformerParts parts)
+    : Stage(std::move(parts.parameters), parts.tied, parts.compute),
+      config_(std::move(parts.config)),
+      layers_(parts.layers),
+      tied_(std::move(parts.tied)) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);
@@ -24,12 +25,12 @@ at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& 
 at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
+  // One mask for all blocks: it has L x L elements.
   at::Tensor mask = batch.attention_mask;
   if (blocks > 0 && batch.documents.defined()) {
     mask = document_mask(batch.documents, hidden.scalar_type(), batch.first_token);
   }
   for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, mask, batch);
-  if (batch.cache != nullptr) batch.cache->advance(hidden.size(1));
   return hidden;
 }
 
@@ -37,13 +38,10 @@ at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, 
                                    const MicroBatch& batch) const {
   if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, mask, batch), batch);
   // Not the batch itself, because its tokens would stay in memory until backward.
-  const auto attend = [this, index, mask,
-                       settings = MicroBatch{.dropout = batch.dropout,
-                                             .cache = batch.cache,
-                                             .carried = batch.carried,
-                                             .first_token = batch.first_token}](const at::Tensor& input) {
-    return attention(index, input, mask, settings);
-  };
+  const auto attend =
+      [this, index, mask,
+       settings = MicroBatch{.dropout = batch.dropout, .carried = batch.carried, .first_token = batch.first_token}](
+          const at::Tensor& input) { return attention(index, input, mask, settings); };
   return feed_forward(index, checkpointed(attend, hidden), batch);
 }
 
@@ -66,6 +64,7 @@ LayerNorm TransformerStage::layer_norm_named(const std::string& name) {
   return {.weight = weight(name + ".weight"), .bias = weight(name + ".bias"), .epsilon = norm_epsilon_of(config_)};
 }
 
+// Names have the layer's index in the whole model, so that a checkpoint does not depend on the partition.
 std::vector<std::string> TransformerStage::block_names(const std::string& family) const {
   std::vector<std::string> names;
   for (std::int64_t layer = layers_.first_layer; layer < layers_.end_layer; ++layer) {
@@ -91,14 +90,9 @@ Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& bat
   return batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
 }
 
-std::int64_t TransformerStage::first_position(const MicroBatch& batch) {
-  return batch.cache == nullptr ? batch.first_token : batch.cache->length();
-}
-
 QueryKeyValue TransformerStage::with_earlier(std::size_t index, const QueryKeyValue& projections,
                                              const MicroBatch& batch) {
-  if (batch.carried) return with_earlier_slices(batch.carried, index, batch.first_token, projections);
-  return batch.cache == nullptr ? projections : batch.cache->with_earlier(index, projections);
+  return batch.carried ? with_earlier_slices(batch.carried, index, batch.first_token, projections) : projections;
 }
 
 }  // namespace chimera

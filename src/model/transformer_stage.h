@@ -5,11 +5,12 @@
 //
 //   embed() -> [attention() -> feed_forward()] x blocks -> final_states() -> output matrix -> loss
 //
-// A family (gpt2_stage.h, bert_stage.h, llama_stage.h) adds its layers and their parameters' names; it reads its
-// parameters by name in its constructor. Slices, the cache of keys and values, recomputation of attention and the tied
-// matrix are handled here.
+// A family (gpt2_stage.cc, bert_stage.cc, llama_stage.cc) adds its layers and their parameters' names; it reads its
+// parameters by name in its constructor. Slices (and text generation, which feeds a token at a time), recomputation of
+// attention and the tied matrix are handled here. make_stage.h makes the stages.
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,21 +21,30 @@
 
 namespace chimera {
 
+struct TransformerParts {
+  ModelConfig config;
+  StageLayers layers;
+  std::vector<Parameter> parameters;
+  TiedLeaves tied;  ///< the leaves that the stage uses
+  at::ScalarType compute = at::kFloat;
+};
+
 class TransformerStage : public Stage {
  public:
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
 
-  /// Returns the output of this stage's last block, [b, L, H]; `input` as in forward(). Adds the tokens to the batch's
-  /// cache, if any.
+  /// Returns the output of this stage's last block, [b, L, H]; `input` as in forward().
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
   /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head.
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const { return linear(final_states(hidden), output_); }
+  /// Returns BERT's scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
+  [[nodiscard]] virtual at::Tensor sentence_logits(const at::Tensor& /*hidden*/) const { return {}; }
 
  protected:
-  TransformerStage(const ModelConfig& config, const StageLayers& layers, std::vector<Parameter> parameters,
-                   TiedLeaves tied, at::ScalarType compute);
+  explicit TransformerStage(TransformerParts parts);
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] const StageLayers& layers() const { return layers_; }
   /// Returns the prefixes of the parameters of this stage's blocks: `family` and the global index of the layer.
   [[nodiscard]] std::vector<std::string> block_names(const std::string& family) const;
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
@@ -51,8 +61,7 @@ class TransformerStage : public Stage {
   [[nodiscard]] const Linear& output() const { return output_; }
 
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
-  [[nodiscard]] static std::int64_t first_position(const MicroBatch& batch);
-  /// Returns `projections` with the keys and values of earlier tokens in the batch's cache or slices, if any.
+  /// Returns `projections` with the keys and values of earlier tokens that the batch carries, if any.
   [[nodiscard]] static QueryKeyValue with_earlier(std::size_t index, const QueryKeyValue& projections,
                                                   const MicroBatch& batch);
 
@@ -60,8 +69,8 @@ class TransformerStage : public Stage {
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
   /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
-  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout`, `cache` and
-  /// the place of the slice from the batch.
+  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and the
+  /// place of the slice from the batch.
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the sum that attention() returns.
@@ -80,5 +89,9 @@ class TransformerStage : public Stage {
   TiedLeaves tied_;
   Linear output_;  // undefined without the head
 };
+
+[[nodiscard]] std::unique_ptr<Stage> make_gpt2_stage(TransformerParts parts);
+[[nodiscard]] std::unique_ptr<Stage> make_bert_stage(TransformerParts parts);
+[[nodiscard]] std::unique_ptr<Stage> make_llama_stage(TransformerParts parts);
 
 }  // namespace chimera

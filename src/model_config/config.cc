@@ -24,37 +24,28 @@ constexpr std::int64_t kLargestSize = 1'000'000'000;
 constexpr std::int64_t kMostLayers = 1'000'000;
 constexpr double kMostParameters = 1e15;
 
-// gpt2-32, gpt2-64 and bert-48 are the models of Li and Hoefler, SC'21.
-std::vector<ModelConfig> gpt2_and_bert_presets() {
-  constexpr auto kGpt2 = Family::Gpt2;
-  constexpr auto kBert = Family::Bert;
-  // The small models read bytes; BERT adds PAD, CLS, SEP and MASK.
-  return {
-      // name      family layers hidden heads feed_forward vocabulary positions tied
-      {"gpt2-tiny", kGpt2, 4, 64, 4, 256, 256, 1024, false},
-      {"gpt2-mini", kGpt2, 8, 224, 7, 896, 256, 1024, false},
-      {"gpt2", kGpt2, 12, 768, 12, 3072, 50'257, 1024, true},
-      {"gpt2-32", kGpt2, 32, 1280, 20, 5120, 50'257, 1024, false},
-      {"gpt2-64", kGpt2, 64, 1280, 20, 5120, 50'257, 1024, false},
-      {"bert-tiny", kBert, 4, 64, 4, 256, 260, 512, false},
-      {"bert-base", kBert, 12, 768, 12, 3072, 30'522, 512, false},
-      {"bert-large", kBert, 24, 1024, 16, 4096, 30'522, 512, false},
-      {"bert-48", kBert, 48, 1024, 16, 4096, 30'522, 512, false},
-  };
-}
-
-// llama-tiny and llama-mini have about as many parameters as gpt2-tiny and gpt2-mini; the others are as published.
-std::vector<ModelConfig> llama_presets() {
-  constexpr auto kLlama = Family::Llama;
+// gpt2-32, gpt2-64 and bert-48 are the models of Li and Hoefler, SC'21. tiny and mini models read bytes (BERT adds PAD,
+// CLS, SEP and MASK); those of Llama have about as many parameters as those of GPT-2. The others are as published.
+std::vector<ModelConfig> make_presets() {
+  using enum Family;
   std::vector<ModelConfig> models = {
-      // name      family layers hidden heads feed_forward vocabulary positions tied epsilon key_value_heads head_size
-      {"llama-tiny", kLlama, 4, 64, 4, 192, 256, 1024, false, 1e-5, 2},
-      {"llama-mini", kLlama, 8, 224, 7, 720, 256, 1024, false, 1e-5, 1},
-      {"smollm2-135m", kLlama, 30, 576, 9, 1536, 49'152, 8192, true, 1e-5, 3},
-      {"qwen3-0.6b", kLlama, 28, 1024, 16, 3072, 151'936, 40'960, true, 1e-6, 8, 128},
-      {"llama-3.2-1b", kLlama, 16, 2048, 32, 8192, 128'256, 131'072, true, 1e-5, 8},
-      {"llama-3-8b", kLlama, 32, 4096, 32, 14'336, 128'256, 8192, false, 1e-5, 8},
-      {"mistral-7b", kLlama, 32, 4096, 32, 14'336, 32'000, 32'768, false, 1e-5, 8},
+      // name family layers hidden heads feed_forward vocabulary positions tied epsilon key_value_heads head_size
+      {"gpt2-tiny", Gpt2, 4, 64, 4, 256, 256, 1024, false},
+      {"gpt2-mini", Gpt2, 8, 224, 7, 896, 256, 1024, false},
+      {"gpt2", Gpt2, 12, 768, 12, 3072, 50'257, 1024, true},
+      {"gpt2-32", Gpt2, 32, 1280, 20, 5120, 50'257, 1024, false},
+      {"gpt2-64", Gpt2, 64, 1280, 20, 5120, 50'257, 1024, false},
+      {"bert-tiny", Bert, 4, 64, 4, 256, 260, 512, false},
+      {"bert-base", Bert, 12, 768, 12, 3072, 30'522, 512, false},
+      {"bert-large", Bert, 24, 1024, 16, 4096, 30'522, 512, false},
+      {"bert-48", Bert, 48, 1024, 16, 4096, 30'522, 512, false},
+      {"llama-tiny", Llama, 4, 64, 4, 192, 256, 1024, false, 1e-5, 2},
+      {"llama-mini", Llama, 8, 224, 7, 720, 256, 1024, false, 1e-5, 1},
+      {"smollm2-135m", Llama, 30, 576, 9, 1536, 49'152, 8192, true, 1e-5, 3},
+      {"qwen3-0.6b", Llama, 28, 1024, 16, 3072, 151'936, 40'960, true, 1e-6, 8, 128},
+      {"llama-3.2-1b", Llama, 16, 2048, 32, 8192, 128'256, 131'072, true, 1e-5, 8},
+      {"llama-3-8b", Llama, 32, 4096, 32, 14'336, 128'256, 8192, false, 1e-5, 8},
+      {"mistral-7b", Llama, 32, 4096, 32, 14'336, 32'000, 32'768, false, 1e-5, 8},
   };
   const auto model = [&](std::string_view name) -> ModelConfig& {
     return *std::ranges::find(models, name, &ModelConfig::name);
@@ -69,11 +60,7 @@ std::vector<ModelConfig> llama_presets() {
 }
 
 const std::vector<ModelConfig>& presets() {
-  static const std::vector<ModelConfig> models = [] {
-    std::vector<ModelConfig> all = gpt2_and_bert_presets();
-    std::ranges::move(llama_presets(), std::back_inserter(all));
-    return all;
-  }();
+  static const std::vector<ModelConfig> models = make_presets();
   return models;
 }
 
@@ -92,19 +79,59 @@ void check_number(const ModelConfig& config, std::string_view field, double valu
   refuse(config, fmt::format("{} is {}; must be from {} to {}", field, value, least, largest));
 }
 
+// The functions below call visit(name, member) for each field of a model file, in the order of the file. Reading,
+// writing and checking go through them, so that a field is named once.
+
+template <class Visit>
+void for_common_fields(const Visit& visit) {
+  visit("family", &ModelConfig::family);
+  visit("layers", &ModelConfig::layers);
+  visit("hidden", &ModelConfig::hidden);
+  visit("heads", &ModelConfig::heads);
+  visit("feed_forward", &ModelConfig::feed_forward);
+  visit("vocabulary", &ModelConfig::vocabulary);
+  visit("positions", &ModelConfig::positions);
+  visit("tied", &ModelConfig::tied);
+  visit("norm_epsilon", &ModelConfig::norm_epsilon);
+}
+
+template <class Visit>
+void for_llamas_fields(const Visit& visit) {
+  visit("key_value_heads", &ModelConfig::key_value_heads);
+  visit("head_size", &ModelConfig::head_size);
+  visit("sliding_window", &ModelConfig::sliding_window);
+  visit("rope_theta", &ModelConfig::rope_theta);
+  visit("rope_scaling", &ModelConfig::rope_scaling);
+  visit("attention_bias", &ModelConfig::attention_bias);
+  visit("feed_forward_bias", &ModelConfig::feed_forward_bias);
+  visit("query_key_norm", &ModelConfig::query_key_norm);
+}
+
+template <class Visit>
+void for_rope_fields(RopeScalingType type, const Visit& visit) {
+  visit("type", &RopeScaling::type);
+  if (type != RopeScalingType::None) visit("factor", &RopeScaling::factor);
+  if (type != RopeScalingType::Llama3) return;
+  visit("low_frequency_factor", &RopeScaling::low_frequency_factor);
+  visit("high_frequency_factor", &RopeScaling::high_frequency_factor);
+  visit("original_positions", &RopeScaling::original_positions);
+}
+
+/// Visitor that collects the names.
+auto append_to(std::vector<std::string>& names) {
+  return [&names](const char* name, auto) { names.emplace_back(name); };
+}
+
 void check_that_llamas_fields_are_unused(const ModelConfig& config) {
-  ModelConfig used = config;
-  used.key_value_heads = used.head_size = used.sliding_window = {};
   const ModelConfig unused;
-  used.rope_theta = unused.rope_theta;
-  used.rope_scaling = unused.rope_scaling;
-  used.attention_bias = unused.attention_bias;
-  used.feed_forward_bias = used.query_key_norm = false;
-  if (used != config) {
-    refuse(config, fmt::format("key_value_heads, head_size, sliding_window, rope_theta, rope_scaling, attention_bias, "
-                               "feed_forward_bias and query_key_norm belong to family 'llama', not '{}'",
-                               to_text(config.family)));
-  }
+  std::vector<std::string> names;
+  bool is_unused = true;
+  for_llamas_fields([&](const char* name, auto member) {
+    names.emplace_back(name);
+    is_unused = is_unused && config.*member == unused.*member;
+  });
+  if (is_unused) return;
+  refuse(config, fmt::format("{} belong to family 'llama', not '{}'", fmt::join(names, ", "), to_text(config.family)));
 }
 
 void check_rotary_positions(const ModelConfig& config) {
@@ -144,30 +171,6 @@ void check_heads(const ModelConfig& config) {
   check_rotary_positions(config);
 }
 
-using Names = std::vector<std::string>;
-
-const Names& field_names(Family family) {
-  static const Names of_all = {"family",     "layers",    "hidden", "heads",       "feed_forward",
-                               "vocabulary", "positions", "tied",   "norm_epsilon"};
-  static const Names of_llama = [] {
-    Names names = of_all;
-    for (const char* name : {"key_value_heads", "head_size", "sliding_window", "rope_theta", "rope_scaling",
-                             "attention_bias", "feed_forward_bias", "query_key_norm"})
-      names.emplace_back(name);
-    return names;
-  }();
-  return family == Family::Llama ? of_llama : of_all;
-}
-
-const Names& field_names(RopeScalingType type) {
-  static const Names of_none = {"type"};
-  static const Names of_linear = {"type", "factor"};
-  static const Names of_llama3 = {"type", "factor", "low_frequency_factor", "high_frequency_factor",
-                                  "original_positions"};
-  if (type == RopeScalingType::None) return of_none;
-  return type == RopeScalingType::Linear ? of_linear : of_llama3;
-}
-
 std::string read_text(const std::string& path) {
   constexpr std::uintmax_t kLargestFile = 1 << 20;
   std::error_code error;
@@ -195,48 +198,46 @@ class Fields {
  public:
   Fields(std::string path, const toml::table& table) : path_(std::move(path)), table_(table) {}
 
-  void expect(const Names& names) const {
+  void expect(const std::vector<std::string>& names) const {
     for (const auto& [key, value] : table_) {
+      // A misspelled field would otherwise silently have its default.
       if (std::ranges::count(names, key.str()) == 0) fail(value, unknown_name("field", key, names));
     }
   }
 
   [[nodiscard]] bool has(std::string_view field) const { return table_.contains(field); }
 
-  /// Throws ConfigError for a missing field or another type; integers are numbers too.
-  template <class Type>
-  [[nodiscard]] Type get(std::string_view field) const {
-    const toml::node& node = required(field, expected<Type>());
-    const auto value = std::is_same_v<Type, double> ? node.value<Type>() : node.value_exact<Type>();
-    if (!value) fail(node, fmt::format("field '{}' must be {}", field, expected<Type>()));
-    return *value;
+  /// Reads a field. Throws ConfigError if it is missing or of another type; integers are numbers too.
+  template <class Value>
+  void read(std::string_view field, Value& value) const {
+    const toml::node& node = required(field, expected<Value>());
+    const auto found = std::is_same_v<Value, double> ? node.value<Value>() : node.value_exact<Value>();
+    if (!found) fail(node, fmt::format("field '{}' must be {}", field, expected<Value>()));
+    value = *found;
   }
-
-  [[nodiscard]] std::int64_t size(std::string_view field) const { return get<std::int64_t>(field); }
-
-  template <class Type>
-  void get_if_there(std::string_view field, Type& value) const {
-    if (has(field)) value = get<Type>(field);
+  template <class Value>
+  void read(std::string_view field, std::optional<Value>& value) const {
+    if (has(field)) read(field, value.emplace());
   }
-  template <class Type>
-  void get_if_there(std::string_view field, std::optional<Type>& value) const {
-    if (has(field)) value = get<Type>(field);
-  }
-
   template <NamedEnum Enum>
-  [[nodiscard]] Enum choice(std::string_view field) const {
+  void read(std::string_view field, Enum& value) const {
     const std::string expected = fmt::format("\"{}\"", fmt::join(names_of<Enum>(), "\" or \""));
     const toml::node& node = required(field, expected);
     const auto name = node.value_exact<std::string>();
     if (!name) fail(node, fmt::format("field '{}' must be {}", field, expected));
-    if (const auto value = find_named<Enum>(*name)) return *value;
-    fail(node, unknown_name(field, *name, names_of<Enum>()));
+    const auto named = find_named<Enum>(*name);
+    if (!named) fail(node, unknown_name(field, *name, names_of<Enum>()));
+    value = *named;
   }
-
-  [[nodiscard]] Fields table(std::string_view field) const {
+  void read(std::string_view field, RopeScaling& scaling) const {
     const toml::node& node = required(field, "a table");
     if (!node.is_table()) fail(node, fmt::format("field '{}' must be a table", field));
-    return {path_, *node.as_table()};
+    const Fields fields(path_, *node.as_table());
+    fields.read("type", scaling.type);
+    std::vector<std::string> names;
+    for_rope_fields(scaling.type, append_to(names));
+    fields.expect(names);
+    for_rope_fields(scaling.type, [&](const char* name, auto member) { fields.read(name, scaling.*member); });
   }
 
  private:
@@ -260,38 +261,20 @@ class Fields {
   const toml::table& table_;
 };
 
-RopeScaling rope_scaling(const Fields& fields) {
-  RopeScaling scaling{.type = fields.choice<RopeScalingType>("type")};
-  fields.expect(field_names(scaling.type));
-  if (scaling.type != RopeScalingType::None) scaling.factor = fields.get<double>("factor");
-  if (scaling.type == RopeScalingType::Llama3) {
-    scaling.low_frequency_factor = fields.get<double>("low_frequency_factor");
-    scaling.high_frequency_factor = fields.get<double>("high_frequency_factor");
-    scaling.original_positions = fields.size("original_positions");
-  }
-  return scaling;
+template <class Value>
+void write(nlohmann::ordered_json& json, const char* name, const Value& value) {
+  json[name] = value;
 }
-
-void read_llamas_fields(const Fields& fields, ModelConfig& config) {
-  fields.get_if_there("key_value_heads", config.key_value_heads);
-  fields.get_if_there("head_size", config.head_size);
-  fields.get_if_there("sliding_window", config.sliding_window);
-  fields.get_if_there("rope_theta", config.rope_theta);
-  fields.get_if_there("feed_forward_bias", config.feed_forward_bias);
-  fields.get_if_there("query_key_norm", config.query_key_norm);
-  if (fields.has("attention_bias")) config.attention_bias = fields.choice<AttentionBias>("attention_bias");
-  if (fields.has("rope_scaling")) config.rope_scaling = rope_scaling(fields.table("rope_scaling"));
+template <class Value>
+void write(nlohmann::ordered_json& json, const char* name, const std::optional<Value>& value) {
+  if (value) json[name] = *value;
 }
-
-nlohmann::ordered_json rope_scaling_json(const RopeScaling& scaling) {
-  nlohmann::ordered_json json = {{"type", to_text(scaling.type)}};
-  if (scaling.type != RopeScalingType::None) json["factor"] = scaling.factor;
-  if (scaling.type == RopeScalingType::Llama3) {
-    json["low_frequency_factor"] = scaling.low_frequency_factor;
-    json["high_frequency_factor"] = scaling.high_frequency_factor;
-    json["original_positions"] = scaling.original_positions;
-  }
-  return json;
+template <NamedEnum Enum>
+void write(nlohmann::ordered_json& json, const char* name, Enum value) {
+  json[name] = to_text(value);
+}
+void write(nlohmann::ordered_json& json, const char* name, const RopeScaling& scaling) {
+  for_rope_fields(scaling.type, [&](const char* field, auto member) { write(json[name], field, scaling.*member); });
 }
 
 }  // namespace
@@ -305,6 +288,7 @@ std::vector<std::string> preset_names() {
 std::string hub_download(const std::string& name) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
+  // Exactly one slash, and no path such as ./a/b.
   const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
                        std::ranges::all_of(name.substr(0, slash), is_word) &&
                        std::ranges::all_of(name.substr(slash + 1), is_word);
@@ -325,6 +309,7 @@ ModelConfig find_model(const std::string& name_or_file) {
 ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) {
   config.layers = overrides.layers.value_or(config.layers);
   if (overrides.hidden) {
+    // feed_forward follows --hidden, with the factor of the published models.
     check_size(config, "hidden", *overrides.hidden, kLargestSize);  // prevents overflow
     config.hidden = *overrides.hidden;
     config.feed_forward = (config.family == Family::Llama ? 3 : 4) * config.hidden;
@@ -369,19 +354,16 @@ void require_within_window(const ModelConfig& config, std::int64_t sequence) {
 ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   const toml::table table = parse(text, path);
   const Fields fields(path, table);
-  const auto family = fields.choice<Family>("family");
-  fields.expect(field_names(family));
-  ModelConfig config{.name = std::filesystem::path(path).stem().string(),
-                     .family = family,
-                     .layers = fields.size("layers"),
-                     .hidden = fields.size("hidden"),
-                     .heads = fields.size("heads"),
-                     .feed_forward = fields.size("feed_forward"),
-                     .vocabulary = fields.size("vocabulary"),
-                     .positions = fields.size("positions"),
-                     .tied = fields.get<bool>("tied")};
-  fields.get_if_there("norm_epsilon", config.norm_epsilon);
-  if (family == Family::Llama) read_llamas_fields(fields, config);
+  ModelConfig config{.name = std::filesystem::path(path).stem().string()};
+  fields.read("family", config.family);
+  std::vector<std::string> names;
+  for_common_fields(append_to(names));
+  if (config.family == Family::Llama) for_llamas_fields(append_to(names));
+  fields.expect(names);
+  for_common_fields([&](const char* name, auto member) { fields.read(name, config.*member); });
+  for_llamas_fields([&](const char* name, auto member) {
+    if (fields.has(name)) fields.read(name, config.*member);
+  });
   try {
     require_valid(config);
   } catch (const ConfigError& error) {
@@ -392,25 +374,18 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
 
 ModelConfig read_model_file(const std::string& path) { return model_from_toml(read_text(path), path); }
 
-nlohmann::ordered_json layer_sizes_json(const ModelConfig& model) {
-  nlohmann::ordered_json json = {{"family", to_text(model.family)},
-                                 {"hidden", model.hidden},
-                                 {"heads", model.heads},
-                                 {"feed_forward", model.feed_forward},
-                                 {"vocabulary", model.vocabulary},
-                                 {"positions", model.positions},
-                                 {"tied", model.tied}};
-  if (model.norm_epsilon) json["norm_epsilon"] = *model.norm_epsilon;
-  if (model.family != Family::Llama) return json;
-  json["norm_epsilon"] = norm_epsilon_of(model);
-  json["key_value_heads"] = key_value_heads_of(model);
-  json["head_size"] = head_size_of(model);
-  if (model.sliding_window) json["sliding_window"] = *model.sliding_window;
-  json["rope_theta"] = model.rope_theta;
-  json["rope_scaling"] = rope_scaling_json(model.rope_scaling);
-  json["attention_bias"] = to_text(model.attention_bias);
-  json["feed_forward_bias"] = model.feed_forward_bias;
-  json["query_key_norm"] = model.query_key_norm;
+nlohmann::ordered_json layer_sizes_json(ModelConfig model) {
+  const bool is_llama = model.family == Family::Llama;
+  if (is_llama) {
+    model.norm_epsilon = norm_epsilon_of(model);
+    model.key_value_heads = key_value_heads_of(model);
+    model.head_size = head_size_of(model);
+  }
+  nlohmann::ordered_json json;
+  const auto write_field = [&](const char* name, auto member) { write(json, name, model.*member); };
+  for_common_fields(write_field);
+  if (is_llama) for_llamas_fields(write_field);
+  json.erase("layers");
   return json;
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Finds and reads models: presets by name, TOML files, and overrides of single fields from the command line. Every
+// model that these functions return is valid; messages name the file and line of a fault.
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -7,9 +10,6 @@
 #include <vector>
 
 #include "model_config/model_config.h"
-
-// Finds and reads models: presets by name, TOML files, and overrides of single fields from the command line. Every
-// model that these functions return is valid; messages name the file and line of a fault.
 
 namespace chimera {
 
@@ -54,6 +54,6 @@ void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns the fields of a model file, without `layers`, unset fields, and Llama's fields for other families. They
 /// define one layer of each kind.
-[[nodiscard]] nlohmann::ordered_json layer_sizes_json(const ModelConfig& model);
+[[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);
 
 }  // namespace chimera

@@ -1,5 +1,11 @@
 #pragma once
 
+// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
+// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
+// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
+// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
+// weight-gradient op (W).
+
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -8,12 +14,6 @@
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
 #include "simulate/costs.h"
-
-// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
-// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
-// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
-// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
-// weight-gradient op (W).
 
 namespace chimera {
 
@@ -113,120 +113,13 @@ struct TokenChunks {
   return {tokens, (tokens + count - 1) / count};
 }
 
-inline constexpr double kTokenBytes = 8;  // bytes of a token, target or token type (int64)
-
-/// Bytes of the tensors that layers make of a micro-batch. Its many members are the sizes that all formulas share, each
-/// computed once; splitting them by layer would repeat most of them.
-class LayerTensors {
- public:
-  LayerTensors(const ModelConfig& config, const Workload& workload);
-
-  [[nodiscard]] bool is_narrow() const { return element_ != weight_; }
-  [[nodiscard]] double hidden() const { return element_ * tokens_ * width_; }
-  /// Queries or attention output of all heads; keys(): keys or values.
-  [[nodiscard]] double queries() const { return element_ * tokens_ * query_width_; }
-  [[nodiscard]] double keys() const { return element_ * tokens_ * key_width_; }
-  [[nodiscard]] double inner() const { return element_ * tokens_ * inner_width_; }
-  [[nodiscard]] double indices() const { return kTokenBytes * tokens_; }
-  [[nodiscard]] double embedded() const { return weight_ * tokens_ * width_; }
-  /// Hidden states of tokens with a loss.
-  [[nodiscard]] double scored() const { return element_ * targets_ * width_; }
-  [[nodiscard]] double kept_logits() const { return element_ * last_chunk() * vocabulary_; }
-  /// Logits of a chunk and their log-probabilities.
-  [[nodiscard]] double chunk_of_logits() const { return 2 * wide_ * static_cast<double>(chunks_.size) * vocabulary_; }
-  /// Scores of all token pairs.
-  [[nodiscard]] double pairs(double element) const { return element * sequences_ * heads_ * length_ * length_; }
-  /// Statistics that a norm keeps: mean and reciprocal standard deviation, or the reciprocal root mean square.
-  [[nodiscard]] double statistics(double rows) const { return rows * (llama_ ? wide_ : 2 * element_); }
-  [[nodiscard]] double statistics() const { return statistics(tokens_); }
-  [[nodiscard]] double rotary_table() const { return llama_ ? element_ * length_ * head_size_ : 0; }
-
-  [[nodiscard]] double document_mask() const {
-    return split_documents_ ? element_ * sequences_ * length_ * length_ : 0;
-  }
-  [[nodiscard]] double kept_document_mask() const { return dropout_ && !recompute_attention_ ? 0 : document_mask(); }
-
-  [[nodiscard]] double flops_of_block() const {
-    const double projections = 2 * query_width_ + 2 * key_width_ + (llama_ ? 3 : 2) * inner_width_;
-    return 2 * tokens_ * width_ * projections + flops_of_attention();
-  }
-  /// The attention sub-layer: projections, scores and weighted means of values.
-  [[nodiscard]] double flops_of_attention_layer() const {
-    return 2 * tokens_ * width_ * (2 * query_width_ + 2 * key_width_) + flops_of_attention();
-  }
-  [[nodiscard]] double flops_of_recomputation() const { return recompute_attention_ ? flops_of_attention_layer() : 0; }
-  /// Scores and weighted means of values.
-  [[nodiscard]] double flops_of_attention() const { return 4 * sequences_ * length_ * length_ * query_width_; }
-  [[nodiscard]] double flops_of_logits() const { return 2 * targets_ * width_ * vocabulary_; }
-  /// Fraction of the logits that W recomputes.
-  [[nodiscard]] double recomputed_fraction() const { return 1 - last_chunk() / targets_; }
-  /// The head before the logits, and the sentence-order head.
-  [[nodiscard]] double flops_of_transform() const {
-    return causal_ ? 0 : 2 * targets_ * width_ * width_ + 2 * sequences_ * width_ * (width_ + 2);
-  }
-
-  /// Returns whether the first linear layers keep the layer's input for W.
-  [[nodiscard]] bool linear_reads_input(LayerKind kind) const { return !causal_ && kind == LayerKind::Block; }
-
-  /// The last block's output, if a stage with the head does not keep it.
-  [[nodiscard]] double freed_output() const { return causal_ ? 0 : hidden(); }
-
-  [[nodiscard]] double kept(LayerKind kind) const;
-  /// Inputs of linear layers and gradients of their outputs; for the embedding, the gradient of its rows.
-  [[nodiscard]] double deferred(LayerKind kind) const;
-  [[nodiscard]] double forward_working_set(const StageLayers& stage) const;
-  [[nodiscard]] double backward_working_set(const StageLayers& stage, bool defers) const;
-  [[nodiscard]] double weight_gradient_working_set(const StageLayers& stage) const;
-
- private:
-  [[nodiscard]] double last_chunk() const { return static_cast<double>(chunks_.last_size()); }
-  [[nodiscard]] double product(double in, double out, bool has_bias) const;
-  [[nodiscard]] double weight_gradient_of_logits() const;
-  [[nodiscard]] double attention_scratch() const;
-
-  [[nodiscard]] double kept_by_embedding() const;
-  [[nodiscard]] double kept_by_attention() const;
-  /// The attention sub-layer with its norm, without its input: bytes in the graph of one call.
-  [[nodiscard]] double graph_of_attention_layer() const;
-  /// Peak bytes of a call of the attention sub-layer without a graph, beyond its input.
-  [[nodiscard]] double attention_layer_without_graph() const;
-  /// Peak bytes of the attention sub-layer's second call and its backward, relative to the bytes before the block's
-  /// backward.
-  [[nodiscard]] double recomputation_working_set(bool defers) const;
-  [[nodiscard]] double kept_by_block() const;
-  [[nodiscard]] double deferred_by_block() const;
-  [[nodiscard]] double kept_by_head() const;
-  /// Bytes that the head adds to those kept by its stage.
-  [[nodiscard]] double net_kept_by_head() const { return kept_by_head() - freed_output(); }
-  /// Returns whether query, key and value are copied: products with dropout need one matrix per head.
-  [[nodiscard]] bool copies_projections() const;
-  [[nodiscard]] double copied_projections() const;
-  [[nodiscard]] double loaded(const StageLayers& stage) const;
-
-  bool causal_;
-  bool llama_;
-  bool has_query_key_norm_;
-  bool has_feed_forward_bias_;
-  bool dropout_;
-  bool split_documents_;
-  bool recompute_attention_;
-  double element_;  // bytes of hidden states
-  double wide_;     // bytes of tensors in at least float32
-  double weight_;   // bytes of weights and gradients
-  double sequences_;
-  double length_;
-  double tokens_;
-  TokenChunks chunks_;
-  double targets_;  // tokens with a loss
-  double width_;
-  double inner_width_;
-  double vocabulary_;
-  double heads_;
-  double key_heads_;
-  double head_size_;
-  double query_width_;
-  double key_width_;
+/// FLOPs of one forward of a block, and of its parts.
+struct BlockFlops {
+  double all = 0;
+  double attention_layer = 0;  // the attention sub-layer: projections, scores and weighted means of values
+  double attention = 0;        // scores and weighted means of values
 };
+[[nodiscard]] BlockFlops block_flops(const ModelConfig& config, const Workload& workload);
 
 /// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as in model FLOPs utilization
 /// (Chowdhery et al., PaLM, 2022, appendix B). Repeated products (recomputation, head) do not count. Throws ConfigError

@@ -1,14 +1,14 @@
 #pragma once
 
+// The sizes of a model, from which everything else follows: names and shapes of parameters (parameters.h), FLOPs and
+// bytes of layers (footprint.h), and the modules that compute it (src/model). A model is an embedding, `layers` equal
+// blocks and a head. config.h finds, reads and validates models.
+
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "core/choices.h"
-
-// The sizes of a model, from which everything else follows: names and shapes of parameters (parameters.h), FLOPs and
-// bytes of layers (footprint.h), and the modules that compute it (src/model). A model is an embedding, `layers` equal
-// blocks and a head. config.h finds, reads and validates models.
 
 namespace chimera {
 

@@ -14,102 +14,61 @@ constexpr double kStandardDeviation = 0.02;  // as published
 
 using Specs = std::vector<ParameterSpec>;
 
-enum class Layout : std::uint8_t { InOut, OutIn };
+/// Collects the parameters of a layer; names continue `prefix`.
+struct LayerSpecs {
+  std::string prefix = {};
+  Specs specs = {};
 
-void add_matrix(Specs& specs, std::string name, std::int64_t rows, std::int64_t columns,
-                double standard_deviation = kStandardDeviation) {
-  specs.push_back({std::move(name), {rows, columns}, {Initial::Kind::Normal, standard_deviation}});
-}
-
-void add_layer_norm(Specs& specs, std::string_view name, std::int64_t width) {
-  specs.push_back({fmt::format("{}.weight", name), {width}, {Initial::Kind::Ones}});
-  specs.push_back({fmt::format("{}.bias", name), {width}, {}});
-}
-
-void add_linear(Specs& specs, Layout layout, std::string_view name, std::int64_t in, std::int64_t out,
-                double standard_deviation = kStandardDeviation) {
-  const bool in_out = layout == Layout::InOut;
-  add_matrix(specs, fmt::format("{}.weight", name), in_out ? in : out, in_out ? out : in, standard_deviation);
-  specs.push_back({fmt::format("{}.bias", name), {out}, {}});
-}
-
-Specs gpt2_embedding(const ModelConfig& config) {
-  Specs specs;
-  add_matrix(specs, "wte.weight", config.vocabulary, config.hidden);
-  add_matrix(specs, "wpe.weight", config.positions, config.hidden);
-  return specs;
-}
+  void add(std::string_view name, std::vector<std::int64_t> shape, Initial initial = {}) {
+    specs.push_back({prefix + std::string(name), std::move(shape), initial});
+  }
+  void add_matrix(std::string_view name, std::int64_t rows, std::int64_t columns,
+                  double standard_deviation = kStandardDeviation) {
+    add(fmt::format("{}.weight", name), {rows, columns}, {Initial::Kind::Normal, standard_deviation});
+  }
+  void add_norm(std::string_view name, std::int64_t width, bool has_bias = true) {
+    add(fmt::format("{}.weight", name), {width}, {Initial::Kind::Ones});
+    if (has_bias) add(fmt::format("{}.bias", name), {width});
+  }
+  /// Adds a matrix [out, in].
+  void add_linear(std::string_view name, std::int64_t in, std::int64_t out, bool has_bias = true) {
+    add_matrix(name, out, in);
+    if (has_bias) add(fmt::format("{}.bias", name), {out});
+  }
+  /// Adds a matrix [in, out] with a bias, as in GPT-2.
+  void add_transposed(std::string_view name, std::int64_t in, std::int64_t out,
+                      double standard_deviation = kStandardDeviation) {
+    add_matrix(name, in, out, standard_deviation);
+    add(fmt::format("{}.bias", name), {out});
+  }
+};
 
 Specs gpt2_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden;
   // Each block adds two projections to the residual stream, whose variance must not grow with depth.
   const double residual = kStandardDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
-  const auto name = [layer](std::string_view part) { return fmt::format("h.{}.{}", layer, part); };
-  Specs specs;
-  add_layer_norm(specs, name("ln_1"), hidden);
-  add_linear(specs, Layout::InOut, name("attn.c_attn"), hidden, 3 * hidden);
-  add_linear(specs, Layout::InOut, name("attn.c_proj"), hidden, hidden, residual);
-  add_layer_norm(specs, name("ln_2"), hidden);
-  add_linear(specs, Layout::InOut, name("mlp.c_fc"), hidden, config.feed_forward);
-  add_linear(specs, Layout::InOut, name("mlp.c_proj"), config.feed_forward, hidden, residual);
-  return specs;
-}
-
-Specs gpt2_head(const ModelConfig& config) {
-  Specs specs;
-  add_layer_norm(specs, "ln_f", config.hidden);
-  if (!config.tied) add_matrix(specs, "lm_head.weight", config.vocabulary, config.hidden);
-  return specs;
-}
-
-Specs bert_embedding(const ModelConfig& config) {
-  Specs specs;
-  add_matrix(specs, "bert.embeddings.word_embeddings.weight", config.vocabulary, config.hidden);
-  add_matrix(specs, "bert.embeddings.position_embeddings.weight", config.positions, config.hidden);
-  add_matrix(specs, "bert.embeddings.token_type_embeddings.weight", kTokenTypes, config.hidden);
-  add_layer_norm(specs, "bert.embeddings.LayerNorm", config.hidden);
-  return specs;
+  LayerSpecs block{fmt::format("h.{}.", layer)};
+  block.add_norm("ln_1", hidden);
+  block.add_transposed("attn.c_attn", hidden, 3 * hidden);
+  block.add_transposed("attn.c_proj", hidden, hidden, residual);
+  block.add_norm("ln_2", hidden);
+  block.add_transposed("mlp.c_fc", hidden, config.feed_forward);
+  block.add_transposed("mlp.c_proj", config.feed_forward, hidden, residual);
+  return block.specs;
 }
 
 Specs bert_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden;
-  const auto name = [layer](std::string_view part) { return fmt::format("bert.encoder.layer.{}.{}", layer, part); };
-  Specs specs;
-  add_linear(specs, Layout::OutIn, name("attention.self.query"), hidden, hidden);
-  add_linear(specs, Layout::OutIn, name("attention.self.key"), hidden, hidden);
-  add_linear(specs, Layout::OutIn, name("attention.self.value"), hidden, hidden);
-  add_linear(specs, Layout::OutIn, name("attention.output.dense"), hidden, hidden);
-  add_layer_norm(specs, name("attention.output.LayerNorm"), hidden);
-  add_linear(specs, Layout::OutIn, name("intermediate.dense"), hidden, config.feed_forward);
-  add_linear(specs, Layout::OutIn, name("output.dense"), config.feed_forward, hidden);
-  add_layer_norm(specs, name("output.LayerNorm"), hidden);
-  return specs;
-}
-
-Specs bert_head(const ModelConfig& config) {
-  Specs specs;
-  add_linear(specs, Layout::OutIn, "bert.pooler.dense", config.hidden, config.hidden);
-  add_linear(specs, Layout::OutIn, "cls.predictions.transform.dense", config.hidden, config.hidden);
-  add_layer_norm(specs, "cls.predictions.transform.LayerNorm", config.hidden);
-  if (!config.tied) add_matrix(specs, "cls.predictions.decoder.weight", config.vocabulary, config.hidden);
-  specs.push_back({"cls.predictions.bias", {config.vocabulary}, {}});
-  add_linear(specs, Layout::OutIn, "cls.seq_relationship", config.hidden, 2);
-  return specs;
-}
-
-void add_norm_weight(Specs& specs, std::string_view name, std::int64_t width) {
-  specs.push_back({fmt::format("{}.weight", name), {width}, {Initial::Kind::Ones}});
-}
-
-void add_projection(Specs& specs, std::string_view name, std::int64_t in, std::int64_t out, bool has_bias) {
-  add_matrix(specs, fmt::format("{}.weight", name), out, in);
-  if (has_bias) specs.push_back({fmt::format("{}.bias", name), {out}, {}});
-}
-
-Specs llama_embedding(const ModelConfig& config) {
-  Specs specs;
-  add_matrix(specs, "model.embed_tokens.weight", config.vocabulary, config.hidden);
-  return specs;
+  LayerSpecs block{fmt::format("bert.encoder.layer.{}.", layer)};
+  for (const char* projection : {"query", "key", "value"}) {
+    block.add_linear(fmt::format("attention.self.{}", projection), hidden, hidden);
+  }
+  block.add_linear("attention.output.dense", hidden, hidden);
+  block.add_norm("attention.output.LayerNorm", hidden);
+  block.add_linear("intermediate.dense", hidden, config.feed_forward);
+  block.add_linear("output.dense", config.feed_forward, hidden);
+  block.add_norm("output.LayerNorm", hidden);
+  return block.specs;
 }
 
 Specs llama_block(const ModelConfig& config, std::int64_t layer) {
@@ -118,40 +77,25 @@ Specs llama_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t queries = config.heads * head_size;
   const std::int64_t keys = key_value_heads_of(config) * head_size;
   const bool input_bias = config.attention_bias != AttentionBias::None;
-  const bool output_bias = config.attention_bias == AttentionBias::All;
-  const auto name = [layer](std::string_view part) { return fmt::format("model.layers.{}.{}", layer, part); };
-  Specs specs;
-  add_norm_weight(specs, name("input_layernorm"), hidden);
-  add_projection(specs, name("self_attn.q_proj"), hidden, queries, input_bias);
-  add_projection(specs, name("self_attn.k_proj"), hidden, keys, input_bias);
-  add_projection(specs, name("self_attn.v_proj"), hidden, keys, input_bias);
+  LayerSpecs block{fmt::format("model.layers.{}.", layer)};
+  block.add_norm("input_layernorm", hidden, /*has_bias=*/false);
+  block.add_linear("self_attn.q_proj", hidden, queries, input_bias);
+  block.add_linear("self_attn.k_proj", hidden, keys, input_bias);
+  block.add_linear("self_attn.v_proj", hidden, keys, input_bias);
   if (config.query_key_norm) {
-    add_norm_weight(specs, name("self_attn.q_norm"), head_size);
-    add_norm_weight(specs, name("self_attn.k_norm"), head_size);
+    block.add_norm("self_attn.q_norm", head_size, /*has_bias=*/false);
+    block.add_norm("self_attn.k_norm", head_size, /*has_bias=*/false);
   }
-  add_projection(specs, name("self_attn.o_proj"), queries, hidden, output_bias);
-  add_norm_weight(specs, name("post_attention_layernorm"), hidden);
-  add_projection(specs, name("mlp.gate_proj"), hidden, config.feed_forward, config.feed_forward_bias);
-  add_projection(specs, name("mlp.up_proj"), hidden, config.feed_forward, config.feed_forward_bias);
-  add_projection(specs, name("mlp.down_proj"), config.feed_forward, hidden, config.feed_forward_bias);
-  return specs;
-}
-
-Specs llama_head(const ModelConfig& config) {
-  Specs specs;
-  add_norm_weight(specs, "model.norm", config.hidden);
-  if (!config.tied) add_matrix(specs, "lm_head.weight", config.vocabulary, config.hidden);
-  return specs;
+  block.add_linear("self_attn.o_proj", queries, hidden, config.attention_bias == AttentionBias::All);
+  block.add_norm("post_attention_layernorm", hidden, /*has_bias=*/false);
+  block.add_linear("mlp.gate_proj", hidden, config.feed_forward, config.feed_forward_bias);
+  block.add_linear("mlp.up_proj", hidden, config.feed_forward, config.feed_forward_bias);
+  block.add_linear("mlp.down_proj", config.feed_forward, hidden, config.feed_forward_bias);
+  return block.specs;
 }
 
 void append(Specs& specs, Specs more) {
   specs.insert(specs.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-}
-
-std::int64_t count(const Specs& specs) {
-  std::int64_t sum = 0;
-  for (const ParameterSpec& spec : specs) sum += spec.count();
-  return sum;
 }
 
 }  // namespace
@@ -160,13 +104,28 @@ std::int64_t ParameterSpec::count() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
 }
 
+std::int64_t parameter_count(const std::vector<ParameterSpec>& parameters) {
+  return std::accumulate(parameters.begin(), parameters.end(), std::int64_t{0},
+                         [](std::int64_t sum, const ParameterSpec& spec) { return sum + spec.count(); });
+}
+
 std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config) {
+  LayerSpecs embedding;
   switch (config.family) {
-    case Family::Gpt2: return gpt2_embedding(config);
-    case Family::Bert: return bert_embedding(config);
-    case Family::Llama: return llama_embedding(config);
+    case Family::Gpt2:
+      embedding.add_matrix("wte", config.vocabulary, config.hidden);
+      embedding.add_matrix("wpe", config.positions, config.hidden);
+      break;
+    case Family::Bert:
+      embedding.prefix = "bert.embeddings.";
+      embedding.add_matrix("word_embeddings", config.vocabulary, config.hidden);
+      embedding.add_matrix("position_embeddings", config.positions, config.hidden);
+      embedding.add_matrix("token_type_embeddings", kTokenTypes, config.hidden);
+      embedding.add_norm("LayerNorm", config.hidden);
+      break;
+    case Family::Llama: embedding.add_matrix("model.embed_tokens", config.vocabulary, config.hidden); break;
   }
-  return {};
+  return embedding.specs;
 }
 
 std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer) {
@@ -179,12 +138,20 @@ std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int6
 }
 
 std::vector<ParameterSpec> head_parameters(const ModelConfig& config) {
-  switch (config.family) {
-    case Family::Gpt2: return gpt2_head(config);
-    case Family::Bert: return bert_head(config);
-    case Family::Llama: return llama_head(config);
+  LayerSpecs head;
+  if (config.family == Family::Bert) {
+    head.add_linear("bert.pooler.dense", config.hidden, config.hidden);
+    head.add_linear("cls.predictions.transform.dense", config.hidden, config.hidden);
+    head.add_norm("cls.predictions.transform.LayerNorm", config.hidden);
+    if (!config.tied) head.add_matrix("cls.predictions.decoder", config.vocabulary, config.hidden);
+    head.add("cls.predictions.bias", {config.vocabulary});
+    head.add_linear("cls.seq_relationship", config.hidden, 2);
+    return head.specs;
   }
-  return {};
+  const bool is_gpt2 = config.family == Family::Gpt2;
+  head.add_norm(is_gpt2 ? "ln_f" : "model.norm", config.hidden, /*has_bias=*/is_gpt2);
+  if (!config.tied) head.add_matrix("lm_head", config.vocabulary, config.hidden);
+  return head.specs;
 }
 
 ParameterSpec tied_parameter(const ModelConfig& config) { return embedding_parameters(config).front(); }
@@ -210,9 +177,10 @@ std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const Stage
 
 std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage) {
   const bool only_head_is_tied = config.tied && stage.head && !stage.embedding;
-  return (stage.embedding ? count(embedding_parameters(config)) : 0) +
-         (stage.end_layer - stage.first_layer) * count(block_parameters(config, 0)) +
-         (stage.head ? count(head_parameters(config)) : 0) + (only_head_is_tied ? tied_parameter(config).count() : 0);
+  return (stage.embedding ? parameter_count(embedding_parameters(config)) : 0) +
+         (stage.end_layer - stage.first_layer) * parameter_count(block_parameters(config, 0)) +
+         (stage.head ? parameter_count(head_parameters(config)) : 0) +
+         (only_head_is_tied ? tied_parameter(config).count() : 0);
 }
 
 std::int64_t parameter_count(const ModelConfig& config) {

@@ -1,16 +1,16 @@
 #pragma once
 
+// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
+// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
+// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
+// checkpoints and exports name them, and footprints count them.
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
-
-// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
-// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
-// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
-// checkpoints and exports name them, and footprints count them.
 
 namespace chimera {
 
@@ -27,6 +27,9 @@ struct ParameterSpec {
   Initial initial;
   [[nodiscard]] std::int64_t count() const;
 };
+
+/// Returns the number of elements of all parameters.
+[[nodiscard]] std::int64_t parameter_count(const std::vector<ParameterSpec>& parameters);
 
 /// Returns the token embedding, positions (GPT-2, BERT), token types and a layer norm (BERT).
 [[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 
@@ -26,14 +27,9 @@ std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages
     throw ConfigError(
         fmt::format("cannot cut {} layers into {} stages; each stage needs at least one layer", layers, stages));
   }
-  std::vector<StageLayers> partition;
-  std::int64_t first = 0;
-  for (std::int64_t stage = 0; stage < stages; ++stage) {
-    const std::int64_t end = first + layers / stages + (stage < layers % stages ? 1 : 0);
-    partition.push_back({first, end, stage == 0, stage == stages - 1});
-    first = end;
-  }
-  return partition;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), layers / stages);
+  std::for_each_n(counts.begin(), layers % stages, [](std::int64_t& count) { ++count; });
+  return explicit_partition(counts, layers, stages);
 }
 
 std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,

@@ -1,14 +1,14 @@
 #pragma once
 
+// Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
+// last the head. A PartitionChoice is what the user asked for with --partition: even, balanced or listed.
+// named_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "core/choices.h"
-
-// Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
-// last the head. A PartitionChoice is what the user asked for with --partition: even, balanced or listed.
-// named_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
 
 namespace chimera {
 

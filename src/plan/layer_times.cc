@@ -157,8 +157,8 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
                       spread_at(layer.times, sequences)};
   if (workload.recompute_attention && kind == LayerKind::Block) {
     const double traffic = std::min(result.recompute, traffic_asked * as_real(workload.micro_batch_size) * wider);
-    const LayerTensors tensors(model, {.micro_batch_size = 1, .sequence = workload.sequence});
-    const double share = tensors.flops_of_attention_layer() / tensors.flops_of_block();
+    const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
+    const double share = flops.attention_layer / flops.all;
     result.input_gradient += traffic + share * (result.recompute - traffic);
   }
   return result;
@@ -168,7 +168,7 @@ double attention_time_share(const MachineProfile& machine, const ModelConfig& mo
   const LayerTime block = layer_time(machine, model, LayerKind::Block, workload);
   const LayerFootprint work = layer_footprint(model, LayerKind::Block, workload);
   const LayerTimes& measured = nearest_layer(machine, model, LayerKind::Block, workload);
-  const double flops = LayerTensors(model, workload).flops_of_attention();
+  const double flops = block_flops(model, workload).attention;
   const double traffic = attention_seconds(machine, model, LayerKind::Block, workload.sequence) *
                          as_real(workload.micro_batch_size) * as_real(workload.compute_bytes) /
                          as_real(bytes_of(measured.dtype));

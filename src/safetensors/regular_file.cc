@@ -33,6 +33,7 @@ void RegularFile::read(std::uint64_t offset, std::span<std::byte> into) const {
     const ssize_t got = ::pread(file_.get(), into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read(path_, errno);
+    // The header was checked against the size when opened.
     if (got == 0) {
       throw ConfigError(fmt::format("{}: had {} bytes and now ends at byte {}: it was cut off while it was read", path_,
                                     bytes_, offset));

@@ -26,6 +26,7 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
         {"dtype", to_text(tensor.type)}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, end}}};
   }
   std::string text = json_text(header);
+  // Blanks behind the header align the data, as the format recommends.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMostHeaderBytes) {
     throw ConfigError(

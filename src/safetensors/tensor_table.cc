@@ -6,13 +6,17 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
 
 #include "core/character_iterator.h"
 #include "core/content.h"
 #include "core/error.h"
-#include "safetensors/json_bytes.h"
+#include "core/printable.h"
+
+// A header may be tens of megabytes long, so nlohmann's event parser reads it from the file in blocks, and only names
+// and positions stay in memory.
 
 namespace chimera {
 namespace {
@@ -51,7 +55,76 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
   return length;
 }
 
+std::string json_fault(const nlohmann::detail::exception& error) {
+  std::string what = error.what();  // "[...] parse error at line 1, column 2: reason; last read: 'text'"
+  if (const auto colon = what.find(": "); colon != std::string::npos) what.erase(0, colon + 2);
+  if (const auto token = what.find("; last read"); token != std::string::npos) what.erase(token);
+  constexpr std::size_t kLongest = 200;
+  return "no JSON: " + what.substr(0, kLongest);
+}
+
+/// Longest name or other text: the parser keeps one in memory.
+constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
+
+/// JSON text in a range of a file, read in blocks. nlohmann's parser keeps a value in memory and takes NUL for the end.
+/// peek() and advance() therefore throw ConfigError for NUL and for values longer than kLongestHeaderText.
+class JsonBytes {
+ public:
+  JsonBytes(std::string path, const ReadBytes& read, std::uint64_t offset, std::uint64_t length)
+      : path_(std::move(path)), read_(read), offset_(offset), left_(length) {}
+
+  [[nodiscard]] bool at_end() { return next_ == filled_ && !fill(); }
+  [[nodiscard]] char peek() {
+    if (at_end()) return 0;
+    const char c = static_cast<char>(block_[next_]);
+    if (c == 0) throw ConfigError(fmt::format("{}: has a NUL character where JSON is expected", path_));
+    return c;
+  }
+  void advance() {
+    note(peek());
+    ++next_;
+  }
+
+ private:
+  bool fill() {
+    if (left_ == 0) return false;
+    filled_ = static_cast<std::size_t>(std::min<std::uint64_t>(block_.size(), left_));
+    next_ = 0;
+    read_(offset_, std::span(block_).first(filled_));
+    offset_ += filled_;
+    left_ -= filled_;
+    return true;
+  }
+  void note(char c) {
+    if (in_text_ ? c == '"' && !escaped_ : std::string_view(",:{}[] \n\r\t\"").find(c) != std::string_view::npos) {
+      in_text_ = c == '"' && !in_text_;
+      run_ = 0;
+    }
+    escaped_ = in_text_ && c == '\\' && !escaped_;
+    if (++run_ > kLongestHeaderText) {
+      throw ConfigError(
+          fmt::format("{}: has a text of more than {} bytes where JSON is expected", path_, kLongestHeaderText));
+    }
+  }
+
+  std::string path_;
+  const ReadBytes& read_;
+  std::uint64_t offset_;
+  std::uint64_t left_;
+  std::array<std::byte, 1 << 16> block_{};
+  std::size_t next_ = 0;
+  std::size_t filled_ = 0;
+  std::size_t run_ = 0;  // of the current value
+  bool in_text_ = false;
+  bool escaped_ = false;  // the previous character was an escaping backslash
+};
+
 }  // namespace
+
+std::string shown_name(std::string_view name) {
+  constexpr std::size_t kLongest = 120;
+  return fmt::format("'{}'", printable(name, kLongest));
+}
 
 /// Event handler of nlohmann's parser that adds a header to a table. Throws ConfigError.
 class TensorTable::HeaderReader {
@@ -61,31 +134,156 @@ class TensorTable::HeaderReader {
   bool null() { unexpected("null"); }
   bool boolean(bool /*value*/) { unexpected("a boolean"); }
   bool number_integer(std::int64_t /*value*/) { unexpected("a negative number"); }
-  bool number_unsigned(std::uint64_t value);
+  bool number_unsigned(std::uint64_t value) {
+    if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) unexpected("a number above 2^63");
+    if (where_ == Where::Shape) {
+      if (shape_.size() == kMostDimensions) fail(fmt::format("shape: more than {} dimensions", kMostDimensions));
+      shape_.push_back(value);
+    } else if (where_ == Where::Offsets) {
+      if (offsets_.size() == 2) fail("data_offsets: more than two numbers");
+      offsets_.push_back(value);
+    } else {
+      unexpected("a number");
+    }
+    return true;
+  }
   bool number_float(double /*value*/, const std::string& /*text*/) { unexpected("a fraction or a number above 2^64"); }
-  bool string(std::string& value);
+  bool string(std::string& value) {
+    if (where_ == Where::Metadata) {
+      if (table_.metadata_.size() == kMostMetadata) fail(fmt::format("metadata: more than {} texts", kMostMetadata));
+      if (!table_.metadata_.emplace(name_, std::move(value)).second) {
+        fail(fmt::format("metadata: {} is given twice", shown_name(name_)));
+      }
+      return true;
+    }
+    if (where_ != Where::Tensor || field_ != Field::Type) unexpected("a text");
+    const auto type = find_named<ElementType>(value);
+    if (!type) {
+      fail(fmt::format("dtype {} is not a type of safetensors; expected one of {}", shown_name(value),
+                       fmt::join(names_of<ElementType>(), ", ")));
+    }
+    type_ = *type;
+    return true;
+  }
   bool binary(nlohmann::json::binary_t& /*value*/) { unexpected("bytes"); }
-  bool start_object(std::size_t /*size*/);
-  bool key(std::string& name);
-  bool end_object();
-  bool start_array(std::size_t /*size*/);
-  bool end_array();
-  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error);
+  bool start_object(std::size_t) {
+    if (where_ == Where::Start) {
+      where_ = Where::Tensors;
+    } else if (where_ == Where::Tensors) {
+      const bool metadata = name_ == kMetadataName;
+      if (metadata && metadata_seen_) fail("header: '__metadata__' is given twice");
+      metadata_seen_ = metadata_seen_ || metadata;
+      where_ = metadata ? Where::Metadata : Where::Tensor;
+      fields_seen_ = 0;
+    } else {
+      unexpected("an object");
+    }
+    return true;
+  }
+  bool key(std::string& name) {
+    if (where_ != Where::Tensor) {
+      name_ = std::move(name);
+      return true;
+    }
+    const auto known = std::ranges::find(kFields, name);
+    if (known == kFields.end()) {
+      fail(fmt::format("unknown field {}; known are {}", shown_name(name), fmt::join(kFields, ", ")));
+    }
+    field_ = static_cast<Field>(known - kFields.begin());
+    const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(field_));
+    if ((fields_seen_ & bit) != 0) fail("a field is given twice");
+    fields_seen_ |= bit;
+    return true;
+  }
+  bool end_object() {
+    if (where_ == Where::Tensor) {
+      add_tensor();
+      where_ = Where::Tensors;
+    } else if (where_ == Where::Metadata) {
+      where_ = Where::Tensors;
+    }
+    return true;
+  }
+  bool start_array(std::size_t) {
+    if (where_ == Where::Tensor && field_ == Field::Shape) {
+      where_ = Where::Shape;
+      shape_.clear();
+    } else if (where_ == Where::Tensor && field_ == Field::Offsets) {
+      where_ = Where::Offsets;
+      offsets_.clear();
+    } else {
+      unexpected("an array");
+    }
+    return true;
+  }
+  bool end_array() {
+    if (where_ == Where::Offsets && offsets_.size() != 2) fail("data_offsets: must be two numbers");
+    where_ = Where::Tensor;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    throw ConfigError(fmt::format("{}: byte {} of its header: {}", path_, position, json_fault(error)));
+  }
 
  private:
   enum class Where : std::uint8_t { Start, Tensors, Metadata, Tensor, Shape, Offsets };
-  enum class Field : std::uint8_t { None, Type, Shape, Offsets };
+  enum class Field : std::uint8_t { Type, Shape, Offsets };
+  static constexpr std::array<std::string_view, 3> kFields = {"dtype", "shape", "data_offsets"};  // [Field]
 
-  [[noreturn]] void fail(const std::string& what) const;
-  [[noreturn]] void unexpected(const char* found) const;
-  void begin_field(Field field);
-  void add_tensor();
-  [[nodiscard]] std::uint64_t bytes_of_shape() const;
+  [[noreturn]] void fail(const std::string& what) const {
+    const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
+    throw ConfigError(fmt::format("{}: {}{}", path_, in_tensor ? "tensor " + shown_name(name_) + ": " : "", what));
+  }
+  [[noreturn]] void unexpected(const char* found) const {
+    const char* expected = "";
+    switch (where_) {
+      case Where::Start: fail(fmt::format("its header is {}; expected an object", found));
+      case Where::Tensors: expected = "an object"; break;
+      case Where::Metadata: expected = "a text"; break;
+      case Where::Tensor: expected = field_ == Field::Type ? "a text" : "an array"; break;
+      case Where::Shape:
+      case Where::Offsets: expected = "a whole number from 0 to 2^63"; break;
+    }
+    const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
+    const std::string field = in_tensor ? fmt::format("{}: ", kFields[static_cast<std::size_t>(field_)]) : "";
+    const std::string owner =
+        where_ == Where::Tensors || where_ == Where::Metadata ? fmt::format("header, {}: ", shown_name(name_)) : "";
+    fail(fmt::format("{}{}expected {}, found {}", owner, field, expected, found));
+  }
+  void add_tensor() {
+    constexpr std::uint8_t kAll = 0b111;
+    if (fields_seen_ != kAll) fail("must have the fields dtype, shape and data_offsets");
+    const std::uint64_t begin = offsets_[0];
+    const std::uint64_t end = offsets_[1];
+    if (begin > end) fail(fmt::format("data_offsets: end {} is before begin {}", end, begin));
+    if (const std::uint64_t bytes = bytes_of_shape(); bytes != end - begin) {
+      fail(fmt::format("{} [{}] takes {} bytes, but data_offsets give it {}", to_text(type_), fmt::join(shape_, ", "),
+                       bytes, end - begin));
+    }
+    // Shapes are kept as text in a pool: a malicious header may have millions of tensors with many dimensions.
+    const std::string_view shape = table_.texts_.keep(fmt::format("{}", fmt::join(shape_, ",")));
+    table_.rows_.push_back({.name = table_.texts_.keep(name_),
+                            .shape = shape.data(),
+                            .shape_length = static_cast<std::uint16_t>(shape.size()),
+                            .type = type_,
+                            .begin = begin,
+                            .end = end});
+  }
+  [[nodiscard]] std::uint64_t bytes_of_shape() const {
+    std::uint64_t bits = bits_of(type_);
+    std::uint64_t elements = 1;
+    for (const std::uint64_t size : shape_) {
+      if (__builtin_mul_overflow(elements, size, &elements)) fail("shape: the number of its elements overflows");
+    }
+    if (__builtin_mul_overflow(elements, bits, &bits)) fail("shape: the number of its bytes overflows");
+    if (bits % 8 != 0) fail(fmt::format("{} elements of {} make no whole bytes", elements, to_text(type_)));
+    return bits / 8;
+  }
 
   std::string path_;
   TensorTable& table_;
   Where where_ = Where::Start;
-  Field field_ = Field::None;
+  Field field_ = Field::Type;
   std::uint8_t fields_seen_ = 0;
   bool metadata_seen_ = false;
   std::string name_;  // of the current tensor or metadata text
@@ -93,165 +291,6 @@ class TensorTable::HeaderReader {
   std::vector<std::uint64_t> shape_;
   std::vector<std::uint64_t> offsets_;
 };
-
-void TensorTable::HeaderReader::fail(const std::string& what) const {
-  const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
-  throw ConfigError(fmt::format("{}: {}{}", path_, in_tensor ? "tensor " + shown_name(name_) + ": " : "", what));
-}
-
-void TensorTable::HeaderReader::unexpected(const char* found) const {
-  const char* expected = "";
-  switch (where_) {
-    case Where::Start: fail(fmt::format("its header is {}; expected an object", found));
-    case Where::Tensors: expected = "an object"; break;
-    case Where::Metadata: expected = "a text"; break;
-    case Where::Tensor: expected = field_ == Field::Type ? "a text" : "an array"; break;
-    case Where::Shape:
-    case Where::Offsets: expected = "a whole number from 0 to 2^63"; break;
-  }
-  const char* field = "";
-  if (where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets) {
-    field = field_ == Field::Type ? "dtype: " : field_ == Field::Shape ? "shape: " : "data_offsets: ";
-  }
-  const std::string owner =
-      where_ == Where::Tensors || where_ == Where::Metadata ? fmt::format("header, {}: ", shown_name(name_)) : "";
-  fail(fmt::format("{}{}expected {}, found {}", owner, field, expected, found));
-}
-
-bool TensorTable::HeaderReader::number_unsigned(std::uint64_t value) {
-  if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) unexpected("a number above 2^63");
-  if (where_ == Where::Shape) {
-    if (shape_.size() == kMostDimensions) fail(fmt::format("shape: more than {} dimensions", kMostDimensions));
-    shape_.push_back(value);
-  } else if (where_ == Where::Offsets) {
-    if (offsets_.size() == 2) fail("data_offsets: more than two numbers");
-    offsets_.push_back(value);
-  } else {
-    unexpected("a number");
-  }
-  return true;
-}
-
-bool TensorTable::HeaderReader::string(std::string& value) {
-  if (where_ == Where::Metadata) {
-    if (table_.metadata_.size() == kMostMetadata) fail(fmt::format("metadata: more than {} texts", kMostMetadata));
-    if (!table_.metadata_.emplace(name_, std::move(value)).second) {
-      fail(fmt::format("metadata: {} is given twice", shown_name(name_)));
-    }
-    return true;
-  }
-  if (where_ != Where::Tensor || field_ != Field::Type) unexpected("a text");
-  const auto type = find_named<ElementType>(value);
-  if (!type) {
-    fail(fmt::format("dtype {} is not a type of safetensors; expected one of {}", shown_name(value),
-                     fmt::join(names_of<ElementType>(), ", ")));
-  }
-  type_ = *type;
-  return true;
-}
-
-bool TensorTable::HeaderReader::start_object(std::size_t) {
-  if (where_ == Where::Start) {
-    where_ = Where::Tensors;
-  } else if (where_ == Where::Tensors) {
-    const bool metadata = name_ == kMetadataName;
-    if (metadata && metadata_seen_) fail("header: '__metadata__' is given twice");
-    metadata_seen_ = metadata_seen_ || metadata;
-    where_ = metadata ? Where::Metadata : Where::Tensor;
-    fields_seen_ = 0;
-  } else {
-    unexpected("an object");
-  }
-  return true;
-}
-
-bool TensorTable::HeaderReader::key(std::string& name) {
-  if (where_ != Where::Tensor) {
-    name_ = std::move(name);
-    return true;
-  }
-  if (name == "dtype") {
-    begin_field(Field::Type);
-  } else if (name == "shape") {
-    begin_field(Field::Shape);
-  } else if (name == "data_offsets") {
-    begin_field(Field::Offsets);
-  } else {
-    fail(fmt::format("unknown field {}; known are dtype, shape, data_offsets", shown_name(name)));
-  }
-  return true;
-}
-
-void TensorTable::HeaderReader::begin_field(Field field) {
-  const auto bit = static_cast<std::uint8_t>(1U << static_cast<unsigned>(field));
-  if ((fields_seen_ & bit) != 0) fail("a field is given twice");
-  fields_seen_ |= bit;
-  field_ = field;
-}
-
-bool TensorTable::HeaderReader::end_object() {
-  if (where_ == Where::Tensor) {
-    add_tensor();
-    where_ = Where::Tensors;
-  } else if (where_ == Where::Metadata) {
-    where_ = Where::Tensors;
-  }
-  return true;
-}
-
-bool TensorTable::HeaderReader::start_array(std::size_t) {
-  if (where_ == Where::Tensor && field_ == Field::Shape) {
-    where_ = Where::Shape;
-    shape_.clear();
-  } else if (where_ == Where::Tensor && field_ == Field::Offsets) {
-    where_ = Where::Offsets;
-    offsets_.clear();
-  } else {
-    unexpected("an array");
-  }
-  return true;
-}
-
-bool TensorTable::HeaderReader::end_array() {
-  if (where_ == Where::Offsets && offsets_.size() != 2) fail("data_offsets: must be two numbers");
-  where_ = Where::Tensor;
-  return true;
-}
-
-bool TensorTable::HeaderReader::parse_error(std::size_t position, const std::string&,
-                                            const nlohmann::detail::exception& error) {
-  throw ConfigError(fmt::format("{}: byte {} of its header: {}", path_, position, json_fault(error)));
-}
-
-std::uint64_t TensorTable::HeaderReader::bytes_of_shape() const {
-  std::uint64_t bits = bits_of(type_);
-  std::uint64_t elements = 1;
-  for (const std::uint64_t size : shape_) {
-    if (__builtin_mul_overflow(elements, size, &elements)) fail("shape: the number of its elements overflows");
-  }
-  if (__builtin_mul_overflow(elements, bits, &bits)) fail("shape: the number of its bytes overflows");
-  if (bits % 8 != 0) fail(fmt::format("{} elements of {} make no whole bytes", elements, to_text(type_)));
-  return bits / 8;
-}
-
-void TensorTable::HeaderReader::add_tensor() {
-  constexpr std::uint8_t kAll = 0b1110;
-  if (fields_seen_ != kAll) fail("must have the fields dtype, shape and data_offsets");
-  const std::uint64_t begin = offsets_[0];
-  const std::uint64_t end = offsets_[1];
-  if (begin > end) fail(fmt::format("data_offsets: end {} is before begin {}", end, begin));
-  if (const std::uint64_t bytes = bytes_of_shape(); bytes != end - begin) {
-    fail(fmt::format("{} [{}] takes {} bytes, but data_offsets give it {}", to_text(type_), fmt::join(shape_, ", "),
-                     bytes, end - begin));
-  }
-  const std::string_view shape = table_.texts_.keep(fmt::format("{}", fmt::join(shape_, ",")));
-  table_.rows_.push_back({.name = table_.texts_.keep(name_),
-                          .shape = shape.data(),
-                          .shape_length = static_cast<std::uint16_t>(shape.size()),
-                          .type = type_,
-                          .begin = begin,
-                          .end = end});
-}
 
 TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
   const std::uint64_t length = header_bytes(path, file_bytes, read);
@@ -267,6 +306,7 @@ TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, cons
 }
 
 void TensorTable::require_cover(const std::string& path, std::uint64_t data_bytes) {
+  // In the order of the data, each tensor must begin where the one before it ends.
   std::sort(rows_.begin(), rows_.end(),
             [](const Row& a, const Row& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
   std::uint64_t end = 0;

@@ -20,6 +20,9 @@
 
 namespace chimera {
 
+/// Returns a name in quotes, printable and at most 120 characters long.
+[[nodiscard]] std::string shown_name(std::string_view name);
+
 /// Storage for short texts, which keep their address even if the pool is moved.
 class TextPool {
  public:

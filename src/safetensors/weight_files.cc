@@ -1,107 +1,23 @@
 #include "safetensors/weight_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/character_iterator.h"
 #include "core/content.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "safetensors/json_bytes.h"
+#include "core/json_value.h"
 #include "safetensors/regular_file.h"
 
 namespace chimera {
 namespace {
 
 constexpr const char* kSuffix = ".safetensors";
-constexpr std::size_t kDeepest = 100;  // for nested objects and arrays
-
-/// SAX handler that keeps the texts of `weight_map`.
-class WeightMapReader {
- public:
-  WeightMapReader(std::string path, WeightMap& map) : path_(std::move(path)), map_(map) {}
-
-  [[nodiscard]] bool found() const { return found_; }
-
-  bool null() { return other(); }
-  bool boolean(bool /*value*/) { return other(); }
-  bool number_integer(std::int64_t /*value*/) { return other(); }
-  bool number_unsigned(std::uint64_t /*value*/) { return other(); }
-  bool number_float(double /*value*/, const std::string& /*text*/) { return other(); }
-  bool binary(nlohmann::json::binary_t& /*value*/) { return other(); }
-  bool string(std::string& value) {
-    if (!in_map_) return other();
-    map_.rows.push_back({map_.texts.keep(name_), index_of(std::move(value))});
-    return true;
-  }
-  bool start_object(std::size_t /*size*/) {
-    if (depth_ == 1 && name_ == "weight_map") {
-      if (found_) fail("weight_map is given twice");
-      found_ = in_map_ = true;
-      return deeper();
-    }
-    return depth_ == 0 ? deeper() : other() && deeper();
-  }
-  bool end_object() {
-    in_map_ = false;
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t /*size*/) { return other() && deeper(); }
-  bool end_array() {
-    --depth_;
-    return true;
-  }
-  bool key(std::string& name) {
-    if (in_map_ || depth_ == 1) name_ = std::move(name);
-    return true;
-  }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    fail(fmt::format("byte {}: {}", position, json_fault(error)));
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", path_, what)); }
-  bool other() const {
-    if (in_map_) fail(fmt::format("weight_map: tensor {}: the name of a file must be a text", shown_name(name_)));
-    if (depth_ == 0) fail("must be an object with the field weight_map");
-    if (depth_ == 1 && name_ == "weight_map") fail("weight_map must be an object");
-    return true;
-  }
-  bool deeper() {
-    if (++depth_ > kDeepest) fail(fmt::format("more than {} nested objects and arrays", kDeepest));
-    return true;
-  }
-  std::uint32_t index_of(std::string file) {
-    const auto next = static_cast<std::uint32_t>(map_.files.size());
-    const auto [known, is_new] = indices_.try_emplace(file, next);
-    if (!is_new) return known->second;
-    require_plain(file);
-    if (next == kMostWeightFiles) fail(fmt::format("weight_map names more than {} files", kMostWeightFiles));
-    map_.files.push_back(std::move(file));
-    return next;
-  }
-  void require_plain(const std::string& file) const {
-    const bool plain = file.find('/') == file.npos && file.find('\0') == file.npos && !file.starts_with('.');
-    if (plain && file.ends_with(kSuffix)) return;
-    fail(
-        fmt::format("weight_map: tensor {} is said to be in {}; it must be a file of this folder, named without a "
-                    "path, such as model-00001-of-00002{}",
-                    shown_name(name_), shown_name(file), kSuffix));
-  }
-
-  std::string path_;
-  WeightMap& map_;
-  std::map<std::string, std::uint32_t> indices_;
-  std::string name_;
-  std::size_t depth_ = 0;
-  bool found_ = false;
-  bool in_map_ = false;
-};
 
 namespace fs = std::filesystem;
 
@@ -125,9 +41,26 @@ bool is_there(const fs::path& path) {
   throw ConfigError(fmt::format("{}: has neither {} nor {}", folder, kWeightsName, kIndexName));
 }
 
+/// Throws ConfigError if files of the index are missing: how many, and some of their names.
+void require_files(const std::string& folder, const std::string& index,
+                   const std::map<std::string, const SafetensorsFile*>& files) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> missing;
+  for (const auto& [name, file] : files) {
+    if (!is_there(fs::path(folder) / name)) missing.push_back(shown_name(name));
+  }
+  if (missing.empty()) return;
+  const std::size_t count = missing.size();
+  missing.resize(std::min(count, kNamed));
+  throw ConfigError(fmt::format("{}: {} of its {} files cannot be found: {}{}; download the folder again", index, count,
+                                files.size(), fmt::join(missing, ", "),
+                                count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
+}
+
 /// Links must not leave the folder: otherwise a foreign index chooses any file.
 std::string path_within(const std::string& folder, const std::string& index, const std::string& name) {
   std::error_code error;
+  // Resolved before the file is opened: the path that was checked is the path that is read.
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
   if (error) throw ConfigError(fmt::format("{}: {} cannot be found ({})", index, shown_name(name), error.message()));
   if (real.parent_path() == fs::canonical(folder, error)) return real.string();
@@ -148,19 +81,33 @@ WeightMap weight_map_of(const std::string& index) {
 }  // namespace
 
 WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
-  if (bytes > kMostIndexBytes) {
-    throw ConfigError(fmt::format("{}: has {} bytes; no index has more than {}", path, bytes, kMostIndexBytes));
-  }
+  const auto require = [&](bool holds, const std::string& what) {
+    if (!holds) throw ConfigError(fmt::format("{}: {}", path, what));
+  };
+  require(bytes <= kMostIndexBytes, fmt::format("has {} bytes; no index has more than {}", bytes, kMostIndexBytes));
+  std::string text(bytes, '\0');
+  read(0, std::as_writable_bytes(std::span(text)));
+  require(text.find('\0') == text.npos, "has a NUL character where JSON is expected");
+  const nlohmann::json index = parse_json(text, path);
+  require(index.is_object(), "must be an object with the field weight_map");
+  require(index.contains("weight_map"), "has no weight_map; it is not an index of safetensors files");
+  const nlohmann::json& names = index["weight_map"];
+  require(names.is_object(), "weight_map must be an object");
+  require(!names.empty(), "its weight_map names no tensor");
   WeightMap map;
-  WeightMapReader reader(path, map);
-  JsonBytes characters(path, read, 0, bytes);
-  (void)nlohmann::json::sax_parse(CharacterIterator(characters), CharacterIterator<JsonBytes>(), &reader);
-  if (!reader.found()) throw ConfigError(path + ": has no weight_map; it is not an index of safetensors files");
-  if (map.rows.empty()) throw ConfigError(path + ": its weight_map names no tensor");
-  std::ranges::sort(map.rows, {}, &WeightMap::Row::tensor);
-  const auto twice = std::ranges::adjacent_find(map.rows, {}, &WeightMap::Row::tensor);
-  if (twice != map.rows.end()) {
-    throw ConfigError(fmt::format("{}: weight_map: tensor {} is given twice", path, shown_name(twice->tensor)));
+  for (const auto& [tensor, name] : names.items()) {
+    require(name.is_string(),
+            fmt::format("weight_map: tensor {}: the name of a file must be a text", shown_name(tensor)));
+    const auto& file = name.get_ref<const std::string&>();
+    const bool is_plain = file.find('/') == file.npos && file.find('\0') == file.npos && !file.starts_with('.');
+    const std::string place =
+        fmt::format("weight_map: tensor {} is said to be in {}", shown_name(tensor), shown_name(file));
+    require(is_plain && !file.empty(), place + "; it must be a file of this folder, named without a path");
+    require(file.ends_with(kSuffix),
+            fmt::format("{}; Chimera reads weights from files whose names end in {}: save them "
+                        "as safetensors (save_pretrained does), or rename them",
+                        place, kSuffix));
+    map.emplace(tensor, file);
   }
   return map;
 }
@@ -181,10 +128,10 @@ std::string weight_index(const std::vector<std::pair<std::string, std::vector<Te
 WeightFiles::WeightFiles(const std::string& folder) {
   const std::string single = (fs::path(folder) / kWeightsName).string();
   const std::string index = (fs::path(folder) / kIndexName).string();
-  if (is_there(single)) {
-    files_.emplace_back(single);
-  } else if (is_there(index)) {
+  if (is_there(index)) {
     open_indexed(folder, index);
+  } else if (is_there(single)) {
+    files_.emplace_back(single);
   } else {
     refuse(folder);
   }
@@ -192,23 +139,37 @@ WeightFiles::WeightFiles(const std::string& folder) {
 
 void WeightFiles::open_indexed(const std::string& folder, const std::string& index) {
   const WeightMap map = weight_map_of(index);
-  std::size_t tensors = 0;
-  for (const std::string& name : map.files) {
-    files_.emplace_back(path_within(folder, index, name));
-    tensors += files_.back().tensors().size();
+  std::map<std::string, const SafetensorsFile*> opened;
+  for (const auto& [tensor, name] : map) opened[name] = nullptr;
+  if (opened.size() > kMostWeightFiles) {
+    throw ConfigError(fmt::format("{}: weight_map names more than {} files", index, kMostWeightFiles));
   }
-  for (const auto& [tensor, file] : map.rows) {
-    if (files_[file].tensors().find(tensor)) continue;
-    throw ConfigError(
-        fmt::format("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), map.files[file]));
+  // Two sets of weights: transformers reads the single file, whatever it holds.
+  if (!opened.contains(kWeightsName) && is_there(fs::path(folder) / kWeightsName)) {
+    throw ConfigError(fmt::format("{}: has both {} and {}, which names other files; remove the one that is out of date",
+                                  folder, kWeightsName, kIndexName));
   }
-  if (tensors == map.rows.size()) return;
-  for (const SafetensorsFile& file : files_) {  // a file has a tensor that is not in the index
-    for (const std::string& tensor : file.tensors().names()) {
-      const auto row = std::ranges::lower_bound(map.rows, tensor, {}, &WeightMap::Row::tensor);
-      if (row != map.rows.end() && row->tensor == tensor && &files_[row->file] == &file) continue;
-      throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file", file.path(),
-                                    shown_name(tensor), kIndexName));
+  require_files(folder, index, opened);
+  files_.reserve(opened.size());
+  for (auto& [name, file] : opened) file = &files_.emplace_back(path_within(folder, index, name));
+  for (const auto& [tensor, name] : map) {
+    if (opened.at(name)->tensors().find(tensor)) continue;
+    throw ConfigError(fmt::format("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), name));
+  }
+  for (const auto& [name, file] : opened) {
+    for (const std::string& tensor : file->tensors().names()) {
+      const auto place = map.find(tensor);
+      if (place == map.end()) {
+        throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file",
+                                      file->path(), shown_name(tensor), kIndexName));
+      }
+      const SafetensorsFile* const assigned = opened.at(place->second);
+      if (assigned == file ||
+          are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)})) {
+        continue;
+      }
+      throw ConfigError(fmt::format("{}: tensor {} is in {} and, with other content, in {}; keep one of them", index,
+                                    shown_name(tensor), place->second, name));
     }
   }
 }
@@ -227,7 +188,22 @@ std::vector<std::string> WeightFiles::names() const {
     names.insert(names.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
   std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other) {
+  if (one.tensor.type != other.tensor.type || one.tensor.shape != other.tensor.shape) return false;
+  constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+  std::vector<std::byte> left(std::min(kBlock, one.tensor.bytes));
+  std::vector<std::byte> right(left.size());
+  for (std::uint64_t at = 0; at < one.tensor.bytes; at += kBlock) {
+    const std::size_t bytes = std::min(kBlock, one.tensor.bytes - at);
+    one.file->read(one.tensor, at, std::span(left).first(bytes));
+    other.file->read(other.tensor, at, std::span(right).first(bytes));
+    if (!std::ranges::equal(std::span(left).first(bytes), std::span(right).first(bytes))) return false;
+  }
+  return true;
 }
 
 }  // namespace chimera

@@ -5,7 +5,7 @@
 // file it is.
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,22 +17,15 @@
 
 namespace chimera {
 
-struct WeightMap {
-  struct Row {
-    std::string_view tensor;
-    std::uint32_t file = 0;  ///< in `files`
-  };
-  std::vector<std::string> files;  ///< in the order of the index
-  std::deque<Row> rows;            ///< ascending by tensor
-  TextPool texts;                  ///< of the names in `rows`
-};
+/// [tensor]: file of the same folder.
+using WeightMap = std::map<std::string, std::string>;
 
 inline constexpr std::uint64_t kMostIndexBytes = 32'000'000;
 inline constexpr std::size_t kMostWeightFiles = 10'000;
 
 /// Ignores other fields; `path` is for messages. Throws ConfigError unless it is one JSON object in UTF-8, at most
 /// kMostIndexBytes, with one `weight_map`. This must give every tensor, once, the name of a safetensors file in the
-/// same folder.
+/// same folder, without a path: otherwise a foreign index chooses any file.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);
 
 [[nodiscard]] std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files);
@@ -44,9 +37,10 @@ inline constexpr const char* kIndexName = "model.safetensors.index.json";
 /// threads may read.
 class WeightFiles {
  public:
-  /// Opens model.safetensors or, if it does not exist, model.safetensors.index.json and its files. Never reads pickles
-  /// (`*.bin`), which can run code. Throws ConfigError if both are missing, a file is invalid or (through a link)
-  /// outside of the folder, or index and files have different tensors.
+  /// Opens the files that model.safetensors.index.json names or, if it does not exist, model.safetensors. Never reads
+  /// pickles (`*.bin`), which can run code. Throws ConfigError if both are missing, both exist but the index does not
+  /// name model.safetensors, a file is missing, invalid or (through a link) outside of the folder, or index and files
+  /// have different tensors. Several files may have equal copies of a tensor.
   explicit WeightFiles(const std::string& folder);
 
   struct Found {
@@ -56,7 +50,7 @@ class WeightFiles {
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
   /// Returns all names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Files in index order.
+  /// Files by name.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
@@ -64,5 +58,8 @@ class WeightFiles {
 
   std::vector<SafetensorsFile> files_;
 };
+
+/// Returns whether type, shape and elements are equal, bit by bit.
+[[nodiscard]] bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other);
 
 }  // namespace chimera

@@ -63,6 +63,7 @@ void TokenFinder::add(const AddedToken& token, std::string_view pattern) {
   tokens_.push_back(token);
 }
 
+/// Follows the trie as long as it can, and remembers the last token passed: the longest match wins.
 std::int32_t TokenFinder::match(std::string_view text, std::size_t start, std::size_t& end) const {
   std::int32_t node = roots_[static_cast<unsigned char>(text[start])];
   std::int32_t longest = -1;
@@ -98,6 +99,7 @@ void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) c
     const std::size_t found = i;
     i = end;
     const AddedToken& token = tokens_[static_cast<std::size_t>(matched)];
+    // A refused match is skipped whole, as in tokenizers: the search goes on behind it.
     if (token.single_word && !stands_alone(text, found, end)) continue;
     const std::size_t start = token.lstrip ? std::max(before_white_space(text, found), taken) : found;
     if (token.rstrip) end = behind_white_space(text, end);

@@ -53,6 +53,7 @@ class BpeLearner {
     count_pairs();
     while (static_cast<std::int64_t>(trained_.tokens.size()) < training_.vocabulary && !heap_.empty()) {
       Candidate top = pop();
+      // An outdated count is too high, so a pair whose count is current is the most frequent of all.
       if (const std::int64_t count = counts_[top.pair]; count != top.count) {  // outdated: push again
         top.count = count;
         push(std::move(top));
@@ -78,8 +79,9 @@ class BpeLearner {
   }
 
   void add_alphabet() {
+    // Ids of bytes ascend by their letters, as tokenizers sorts its alphabet.
     std::map<char32_t, std::size_t> by_letter;
-    for (std::size_t byte = 0; byte < 256; ++byte) by_letter.emplace(byte_letters()[byte], byte);
+    for (std::size_t byte = 0; byte < 256; ++byte) by_letter.emplace(kByteLetters[byte], byte);
     for (const auto& [letter, byte] : by_letter) {
       std::string token;
       append_utf8(token, letter);
@@ -106,6 +108,7 @@ class BpeLearner {
 
   void note(const Pair& pair, std::size_t word) {
     WordNumbers& places = noted_[pair];
+    // Words come in ascending order, so a repeated word is the last one.
     if (places.empty() || places.back() != word) places.push_back(static_cast<std::uint32_t>(word));
   }
 
@@ -137,6 +140,7 @@ class BpeLearner {
     push_noted();
   }
 
+  /// Replaces the pair in one word, from left to right, and updates the counts of its neighbors.
   void merge_in(std::size_t w, const Pair& pair, std::int64_t id) {
     Word& word = words_[w];
     std::vector<std::int64_t>& tokens = word.tokens;

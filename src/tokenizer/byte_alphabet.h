@@ -1,16 +1,27 @@
 #pragma once
+
 // Byte-level BPE stores tokens as text although they are bytes: each byte has a letter. 188 printable bytes of Latin-1
 // are themselves, the others are U+0100 and more. A blank is U+0120.
 
 #include <array>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace chimera {
 
-[[nodiscard]] const std::array<char32_t, 256>& byte_letters();
+/// [byte]: its letter.
+inline constexpr std::array<char32_t, 256> kByteLetters = [] {
+  const auto is_itself = [](char32_t byte) {
+    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+  };
+  std::array<char32_t, 256> letters{};
+  char32_t next = 0x100;
+  for (char32_t byte = 0; byte < 256; ++byte) letters[byte] = is_itself(byte) ? byte : next++;
+  return letters;
+}();
+
+/// Returns nothing if a character is not the letter of a byte.
 [[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view letters);
 
 }  // namespace chimera

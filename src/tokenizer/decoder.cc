@@ -1,5 +1,7 @@
 #include "tokenizer/decoder.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -23,6 +25,7 @@ std::optional<char> byte_of(std::string_view token) {
   return static_cast<char>(value);
 }
 
+/// The order matters, as in tokenizers: an earlier change may make the text of a later one.
 void clean_up(std::string& token) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kChanges = {{{" .", "."},
                                                                                        {" ?", "?"},
@@ -41,6 +44,7 @@ void clean_up(std::string& token) {
 struct StepRun {
   Tokens& tokens;
 
+  // All tokens at once: a character may be spread over several tokens.
   void operator()(const ByteLevelDecoding&) const {
     std::string bytes;
     for (const std::string& token : tokens) bytes += bytes_of_letters(token).value_or(token);
@@ -57,7 +61,7 @@ struct StepRun {
       if (step.cleanup) clean_up(token);
     }
   }
-  void operator()(const ReplaceDecoding& step) const {
+  void operator()(const ReplaceStep& step) const {
     for (std::string& token : tokens) token = replace_all(token, step.from, step.to);
   }
   void operator()(const ByteFallbackDecoding&) const {
@@ -83,11 +87,7 @@ struct StepRun {
     put_run();
     tokens = std::move(out);
   }
-  void operator()(const FuseDecoding&) const {
-    std::string all;
-    for (const std::string& token : tokens) all += token;
-    tokens = {all};
-  }
+  void operator()(const FuseDecoding&) const { tokens = {fmt::format("{}", fmt::join(tokens, ""))}; }
   void operator()(const StripDecoding& step) const {
     for (std::string& token : tokens) {
       std::string_view rest = token;
@@ -107,19 +107,14 @@ struct StepRun {
 
 }  // namespace
 
-std::string Decoder::decode(std::vector<std::string> tokens) const {
-  for (const DecodingStep& step : steps_) std::visit(StepRun{tokens}, step);
-  std::string text;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && steps_.empty()) text += ' ';
-    text += tokens[i];
-  }
-  return text;
+std::string decode(const Decoder& decoder, std::vector<std::string> tokens) {
+  for (const DecodingStep& step : decoder) std::visit(StepRun{tokens}, step);
+  return fmt::format("{}", fmt::join(tokens, decoder.empty() ? " " : ""));
 }
 
-bool Decoder::is_open(std::string_view last_token) const {
+bool is_open(const Decoder& decoder, std::string_view last_token) {
   const auto joins_bytes = [](const DecodingStep& step) { return std::holds_alternative<ByteFallbackDecoding>(step); };
-  return std::any_of(steps_.begin(), steps_.end(), joins_bytes) && byte_of(last_token).has_value();
+  return std::ranges::any_of(decoder, joins_bytes) && byte_of(last_token).has_value();
 }
 
 }  // namespace chimera

@@ -9,16 +9,14 @@
 #include <variant>
 #include <vector>
 
+#include "tokenizer/normalizer.h"
+
 namespace chimera {
 
 struct ByteLevelDecoding {};  ///< invalid UTF-8 becomes U+FFFD
 struct WordPieceDecoding {    ///< blanks between words
   std::string prefix = "##";
   bool cleanup = true;  ///< no blank before English punctuation
-};
-struct ReplaceDecoding {
-  std::string from;  ///< not empty
-  std::string to;
 };
 struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of invalid UTF-8 becomes U+FFFD
 struct FuseDecoding {};          ///< joins all tokens
@@ -31,21 +29,15 @@ struct BlankSignDecoding {  ///< Metaspace: sign to blank
   std::string sign;
   bool drop_first = true;  ///< the first token loses it instead
 };
-using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceDecoding, ByteFallbackDecoding,
-                                  FuseDecoding, StripDecoding, BlankSignDecoding>;
+using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceStep, ByteFallbackDecoding, FuseDecoding,
+                                  StripDecoding, BlankSignDecoding>;
 
-class Decoder {
- public:
-  Decoder() = default;
-  explicit Decoder(std::vector<DecodingStep> steps) : steps_(std::move(steps)) {}
+/// Steps in their order.
+using Decoder = std::vector<DecodingStep>;
 
-  /// Without steps, blanks separate the tokens.
-  [[nodiscard]] std::string decode(std::vector<std::string> tokens) const;
-  /// Returns whether later tokens may change the text of this last one.
-  [[nodiscard]] bool is_open(std::string_view last_token) const;
-
- private:
-  std::vector<DecodingStep> steps_;
-};
+/// Without steps, blanks separate the tokens.
+[[nodiscard]] std::string decode(const Decoder& decoder, std::vector<std::string> tokens);
+/// Returns whether later tokens may change the text of this last one.
+[[nodiscard]] bool is_open(const Decoder& decoder, std::string_view last_token);
 
 }  // namespace chimera

@@ -16,6 +16,7 @@ std::string mapped(std::string_view text, Put put) {
   return out;
 }
 
+/// BERT's steps for ASCII, most of English text, in one pass without tables of other characters.
 std::string bert_ascii(std::string_view text, const BertStep& step) {
   std::string out;
   out.reserve(text.size());
@@ -43,6 +44,7 @@ std::string bert(std::string_view text, const BertStep& step) {
     if (apart) to += ' ';
   });
   if (step.strip_accents) {
+    // NFD splits a letter and its accent into two characters; marks are then dropped.
     out = mapped(decompose(out), [](std::string& to, char32_t c, unsigned classes) {
       if ((classes & kAccent) == 0) append_utf8(to, c);
     });
@@ -71,8 +73,8 @@ struct Application {
 
 }  // namespace
 
-std::string_view Normalizer::apply(std::string_view text, std::string& buffer, bool continues) const {
-  for (const NormalizerStep& step : steps_) text = std::visit(Application{text, buffer, continues}, step);
+std::string_view normalize(const Normalizer& normalizer, std::string_view text, std::string& buffer, bool continues) {
+  for (const NormalizerStep& step : normalizer) text = std::visit(Application{text, buffer, continues}, step);
   return text;
 }
 

@@ -28,17 +28,11 @@ struct BertStep {
 };
 using NormalizerStep = std::variant<ComposeStep, DecomposeStep, PrependStep, ReplaceStep, BertStep>;
 
-class Normalizer {
- public:
-  Normalizer() = default;
-  explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
+/// Steps in their order.
+using Normalizer = std::vector<NormalizerStep>;
 
-  [[nodiscard]] const std::vector<NormalizerStep>& steps() const { return steps_; }
-  /// Returns the text, in `buffer` if changed. With `continues`, nothing is prepended.
-  [[nodiscard]] std::string_view apply(std::string_view text, std::string& buffer, bool continues = false) const;
-
- private:
-  std::vector<NormalizerStep> steps_;
-};
+/// Returns the text, in `buffer` if changed. With `continues`, nothing is prepended.
+[[nodiscard]] std::string_view normalize(const Normalizer& normalizer, std::string_view text, std::string& buffer,
+                                         bool continues = false);
 
 }  // namespace chimera

@@ -111,8 +111,6 @@ std::string replacement_of(const JsonValue& part) {
   return sign;
 }
 
-using TemplatePlaces = std::vector<TemplatePlace>;
-
 const nlohmann::json& ids_of_special(const JsonValue& part, const std::string& id) {
   const nlohmann::json& tokens = part.field("special_tokens").json();
   if (!tokens.is_object() || !tokens.contains(id)) {
@@ -125,25 +123,24 @@ const nlohmann::json& ids_of_special(const JsonValue& part, const std::string& i
   return token["ids"];
 }
 
-TemplatePlaces read_template(const JsonValue& list, const JsonValue& part) {
-  TemplatePlaces places;
-  for (const JsonValue& place : list.list()) {
+/// Reads the template of one text; that of two texts is not used.
+TokenIds read_template(const JsonValue& part) {
+  TokenIds input;
+  for (const JsonValue& place : part.field("single").list()) {
     place.expect_object({"SpecialToken", "Sequence"});
     const bool is_token = place.has("SpecialToken");
     const JsonValue what = place.field(is_token ? "SpecialToken" : "Sequence");
     what.expect_object({"id", "type_id"});
-    const auto type = static_cast<TokenId>(what.count("type_id"));
     const std::string id = what.text("id");
-    if (!is_token) {
-      if (id != "A" && id != "B") what.fail(fmt::format("the sequence '{}' is neither A nor B", printable(id)));
-      places.push_back({.token = -1, .second = id == "B", .type = type});
-      continue;
-    }
-    for (const nlohmann::json& one : ids_of_special(part, id)) {
-      places.push_back({.token = id_of(one, what, id), .type = type});
+    if (is_token) {
+      for (const nlohmann::json& one : ids_of_special(part, id)) input.push_back(id_of(one, what, id));
+    } else if (id == "A") {
+      input.push_back(kTextPlace);
+    } else if (id != "B") {
+      what.fail(fmt::format("the sequence '{}' is neither A nor B", printable(id)));
     }
   }
-  return places;
+  return input;
 }
 
 /// Reads ["[SEP]", 102].
@@ -153,11 +150,6 @@ TokenId token_of_pair(const JsonValue& part, const char* field) {
 }
 
 }  // namespace
-
-void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep) {
-  parts.single = {{.token = cls}, {}, {.token = sep}};
-  parts.pair = {{.token = cls}, {}, {.token = sep}, {.second = true, .type = 1}, {.token = sep, .type = 1}};
-}
 
 void require_object(const JsonValue& value) {
   if (!value.json().is_object()) value.fail(fmt::format("expected an object, found {}", value.json().type_name()));
@@ -198,7 +190,7 @@ TextMap<TokenId> read_vocabulary(const JsonValue& value) {
 }
 
 Normalizer read_normalizer(const JsonValue& file) {
-  std::vector<NormalizerStep> steps;
+  Normalizer steps;
   for (const JsonValue& json : parts_of(file, "normalizer", "normalizers")) {
     Part part(json, "normalizer");
     if (part.is("NFC")) {
@@ -210,6 +202,7 @@ Normalizer read_normalizer(const JsonValue& file) {
     } else if (part.is("Replace", {"pattern", "content"})) {
       steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
     } else if (part.is("BertNormalizer", {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"})) {
+      // BERT strips accents of lower-case models unless the file says otherwise.
       const bool lower = truth_or(json, "lowercase", true);
       steps.emplace_back(BertStep{.clean_text = truth_or(json, "clean_text", true),
                                   .handle_chinese_chars = truth_or(json, "handle_chinese_chars", true),
@@ -219,13 +212,14 @@ Normalizer read_normalizer(const JsonValue& file) {
       part.refuse();
     }
   }
-  return Normalizer(std::move(steps));
+  return steps;
 }
 
 PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
   PreTokenizerParts parts;
   for (const JsonValue& json : parts_of(file, "pre_tokenizer", "pretokenizers")) {
     Part part(json, "pre-tokenizer");
+    // Later steps would see letters instead of bytes.
     const bool follows_byte_level = parts.byte_level;
     if (part.is("ByteLevel", kByteLevelFields)) {
       if (truth_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
@@ -260,10 +254,9 @@ void read_post_processor(const JsonValue& file, PipelineParts& parts) {
     Part part(json, "post-processor");
     if (part.is("ByteLevel", kByteLevelFields)) continue;
     if (part.is("TemplateProcessing", {"single", "pair", "special_tokens"})) {
-      parts.single = read_template(json.field("single"), json);
-      parts.pair = read_template(json.field("pair"), json);
+      parts.input = read_template(json);
     } else if (part.is("BertProcessing", {"sep", "cls"})) {
-      set_bert_templates(parts, token_of_pair(json, "cls"), token_of_pair(json, "sep"));
+      parts.input = {token_of_pair(json, "cls"), kTextPlace, token_of_pair(json, "sep")};
     } else {
       part.refuse();
     }
@@ -271,7 +264,7 @@ void read_post_processor(const JsonValue& file, PipelineParts& parts) {
 }
 
 Decoder read_decoder(const JsonValue& file) {
-  std::vector<DecodingStep> steps;
+  Decoder steps;
   for (const JsonValue& json : parts_of(file, "decoder", "decoders")) {
     Part part(json, "decoder");
     if (part.is("ByteLevel", kByteLevelFields)) {
@@ -279,7 +272,7 @@ Decoder read_decoder(const JsonValue& file) {
     } else if (part.is("WordPiece", {"prefix", "cleanup"})) {
       steps.emplace_back(WordPieceDecoding{.prefix = json.text("prefix"), .cleanup = truth_or(json, "cleanup", true)});
     } else if (part.is("Replace", {"pattern", "content"})) {
-      steps.emplace_back(ReplaceDecoding{.from = string_pattern(json), .to = json.text("content")});
+      steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
     } else if (part.is("ByteFallback")) {
       steps.emplace_back(ByteFallbackDecoding{});
     } else if (part.is("Fuse")) {
@@ -296,7 +289,7 @@ Decoder read_decoder(const JsonValue& file) {
       part.refuse();
     }
   }
-  return Decoder(std::move(steps));
+  return steps;
 }
 
 }  // namespace chimera

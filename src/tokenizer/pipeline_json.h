@@ -21,7 +21,6 @@ struct PreTokenizerParts {
 [[nodiscard]] PreTokenizerParts read_pre_tokenizer(const JsonValue& file);
 
 void read_post_processor(const JsonValue& file, PipelineParts& parts);
-void set_bert_templates(PipelineParts& parts, TokenId cls, TokenId sep);
 
 [[nodiscard]] Decoder read_decoder(const JsonValue& file);
 

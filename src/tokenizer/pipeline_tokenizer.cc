@@ -8,29 +8,6 @@
 namespace chimera {
 namespace {
 
-/// Treatment of a blank before a letter.
-enum class WordsAtBlanks {
-  Begin,  // starts a word
-  Drop,   // separates words
-  Ignore,
-  Unclear
-};
-
-WordsAtBlanks words_at_blanks(const PreTokenizer& pre_tokenizer) {
-  using enum WordsAtBlanks;
-  bool has_signs = false;  // signs for blanks
-  for (const WordsStep& step : pre_tokenizer.steps()) {
-    const auto* signs = std::get_if<BlankSignStep>(&step);
-    const bool drops = std::holds_alternative<BertWordStep>(step);
-    if (drops || std::holds_alternative<WordStep>(step) || (signs != nullptr && signs->split)) {
-      if (has_signs) return Unclear;
-      return drops ? Drop : Begin;
-    }
-    has_signs = has_signs || signs != nullptr;
-  }
-  return Ignore;
-}
-
 bool has_white_space(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     if ((character_table()[next_character(text, i)] & kSpace) != 0) return true;
@@ -38,14 +15,9 @@ bool has_white_space(std::string_view text) {
   return false;
 }
 
-template <class Holds>
-bool holds_of_steps(const Normalizer& normalizer, Holds holds) {
-  return std::all_of(normalizer.steps().begin(), normalizer.steps().end(), holds);
-}
-
 /// Normal forms never affect a blank.
 bool keeps_white_space(const Normalizer& normalizer) {
-  return holds_of_steps(normalizer, [](const NormalizerStep& step) {
+  return std::ranges::all_of(normalizer, [](const NormalizerStep& step) {
     if (const auto* replace = std::get_if<ReplaceStep>(&step)) {
       return !replace->to.empty() && !has_white_space(replace->to) && !has_white_space(replace->from);
     }
@@ -55,11 +27,11 @@ bool keeps_white_space(const Normalizer& normalizer) {
 
 /// BERT's normalizer may double a blank, but never removes it.
 bool is_bert(const Normalizer& normalizer) {
-  return normalizer.steps().size() == 1 && std::holds_alternative<BertStep>(normalizer.steps().front());
+  return normalizer.size() == 1 && std::holds_alternative<BertStep>(normalizer.front());
 }
 
 bool changes_blanks_alone(const Normalizer& normalizer) {
-  return holds_of_steps(normalizer, [](const NormalizerStep& step) {
+  return std::ranges::all_of(normalizer, [](const NormalizerStep& step) {
     const auto* replace = std::get_if<ReplaceStep>(&step);
     return std::holds_alternative<PrependStep>(step) ||
            (replace != nullptr && replace->from == " " && replace->to == "\u2581");
@@ -74,44 +46,41 @@ bool reaches_across_blanks(const AddedToken& token, std::string_view pattern) {
   return token.lstrip || token.rstrip;
 }
 
-Template filled(const std::vector<TemplatePlace>& places, const TokenIds& first, const TokenIds& second) {
-  Template result;
-  for (const TemplatePlace& place : places) {
-    const TokenIds& text = place.second ? second : first;
-    if (place.token >= 0) {
-      result.ids.push_back(place.token);
-    } else {
-      result.ids.insert(result.ids.end(), text.begin(), text.end());
+/// Whether a text may be cut before a single blank between a non-space and a letter, without a change of its tokens.
+enum class CutRule {
+  Never,        // tokens may depend on text across the cut
+  Always,       // a word starts there
+  ModelDecides  // a word extends across the cut
+};
+
+CutRule cut_rule_of(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer) {
+  // A cut is safe if no step moves the boundary: the normalizer keeps blanks, and a pre-tokenizer begins a word at
+  // the blank. A sign that replaces the blank before that step hides it.
+  bool has_signs = false;  // signs for blanks
+  for (const WordsStep& step : pre_tokenizer) {
+    const auto* signs = std::get_if<BlankSignStep>(&step);
+    const bool drops_blanks = std::holds_alternative<BertWordStep>(step);
+    if (drops_blanks || std::holds_alternative<WordStep>(step) || (signs != nullptr && signs->split)) {
+      // A word begins at a blank before a letter, or behind it.
+      const bool keeps = keeps_white_space(normalizer) || (drops_blanks && is_bert(normalizer));
+      return keeps && !has_signs ? CutRule::Always : CutRule::Never;
     }
-    result.types.resize(result.ids.size(), place.type);
+    has_signs = has_signs || signs != nullptr;
   }
-  return result;
+  return changes_blanks_alone(normalizer) ? CutRule::ModelDecides : CutRule::Never;
 }
 
-}  // namespace
-
-PipelineTokenizer::CutRule PipelineTokenizer::cut_rule(const Normalizer& normalizer,
-                                                       const PreTokenizer& pre_tokenizer) {
-  switch (words_at_blanks(pre_tokenizer)) {
-    case WordsAtBlanks::Begin: return keeps_white_space(normalizer) ? CutRule::Always : CutRule::Never;
-    case WordsAtBlanks::Drop:
-      return keeps_white_space(normalizer) || is_bert(normalizer) ? CutRule::Always : CutRule::Never;
-    case WordsAtBlanks::Ignore: return changes_blanks_alone(normalizer) ? CutRule::ModelDecides : CutRule::Never;
-    case WordsAtBlanks::Unclear: break;
-  }
-  return CutRule::Never;
-}
-
-class PipelineTokenizer::TextEncoder final : public Encoder {
+class TextEncoder final : public Encoder {
  public:
-  explicit TextEncoder(const PipelineTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  TextEncoder(const PipelineParts& parts, const TokenFinder& raw, const TokenFinder& normalized)
+      : parts_(parts), raw_(raw), normalized_(normalized) {}
 
   void encode(std::string_view text, TokenIds& ids, bool continues) override {
     constexpr std::size_t kBytesPerToken = 3;  // an estimate
     ids.reserve(ids.size() + text.size() / kBytesPerToken);
-    if (tokenizer_.raw_.empty()) return encode_piece(text, ids, true, continues);
+    if (raw_.empty()) return encode_piece(text, ids, true, continues);
     pieces_.clear();
-    tokenizer_.raw_.split(text, pieces_);
+    raw_.split(text, pieces_);
     for (const TextPiece& piece : pieces_) {
       if (piece.token >= 0) {
         ids.push_back(piece.token);
@@ -124,11 +93,11 @@ class PipelineTokenizer::TextEncoder final : public Encoder {
 
  private:
   void encode_piece(std::string_view text, TokenIds& ids, bool first, bool continues) {
-    text = tokenizer_.parts_.normalizer.apply(text, normalized_, continues);
+    text = normalize(parts_.normalizer, text, normal_text_, continues);
     first = first && !continues;
-    if (tokenizer_.normalized_.empty()) return encode_words(text, ids, first);
+    if (normalized_.empty()) return encode_words(text, ids, first);
     normalized_pieces_.clear();
-    tokenizer_.normalized_.split(text, normalized_pieces_);
+    normalized_.split(text, normalized_pieces_);
     for (const TextPiece& piece : normalized_pieces_) {
       if (piece.token >= 0) {
         ids.push_back(piece.token);
@@ -139,128 +108,152 @@ class PipelineTokenizer::TextEncoder final : public Encoder {
   }
 
   void encode_words(std::string_view text, TokenIds& ids, bool first) {
-    const WordModel& model = *tokenizer_.parts_.model;
-    tokenizer_.parts_.pre_tokenizer.split(text, first, buffers_, [&](std::string_view word) {
+    const WordModel& model = *parts_.model;
+    split(parts_.pre_tokenizer, text, first, buffers_, [&](std::string_view word) {
       if (!cache_.append(word, ids)) model.encode(word, ids, cache_);
     });
   }
 
-  const PipelineTokenizer& tokenizer_;
+  const PipelineParts& parts_;
+  const TokenFinder& raw_;
+  const TokenFinder& normalized_;
   WordCache cache_;
   WordBuffers buffers_;
-  std::string normalized_;
+  std::string normal_text_;
   std::vector<TextPiece> pieces_;
   std::vector<TextPiece> normalized_pieces_;
 };
 
-PipelineTokenizer::PipelineTokenizer(PipelineParts parts)
-    : parts_(std::move(parts)), cut_rule_(cut_rule(parts_.normalizer, parts_.pre_tokenizer)) {
-  const auto note = [this](const std::string& text, TokenId id, bool special) {
-    if (texts_.size() <= static_cast<std::size_t>(id)) texts_.resize(static_cast<std::size_t>(id) + 1);
-    texts_[static_cast<std::size_t>(id)] = {.text = text, .exists = true, .special = special};
-    ids_.insert_or_assign(text, id);
-  };
-  for (const auto& [text, id] : parts_.vocabulary) note(text, id, false);
-  // Special tokens win if another token has the same text.
-  for (const bool special : {true, false}) {
-    for (const AddedToken& token : parts_.added) {
-      if (token.special != special) continue;
-      note(token.content, token.id, special);
-      std::string buffer;
-      const std::string_view pattern =
-          token.normalized ? parts_.normalizer.apply(token.content, buffer) : std::string_view(token.content);
-      (token.normalized ? normalized_ : raw_).add(token, pattern);
-      if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
-      if (reaches_across_blanks(token, pattern)) cut_rule_ = CutRule::Never;
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  explicit PipelineTokenizer(PipelineParts parts)
+      : parts_(std::move(parts)), cut_rule_(cut_rule_of(parts_.normalizer, parts_.pre_tokenizer)) {
+    const auto note = [this](const std::string& text, TokenId id, bool special) {
+      if (texts_.size() <= static_cast<std::size_t>(id)) texts_.resize(static_cast<std::size_t>(id) + 1);
+      texts_[static_cast<std::size_t>(id)] = {.text = text, .exists = true, .special = special};
+      ids_.insert_or_assign(text, id);
+    };
+    for (const auto& [text, id] : parts_.vocabulary) note(text, id, false);
+    // Special tokens win if another token has the same text.
+    for (const bool special : {true, false}) {
+      for (const AddedToken& token : parts_.added) {
+        if (token.special != special) continue;
+        note(token.content, token.id, special);
+        std::string buffer;
+        const std::string_view pattern =
+            token.normalized ? normalize(parts_.normalizer, token.content, buffer) : std::string_view(token.content);
+        (token.normalized ? normalized_ : raw_).add(token, pattern);
+        if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
+        if (reaches_across_blanks(token, pattern)) cut_rule_ = CutRule::Never;
+      }
     }
+    parts_.vocabulary.clear();
   }
-  parts_.vocabulary.clear();
-}
 
-std::unique_ptr<Encoder> PipelineTokenizer::make_encoder() const { return std::make_unique<TextEncoder>(*this); }
-
-std::optional<TokenId> PipelineTokenizer::find_token(std::string_view token) const {
-  const auto found = ids_.find(token);
-  if (found == ids_.end()) return std::nullopt;
-  return found->second;
-}
-
-std::optional<std::string> PipelineTokenizer::token_text(TokenId id) const {
-  if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) return std::nullopt;
-  return texts_[static_cast<std::size_t>(id)].text;
-}
-
-bool PipelineTokenizer::is_special(TokenId id) const {
-  return id >= 0 && id < vocabulary_size() && texts_[static_cast<std::size_t>(id)].special;
-}
-
-std::optional<TokenId> PipelineTokenizer::end_of_document() const {
-  if (!parts_.end_of_document.empty()) return find_token(parts_.end_of_document);
-  for (const char* token : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
-    if (const auto id = find_token(token)) return id;
+  std::int64_t vocabulary_size() const override { return static_cast<std::int64_t>(texts_.size()); }
+  std::unique_ptr<Encoder> make_encoder() const override {
+    return std::make_unique<TextEncoder>(parts_, raw_, normalized_);
   }
-  return std::nullopt;
-}
-
-std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool with_special) const {
-  std::vector<std::string> tokens;
-  for (const TokenId id : ids) {
-    if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) continue;
-    const TokenText& token = texts_[static_cast<std::size_t>(id)];
-    if (!token.decoded.empty()) {
-      tokens.push_back(token.decoded);
-    } else if (with_special || !token.special) {
-      tokens.push_back(token.text);
+  std::optional<TokenId> find_token(std::string_view token) const override {
+    const auto found = ids_.find(token);
+    if (found == ids_.end()) return std::nullopt;
+    return found->second;
+  }
+  std::optional<std::string> token_text(TokenId id) const override {
+    if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) return std::nullopt;
+    return texts_[static_cast<std::size_t>(id)].text;
+  }
+  std::optional<TokenId> end_of_document() const override {
+    if (!parts_.end_of_document.empty()) return find_token(parts_.end_of_document);
+    for (const char* token : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "[SEP]"}) {
+      if (const auto id = find_token(token)) return id;
     }
+    return std::nullopt;
   }
-  return parts_.decoder.decode(std::move(tokens));
-}
+  std::string decode(std::span<const TokenId> ids, bool with_special) const override {
+    std::vector<std::string> tokens;
+    for (const TokenId id : ids) {
+      if (id < 0 || id >= vocabulary_size() || !texts_[static_cast<std::size_t>(id)].exists) continue;
+      const TokenText& token = texts_[static_cast<std::size_t>(id)];
+      if (!token.decoded.empty()) {
+        tokens.push_back(token.decoded);
+      } else if (with_special || !token.special) {
+        tokens.push_back(token.text);
+      }
+    }
+    return chimera::decode(parts_.decoder, std::move(tokens));
+  }
+  bool is_open(TokenId last) const override {
+    const auto text = token_text(last);
+    return text && chimera::is_open(parts_.decoder, *text);
+  }
+  TokenIds with_special(const TokenIds& text) const override {
+    TokenIds ids;
+    for (const TokenId token : parts_.input) {
+      if (token == kTextPlace) {
+        ids.insert(ids.end(), text.begin(), text.end());
+      } else {
+        ids.push_back(token);
+      }
+    }
+    return ids;
+  }
+  std::size_t find_cut(std::string_view text, std::size_t least) const override {
+    if (cut_rule_ == CutRule::Never) return 0;
+    for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
+      if (cuts_at(text, place)) return place;
+    }
+    return 0;
+  }
 
-bool PipelineTokenizer::is_open(TokenId last) const {
-  const auto text = token_text(last);
-  return text && parts_.decoder.is_open(*text);
-}
+ private:
+  /// Never cuts after an added token, because the next piece may get a prefix.
+  bool cuts_at(std::string_view text, std::size_t place) const {
+    const CharacterTable& table = character_table();
+    if (text[place] != ' ' || place + 1 >= text.size()) return false;
+    std::size_t end = place + 1;
+    if ((table[next_character(text, end)] & kLetter) == 0) return false;
+    const char32_t before = character_before(text, place);
+    if ((table[before] & kSpace) != 0) return false;
+    const auto ends_there = [&](const AddedToken& token) {
+      return !token.normalized && text.substr(0, place).ends_with(token.content);
+    };
+    if (std::any_of(parts_.added.begin(), parts_.added.end(), ends_there)) return false;
+    // Without words, the model must never merge the character before the cut with the blank behind it.
+    if (cut_rule_ == CutRule::Always) return true;
+    std::string left;
+    append_utf8(left, before);
+    left = last_word(left);
+    return !left.empty() && parts_.model->splits_at(left + last_word(text.substr(place, end - place)), left.size());
+  }
+  std::string last_word(std::string_view text) const {
+    std::string normalized;
+    std::string last;
+    WordBuffers buffers;
+    split(parts_.pre_tokenizer, normalize(parts_.normalizer, text, normalized, true), false, buffers,
+          [&last](std::string_view word) { last = word; });
+    return last;
+  }
 
-Template PipelineTokenizer::with_special(const TokenIds& first) const { return filled(parts_.single, first, {}); }
-
-Template PipelineTokenizer::with_special(const TokenIds& first, const TokenIds& second) const {
-  return filled(parts_.pair, first, second);
-}
-
-/// Never cuts after an added token, because the next piece may get a prefix.
-bool PipelineTokenizer::cuts_at(std::string_view text, std::size_t place) const {
-  const CharacterTable& table = character_table();
-  if (text[place] != ' ' || place + 1 >= text.size()) return false;
-  std::size_t end = place + 1;
-  if ((table[next_character(text, end)] & kLetter) == 0) return false;
-  const char32_t before = character_before(text, place);
-  if ((table[before] & kSpace) != 0) return false;
-  const auto ends_there = [&](const AddedToken& token) {
-    return !token.normalized && text.substr(0, place).ends_with(token.content);
+  struct TokenText {
+    std::string text;
+    bool exists = false;
+    bool special = false;
+    std::string decoded = {};  // for decoding, if the normalizer changes an added token
   };
-  if (std::any_of(parts_.added.begin(), parts_.added.end(), ends_there)) return false;
-  if (cut_rule_ == CutRule::Always) return true;
-  std::string left;
-  append_utf8(left, before);
-  left = last_word(left);
-  return !left.empty() && parts_.model->splits_at(left + last_word(text.substr(place, end - place)), left.size());
-}
+  PipelineParts parts_;
+  // Some added tokens match the text as given, others only after normalization.
+  TokenFinder raw_;         // tokens in the original text
+  TokenFinder normalized_;  // tokens in the normalized text
+  std::vector<TokenText> texts_;
+  TextMap<TokenId> ids_;
+  CutRule cut_rule_;  // Never also if an added token may extend across a blank
+};
 
-std::string PipelineTokenizer::last_word(std::string_view text) const {
-  std::string normalized;
-  std::string last;
-  WordBuffers buffers;
-  parts_.pre_tokenizer.split(parts_.normalizer.apply(text, normalized, true), false, buffers,
-                             [&last](std::string_view word) { last = word; });
-  return last;
-}
+}  // namespace
 
-std::size_t PipelineTokenizer::find_cut(std::string_view text, std::size_t least) const {
-  if (cut_rule_ == CutRule::Never) return 0;
-  for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
-    if (cuts_at(text, place)) return place;
-  }
-  return 0;
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(PipelineParts parts) {
+  return std::make_unique<PipelineTokenizer>(std::move(parts));
 }
 
 }  // namespace chimera

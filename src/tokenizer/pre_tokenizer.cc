@@ -83,6 +83,8 @@ struct Scanner {
   }
 };
 
+/// Tries the alternatives of the pattern in their order. Each starts with another class of character, so the first
+/// character behind an optional blank decides.
 std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
   if (const std::size_t end = scanner.contraction(start, false); end > start) return end;
   const std::size_t body = scanner.byte(start) == ' ' ? start + 1 : start;
@@ -130,10 +132,6 @@ std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t sta
   return end_of_llama3_word<1>({text}, start);
 }
 
-}  // namespace chimera
-
-namespace chimera::pre_tokenizer_detail {
-
 std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual) {
   std::size_t end = start;
   const bool is_number = has_class(next_character(text, end), kNumber);
@@ -173,4 +171,4 @@ std::string_view with_signs(const BlankSignStep& step, std::string_view text, bo
   return buffer += replace_all(text, " ", step.sign);
 }
 
-}  // namespace chimera::pre_tokenizer_detail
+}  // namespace chimera

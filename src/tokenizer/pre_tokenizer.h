@@ -42,30 +42,8 @@ using WordsStep = std::variant<WordStep, DigitStep, BlankStep, BertWordStep, Bla
 
 using WordBuffers = std::array<std::string, 4>;
 
-class PreTokenizer {
- public:
-  PreTokenizer() = default;
-  /// Takes at most as many steps as there are buffers.
-  explicit PreTokenizer(std::vector<WordsStep> steps) : steps_(std::move(steps)) {}
-
-  [[nodiscard]] const std::vector<WordsStep>& steps() const { return steps_; }
-
-  /// Calls `take(word)` for each non-empty word. `first`: no text precedes this one. `buffers` must outlive the words.
-  template <class Take>
-  void split(std::string_view text, bool first, WordBuffers& buffers, const Take& take) const {
-    split_from(0, text, first, buffers, take);
-  }
-
- private:
-  template <class Take>
-  void split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers, const Take& take) const;
-  template <class Take>
-  static void split_words(WordPattern pattern, std::string_view text, const Take& take);
-
-  std::vector<WordsStep> steps_;
-};
-
-namespace pre_tokenizer_detail {
+/// Steps in their order, at most as many as there are buffers.
+using PreTokenizer = std::vector<WordsStep>;
 
 /// Returns the end of the run of digits or non-digits.
 [[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
@@ -75,10 +53,8 @@ namespace pre_tokenizer_detail {
 [[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
                                           std::string& buffer);
 
-}  // namespace pre_tokenizer_detail
-
 template <class Take>
-void PreTokenizer::split_words(WordPattern pattern, std::string_view text, const Take& take) {
+void split_words(WordPattern pattern, std::string_view text, const Take& take) {
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = word_end(pattern, text, start);
     take(text.substr(start, end - start));
@@ -86,37 +62,38 @@ void PreTokenizer::split_words(WordPattern pattern, std::string_view text, const
   }
 }
 
+/// Calls `take(word)` for each non-empty word of the steps from `step` on. `first`: no text precedes this one.
+/// `buffers` must outlive the words.
 template <class Take>
-void PreTokenizer::split_from(std::size_t step, std::string_view text, bool first, WordBuffers& buffers,
-                              const Take& take) const {
+void split(const PreTokenizer& steps, std::string_view text, bool first, WordBuffers& buffers, const Take& take,
+           std::size_t step = 0) {
   if (text.empty()) return;
-  if (step == steps_.size()) return take(text);
+  if (step == steps.size()) return take(text);
   const auto pass_on = [&](std::string_view word) {
-    split_from(step + 1, word, first && word.data() == text.data(), buffers, take);
+    split(steps, word, first && word.data() == text.data(), buffers, take, step + 1);
   };
   std::string& buffer = buffers[step];
-  if (const auto* words = std::get_if<WordStep>(&steps_[step])) {
-    if (step + 1 == steps_.size()) return split_words(words->pattern, text, take);
+  if (const auto* words = std::get_if<WordStep>(&steps[step])) {
+    if (step + 1 == steps.size()) return split_words(words->pattern, text, take);
     return split_words(words->pattern, text, pass_on);
   }
-  if (const auto* digits = std::get_if<DigitStep>(&steps_[step])) {
+  if (const auto* digits = std::get_if<DigitStep>(&steps[step])) {
     for (std::size_t start = 0; start < text.size();) {
-      const std::size_t end = pre_tokenizer_detail::end_of_digits(text, start, digits->individual);
+      const std::size_t end = end_of_digits(text, start, digits->individual);
       pass_on(text.substr(start, end - start));
       start = end;
     }
-  } else if (std::holds_alternative<BlankStep>(steps_[step])) {
+  } else if (std::holds_alternative<BlankStep>(steps[step])) {
     if (text.front() == ' ') return pass_on(text);
     text = buffer.assign(1, ' ').append(text);
     pass_on(text);
-  } else if (std::holds_alternative<BertWordStep>(steps_[step])) {
+  } else if (std::holds_alternative<BertWordStep>(steps[step])) {
     std::size_t start = 0;
-    for (auto word = pre_tokenizer_detail::next_bert_word(text, start); !word.empty();
-         word = pre_tokenizer_detail::next_bert_word(text, start)) {
+    for (auto word = next_bert_word(text, start); !word.empty(); word = next_bert_word(text, start)) {
       pass_on(word);
     }
-  } else if (const auto* signs = std::get_if<BlankSignStep>(&steps_[step])) {
-    text = pre_tokenizer_detail::with_signs(*signs, text, first, buffer);
+  } else if (const auto* signs = std::get_if<BlankSignStep>(&steps[step])) {
+    text = with_signs(*signs, text, first, buffer);
     if (!signs->split) return pass_on(text);
     for (std::size_t start = 0; start < text.size();) {
       const std::size_t end = std::min(text.find(signs->sign, start + 1), text.size());

@@ -2,8 +2,8 @@
 
 // Text to token ids and back, equal to the Python package tokenizers. A Tokenizer is immutable and shared by threads;
 // each thread encodes with an Encoder of its own, which caches words. StreamDecoder decodes generated tokens one by
-// one. ByteTokenizer makes each byte a token; all other tokenizers are pipelines (pipeline_tokenizer.h), opened by
-// tokenizer_folder.h.
+// one. make_byte_tokenizer() makes each byte a token; all other tokenizers are pipelines (pipeline_tokenizer.h), opened
+// by tokenizer_folder.h.
 
 #include <cstdint>
 #include <memory>
@@ -27,25 +27,17 @@ class Encoder {
   virtual void encode(std::string_view text, TokenIds& ids, bool continues = false) = 0;
 };
 
-/// Input of a model: ids, and for each its text (0 or 1).
-struct Template {
-  TokenIds ids;
-  TokenIds types;
-};
-
 /// Immutable and thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  [[nodiscard]] virtual std::string name() const = 0;
   [[nodiscard]] virtual std::int64_t vocabulary_size() const = 0;
   [[nodiscard]] virtual std::unique_ptr<Encoder> make_encoder() const = 0;
 
   /// Finds added tokens too: "<|endoftext|>".
   [[nodiscard]] virtual std::optional<TokenId> find_token(std::string_view token) const = 0;
   [[nodiscard]] virtual std::optional<std::string> token_text(TokenId id) const = 0;
-  [[nodiscard]] virtual bool is_special(TokenId id) const = 0;
   [[nodiscard]] virtual std::optional<TokenId> end_of_document() const = 0;
 
   /// Returns valid UTF-8, without unknown ids and, by default, special tokens.
@@ -53,30 +45,16 @@ class Tokenizer {
   /// Returns whether later tokens may change the text of `last`.
   [[nodiscard]] virtual bool is_open(TokenId last) const = 0;
 
-  /// Add special tokens to a text or two ("[CLS] first [SEP] second [SEP]").
-  [[nodiscard]] virtual Template with_special(const TokenIds& first) const = 0;
-  [[nodiscard]] virtual Template with_special(const TokenIds& first, const TokenIds& second) const = 0;
+  /// Returns a text with the special tokens of a model's input, such as "[CLS] text [SEP]".
+  [[nodiscard]] virtual TokenIds with_special(const TokenIds& text) const = 0;
 
   /// Returns the last position >= `least` and >= 1 at which a cut does not change the ids, if the second part is
   /// encoded with `continues`; 0 if not found.
   [[nodiscard]] virtual std::size_t find_cut(std::string_view text, std::size_t least) const = 0;
 };
 
-class ByteTokenizer final : public Tokenizer {
- public:
-  [[nodiscard]] std::string name() const override { return "bytes"; }
-  [[nodiscard]] std::int64_t vocabulary_size() const override { return 256; }
-  [[nodiscard]] std::unique_ptr<Encoder> make_encoder() const override;
-  [[nodiscard]] std::optional<TokenId> find_token(std::string_view token) const override;
-  [[nodiscard]] std::optional<std::string> token_text(TokenId id) const override;
-  [[nodiscard]] bool is_special(TokenId) const override { return false; }
-  [[nodiscard]] std::optional<TokenId> end_of_document() const override { return std::nullopt; }
-  [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool with_special) const override;
-  [[nodiscard]] bool is_open(TokenId) const override { return false; }
-  [[nodiscard]] Template with_special(const TokenIds& first) const override;
-  [[nodiscard]] Template with_special(const TokenIds& first, const TokenIds& second) const override;
-  [[nodiscard]] std::size_t find_cut(std::string_view text, std::size_t least) const override;
-};
+/// Returns a tokenizer that makes each byte a token.
+[[nodiscard]] std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 [[nodiscard]] TokenIds encode(const Tokenizer& tokenizer, std::string_view text);
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
+#include "core/choices.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "tokenizer/pipeline_json.h"
@@ -44,16 +44,21 @@ void read_added_tokens_decoder(const JsonValue& file, const std::string& source,
   require_object(tokens);
   for (const auto& item : tokens.json().items()) {
     const std::string& key = item.key();
-    ListedToken token = {.content = "", .source = source};
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token.id);
-    if (error != std::errc() || end != key.data() + key.size()) {
-      tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
-    }
+    const auto id = parse_number<TokenId>(key);
+    if (!id) tokens.fail(fmt::format("'{}' is not a token id", printable(key)));
     const JsonValue entry = tokens.field(key.c_str());
     require_object(entry);
-    token.content = entry.text("content");
+    config.listed.push_back({entry.text("content"), *id, source});
     if (has_flags(entry)) config.unsupported = kField;
-    config.listed.push_back(std::move(token));
+  }
+}
+
+/// Reads a list or an object of tokens, each a text or {"content": ...}.
+void read_more_special(const JsonValue& file, const char* field, TokenizerConfig& config) {
+  if (!is_set(file, field)) return;
+  for (const nlohmann::json& token : file.json()[field]) {
+    const nlohmann::json& content = token.is_object() && token.contains("content") ? token["content"] : token;
+    if (content.is_string()) config.more_special.push_back(content);
   }
 }
 
@@ -77,9 +82,14 @@ TokenizerConfig read_tokenizer_config(const std::string& text, const std::string
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
   require_object(file);
-  TokenizerConfig config;
-  config.tokenizer_class = text_or(file, "tokenizer_class", "");
+  TokenizerConfig config{.source = source, .tokenizer_class = text_or(file, "tokenizer_class", "")};
   read_named_tokens(file, config);
+  for (const char* field : {"additional_special_tokens", "extra_special_tokens"})
+    read_more_special(file, field, config);
+  for (const char* flag : {"add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars",
+                           "fix_mistral_regex", "split_special_tokens"}) {
+    if (is_set(file, flag)) config.flags[flag] = file.truth(flag);
+  }
   read_added_tokens_decoder(file, source, config);
   config.bert.lowercase = truth_or(file, "do_lower_case", true);
   config.bert.strip_accents = truth_or(file, "strip_accents", config.bert.lowercase);
@@ -117,6 +127,7 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
                                     printable(content), field, kRemedy));
     }
   }
+  // A listed token that is not special would be matched as plain text here, but not by transformers.
   for (const ListedToken& listed : config.listed) {
     if (const auto known = find(listed.content); known != tokens.end() && known->id == listed.id) continue;
     throw ConfigError(fmt::format("{}: '{}' with the id {} is not a special token of {}; {}", listed.source,

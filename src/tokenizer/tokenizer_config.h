@@ -1,8 +1,8 @@
 #pragma once
 
 // tokenizer_config.json and added_tokens.json: files beside a vocabulary that name its special tokens and, for
-// vocab.json and vocab.txt, settings of the pipeline. A tokenizer.json has its own tokens and settings; only the name
-// of its end-of-document token is read from here.
+// vocab.json and vocab.txt, settings of the pipeline. A tokenizer.json has its own tokens and settings; transformers
+// changes some of them by these files, so tokenizer_json.h follows or refuses what would change ids.
 
 #include <map>
 #include <optional>
@@ -23,9 +23,12 @@ struct ListedToken {
 
 /// Content of tokenizer_config.json and added_tokens.json.
 struct TokenizerConfig {
+  std::string source;                             ///< path of tokenizer_config.json
   std::string tokenizer_class;                    ///< empty: not given
   std::map<std::string, std::string> named = {};  ///< by field, such as "eos_token"
   std::vector<ListedToken> listed = {};
+  std::vector<std::string> more_special = {};  ///< additional_special_tokens, extra_special_tokens
+  std::map<std::string, bool> flags = {};      ///< settings that the file gives, by field
   BertStep bert = {};
   std::string unsupported = {};  ///< field that is not supported with vocab.json and vocab.txt, or empty
 

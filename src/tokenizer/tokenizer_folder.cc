@@ -101,6 +101,7 @@ std::vector<TokenizerFile> files_of(const fs::path& path) {
   const std::string name = path.filename().string();
   const TokenizerFile config = {(path.parent_path() / kTokenizerConfig).string(), kTokenizerConfig};
   const TokenizerFile added = {(path.parent_path() / kAddedTokens).string(), kAddedTokens};
+  // Any file of a pair finds the other one, also with a common prefix: gpt2-vocab.json, gpt2-merges.txt.
   if (name.ends_with(kVocabulary)) {
     return {{path.string(), kVocabulary}, {sibling(path, kVocabulary, kMerges).string(), kMerges}, config, added};
   }
@@ -120,6 +121,7 @@ std::string read_downloaded(const std::string& path) {
 /// Throws ConfigError if merges make less than half of the tokens of several letters, except those like <name>.
 void require_merges_of(const BpeParts& bpe, const std::string& vocabulary_source, const std::string& merges_source) {
   std::set<std::string> merged;
+  // Merges of another tokenizer open without an error, since most short tokens are common: compare what they make.
   for (const auto& [left, right] : bpe.merges) merged.insert(left + right);
   std::size_t long_tokens = 0;
   std::size_t made = 0;
@@ -147,7 +149,7 @@ std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
     return tokenizer_from_merges(text, source, read_downloaded(merges), merges, config);
   }
   if (name == kWords) return tokenizer_from_words(text, source, config);
-  return tokenizer_from_json(text, source, config.token(kEndOfDocument));
+  return tokenizer_from_json(text, source, config);
 }
 
 }  // namespace
@@ -162,15 +164,15 @@ std::unique_ptr<Tokenizer> tokenizer_from_merges(const std::string& vocabulary, 
   bpe.merges = read_merges(merges, merges_source);
   bpe.byte_level = true;
   PipelineParts parts;
-  parts.model = std::make_unique<BpeModel>(bpe, merges_source);
+  parts.model = make_bpe_model(bpe, merges_source);
   require_merges_of(bpe, vocabulary_source, merges_source);
-  parts.pre_tokenizer = PreTokenizer({WordStep{WordPattern::Gpt2}});
-  parts.decoder = Decoder({ByteLevelDecoding{}});
+  parts.pre_tokenizer = {WordStep{WordPattern::Gpt2}};
+  parts.decoder = {ByteLevelDecoding{}};
   parts.added = special_tokens(config, {{kEndOfDocument, kEndOfText}, {"unk_token", kEndOfText}}, bpe.vocabulary,
                                vocabulary_source);
   parts.end_of_document = config.token(kEndOfDocument);
   parts.vocabulary.assign(bpe.vocabulary.begin(), bpe.vocabulary.end());
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
+  return make_pipeline_tokenizer(std::move(parts));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const std::string& source,
@@ -201,14 +203,14 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   words.unknown = find("unk_token");
   if (words.unknown < 0) throw ConfigError(source + ": '[UNK]' is missing; expected BERT's vocabulary, a token a line");
   if (const TokenId cls = find("cls_token"), sep = find("sep_token"); cls >= 0 && sep >= 0) {
-    set_bert_templates(parts, cls, sep);
+    parts.input = {cls, kTextPlace, sep};
   }
-  parts.normalizer = Normalizer({config.bert});
-  parts.pre_tokenizer = PreTokenizer({BertWordStep{}});
-  parts.decoder = Decoder({WordPieceDecoding{}});
+  parts.normalizer = {config.bert};
+  parts.pre_tokenizer = {BertWordStep{}};
+  parts.decoder = {WordPieceDecoding{}};
   parts.vocabulary.assign(words.vocabulary.begin(), words.vocabulary.end());
-  parts.model = std::make_unique<WordPieceModel>(std::move(words));
-  return std::make_unique<PipelineTokenizer>(std::move(parts));
+  parts.model = make_word_piece_model(std::move(words));
+  return make_pipeline_tokenizer(std::move(parts));
 }
 
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
@@ -232,7 +234,7 @@ bool makes_bytes(const std::string& path) {
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
-  if (path == kBytes) return std::make_unique<ByteTokenizer>();
+  if (path == kBytes) return make_byte_tokenizer();
   if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
 }

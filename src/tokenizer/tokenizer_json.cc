@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/choices.h"
@@ -94,7 +95,7 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
   parts.fuse_unknown = truth_or(model, "fuse_unk", false);
   parts.whole_words_first = truth_or(model, "ignore_merges", false);
   if (!text_or(model, "unk_token", "").empty()) parts.unknown = named_token(model, "unk_token", parts.vocabulary);
-  auto bpe = std::make_unique<BpeModel>(parts, source);
+  auto bpe = make_bpe_model(parts, source);
   vocabulary = std::move(parts.vocabulary);
   return bpe;
 }
@@ -108,7 +109,7 @@ std::unique_ptr<WordModel> read_word_piece(const JsonValue& model, const TextMap
   if (is_set(model, "max_input_chars_per_word")) {
     parts.most_characters = static_cast<std::size_t>(model.count("max_input_chars_per_word"));
   }
-  return std::make_unique<WordPieceModel>(std::move(parts));
+  return make_word_piece_model(std::move(parts));
 }
 
 /// Old files lack the type.
@@ -151,24 +152,67 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
 }
 
 void check_template(const JsonValue& file, const PipelineParts& parts) {
-  std::vector<TokenId> ids;
-  for (const auto& [text, id] : parts.vocabulary) ids.push_back(id);
-  for (const AddedToken& token : parts.added) ids.push_back(token.id);
-  std::sort(ids.begin(), ids.end());
-  for (const auto* places : {&parts.single, &parts.pair}) {
-    for (const TemplatePlace& place : *places) {
-      if (place.token >= 0 && !std::binary_search(ids.begin(), ids.end(), place.token)) {
-        file.fail(fmt::format("post_processor: no token has the id {}", place.token));
-      }
+  std::set<TokenId> ids = {kTextPlace};
+  for (const auto& [text, id] : parts.vocabulary) ids.insert(id);
+  for (const AddedToken& token : parts.added) ids.insert(token.id);
+  for (const TokenId token : parts.input) {
+    if (!ids.contains(token)) file.fail(fmt::format("post_processor: no token has the id {}", token));
+  }
+}
+
+/// Throws ConfigError if a setting of tokenizer_config.json would make transformers change the pipeline of the file.
+void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& parts, const std::string& source) {
+  const auto refuse = [&](const std::string& what) {
+    throw ConfigError(fmt::format("{}: {}, so that transformers would give other ids than {}; make both files agree",
+                                  config.source, what, source));
+  };
+  for (const char* flag : {"fix_mistral_regex", "split_special_tokens"}) {
+    if (const auto found = config.flags.find(flag); found != config.flags.end() && found->second) {
+      refuse(fmt::format("{} is true", flag));
     }
   }
+  const auto require = [&](const char* flag, bool own) {
+    const auto found = config.flags.find(flag);
+    if (found != config.flags.end() && found->second != own) refuse(fmt::format("{} is {}", flag, found->second));
+  };
+  const auto is_step = []<class Step>(const auto& step, Step) { return std::holds_alternative<Step>(step); };
+  const auto has_words = [&](const WordsStep& step) { return is_step(step, WordStep{}); };
+  const auto has_blank = [&](const WordsStep& step) { return is_step(step, BlankStep{}); };
+  if (std::ranges::any_of(parts.pre_tokenizer, has_words)) {
+    require("add_prefix_space", std::ranges::any_of(parts.pre_tokenizer, has_blank));
+  }
+  if (!config.tokenizer_class.starts_with("Bert") || parts.normalizer.size() != 1) return;
+  if (const auto* bert = std::get_if<BertStep>(&parts.normalizer.front())) {
+    require("do_lower_case", bert->lowercase);
+    require("strip_accents", bert->strip_accents);
+    require("tokenize_chinese_chars", bert->handle_chinese_chars);
+  }
+}
+
+/// transformers also finds the tokens that tokenizer_config.json names in texts. Adds those of the vocabulary; a token
+/// that only tokenizer_config.json has would get a new id, which is refused unless it only pads.
+void add_named_tokens(const TokenizerConfig& config, const TextMap<TokenId>& vocabulary, const std::string& source,
+                      std::vector<AddedToken>& added) {
+  const auto add = [&](const std::string& content, bool must_exist) {
+    if (std::ranges::find(added, content, &AddedToken::content) != added.end()) return;
+    const auto known = vocabulary.find(content);
+    if (known != vocabulary.end()) {
+      added.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
+    } else if (must_exist) {
+      throw ConfigError(fmt::format("{}: {} is not a token of {}; save the tokenizer with save_pretrained",
+                                    config.source, in_quotes(content), source));
+    }
+  };
+  for (const auto& [field, content] : config.named) add(content, /*must_exist=*/false);
+  for (const std::string& content : config.more_special) add(content, /*must_exist=*/true);
+  for (const ListedToken& token : config.listed) add(token.content, /*must_exist=*/true);
 }
 
 }  // namespace
 
 std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens) {
   TrainedBpe bytes;
-  for (const char32_t letter : byte_letters()) append_utf8(bytes.tokens.emplace_back(), letter);
+  for (const char32_t letter : kByteLetters) append_utf8(bytes.tokens.emplace_back(), letter);
   bytes.first_special = bytes.tokens.size();
   bytes.special_tokens = special_tokens.size();
   bytes.tokens.insert(bytes.tokens.end(), special_tokens.begin(), special_tokens.end());
@@ -187,11 +231,12 @@ bool is_byte_tokenizer_json(const std::string& text) {
     if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;
     special_tokens.push_back(token["content"]);
   }
+  // Equal content means equal ids; layout and order of fields do not matter.
   return json == read_json(byte_tokenizer_json(special_tokens));
 }
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
-                                               const std::string& end_of_document) {
+                                               const TokenizerConfig& config) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue file(json, source);
   file.expect_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
@@ -213,14 +258,17 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
     parts.model = read_word_piece(model, vocabulary);
   }
   parts.normalizer = read_normalizer(file);
-  parts.pre_tokenizer = PreTokenizer(std::move(words.steps));
+  parts.pre_tokenizer = std::move(words.steps);
+  require_same_pipeline(config, parts, source);
   parts.added = read_added(file, vocabulary);
+  add_named_tokens(config, vocabulary, source, parts.added);
   parts.decoder = read_decoder(file);
   parts.vocabulary.assign(vocabulary.begin(), vocabulary.end());
   read_post_processor(file, parts);
   check_template(file, parts);
+  const std::string end_of_document = config.token("eos_token");
   parts.end_of_document = end_of_document;
-  auto tokenizer = std::make_unique<PipelineTokenizer>(std::move(parts));
+  auto tokenizer = make_pipeline_tokenizer(std::move(parts));
   if (end_of_document.empty() || tokenizer->find_token(end_of_document)) return tokenizer;
   throw ConfigError(
       fmt::format("{}: {}, the eos_token of tokenizer_config.json, is not one of its tokens; name one of them there",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_config.h"
 
 namespace chimera {
 
@@ -19,8 +20,10 @@ namespace chimera {
 /// Ignores the layout.
 [[nodiscard]] bool is_byte_tokenizer_json(const std::string& text);
 
-/// `end_of_document` is the eos_token of tokenizer_config.json, which must exist; empty: a usual token.
+/// `config` is the tokenizer_config.json beside the file. Its eos_token, which must exist, ends documents; without one
+/// a usual token does. Texts have the ids of AutoTokenizer (transformers 5): tokens of the vocabulary that `config`
+/// names are special, and a setting that contradicts the file throws ConfigError.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
-                                                             const std::string& end_of_document = "");
+                                                             const TokenizerConfig& config = {});
 
 }  // namespace chimera

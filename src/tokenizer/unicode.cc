@@ -7,8 +7,8 @@
 #include <unicode/utf8.h>
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -44,6 +44,7 @@ UChar32 take_character(std::string_view text, std::size_t& position) {
   return c;
 }
 
+/// tokenizers normalizes by Unicode 9; ICU knows later characters, which must stay as they are.
 bool is_young(char32_t c) {
   UVersionInfo age{};
   u_charAge(static_cast<UChar32>(c), age);
@@ -128,6 +129,7 @@ void append_utf8(std::string& text, char32_t c) {
 }
 
 std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
+  // Almost every text is valid: the fast check first.
   if (simdjson::validate_utf8(text.data(), text.size())) return std::nullopt;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t start = i;
@@ -158,15 +160,8 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 }
 
 bool is_ascii(std::string_view text) {
-  std::uint64_t all = 0;
-  std::size_t i = 0;
-  for (; i + sizeof all <= text.size(); i += sizeof all) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + i, sizeof word);
-    all |= word;
-  }
-  for (; i < text.size(); ++i) all |= static_cast<unsigned char>(text[i]);
-  return (all & 0x8080'8080'8080'8080U) == 0;
+  // Without an early exit, so that compilers vectorize.
+  return std::accumulate(text.begin(), text.end(), 0U, [](unsigned all, unsigned char c) { return all | c; }) < 0x80;
 }
 
 void append_lower(std::string& text, char32_t c) {

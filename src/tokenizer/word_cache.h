@@ -3,6 +3,7 @@
 // Encoding of one word: the interface of models (bpe_model.h, word_piece_model.h), and the cache of
 // encoded words. Most words of a text are repetitions, so encoding is mostly a lookup here.
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -38,10 +39,23 @@ class WordCache {
         return true;
       }
     }
-    return append_long(word, ids);
+    const auto found = long_.find(word);
+    if (found == long_.end()) return false;
+    ids.insert(ids.end(), found->second.begin(), found->second.end());
+    return true;
   }
 
-  void insert(std::string_view word, std::span<const TokenId> ids);
+  void insert(std::string_view word, std::span<const TokenId> ids) {
+    if (word.size() <= kShort && ids.size() <= kFewIds) {
+      const Key key = key_of(word);
+      Slot& slot = slots_[slot_of(key, word.size())];
+      slot = {key, {}, static_cast<std::uint16_t>(ids.size()), static_cast<std::uint16_t>(word.size())};
+      std::copy(ids.begin(), ids.end(), slot.ids);
+    } else if (word.size() <= kLongest) {
+      if (long_.size() >= kMostLong) long_.clear();
+      long_.emplace(word, TokenIds(ids.begin(), ids.end()));
+    }
+  }
 
  private:
   static constexpr int kSlotBits = 16;
@@ -85,8 +99,6 @@ class WordCache {
     return (hash * 0x9E3779B97F4A7C15U) >> (64 - kSlotBits);
   }
 
-  bool append_long(std::string_view word, TokenIds& ids) const;
-
   std::vector<Slot> slots_;
   TextMap<TokenIds> long_;
 };
@@ -95,7 +107,6 @@ class WordCache {
 class WordModel {
  public:
   virtual ~WordModel() = default;
-  [[nodiscard]] virtual std::string name() const = 0;
   /// `word` must not be empty; `cache` must be used for this model only.
   virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
   /// Returns whether certainly no token extends across `place` in `word`.

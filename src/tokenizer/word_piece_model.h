@@ -3,8 +3,8 @@
 // WordPiece, the model of BERT: a word becomes the longest token that begins it, then the longest token that continues
 // it, until its end; a word that cannot be divided like this is unknown.
 
+#include <memory>
 #include <string>
-#include <string_view>
 
 #include "tokenizer/word_cache.h"
 
@@ -17,19 +17,6 @@ struct WordPieceParts {
   std::size_t most_characters = 100;  ///< longer words are unknown
 };
 
-class WordPieceModel final : public WordModel {
- public:
-  explicit WordPieceModel(WordPieceParts parts);
-
-  [[nodiscard]] std::string name() const override { return "WordPiece"; }
-  void encode(std::string_view word, TokenIds& ids, WordCache& cache) const override;
-  [[nodiscard]] bool splits_at(std::string_view, std::size_t) const override { return false; }
-
- private:
-  [[nodiscard]] TokenIds pieces_of(std::string_view word) const;
-
-  WordPieceParts parts_;
-  std::size_t longest_ = 0;  // bytes
-};
+[[nodiscard]] std::unique_ptr<WordModel> make_word_piece_model(WordPieceParts parts);
 
 }  // namespace chimera

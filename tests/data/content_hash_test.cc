@@ -1,6 +1,8 @@
+#define XXH_INLINE_ALL
 #include "data/data_file.h"
 
 #include <gtest/gtest.h>
+#include <xxhash.h>
 
 #include <chrono>
 #include <filesystem>
@@ -16,7 +18,7 @@ using testing::Scratch;
 class ContentHashTest : public ::testing::Test {
  protected:
   std::uint64_t hash(const std::string& path) {
-    return content_hash(DataFile(path), {scratch_.path("cache/hashes"), 0}, [this] { ++blocks_read_; });
+    return content_hash(DataFile(path), {scratch_.path("cache/hashes"), 0}, [this](std::int64_t) { ++blocks_read_; });
   }
   Scratch scratch_;
   int blocks_read_ = 0;
@@ -27,6 +29,20 @@ TEST_F(ContentHashTest, IsThatOfTheWholeFile) {
   EXPECT_EQ(hash(scratch_.write("a", text)), hash(scratch_.write("b", text)));
   EXPECT_EQ(blocks_read_, 2 * 3) << "of 16 MiB";
   EXPECT_NE(hash(scratch_.path("a")), hash(scratch_.write("c", text.substr(0, text.size() - 1) + "b")));
+}
+
+/// Blocks are read by several threads. Values of XXH3_64bits(), also those that checkpoints of earlier versions hold.
+TEST_F(ContentHashTest, IsXxh3OfTheBytesInTheirOrder) {
+  std::string text(50 << 20, 'a');
+  for (std::size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>('a' + i / 4096 % 23);
+  const std::string path = scratch_.write("a", text);
+  std::int64_t last = 0;
+  const std::uint64_t found = content_hash(DataFile(path), {}, [&](std::int64_t bytes) {
+    EXPECT_GT(bytes, last);
+    last = bytes;
+  });
+  EXPECT_EQ(last, 50 << 20);
+  EXPECT_EQ(found, XXH3_64bits(text.data(), text.size()));
 }
 
 TEST_F(ContentHashTest, AFileIsReadOnce) {
@@ -71,7 +87,7 @@ TEST_F(ContentHashTest, UnwritableCacheIsNotAnError) {
   const std::string path = scratch_.write("a", "text");
   int blocks = 0;
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(content_hash(DataFile(path), {path + "/no folder", 0}, [&] { ++blocks; }), hash(path));
+    EXPECT_EQ(content_hash(DataFile(path), {path + "/no folder", 0}, [&](std::int64_t) { ++blocks; }), hash(path));
   }
   EXPECT_EQ(blocks, 2);
 }
@@ -79,7 +95,7 @@ TEST_F(ContentHashTest, UnwritableCacheIsNotAnError) {
 TEST_F(ContentHashTest, SmallFilesAreReadEachTime) {
   const std::string path = scratch_.write("a", "text");
   for (int i = 0; i < 2; ++i) {
-    static_cast<void>(content_hash(DataFile(path), {scratch_.path("other")}, [this] { ++blocks_read_; }));
+    static_cast<void>(content_hash(DataFile(path), {scratch_.path("other")}, [this](std::int64_t) { ++blocks_read_; }));
   }
   EXPECT_EQ(blocks_read_, 2);
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("other")));

@@ -79,11 +79,13 @@ TEST_F(CorpusTest, RefusesWhatIsNotAText) {
   expect_refused(write("a.txt", "text") + "/b.txt", "Not a directory");
   expect_refused(write("empty.txt", ""), "it is empty");
   expect_refused("/dev/null", "it is not a regular file");
+  expect_refused("-",
+                 "it is standard input; write the text to a file, or make tokens of it: COMMAND | chimera tokenize -");
 }
 
 TEST_F(CorpusTest, RefusesAPipeWithoutWaitingForItsWriter) {
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
-  expect_refused(path("pipe"), "it is not a regular file");
+  expect_refused(path("pipe"), "it is not a regular file; write the text to a file, or make tokens of it");
 }
 
 /// Drops root, which can read every file, while this object exists.
@@ -141,7 +143,7 @@ TEST_F(CorpusTest, ValidationMayHaveASeparateFile) {
   const Corpus corpus = open_with(write("a.txt", "0123456789"), write("b.txt", "xyz"));
   EXPECT_EQ(text_of(only_source(corpus, Split::Train)), "0123456789");
   EXPECT_EQ(text_of(only_source(corpus, Split::Validation)), "xyz");
-  EXPECT_EQ(corpus.files().size(), 2U) << "both belong to what ranks must have in common";
+  EXPECT_EQ(corpus.opened.files.size(), 2U) << "both belong to what ranks must have in common";
 }
 
 TEST_F(CorpusTest, RejectsInvalidValidation) {
@@ -191,7 +193,7 @@ TEST_F(CorpusTest, UnreadShardsAreNotListed) {
   }
   const Corpus corpus = open_with(path("shards"), write("b.txt", "xyz"));
   std::vector<std::string> names;
-  for (const DataFile* file : corpus.files()) names.push_back(file->path());
+  for (const DataFile* file : corpus.opened.files) names.push_back(file->path());
   EXPECT_THAT(names, ::testing::ElementsAre(path("shards/train.txt"), path("b.txt")));
 }
 
@@ -207,10 +209,10 @@ TEST_F(CorpusTest, AMixtureKeepsAShareOfEverySource) {
 }
 
 TEST_F(CorpusTest, ReportsTheFormatOfItsFiles) {
-  EXPECT_TRUE(open_text(write("a.txt", "text")).is_plain_text());
+  EXPECT_TRUE(open_text(write("a.txt", "text")).opened.is_plain_text);
   const Corpus corpus = open_text("1:" + path("a.txt") + " 1:" + write("b.bin", "tokens"));
-  EXPECT_FALSE(corpus.is_plain_text());
-  EXPECT_EQ(corpus.description(),
+  EXPECT_FALSE(corpus.opened.is_plain_text);
+  EXPECT_EQ(corpus.opened.description,
             path("a.txt") + ": text, 4 tokens; " + path("b.bin") + ": raw 16-bit tokens, 3 tokens");
 }
 
@@ -225,8 +227,8 @@ TEST_F(CorpusTest, AWholeSourceKeepsNothingApart) {
   const WholeSource source = open_whole_source(write("a.txt", fmt::format("{:t>38}vv", "")), {});
   EXPECT_EQ(text_of(source.tokens), std::string(38, 't') + "vv");
   EXPECT_EQ(source.tokens.name(), path("a.txt"));
-  EXPECT_TRUE(source.is_plain_text);
-  EXPECT_EQ(source.description, path("a.txt") + ": text, 40 tokens");
+  EXPECT_TRUE(source.opened.is_plain_text);
+  EXPECT_EQ(source.opened.description, path("a.txt") + ": text, 40 tokens");
 }
 
 TEST_F(CorpusTest, AWholeSourceIsNoMixture) {

@@ -146,7 +146,7 @@ TEST(MixtureTest, ATrillionTokensTakeNoMemory) {
 
 TEST(MixtureTest, AnEpochOfATrillionTokensRepeatsNoWindow) {
   constexpr std::int64_t kWindows = 1'000'000'000'000 / 1024;
-  const Permutation order(kWindows, 1, 2);
+  const Permutation order(kWindows, 1, "data.permutation.2");
   std::set<std::int64_t> seen;
   for (std::int64_t i = kWindows - 20'000; i < kWindows; ++i) {
     const std::int64_t window = order(i);

@@ -156,12 +156,12 @@ TEST(SamplesTest, RefusesASequenceOutOfRange) {
   expect_refused(kText, {.kind = SampleKind::MaskedPairs, .sequence = 7}, "a sequence of 7 tokens; expected 8 ..");
 }
 
-RC_GTEST_PROP(OrderedSamplesTest, EveryTokenButTheFirstIsATargetOnceAndInOrder, ()) {
+RC_GTEST_PROP(SamplesInOrderTest, EveryTokenButTheFirstIsATargetOnceAndInOrder, ()) {
   const auto sequence = *rc::gen::inRange<std::int64_t>(1, 60);
-  const OrderedSamples samples(view_of(kText), {.sequence = sequence, .seed = *rc::gen::arbitrary<std::uint64_t>()});
+  const Samples samples(view_of(kText), {.sequence = sequence, .seed = *rc::gen::arbitrary<std::uint64_t>()});
   std::string read(1, kText[0]);
-  for (std::int64_t i = 0; i < samples.count(); ++i) {
-    const Sample sample = samples.sample(i);
+  for (std::int64_t i = 0; i < samples.ordered_count(); ++i) {
+    const Sample sample = samples.ordered_sample(i);
     RC_ASSERT(text_of(sample.tokens) == read.substr(read.size() - 1) + text_of(sample.targets).substr(0, sequence - 1));
     read += text_of(sample.targets);
   }
@@ -170,21 +170,21 @@ RC_GTEST_PROP(OrderedSamplesTest, EveryTokenButTheFirstIsATargetOnceAndInOrder, 
   RC_ASSERT(samples.targets_per_sample() == sequence);
 }
 
-TEST(OrderedSamplesTest, NeedsAWholeWindow) {
-  EXPECT_EQ(OrderedSamples(view_of("abcde"), {.sequence = 4}).count(), 1);
-  EXPECT_EQ(OrderedSamples(view_of("abcdefgh"), {.sequence = 4}).count(), 1);
-  EXPECT_EQ(OrderedSamples(view_of("abcdefghi"), {.sequence = 4}).count(), 2);
-  EXPECT_THAT([] { OrderedSamples(view_of("abcd"), {.sequence = 4}); },
+TEST(SamplesInOrderTest, NeedsAWholeWindow) {
+  EXPECT_EQ(Samples(view_of("abcde"), {.sequence = 4}).ordered_count(), 1);
+  EXPECT_EQ(Samples(view_of("abcdefgh"), {.sequence = 4}).ordered_count(), 1);
+  EXPECT_EQ(Samples(view_of("abcdefghi"), {.sequence = 4}).ordered_count(), 2);
+  EXPECT_THAT([] { Samples(view_of("abcd"), {.sequence = 4}); },
               ::testing::ThrowsMessage<ConfigError>(HasSubstr("text has 4 tokens, one sample needs 5")));
 }
 
 /// Samples shuffles the same windows into another order.
-TEST(OrderedSamplesTest, PairsAndMasksEqualTrainingsInTokenOrder) {
+TEST(SamplesInOrderTest, PairsAndMasksEqualTrainingsInTokenOrder) {
   const SampleOptions options{.kind = SampleKind::MaskedPairs, .sequence = 32, .seed = 3};
-  const OrderedSamples samples(view_of(kText), options);
-  EXPECT_EQ(samples.count(), Samples(view_of(kText), options).count());
-  for (std::int64_t i = 0; i < samples.count(); ++i) {
-    EXPECT_EQ(samples.sample(i), masked_pair(view_of(kText), options, i, i)) << i;
+  const Samples samples(view_of(kText), options);
+  EXPECT_EQ(samples.ordered_count(), samples.count());
+  for (std::int64_t i = 0; i < samples.ordered_count(); ++i) {
+    EXPECT_EQ(samples.ordered_sample(i), masked_pair(view_of(kText), options, i, i)) << i;
   }
 }
 

@@ -15,8 +15,7 @@ void exercise_index(std::string_view bytes) {
   };
   const auto map = read_or_refuse([&] { return read_weight_map(kSource, bytes.size(), read); });
   if (!map) return;
-  for (const WeightMap::Row& row : map->rows) require(row.file < map->files.size(), "every tensor has a file");
-  for (const std::string& file : map->files) {
+  for (const auto& [tensor, file] : *map) {
     require(file.find('/') == std::string::npos && file.find('\0') == std::string::npos && file[0] != '.',
             "no file lies outside of the folder");
   }

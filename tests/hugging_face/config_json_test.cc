@@ -157,7 +157,15 @@ struct Unsupported {
 
 TEST(ConfigJsonTest, RejectsUnsupportedFeaturesByName) {
   const std::vector<Unsupported> examples = {
-      {gpt2(), {{"model_type", "gpt_neo"}}, "unknown model_type 'gpt_neo'"},
+      {gpt2(), {{"model_type", "gpt_neo"}}, "model_type is 'gpt_neo'; Chimera's own models are gpt2, bert, llama"},
+      {llama(), {{"model_type", "llama4"}}, "model_type is 'llama4'; Chimera's own models"},
+      {llama(), {{"model_type", "qwen2_vl"}}, "train it in Python, where cp.layers_of() cuts models"},
+      {llama(),
+       {{"model_type", "gemma3n"}, {"text_config", {{"model_type", "gemma3n_text"}}}},
+       "train it in Python, where cp.layers_of() cuts models"},
+      {llama(),
+       {{"model_type", "mistral3"}, {"text_config", {{"model_type", "mistral"}}}},
+       "its language model is a mistral: save that alone"},
       {gpt2(), {{"model_type", nullptr}}, "has no model_type"},
       {gpt2(), {{"architectures", {"GPT2ForSequenceClassification"}}}, "architectures must be [\"GPT2LMHeadModel\"]"},
       {bert(), {{"architectures", {"BertForMaskedLM"}}}, "architectures must be [\"BertForPreTraining\"]"},

@@ -53,9 +53,9 @@ TEST_F(FolderFilesTest, BertsSpecialTokensHaveNames) {
   EXPECT_EQ(tokenizer->vocabulary_size(), 260);
   EXPECT_EQ(tokenizer->find_token("[PAD]"), 256);
   EXPECT_EQ(tokenizer->find_token("[MASK]"), 259);
-  EXPECT_TRUE(tokenizer->is_special(257));
-  EXPECT_THAT(tokenizer->with_special({'a'}).ids, ::testing::ElementsAre(257, 'a', 258));
-  EXPECT_THAT(tokenizer->with_special({'a'}, {'b'}).types, ::testing::ElementsAre(0, 0, 0, 1, 1));
+  EXPECT_EQ(tokenizer->decode(TokenIds{257, 'a'}), "a") << "special tokens are left out";
+  EXPECT_EQ(tokenizer->decode(TokenIds{257, 'a'}, /*with_special=*/true), "[CLS]a");
+  EXPECT_THAT(tokenizer->with_special({'a'}), ::testing::ElementsAre(257, 'a', 258));
   EXPECT_EQ(read_json(config())["mask_token"], "[MASK]");
   EXPECT_TRUE(makes_bytes(out_));
 }

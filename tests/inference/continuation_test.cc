@@ -124,15 +124,15 @@ TEST(ContinuationTest, EndsWithAnEndToken) {
 
 TEST(ContinuationTest, TextEndsBeforeAStopText) {
   const ModelConfig config = model_of(Family::Gpt2, 256);
-  const ByteTokenizer bytes;
-  const Prompt prompt{encode(bytes, "abc"), 0};
+  const auto bytes = make_byte_tokenizer();
+  const Prompt prompt{encode(*bytes, "abc"), 0};
   ContinuationOptions options{.sampling = {.temperature = 1}, .tokens = 30};
-  const Continuation whole = alone(config, prompt, options, &bytes);
-  EXPECT_EQ(whole.text, bytes.decode(whole.ids, false));
+  const Continuation whole = alone(config, prompt, options, bytes.get());
+  EXPECT_EQ(whole.text, bytes->decode(whole.ids, false));
   std::size_t place = 5;
   while (whole.ids[place] >= 128 || whole.ids[place + 1] >= 128) ++place;  // two complete characters
-  options.stops = {bytes.decode(std::span(whole.ids).subspan(place, 2), false)};
-  const Continuation stopped = alone(config, prompt, options, &bytes);
+  options.stops = {bytes->decode(std::span(whole.ids).subspan(place, 2), false)};
+  const Continuation stopped = alone(config, prompt, options, bytes.get());
   EXPECT_EQ(stopped.text, whole.text.substr(0, whole.text.find(options.stops[0])));
   EXPECT_EQ(stopped.ids, TokenIds(whole.ids.begin(), whole.ids.begin() + std::ssize(stopped.ids)));
   EXPECT_LE(stopped.ids.size(), place + 2);
@@ -140,15 +140,15 @@ TEST(ContinuationTest, TextEndsBeforeAStopText) {
 
 TEST(ContinuationTest, ReportsEveryTokenOnceWithItsText) {
   const ModelConfig config = model_of(Family::Gpt2, 256);
-  const ByteTokenizer bytes;
+  const auto bytes = make_byte_tokenizer();
   run_rank_threads(1, {}, [&](RankId self, Transport& transport) {
     std::map<StageId, std::unique_ptr<Stage>> stages;
     stages.emplace(StageId(0), rough_stage(config, whole(config)));
     DistributedModel model(borrow<Stage>(stages), {{self}, self}, transport, config.hidden, at::kDouble);
     TokenIds told;
     std::string text;
-    const Continuation said = continue_prompt(model, {{65}, 0}, {.sampling = {.temperature = 4}, .tokens = 39}, &bytes,
-                                              [&](TokenId id, std::string_view added) {
+    const Continuation said = continue_prompt(model, {{65}, 0}, {.sampling = {.temperature = 4}, .tokens = 39},
+                                              bytes.get(), [&](TokenId id, std::string_view added) {
                                                 told.push_back(id);
                                                 text += added;
                                               });

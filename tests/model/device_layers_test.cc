@@ -18,9 +18,10 @@
 #include "model/layers.h"
 #include "model/linear.h"
 #include "model/linear_cross_entropy.h"
-#include "model/llama_stage.h"
 #include "model/make_stage.h"
 #include "model/rms_norm.h"
+#include "model/rotary.h"
+#include "model_config/config.h"
 #include "support/fake_device.h"
 
 namespace chimera {

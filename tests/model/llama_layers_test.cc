@@ -8,8 +8,8 @@
 
 #include "model/examples.h"
 #include "model/layers.h"
-#include "model/llama_stage.h"
 #include "model/rms_norm.h"
+#include "model/rotary.h"
 
 namespace chimera {
 namespace {

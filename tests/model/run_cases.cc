@@ -10,10 +10,10 @@
 #include <exception>
 
 #include "core/console.h"
-#include "model/bert_stage.h"
 #include "model/examples.h"
 #include "model/reference_case.h"
 #include "model/safetensors.h"
+#include "model/transformer_stage.h"
 
 namespace chimera {
 namespace {
@@ -27,9 +27,7 @@ std::map<std::string, at::Tensor> results_of(const ReferenceCase& reference) {
     const at::NoGradGuard no_graph;
     const at::Tensor hidden = stage.hidden_states({}, reference.batch);
     results["logits"] = stage.logits(hidden);
-    if (const auto* bert = dynamic_cast<const BertStage*>(&stage)) {
-      results["sentence_logits"] = bert->sentence_logits(hidden);
-    }
+    if (reference.config.family == Family::Bert) results["sentence_logits"] = stage.sentence_logits(hidden);
   }
   results["loss"] = at::scalar_tensor(run_stages(stages, reference.batch), at::kDouble);
   if (reference.tied) reference.tied->add_accumulators();

@@ -1,5 +1,6 @@
 #include "safetensors/weight_files.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -93,12 +94,54 @@ TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   write_two(scratch,
             R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00003-of-00002.safetensors"}})");
   EXPECT_THAT(folder_refusal(scratch.path("")),
-              HasSubstr("'model-00003-of-00002.safetensors' cannot be found (No such"));
+              HasSubstr("1 of its 2 files cannot be found: 'model-00003-of-00002.safetensors'"));
   write_two(scratch, kIndex);
   scratch.write("model-00002-of-00002.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                                                             R"("b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
                                                             2));
-  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("model-00002-of-00002.safetensors: has tensor 'a', but"));
+  EXPECT_EQ(folder_refusal(scratch.path("")), "") << "an equal copy of a tensor";
+  EXPECT_THAT(WeightFiles(scratch.path("")).names(), ElementsAre("a", "b"));
+  scratch.write("model-00002-of-00002.safetensors", file_of(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                                            R"("c":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                                            2));
+  EXPECT_THAT(folder_refusal(scratch.path("")), HasSubstr("model-00002-of-00002.safetensors: has tensor 'c', but"));
+}
+
+TEST(WeightFilesTest, DifferentCopiesOfATensorNameBothFiles) {
+  const Scratch scratch;
+  write_two(scratch, kIndex);
+  const std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                             R"("b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})";
+  scratch.write("model-00002-of-00002.safetensors", file_of(header, 0) + "xyxx");
+  EXPECT_THAT(folder_refusal(scratch.path("")),
+              HasSubstr("tensor 'a' is in model-00001-of-00002.safetensors and, with other content, in "
+                        "model-00002-of-00002.safetensors"));
+}
+
+TEST(WeightFilesTest, NamesSomeOfManyMissingFiles) {
+  const Scratch scratch;
+  std::string map;
+  for (int i = 1; i <= 8; ++i) {
+    map += fmt::format(R"({}"t{}":"model-{}-of-8.safetensors")", i == 1 ? "" : ",", i, i);
+  }
+  scratch.write(kIndexName, R"({"weight_map":{)" + map + "}}");
+  scratch.write("model-3-of-8.safetensors", one("t3"));
+  EXPECT_THAT(folder_refusal(scratch.path("")),
+              HasSubstr("7 of its 8 files cannot be found: 'model-1-of-8.safetensors', 'model-2-of-8.safetensors', "
+                        "'model-4-of-8.safetensors' and 4 more"));
+}
+
+TEST(WeightFilesTest, ASingleFileBesideAnIndexOfOthersIsRefused) {
+  const Scratch scratch;
+  write_two(scratch, kIndex);
+  for (const std::string& stray : {one("a"), std::string("cut")}) {
+    scratch.write(kWeightsName, stray);
+    EXPECT_THAT(folder_refusal(scratch.path("")),
+                HasSubstr("has both model.safetensors and model.safetensors.index.json, which names other files"));
+  }
+  scratch.write(kWeightsName, one("a"));
+  scratch.write(kIndexName, R"({"weight_map":{"a":"model.safetensors","b":"model-00002-of-00002.safetensors"}})");
+  EXPECT_EQ(folder_refusal(scratch.path("")), "") << "it may be one of the index's files";
 }
 
 TEST(WeightFilesTest, LinksMayNotLeaveTheFolder) {
@@ -123,18 +166,26 @@ TEST(WeightMapTest, NamesOnlyFilesBesideTheIndex) {
   }
 }
 
+TEST(WeightMapTest, NamesTheEndingOfSafetensors) {
+  for (const char* file : {"model.st", "pytorch_model.bin", "model.gguf"}) {
+    EXPECT_THAT(index_refusal_of(std::string(R"({"weight_map":{"a":")") + file + "\"}}"),
+                HasSubstr("names end in .safetensors"))
+        << file;
+  }
+}
+
 TEST(WeightMapTest, RejectsInvalidIndexes) {
   const std::vector<std::pair<const char*, const char*>> examples = {
-      {"", "no JSON"},
+      {"", "i: JSON: "},
       {"[]", "must be an object"},
       {"{}", "has no weight_map"},
       {R"({"weight_map":[]})", "weight_map must be an object"},
       {R"({"weight_map":{}})", "names no tensor"},
       {R"({"weight_map":{"a":1}})", "tensor 'a': the name of a file must be a text"},
       {R"({"weight_map":{"a":{}}})", "tensor 'a': the name of a file must be a text"},
-      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map is given twice"},
-      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "tensor 'a' is given twice"},
-      {R"({"weight_map":{"a":"x.safetensors"}} more)", "no JSON"},
+      {R"({"weight_map":{"a":"x.safetensors"},"weight_map":{}})", "weight_map: the field is given twice"},
+      {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})", "weight_map.a: the field is given twice"},
+      {R"({"weight_map":{"a":"x.safetensors"}} more)", "i: JSON: "},
   };
   for (const auto& [text, says] : examples) EXPECT_THAT(index_refusal_of(text), HasSubstr(says)) << text;
 }

@@ -51,10 +51,7 @@ TEST_P(TokenizerFixtureTest, TextsAreThoseOfTokenizers) {
 TEST_P(TokenizerFixtureTest, TemplatesAreThoseOfTokenizers) {
   for (const json& one : fixture_["cases"]) {
     const auto first = one["ids"].get<TokenIds>();
-    const Template single = tokenizer_->with_special(first);
-    EXPECT_EQ(json({single.ids, single.types}), one["single"]) << one["text"];
-    const Template pair = tokenizer_->with_special(first, encode(*tokenizer_, one["other"].get<std::string>()));
-    EXPECT_EQ(json({pair.ids, pair.types}), one["pair"]) << one["text"];
+    EXPECT_EQ(json(tokenizer_->with_special(first)), one["single"][0]) << one["text"];
   }
 }
 

@@ -80,7 +80,7 @@ TEST_F(TokenizerFolderTest, BertsSpecialTokensComeFromTheConfiguration) {
   write_bert();
   configure(R"({"unk_token": "?", "sep_token": "[END]", "cls_token": {"content": "[SEP]"}})");
   EXPECT_EQ(ids("x[CLS]"), (TokenIds{11, 11, 11, 11})) << "the [CLS] of others is text";
-  EXPECT_EQ(open()->with_special({5}).ids, (TokenIds{2, 5, 10}));
+  EXPECT_EQ(open()->with_special({5}), (TokenIds{2, 5, 10}));
 }
 
 TEST_F(TokenizerFolderTest, ClassesOfTheSamePipelineAreRead) {
@@ -126,6 +126,52 @@ TEST_F(TokenizerFolderTest, SettingsThatWouldChangeIdsAreRejectedByName) {
   configure(R"({"add_prefix_space": false, "add_bos_token": null, "additional_special_tokens": [], "errors": "replace",
       "added_tokens_decoder": {"3": {"content": "<|endoftext|>", "lstrip": false, "normalized": true}}})");
   EXPECT_EQ(refusal(), "not refused") << "that of GPT-2 itself";
+}
+
+constexpr const char* kByteLevelJson = R"({
+    "added_tokens": [{"id": 5, "content": "<s>", "special": true}],
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "e": 3, "\u0120": 4}, "merges": [["a", "b"]]}})";
+
+/// AutoTokenizer of transformers 5 gives the same ids (tokenizers_test.py).
+TEST_F(TokenizerFolderTest, NamedTokensAreFoundInTextsBesideATokenizerJson) {
+  scratch_.write("tokenizer.json", kByteLevelJson);
+  EXPECT_EQ(ids("eab<s>"), (TokenIds{3, 2, 5}));
+  for (const char* config : {R"({"pad_token": "b"})", R"({"additional_special_tokens": ["b"]})",
+                             R"({"extra_special_tokens": {"end": {"content": "b"}}})"}) {
+    configure(config);
+    EXPECT_EQ(ids("eab<s>"), (TokenIds{3, 0, 1, 5})) << config << ": b is found before words are made";
+    EXPECT_EQ(open()->decode(TokenIds{0, 1}), "a") << config;
+  }
+  configure(R"({"pad_token": "[PAD]", "eos_token": "<s>"})");
+  EXPECT_EQ(ids("ab"), (TokenIds{2})) << "a token that only pads may be missing";
+}
+
+TEST_F(TokenizerFolderTest, SettingsThatContradictATokenizerJsonAreRejectedByName) {
+  const std::pair<const char*, const char*> refusals[] = {
+      {R"({"add_prefix_space": true})", "tokenizer_config.json: add_prefix_space is true"},
+      {R"({"fix_mistral_regex": true})", "tokenizer_config.json: fix_mistral_regex is true"},
+      {R"({"split_special_tokens": true})", "split_special_tokens is true"},
+      {R"({"additional_special_tokens": ["<|user|>"]})", "'<|user|>' is not a token of"},
+      {R"({"extra_special_tokens": {"user": "<|user|>"}})", "'<|user|>' is not a token of"},
+      {R"({"added_tokens_decoder": {"6": {"content": "<|user|>"}}})", "'<|user|>' is not a token of"},
+      {R"({"add_prefix_space": "yes"})", "tokenizer_config.json: add_prefix_space: "},
+  };
+  scratch_.write("tokenizer.json", kByteLevelJson);
+  for (const auto& [config, message] : refusals) {
+    configure(config);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr(message), Not(HasSubstr("\n")))) << config;
+  }
+  configure(R"({"add_prefix_space": false, "fix_mistral_regex": false, "split_special_tokens": false,
+      "added_tokens_decoder": {"5": {"content": "<s>"}}, "do_lower_case": true})");
+  EXPECT_EQ(refusal(), "not refused");
+  scratch_.write("tokenizer.json", R"({
+      "normalizer": {"type": "BertNormalizer", "lowercase": true}, "pre_tokenizer": {"type": "BertPreTokenizer"},
+      "model": {"type": "WordPiece", "unk_token": "?", "vocab": {"?": 0, "a": 1}}})");
+  configure(R"({"tokenizer_class": "BertTokenizer", "do_lower_case": false})");
+  EXPECT_THAT(refusal(), HasSubstr("do_lower_case is false, so that transformers would give other ids than"));
+  configure(R"({"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": false})");
+  EXPECT_EQ(refusal(), "not refused");
 }
 
 TEST_F(TokenizerFolderTest, AddedTokensOutsideTheVocabularyAreRejected) {

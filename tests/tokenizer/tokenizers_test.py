@@ -6,6 +6,7 @@
 The strings are random, and those of a list of edges."""
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 import oracles  # noqa: E402
 
-oracles.require("tokenizers")
+oracles.require("tokenizers", "transformers")
 import oracle_tokenizers  # noqa: E402
 
 BATCH = 50_000
@@ -64,15 +65,51 @@ def compare_files(program, folder, strings):
     compare(program, "vocab.txt with tokenizer_config.json", oracle, words, strings, folder)
 
 
+def compare_configurations(program, folder):
+    """Fields of a tokenizer_config.json beside a tokenizer.json: the ids of AutoTokenizer, or a refusal by name."""
+    os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
+    from tokenizers import pre_tokenizers
+    from transformers import AutoTokenizer
+    texts = ["Hello world", "hello World 123  don't", "<s>a  b \u00c9 \u4e2d\u6587\n\nx<|endoftext|>", " lead"]
+    byte_level = oracle_tokenizers.byte_level(pre_tokenizers.ByteLevel(add_prefix_space=False))
+    kinds = [(byte_level, ["PreTrainedTokenizerFast", "GPT2Tokenizer"]),
+             (oracle_tokenizers.bert(), ["PreTrainedTokenizerFast", "BertTokenizer"])]
+    configs = [{}, *({field: value} for value in (True, False) for field in (
+        "add_prefix_space", "fix_mistral_regex", "split_special_tokens", "do_lower_case", "strip_accents",
+        "tokenize_chinese_chars")), {"eos_token": "a"}, {"pad_token": "a"}, {"additional_special_tokens": ["a"]},
+        {"extra_special_tokens": {"x_token": "<|x|>"}}, {"eos_token": {"content": "a", "lstrip": False}}]
+    refused = set()
+    for number, (tokenizer, classes) in enumerate(kinds):
+        for one in classes:
+            for config in configs:
+                place = folder / f"configuration-{number}"
+                place.mkdir(exist_ok=True)
+                tokenizer.save(str(place / "tokenizer.json"))
+                (place / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": one, **config}))
+                auto = AutoTokenizer.from_pretrained(place)
+                try:
+                    found = ids_of_chimera(program, place, texts, folder)
+                except subprocess.CalledProcessError:
+                    refused.update(config)
+                    continue
+                assert found == [auto(text, add_special_tokens=False)["input_ids"] for text in texts], (one, config)
+    assert refused == {"add_prefix_space", "fix_mistral_regex", "split_special_tokens", "do_lower_case",
+                       "strip_accents", "tokenize_chinese_chars", "extra_special_tokens"}, refused
+    print("tokenizer_config.json: equal or refused", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--strings", type=int, default=10_000, help="of each kind")
-    parser.add_argument("--kind", choices=[*oracle_tokenizers.KINDS, "files"], action="append")
+    parser.add_argument("--kind", choices=[*oracle_tokenizers.KINDS, "files", "configurations"], action="append")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for kind in flags.kind or [*oracle_tokenizers.KINDS, "files"]:
+        for kind in flags.kind or [*oracle_tokenizers.KINDS, "files", "configurations"]:
+            if kind == "configurations":
+                compare_configurations(flags.program, folder)
+                continue
             if kind == "files":
                 compare_files(flags.program, folder, flags.strings)
                 continue

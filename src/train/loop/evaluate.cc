@@ -24,9 +24,9 @@
 namespace chimera {
 namespace {
 
-std::vector<Sample> samples_between(const OrderedSamples& source, std::int64_t first, std::int64_t end) {
+std::vector<Sample> samples_between(const Samples& source, std::int64_t first, std::int64_t end) {
   std::vector<Sample> samples;
-  for (std::int64_t i = first; i < end; ++i) samples.push_back(source.sample(i));
+  for (std::int64_t i = first; i < end; ++i) samples.push_back(source.ordered_sample(i));
   return samples;
 }
 
@@ -38,12 +38,12 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
 }
 
 /// All windows have the same number of targets.
-double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, Stage& stage,
+double mean_loss(const EvaluationOptions& options, const Samples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
   const double start = monotonic_seconds();
   double sum = 0;
-  EvaluationProgress now{.windows = samples.count()};
+  EvaluationProgress now{.windows = samples.ordered_count()};
   while (now.windows_done < now.windows) {
     const std::int64_t first = now.windows_done;
     const std::int64_t end = std::min(first + options.micro_batch_size, now.windows);
@@ -83,19 +83,19 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   require_memory_for(model, "weights", weight_bytes(model, options.dtype));
   const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);
   const WholeSource source = open_whole_source(options.data, tokenizer.token_options());
-  if (!source.passed_over.empty()) messages().write("chimera: " + source.passed_over + "\n");
-  SampleOptions sample_options = tokenizer.sample_options(source.is_plain_text);
+  for (const std::string& line : source.opened.passed_over) messages().write("chimera: " + line + "\n");
+  SampleOptions sample_options = tokenizer.sample_options(source.opened.is_plain_text);
   sample_options.sequence = options.sequence;
   sample_options.seed = static_cast<std::uint64_t>(options.seed);
-  const OrderedSamples samples(source.tokens, sample_options);
+  const Samples samples(source.tokens, sample_options);
   at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
   // One stage holds all layers: no pipeline is needed to compute forwards of windows one after another.
   const LoneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
                         stored_values(folder));
   return {.loss = mean_loss(options, samples, model.family, *whole.stage, progress),
-          .tokens = samples.count() * samples.targets_per_sample(),
-          .windows = samples.count(),
-          .data = source.description};
+          .tokens = samples.ordered_count() * samples.targets_per_sample(),
+          .windows = samples.ordered_count(),
+          .data = source.opened.description};
 }
 
 }  // namespace chimera

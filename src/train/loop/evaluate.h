@@ -36,11 +36,11 @@ struct EvaluationProgress {
 struct Evaluation {
   double loss = 0;           // Mean, in nats
   std::int64_t tokens = 0;   // Targets in the mean loss
-  std::int64_t windows = 0;  // OrderedSamples::count()
+  std::int64_t windows = 0;  // Samples::ordered_count()
   std::string data = {};     // One line
 };
 
-/// Computes the mean loss over all windows (OrderedSamples), in one process: for GPT-2 and Llama, the mean over
+/// Computes the mean loss over all windows (Samples::ordered_sample), in one process: for GPT-2 and Llama, the mean over
 /// targets; for BERT, the mean over masked tokens plus the mean over pairs. Sums are in float64. Calls `progress` after
 /// each micro-batch.
 ///

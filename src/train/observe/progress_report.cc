@@ -193,7 +193,7 @@ void Progress::watch(const std::stop_token& stopped) {
 }
 
 std::string data_line(const Corpus& corpus) {
-  const std::size_t files = corpus.files().size();
+  const std::size_t files = corpus.opened.files.size();
   return fmt::format("data: {} file{}, {} tokens for training, {} for validation", files, files == 1 ? "" : "s",
                      amount_in_words(tokens_of(corpus.split(Split::Train))),
                      amount_in_words(tokens_of(corpus.split(Split::Validation))));
@@ -228,8 +228,8 @@ std::string describe(const Job& job) {
                       job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(), ranks, groups_in_words(job),
                       job.run.micro_batches(), job.run.samples_per_op(), options.sequence);
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
-  if (job.data.corpus && !job.data.corpus->is_plain_text())
-    text += fmt::format("data: {}\n", job.data.corpus->description());
+  if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
+    text += fmt::format("data: {}\n", job.data.corpus->opened.description);
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));

@@ -107,7 +107,7 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   }
   auto result = std::make_shared<TrainingPrompt>();
   result->tokenizer = open_tokenizer(tokenizer);
-  result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.prompt)).ids;
+  result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.prompt));
   require_in_vocabulary(result->prompt.ids, model, "--prompt");
   result->options.tokens = std::min(kSampleTokens, most_new_tokens(model, std::ssize(result->prompt.ids), "--prompt"));
   return result;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <fstream>
 #include <span>
@@ -16,7 +17,9 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/console.h"
 #include "core/json.h"
+#include "core/printable.h"
 #include "data/data_file.h"
 #include "hugging_face/model_folder.h"
 #include "launch/local/rank.h"
@@ -127,7 +130,27 @@ std::uint64_t hash_folder(const ModelFolder& folder) {
 }
 
 /// Prevents a hang report while the disk is slow.
-void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
+void note_slow_disk(std::int64_t /*bytes*/) { note_progress({RankProgress::Phase::StartUp}); }
+
+/// Says every few seconds how much of a large file has been read.
+class HashProgress {
+ public:
+  explicit HashProgress(const DataFile& file) : file_(file) {}
+
+  void operator()(std::int64_t bytes) {
+    note_slow_disk(bytes);
+    constexpr std::chrono::seconds kInterval(5);
+    if (std::chrono::steady_clock::now() - written_ < kInterval) return;
+    written_ = std::chrono::steady_clock::now();
+    messages().write(fmt::format("chimera: reading {} once, so that a changed file is recognized: {} of {}\n",
+                                 file_.path(), bytes_text(static_cast<double>(bytes)),
+                                 bytes_text(static_cast<double>(file_.size()))));
+  }
+
+ private:
+  const DataFile& file_;
+  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
+};
 
 Json model_section(const Job& job) {
   Json section = layer_sizes_json(job.model);
@@ -213,7 +236,7 @@ std::uint64_t data_hash(const Job& job) {
     for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
     for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
   }
-  for (const DataFile* file : job.data.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->opened.files) {
     hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
   }
   return hash.value();
@@ -221,9 +244,9 @@ std::uint64_t data_hash(const Job& job) {
 
 void hash_large_data(const Job& job) {
   const HashCache cache = default_hash_cache();
-  for (const DataFile* file : job.data.corpus->files()) {
+  for (const DataFile* file : job.data.corpus->opened.files) {
     if (file->size() >= cache.least_bytes && file->state().links > 0)
-      static_cast<void>(content_hash(*file, cache, note_slow_disk));
+      static_cast<void>(content_hash(*file, cache, HashProgress(*file)));
   }
 }
 

@@ -328,14 +328,14 @@ void open_data(Job& job) {
   const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
   job.data.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
   if (options.reports) {
-    for (const std::string& line : job.data.corpus->passed_over()) messages().write("chimera: " + line + "\n");
+    for (const std::string& line : job.data.corpus->opened.passed_over) messages().write("chimera: " + line + "\n");
   }
   require_documents(job);
-  SampleOptions samples = tokenizer.sample_options(job.data.corpus->is_plain_text());
+  SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
   samples.sequence = options.sequence;
   samples.seed = static_cast<std::uint64_t>(options.seed);
   samples.documents = options.documents;
-  job.data.tokenizer = tokenizer.source(job.data.corpus->is_plain_text());
+  job.data.tokenizer = tokenizer.source(job.data.corpus->opened.is_plain_text);
   job.data.training.emplace(job.data.corpus->split(Split::Train), samples);
   if (options.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
 }

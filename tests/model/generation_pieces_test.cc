@@ -1,4 +1,6 @@
-#include "model/key_value_cache.h"
+// Text generation: tokens that are read in pieces, with the keys and values of earlier pieces, have the logits of the
+// whole text.
+#include "model/carried_key_values.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -18,50 +20,53 @@ struct Pieces {
   std::vector<std::int64_t> lengths;  // their sum is 6
 };
 
-class KeyValueCacheTest : public ::testing::TestWithParam<Pieces> {};
-INSTANTIATE_TEST_SUITE_P(Pieces, KeyValueCacheTest,
+class GenerationPiecesTest : public ::testing::TestWithParam<Pieces> {};
+INSTANTIATE_TEST_SUITE_P(Pieces, GenerationPiecesTest,
                          ::testing::Values(Pieces{Family::Gpt2, {6}}, Pieces{Family::Gpt2, {1, 1, 1, 1, 1, 1}},
                                            Pieces{Family::Gpt2, {3, 1, 2}}, Pieces{Family::Llama, {6}},
                                            Pieces{Family::Llama, {1, 1, 1, 1, 1, 1}},
                                            Pieces{Family::Llama, {2, 3, 1}}));
 
-/// Logits [b, L, V] of stages run in order, each with its own cache.
-at::Tensor read(const std::vector<std::unique_ptr<Stage>>& stages, const at::Tensor& tokens,
-                std::vector<KeyValueCache>* caches) {
+using AllCarried = std::vector<std::shared_ptr<CarriedKeyValues>>;
+
+/// Logits [b, L, V] of stages run in order, each with keys and values of its own.
+at::Tensor read(const std::vector<std::unique_ptr<Stage>>& stages, const at::Tensor& tokens, const AllCarried& carried,
+                std::int64_t first) {
   at::Tensor hidden;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const MicroBatch batch{.tokens = tokens, .cache = caches == nullptr ? nullptr : &(*caches)[s]};
+    const MicroBatch batch{.tokens = tokens, .carried = carried.empty() ? nullptr : carried[s], .first_token = first};
     hidden = dynamic_cast<const TransformerStage&>(*stages[s]).hidden_states(hidden, batch);
   }
   return dynamic_cast<const TransformerStage&>(*stages.back()).logits(hidden);
 }
 
-TEST_P(KeyValueCacheTest, GivesTheLogitsOfTheWholeSequence) {
+TEST_P(GenerationPiecesTest, GivesTheLogitsOfTheWholeSequence) {
   const at::NoGradGuard no_graph;
   const ModelConfig config = small_model(GetParam().family);
   const at::Tensor tokens = small_batch(GetParam().family).tokens;  // 2 sequences
   for (const std::int64_t count : {1, 2, 5}) {
     std::vector<std::unique_ptr<Stage>> stages;
-    for (const StageLayers& layers : even_partition(config.layers, count))
+    AllCarried carried;
+    for (const StageLayers& layers : even_partition(config.layers, count)) {
       stages.push_back(rough_stage(config, layers));
-    std::vector<KeyValueCache> caches(static_cast<std::size_t>(count), KeyValueCache(config.positions));
+      carried.push_back(std::make_shared<CarriedKeyValues>(config.positions));
+    }
     std::vector<at::Tensor> parts;
     std::int64_t first = 0;
     for (const std::int64_t length : GetParam().lengths) {
-      parts.push_back(read(stages, tokens.narrow(1, first, length), &caches));
+      parts.push_back(read(stages, tokens.narrow(1, first, length), carried, first));
       first += length;
-      for (const KeyValueCache& cache : caches) EXPECT_EQ(cache.length(), first);
     }
-    const at::Tensor expected = read(stages, tokens, nullptr);
+    const at::Tensor expected = read(stages, tokens, {}, 0);
     const at::Tensor logits = at::cat(parts, 1);
     EXPECT_LT((logits - expected).abs().max().item<double>(), kCacheTolerance * expected.abs().max().item<double>());
     EXPECT_TRUE(at::equal(logits.argmax(2), expected.argmax(2)));
   }
 }
 
-TEST_P(KeyValueCacheTest, KeepsExactlyItsTokens) {
+TEST_P(GenerationPiecesTest, KeepsExactlyItsTokens) {
   const at::NoGradGuard no_graph;
-  KeyValueCache cache(6);
+  const auto carried = std::make_shared<CarriedKeyValues>(6);
   at::manual_seed(1);
   const at::Tensor keys = at::randn({2, 6, 4});
   const at::Tensor values = at::randn({2, 6, 4});
@@ -69,12 +74,11 @@ TEST_P(KeyValueCacheTest, KeepsExactlyItsTokens) {
   for (const std::int64_t length : GetParam().lengths) {
     for (const std::size_t block : {0U, 2U}) {
       const auto part = [&](const at::Tensor& x) { return x.narrow(1, first, length) + static_cast<double>(block); };
-      const QueryKeyValue all = cache.with_earlier(block, {part(values), part(keys), part(values)});
+      const QueryKeyValue all = with_earlier_slices(carried, block, first, {part(values), part(keys), part(values)});
       EXPECT_TRUE(at::equal(all.query, part(values)));
       EXPECT_TRUE(at::equal(all.key, keys.narrow(1, 0, first + length) + static_cast<double>(block)));
       EXPECT_TRUE(at::equal(all.value, values.narrow(1, 0, first + length) + static_cast<double>(block)));
     }
-    cache.advance(length);
     first += length;
   }
 }

@@ -1,0 +1,37 @@
+#pragma once
+
+// Rotary positions of Llama (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
+// modeling_rope_utils.py): pairs of elements of each query and key turn by angles that grow with the token's position.
+// llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes are as in model/layers.h, with d the
+// width of a head.
+
+#include <ATen/core/Tensor.h>
+
+#include "model_config/model_config.h"
+
+namespace chimera {
+
+/// Cosine and sine of each position's angles, [L, d / 2]: the angle of element j is position * frequency j.
+struct RotaryTable {
+  at::Tensor cosine;
+  at::Tensor sine;
+
+  [[nodiscard]] std::int64_t length() const { return cosine.defined() ? cosine.size(0) : 0; }
+  [[nodiscard]] RotaryTable slice(std::int64_t first, std::int64_t end) const;
+};
+
+/// Returns the frequencies, [d / 2]: rope_theta^(-2j/d), with the model's rope_scaling. Computed in the type of
+/// `options`, at least float32.
+[[nodiscard]] at::Tensor rotary_frequencies(const ModelConfig& config, const at::TensorOptions& options);
+
+/// Returns the table of the first `length` positions. Angles are computed in at least float32, as in Hugging Face, then
+/// rounded.
+[[nodiscard]] RotaryTable rotary_table(const ModelConfig& config, std::int64_t length,
+                                       const at::TensorOptions& options);
+
+/// Rotates each head of `input` [b, L, heads * d] by its token's angles; elements j and j + d/2 are the two
+/// coordinates. Backward keeps only the table, which has L positions. On a GPU three kernels, which round to the
+/// input's type twice.
+[[nodiscard]] at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
+
+}  // namespace chimera
