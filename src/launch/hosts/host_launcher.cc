@@ -12,6 +12,7 @@
 
 #include "core/console.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/invariant.h"
 #include "launch/local/failure_report.h"
 

@@ -12,6 +12,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 #include "launch/local/restarts.h"
@@ -32,7 +33,9 @@ RankChannels open_channels(const LaunchPlan& plan) {
   channels.store = make_memory_file("chimera-store", 0);
   if (!plan.input.empty()) {
     channels.input = make_memory_file("chimera-input", 0);
-    if (!write_all(channels.input.get(), plan.input)) check_system(-1, "write a file in memory");
+    if (const int error = write_all(channels.input.get(), plan.input)) {
+      throw Error("cannot write a file in memory: " + system_message(error));
+    }
   }
   std::array<int, 2> ends{};
   check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");

@@ -159,15 +159,6 @@ pid_t fork_entry(const Command& command) {
 
 }  // namespace
 
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) return false;
-    if (written > 0) bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 bool LineReader::read() {
   std::array<char, 4096> buffer{};
   const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());

@@ -23,9 +23,6 @@
 
 namespace chimera {
 
-/// Writes all bytes to a pipe or file. Returns false, with errno, if the system refuses.
-[[nodiscard]] bool write_all(int descriptor, std::string_view bytes);
-
 /// Lines from a pipe: the failure reports of ranks, and the orders to the ranks of a host. Borrows the descriptor.
 class LineReader {
  public:
