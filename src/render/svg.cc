@@ -24,7 +24,7 @@ constexpr double kOpHeight = 22;
 constexpr double kAllReduceHeight = 7;
 constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
-constexpr double kMargin = 8;  // Left of title, legend and sums
+constexpr double kTextLeft = 8;  // Left of title, legend and sums
 constexpr double kLegendLine = 20;
 constexpr double kLeastOpWidth = 14;  // On average, if several pictures have one axis
 constexpr double kLetterWidth = 6.3;  // Mean width of a letter in labels
@@ -171,10 +171,10 @@ class SvgLegend {
 
   /// Draws lines of at most `width` pixels from `top` on, and returns the end of the last line.
   double draw(SvgText& out, double top, double width) const {
-    double left = kMargin;
+    double left = kTextLeft;
     for (const auto& [name, text] : entries()) {
-      if (left > kMargin && left + width_of(text) > width) {
-        left = kMargin;
+      if (left > kTextLeft && left + width_of(text) > width) {
+        left = kTextLeft;
         top += kLegendLine;
       }
       out.put("<path class=\"{}\" d=\"M{} {}h22v12h-22z\"/><text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", name,
@@ -254,13 +254,13 @@ class SvgPicture {
     out_.begin(width, height, panel_.title);
     legend_.write_styles(out_);
     out_.put("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", pixels(width), pixels(height));
-    out_.put("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kMargin, escaped_markup(panel_.title));
+    out_.put("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kTextLeft, escaped_markup(panel_.title));
     axis();
     for (std::size_t w = 0; w < num_workers(); ++w) row(w);
     critical_path();
     end_line();
     legend_.draw(out_, legend_top, width);
-    out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", kMargin, pixels(height - 8), sums);
+    out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">{}</text>\n", kTextLeft, pixels(height - 8), sums);
     return out_.end();
   }
 
