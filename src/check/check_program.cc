@@ -91,6 +91,8 @@ class Transfers {
   Transfers(Progress& run, ProgramTensors& tensors, ChannelDiscipline discipline)
       : run_(run), tensors_(tensors), channels_(run.next.size(), discipline), awaited_(run.next.size(), kNoTensor) {}
 
+  // Each end of a transfer keeps its own record in the tensor, so that a missing wait of either end is found at the
+  // end.
   void start_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker))
@@ -142,6 +144,7 @@ class Transfers {
       if (awaited_[other->worker] == issue.tensor) run_.wake(other->worker);
       return;
     }
+    // Matching goes on with other channels: one report for each broken channel is enough.
     channels_.break_channel(issue, peer);
     const Place place{other->worker, other->position};
     run_.findings.add(ViolationKind::Mismatch, {{worker, run_.next[worker]}, place}, [&] {
@@ -227,6 +230,7 @@ class Reductions {
                            has_updates ? "updates its weights twice" : "never updates its weights");
       });
     }
+    // With updates between ops, each update has its own all-reduce, which update_weights() checks.
     if (!run_.trains || has_updates) return;
     for (const ParameterGroupId group : collectives_.unfinished(worker, summed == SummedStages::All)) {
       missing([&] {
@@ -272,6 +276,7 @@ class Computation {
     }
   }
 
+  // Checks at the first op of a pair that the second one has its inputs too: both start together.
   void check_pair(std::size_t worker) {
     const auto& instructions = run_.program.workers[worker];
     const std::size_t next = run_.next[worker] + 1;
@@ -327,6 +332,8 @@ class Computation {
     if (versions_.gradients(op) == 0) run_.bad(worker, "the stage has no new gradients since its last update");
     versions_.update(op);
     const ParameterGroupId group = parameters_of(op.stage);
+    // An update needs no all-reduce if the stage is on one worker. If there is one, it must be complete: the next
+    // update of the stage starts another.
     if (!collectives_.has_started(worker, group)) return;
     if (collectives_.members(group).size() > 1) {
       run_.bad(worker, "several workers sum the stage's gradients for one update of all");

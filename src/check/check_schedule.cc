@@ -167,6 +167,7 @@ class VersionCheck {
     }
     if (++held.in_group < updates_.micro_batches) return;
     held.in_group = 0;
+    // Between an update and the old version's last use, the worker holds both.
     const bool old_is_kept = last_use(op, held.made) > place.position;
     ++held.made;
     if (!old_is_kept) return;
@@ -309,6 +310,7 @@ class ScheduleCheck {
     return static_cast<std::size_t>(row * schedule_.slices + op.slice);
   }
 
+  // A file may declare 10^8 micro-batches and hold none of them.
   /// Reports the first kMostPlaces places.
   void check_complete() {
     std::int64_t incomplete = 0;

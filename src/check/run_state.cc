@@ -35,6 +35,8 @@ void ProgramTensors::report_unfinished(bool trains, Findings& findings) const {
   }
 }
 
+// Forward alone (validation), or forward with one complete backward (training); anything else is reported once for each
+// slice of a micro-batch.
 void ProgramTensors::report_missing(std::size_t slot, bool trains, Findings& findings) const {
   const auto has_run = [&](OpKind kind) {
     const auto& table = tables_[static_cast<std::size_t>(kind)];

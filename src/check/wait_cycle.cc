@@ -152,6 +152,7 @@ class CycleSearch {
     }
   }
 
+  // This cycle always exists if workers block each other, and bounds the depth of all searches from the start.
   /// Follows the first waits of blocked workers until a worker repeats. Empty if duplicate or misplaced ops block a
   /// worker that has no wait.
   std::vector<Wait> cycle_of_heads() const {

@@ -161,6 +161,7 @@ CgroupLimits cgroup_limits(const fs::path& root) {
   return limits;
 }
 
+// The group's own count is best. Version 1 keeps it in another file; the count of the whole machine is the last resort.
 std::optional<std::uint64_t> out_of_memory_kills(const fs::path& root) {
   const auto unified = find_hierarchy(root, "");
   if (const auto kills = unified ? kills_in(unified->directories().front() / "memory.events") : std::nullopt) {

@@ -94,6 +94,7 @@ void Console::write(std::string text) { put(std::move(text), false); }
 
 void Console::show(std::string text) { put(std::move(text), true); }
 
+// A pending progress line is replaced, so a slow reader sees the newest one and not a backlog.
 void Console::put(std::string text, bool passing) {
   const std::scoped_lock lock(state_->mutex);
   State& state = *state_;

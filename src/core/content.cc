@@ -29,6 +29,7 @@ constexpr const char* kMakeLines =
     "make JSON lines of it: python3 -c 'import pandas; pandas.read_parquet(\"FILE\").to_json(\"text.jsonl\", "
     "orient=\"records\", lines=True)'";
 
+// Names of files do not help: archives are often named like texts.
 const std::array kKinds = {
     Kind{0, "version https://git-lfs.github.com/spec/", "is a pointer of Git LFS, not the file itself",
          "fetch it: git lfs pull"},

@@ -112,6 +112,7 @@ const std::vector<Fault>& planned_faults() {
   return value;
 }
 
+// A fault must not repeat after the restart that it causes, or no job would ever recover.
 /// A launcher that restarts the job sets the variable.
 int start_of_job() {
   static const char* const restarts = std::getenv("CHIMERA_START");

@@ -159,6 +159,7 @@ void write_whole(const std::string& path, const std::string& text) {
   fail(path, cause);
 }
 
+// The only certain test is to make the file. It has another name and is removed at once.
 void require_writable_whole(const std::string& path) {
   std::error_code none;
   if (std::filesystem::is_directory(path, none)) fail(path, EISDIR);

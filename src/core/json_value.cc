@@ -145,6 +145,7 @@ double JsonValue::number(double most) const {
   return value;
 }
 
+// Numbers such as 1e3 are integers for people, so the value is tested and not its spelling.
 std::int64_t JsonValue::count(const char* name, std::int64_t least) const {
   constexpr double kLargest = 1e9;
   const JsonValue entry = field(name);

@@ -40,6 +40,7 @@ SharedMemory::SharedMemory(std::size_t bytes) : file_(make_memory_file("chimera"
   made().files[data_] = this;
 }
 
+// The other process may have closed the descriptor and reused its number, so the inode is compared.
 SharedMemory::SharedMemory(const SharedAddress& address) {
   const std::string path = "/proc/" + std::to_string(address.process) + "/fd/" + std::to_string(address.descriptor);
   file_ = FileDescriptor(check_system(::open(path.c_str(), O_RDWR | O_CLOEXEC), "open shared memory " + path));

@@ -58,6 +58,7 @@ Placement chimera_placement(const PipelineShape& shape) {
   });
 }
 
+// `distance` is the place of the worker counted from the pipeline's first worker, in the direction down.
 StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t chunk, const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t f = shape.pipelines / 2;

@@ -35,6 +35,7 @@ std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t
   return order.take();
 }
 
+// Fewer than 2D micro-batches do not fill both directions, and the published rule has no order for them.
 std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
   if (auto refused = shape_error(shape, 6)) return refused;
   if (shape.micro_batches >= 2 * shape.stages) return std::nullopt;

@@ -200,6 +200,7 @@ class ListScheduler {
     return {rank_(op, age), age, op};
   }
 
+  // A stage runs its forwards in one order, so a count identifies the next one.
   Op next_forward(ReplicaId replica, StageId stage) {
     const auto begun = static_cast<std::int64_t>(copy(replica, stage).begun);
     Op op = sliced_op(OpKind::Forward, replica, stage, begun, slices_);
@@ -219,6 +220,8 @@ class ListScheduler {
     workers_[copy(op).worker.index()].backwards.push(ranked(op));
   }
 
+  // Slices of a micro-batch run backward one after the other. Only the next one is offered; the end of its backward
+  // offers the slice before it.
   void add_gradients(const Op& op, std::int64_t count) {
     Gradients& at = gradients(op);
     const bool waits = at.arrived == at.ended;
@@ -251,6 +254,7 @@ class ListScheduler {
   }
 
   void send(WorkerId from, const Op& consumer) {
+    // A message without latency is no event, because events of one instant come before any choice.
     if (task_.latency_ticks == 0 || copy(consumer).worker == from) return make_ready(consumer);
     events_.push({now_ + task_.latency_ticks, true, consumer});
   }
@@ -438,6 +442,7 @@ Schedule deepest_first(ListTask task, const DepthLimits& limits) {
 }
 
 ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits, std::int64_t deadline) {
+  // A full search over all credits would cost a simulation for each. At most 17 are tried, evenly spread.
   constexpr std::int64_t kSteps = 16;
   const std::size_t workers = num_workers(task.placement);
   const std::int64_t step = std::max<std::int64_t>(1, (credits.most - credits.least + kSteps - 1) / kSteps);

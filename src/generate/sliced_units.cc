@@ -60,6 +60,8 @@ class SlicedUnits {
   }
 
  private:
+  // A pipeline keeps n slices ahead of its input gradients, so the forwards of a phase replace the gradients of the
+  // phase before.
   void add_phase(std::int64_t gradients) {
     const Phase before = phases_.empty() ? Phase{} : phases_.back();
     Phase phase{.first_forward = before.first_forward + before.forwards,

@@ -149,6 +149,7 @@ void TwoChunks::write(Step step) {
   if (m < chunk.count) ops_.push_back({kind_of(step), chunk.replica, chunk.stage, MicroBatchId(chunk.first + m)});
 }
 
+// `oldest_` only moves forward: W follow the order of their I, so an I is used once.
 void TwoChunks::write_oldest_weight_gradient() {
   while (oldest_ < ops_.size() && ops_[oldest_].kind != OpKind::BackwardInput) ++oldest_;
   if (oldest_ == ops_.size()) return;

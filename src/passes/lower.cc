@@ -116,6 +116,8 @@ std::vector<std::int64_t> last_starts_of_steps(const OpTable& table, const std::
   return last;
 }
 
+// Each worker's program needs facts about all workers (t, consumers, group orders). They are computed once, so that
+// lowering takes linear time.
 LoweringPlan plan_lowering(const Schedule& schedule, const LoweringOptions& options) {
   LoweringPlan plan{.schedule = schedule,
                     .options = options,
@@ -357,6 +359,7 @@ class WorkerLowering {
     for (const auto& [peer, sends] : under_way_) {
       for (const std::size_t i : sends) wait_for_send(i);
     }
+    // All waits come at the end: nothing before the sum of the norms needs the summed gradients.
     for (const AllReduceStart& all_reduce : plan_.all_reduces[worker_]) {
       out_.push_back({.kind = InstructionKind::WaitAllReduce, .group = all_reduce.group});
     }

@@ -91,6 +91,7 @@ Ops bound_in_flight(const Ops& ops, std::size_t admitted) {
   return stream;
 }
 
+// Follows the rule of AsynchronousUpdates: a micro-batch keeps the version of its forward until its last backward.
 /// Weight versions of a stage, assigned in its worker's order.
 class StageVersions {
  public:
@@ -209,6 +210,8 @@ std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, st
   return result;
 }
 
+// A run of a million steps is not lowered as a whole. Runs of growing length are, until their middle repeats: then the
+// middle piece, shifted, stands for all steps in between.
 Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options) {
   require_whole_updates(step);
   Stream stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};

@@ -25,6 +25,7 @@ using Point = std::pair<double, double>;
 
 bool is_finite(const Point& point) { return std::isfinite(point.first) && std::isfinite(point.second); }
 
+// An average would hide spikes of a loss, which are what a reader looks for.
 /// Keeps the lowest and highest point of each of `columns` equal parts.
 std::vector<Point> thin(const std::vector<Point>& points, std::size_t columns) {
   if (points.size() <= 2 * columns) return points;
@@ -97,6 +98,7 @@ constexpr std::array<const char*, kSeriesColors> kOnWhite = {"#0072b2", "#d55e00
                                                              "#b8860b", "#3aa0d8", "#555555"};
 constexpr std::array<const char*, kSeriesColors> kOnDark = {"#4db2ef", "#ff9352", "#3fd3a8", "#e39ad8",
                                                             "#f0c040", "#a9dcf8", "#b8b8b8"};
+// SVG has no layout, so widths of texts are estimated to place the legend.
 constexpr double kLetter = 6.4;  // Width of a letter at 12 pixels, on average
 constexpr double kLine = 18;     // Height of a line of the legend
 
@@ -108,6 +110,7 @@ double width_of(const std::string& words) {
 
 }  // namespace
 
+// 1, 2 and 5 times powers of ten are the steps whose multiples people read without effort.
 std::vector<double> ticks(double least, double most, double count) {
   if (!(most > least)) {
     const double half = least == 0 ? 1 : std::abs(least) / 2;

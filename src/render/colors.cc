@@ -16,6 +16,7 @@ constexpr std::array<Color, kOpKinds> kOpColors = {{
     {0x1F, 0xB3, 0x8A},  // W, bluish green, lighter for the same reason
 }};
 
+// [cause]: paper tones, so that ops stand out; hatches tell the causes apart without color.
 constexpr std::array<CauseStyle, kIdleCauses> kCauses = {{
     {{0xF1, 0xF1, 0xF1}, {0x24, 0x28, 0x2D}, "M2 2h1M6 6h1"},                       // Warm-up
     {{0xE0, 0xE0, 0xE0}, {0x33, 0x38, 0x3E}, "M-2 2l4 -4M-2 10l12 -12M6 10l4 -4"},  // Dependency

@@ -11,6 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Pages read typed arrays, whose bytes have the order of the reader's machine; all browsers run on little-endian ones.
 std::string little_endian(const std::vector<std::uint32_t>& values, int width) {
   std::string bytes;
   bytes.reserve(values.size() * static_cast<std::size_t>(width));

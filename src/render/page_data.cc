@@ -103,6 +103,7 @@ Json all_reduces_json(const Panel& panel) {
           {"end", times(sums, [](const TimedAllReduce& sum) { return sum.end; })}};
 }
 
+// Updates that take no time would be boxes without width.
 Json updates_json(const Panel& panel) {
   std::vector<std::vector<TimedUpdate>> updates;
   for (const WorkerTimeline& worker : panel.timeline.workers) {

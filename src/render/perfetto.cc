@@ -162,6 +162,7 @@ void TraceEvents::slice(TraceProcess process, std::size_t track, std::string_vie
                   static_cast<int>(process), thread_of(track), start * unit_, (end - start) * unit_, arguments));
 }
 
+// An arrow is two events with one id: `s` in the first slice, `f` bound to the slice that encloses it (`bp: e`).
 void TraceEvents::arrow(const TraceArrow& arrow) {
   const int process = static_cast<int>(arrow.process);
   add(fmt::format(R"("ph":"s","id":{},"cat":"message","name":"{}","pid":{},"tid":{},"ts":{},"args":{{{}}})", arrows_,

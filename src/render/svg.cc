@@ -91,6 +91,7 @@ class SvgLayout {
   }
 
  private:
+  // Bounds keep the picture small if one op is very short.
   /// Pixels per unit of time: the shortest op fits the longest label, within bounds.
   [[nodiscard]] double chosen_scale() const {
     double shortest = panel_.timeline.makespan;

@@ -121,6 +121,7 @@ Grid draw_in_cells(const Schedule& schedule, const Timeline& timeline, double un
   return grid;
 }
 
+// A pair that runs together is one box with two labels, so it may be short and still need many letters.
 /// Pairs that run together are separate.
 struct Extremes {
   std::size_t letters = 1;
@@ -289,6 +290,7 @@ class TextPicture {
   [[nodiscard]] std::string row(std::size_t worker, std::size_t first, std::size_t last,
                                 const std::string& note) const {
     std::string line = fmt::format("worker {:>{}} |{}", worker, digits_, grid_.separated ? "" : " ");
+    // Escape sequences surround runs of equal color instead of each cell, which keeps wide pictures small.
     const Op* colored = nullptr;  // The op whose color is active
     for (std::size_t c = first; c < last; ++c) {
       const Cell& cell = grid_.rows[worker][c];

@@ -286,6 +286,7 @@ class CsvReader {
     ++row_;
   }
 
+  // Editors and spreadsheets add blank lines at the end of a file.
   /// Drops rows without ops at the end, except those of workers with stages.
   void drop_blank_end() {
     std::int64_t placed = 1;

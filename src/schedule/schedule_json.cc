@@ -131,6 +131,7 @@ void write_replicas(Out out, const Placement& placement) {
   fmt::format_to(out, "]");
 }
 
+// Written by hand rather than as a JSON value: a value of 10^8 ops would take many times the memory of the schedule.
 /// Returns everything but the ops and the closing brace, with `gap` between lines.
 std::string open_header(const Schedule& schedule, const char* gap) {
   std::string text = fmt::format(
@@ -295,6 +296,7 @@ std::string ScheduleReader::value_path() const {
   return object.empty() ? kFields[field_].name : object + "." + kFields[field_].name;
 }
 
+// Only the fields of this kind of object are reset: `seen_` of the enclosing objects must survive their entries.
 void ScheduleReader::enter_object(Where where) {
   where_ = where;
   for (int f = fields().first; f <= fields().last; ++f) {
@@ -363,6 +365,7 @@ bool ScheduleReader::start_array(std::size_t) {
   return accept();
 }
 
+// Arrays nest in one way only, so the state after an array follows from the state in it.
 bool ScheduleReader::end_array() {
   if (where_ == Where::Ops) finish_worker();
   where_ = where_ == Where::Ops ? Where::Workers : where_ == Where::Holders ? Where::Replica : Where::File;
@@ -430,6 +433,8 @@ void ScheduleReader::check_integer(std::int64_t value) const {
   }
 }
 
+// Whether ops must have slices or versions is known only at the end of the file. The first op of each kind is kept for
+// the message.
 void ScheduleReader::finish_op() {
   for (auto [first, field] : {std::pair(&sliced_op_, kSlice), std::pair(&versioned_op_, kWeightVersion)}) {
     auto& op = (*first)[has(field) ? 1 : 0];
