@@ -127,6 +127,10 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
   if (!flags.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
   if (!flags.dtype) usual.push_back(fmt::format("--dtype {}", to_text(flags.dtype_for(problem.model))));
   if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
+  if (shares_cores(problem)) {
+    notes.push_back(fmt::format("{} workers share {} cores of a node, so bubbles include waits for a core",
+                                std::min(problem.workers, problem.machine.workers_per_node), problem.machine.cores));
+  }
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
   }

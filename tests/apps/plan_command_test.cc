@@ -43,6 +43,21 @@ Words published_bert_48(const Words& more) {
   return words;
 }
 
+/// Bubbles then include waits for a core, unlike those of `simulate`.
+TEST(PlanCommandTest, SaysThatWorkersShareCores) {
+  const Scratch scratch;
+  json machine = read_json(read_file(kP100));
+  machine["workers_per_node"] = 32;
+  const auto text_on = [&](int cores) {
+    machine["cores"] = cores;
+    Words words = bert_48({"--stages", "4", "--top", "1"});
+    std::ranges::replace(words, kP100, scratch.write("machine.json", json_text(machine)));
+    return run_program(words).output;
+  };
+  EXPECT_THAT(text_on(2), HasSubstr("\n  32 workers share 2 cores of a node, so bubbles include waits for a core\n"));
+  EXPECT_THAT(text_on(32), ::testing::Not(HasSubstr(" share ")));
+}
+
 TEST(PlanCommandTest, ThePapersRuleMakesThePapersChoice) {
   const json chosen = planned(published_bert_48({"--rule", "paper"}))["chosen"];
   EXPECT_EQ(chosen["schedule"], "chimera");
