@@ -160,6 +160,11 @@ void check_template(const JsonValue& file, const PipelineParts& parts) {
   }
 }
 
+template <class Step>
+bool has_step(const PreTokenizer& steps) {
+  return std::ranges::any_of(steps, [](const WordsStep& step) { return std::holds_alternative<Step>(step); });
+}
+
 /// Throws ConfigError if a setting of tokenizer_config.json would make transformers change the pipeline of the file.
 void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& parts, const std::string& source) {
   const auto refuse = [&](const std::string& what) {
@@ -175,12 +180,7 @@ void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& p
     const auto found = config.flags.find(flag);
     if (found != config.flags.end() && found->second != own) refuse(fmt::format("{} is {}", flag, found->second));
   };
-  const auto is_step = []<class Step>(const auto& step, Step) { return std::holds_alternative<Step>(step); };
-  const auto has_words = [&](const WordsStep& step) { return is_step(step, WordStep{}); };
-  const auto has_blank = [&](const WordsStep& step) { return is_step(step, BlankStep{}); };
-  if (std::ranges::any_of(parts.pre_tokenizer, has_words)) {
-    require("add_prefix_space", std::ranges::any_of(parts.pre_tokenizer, has_blank));
-  }
+  if (has_step<WordStep>(parts.pre_tokenizer)) require("add_prefix_space", has_step<BlankStep>(parts.pre_tokenizer));
   if (!config.tokenizer_class.starts_with("Bert") || parts.normalizer.size() != 1) return;
   if (const auto* bert = std::get_if<BertStep>(&parts.normalizer.front())) {
     require("do_lower_case", bert->lowercase);

@@ -40,9 +40,9 @@ struct Evaluation {
   std::string data = {};     // One line
 };
 
-/// Computes the mean loss over all windows (Samples::ordered_sample), in one process: for GPT-2 and Llama, the mean over
-/// targets; for BERT, the mean over masked tokens plus the mean over pairs. Sums are in float64. Calls `progress` after
-/// each micro-batch.
+/// Computes the mean loss over all windows (Samples::ordered_sample()), in one process: for GPT-2 and Llama, the mean
+/// over targets; for BERT, the mean over masked tokens plus the mean over pairs. Sums are in float64. Calls `progress`
+/// after each micro-batch.
 ///
 /// Throws ConfigError if folder, data or tokenizer cannot be read or do not match, if the batch does not fit the model
 /// or the memory, or for bfloat16 on a CPU that emulates it. Throws Error if a loss is not finite.
