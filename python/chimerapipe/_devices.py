@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -94,22 +92,3 @@ def bring_to(device: torch.device, module: nn.Module, name: str) -> None:
                 f"{name} has '{own_name}' on {value.device}, but this pipeline computes on {device}; {hint}"
             )
     module.to(device)
-
-
-def generator_states(device: torch.device) -> list[Tensor]:
-    """Returns the states of the generators that a layer may use."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return states
-
-
-@contextlib.contextmanager
-def untouched_generators(device: torch.device) -> Iterator[None]:
-    states = generator_states(device)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        for state in states[1:]:
-            torch.cuda.set_rng_state(state, device)

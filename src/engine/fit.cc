@@ -380,11 +380,13 @@ FitStep RankFit::train_step(std::int64_t step) {
   return done;
 }
 
-FitStep RankFit::train_step(std::int64_t step, const Update& update) {
+FitStep RankFit::train_step(std::int64_t step, const Update& update, bool skip_non_finite) {
   const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up();
-  const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
-  return {step + 1, totals.loss, totals.gradient_norm, 0};
+  StepHooks with = hooks(step, update);
+  if (skip_non_finite) with.update.skip_non_finite = [](const std::string& /*what*/, bool /*is_own*/) {};
+  const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], with);
+  return {step + 1, totals.loss, totals.gradient_norm, 0, totals.is_skipped};
 }
 
 double RankFit::validation_loss(std::int64_t step) {
