@@ -59,6 +59,7 @@ class OptimizerPart:
 NamedTensors = list[tuple[str, Tensor]]
 Descriptions = dict[str, dict[str, Any]]
 
+_EXTRA_STATE = nn.modules.module._EXTRA_STATE_KEY_SUFFIX
 _TYPES_OF_FILES = frozenset(
     (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
 )
@@ -176,12 +177,13 @@ class Reader:
             saved = self.read(name)
         except CheckpointError as missing:
             raise ConfigError(f"{missing}; it belongs to another model") from None
-        facts = [
-            f"{each.dtype} {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
-            for each in (saved, value)
-        ]
-        if isinstance(saved, Tensor) != isinstance(value, Tensor) or (isinstance(value, Tensor) and facts[0] != facts[1]):
-            raise ConfigError(f"{self.path}: {name} is {facts[0]}, but in this model {facts[1]}")
+        if not name.endswith(_EXTRA_STATE):
+            was, now = (
+                f"{each.dtype} {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
+                for each in (saved, value)
+            )
+            if was != now:
+                raise ConfigError(f"{self.path}: {name} is {was}, but in this model {now}")
         return saved
 
 
