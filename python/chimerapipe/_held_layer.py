@@ -7,6 +7,8 @@ import copy
 import inspect
 import operator
 import pickle
+import sys
+import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._agreement import in_short
+from ._agreement import in_short, is_lazy
 from ._messages import Layout, flattened, is_plain, mapped, part_of, samples_of
 from ._modes import noting_forward_mode
 from ._random import RankGenerators, States, changed, states, states_of_own
@@ -216,6 +218,10 @@ class HeldLayer:
                 output = self._first_call(value)
             self.draws = set(changed(before, states(self._device)))
             self._require_kept_buffers(buffers)
+            if any(map(is_distributed, flattened(output)[0])):
+                raise ConfigError(
+                    f"{self._name()} returns a DTensor, which no message carries yet; return .full_tensor() or .to_local()"
+                )
             if uses_forward_mode and self.shares_process:
                 raise ConfigError(
                     f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank threads "
@@ -304,11 +310,18 @@ def in_words(index: int, module: nn.Module) -> str:
     return f"layer {index} ({type(module).__name__})"
 
 
+def is_distributed(value: Any) -> bool:
+    """Returns whether a tensor is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
 def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
     """Returns the given module, or the result of the function. Raises ConfigError if it cannot be trained."""
     if isinstance(layer, nn.Module):
-        if isinstance(layer, nn.parallel.DistributedDataParallel):
-            raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
+        for part in layer.modules():
+            if type(part).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
+                raise ConfigError(f"layer {index} is wrapped in {type(part).__name__}; use data_parallel= instead")
         return layer
     if not callable(layer):
         raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
@@ -328,7 +341,21 @@ def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
 
 
 def require_trainable(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for parameters that no pipeline can train."""
+    """Raises ConfigError for parameters that no pipeline can train. Warns of sparse gradients."""
+    for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        if is_distributed(value):
+            raise ConfigError(
+                f"{in_words(index, module)}: '{name}' is a DTensor (parallelize_module, fully_shard); a pipeline does not "
+                "train sharded tensors yet: give layers with plain tensors, and data_parallel= for replicas"
+            )
+        if is_lazy(value):
+            raise ConfigError(
+                f"{in_words(index, module)}: '{name}' has no shape yet; call the layer once on a sample before"
+            )
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
+            kind = f"{in_words(index, module)}{f', {name}' if name else ''}"
+            warnings.warn(f"{kind}: its sparse gradients become dense in a pipeline", stacklevel=2)
     for name, parameter in module.named_parameters():
         dtype = str(parameter.dtype).removeprefix("torch.")
         wrong = "was made under inference_mode" if parameter.is_inference() else f"is {dtype}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -172,6 +173,8 @@ class Pipeline:
             _whole(name, arguments[name]) for name in ("micro_batch_size", "data_parallel")
         )
         reduction = str(arguments["reduction"])
+        if torch.get_default_device().type == "meta":
+            raise ConfigError("the default device is meta, which holds no values; make the pipeline outside of it")
         self._device = own_device(device, self._world, deterministic=reduction == "canonical")
         self._over_nccl = uses_nccl(self._device, self._world)
         self._recomputed = recomputed_stages(recompute, schedule.stages)
@@ -806,6 +809,14 @@ class Pipeline:
         groups = getattr(optimizer, "param_groups", None)
         if not isinstance(groups, list):
             raise ConfigError(f"optimizer: got a {type(optimizer).__name__}; give a torch.optim.Optimizer")
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            raise ConfigError("optimizer: SparseAdam needs sparse gradients, but a pipeline's are dense; use Adam")
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise ConfigError(
+                f"optimizer: {type(optimizer).__name__} calls a closure that computes the loss again, but a step runs "
+                "once; use an optimizer whose step() needs no closure"
+            )
         given = {id(p) for group in groups for p in group["params"]}
         trained = dict(self.named_parameters())
         missed = [name for name, p in trained.items() if id(p) not in given]
