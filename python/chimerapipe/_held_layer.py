@@ -340,8 +340,8 @@ def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
     return made
 
 
-def require_trainable(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for parameters that no pipeline can train. Warns of sparse gradients."""
+def require_values(index: int, module: nn.Module) -> None:
+    """Raises ConfigError for sharded tensors and for tensors without a shape."""
     for name, value in [*module.named_parameters(), *module.named_buffers()]:
         if is_distributed(value):
             raise ConfigError(
@@ -352,6 +352,11 @@ def require_trainable(index: int, module: nn.Module) -> None:
             raise ConfigError(
                 f"{in_words(index, module)}: '{name}' has no shape yet; call the layer once on a sample before"
             )
+
+
+def require_trainable(index: int, module: nn.Module) -> None:
+    """Raises ConfigError for parameters that no pipeline can train. Warns of sparse gradients."""
+    require_values(index, module)
     for name, part in module.named_modules():
         if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
             kind = f"{in_words(index, module)}{f', {name}' if name else ''}"

@@ -59,6 +59,7 @@ from ._held_layer import (  # noqa: E402
     made_layer,
     recomputed_stages,
     require_trainable,
+    require_values,
     share_hooks,
     share_memory,
 )
@@ -226,6 +227,9 @@ class Pipeline:
             name = next(iter(shared.values())).name
             raise ConfigError(f"reduction canonical: stages share the parameter {name}; use natural")
         self._shared = SharedParameters(self._processes, self._plan, list(shared.values()))
+        for index, layer in enumerate(self._layers):
+            if isinstance(layer, nn.Module):
+                require_values(index, layer)  # On all ranks, also of other stages
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
         self._replicas: list[Replica] = []
@@ -781,10 +785,9 @@ class Pipeline:
         trained = sum(parameter.requires_grad for _, parameter in self._updated)
         rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own, *hashes])
         rows, samples = rows[:, :-2], rows[:, -2:]
-        if samples.any() and not rows[:, 0].any():
-            groups = [self._plan.group(rank) for rank in range(self._world)]
-            require_samples(samples.tolist(), groups, must_differ=call == "step")
+        groups = [self._plan.group(rank) for rank in range(self._world)] if samples.any() else []
         if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
+            require_samples(samples.tolist(), groups, must_differ=call == "step")
             return False
         self._agreed_rows = None
         if rows[:, 0].any():
@@ -795,6 +798,7 @@ class Pipeline:
         agreed = rows[:, 3:].max(0).values
         if ((rows[:, 3:] != agreed) & (rows[:, 3:] != 0)).any():
             self._processes.require_equal(facts)
+        require_samples(samples.tolist(), groups, must_differ=call == "step")
         if call == "step" and not rows[:, 2].any():
             raise ConfigError("no parameter of any layer requires grad; there is nothing to train")
         messages = agreed[5:].tolist()
