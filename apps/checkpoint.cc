@@ -79,6 +79,8 @@ void list(const CheckpointCommand& command) {
   print(command, {{"checkpoints", rows}}, text);
 }
 
+constexpr std::size_t kLongText = 100;  // Random states of Python, for example
+
 void show(const CheckpointCommand& command) {
   const std::string path = checkpoints_at(command.path).back();
   const Manifest manifest = read_manifest(path);
@@ -87,7 +89,10 @@ void show(const CheckpointCommand& command) {
   for (const auto& section : manifest.run.items()) {
     const Json& fields = section.value();
     text += section.key() + ":";
-    if (!fields.is_object()) text += " " + in_words(fields);
+    if (!fields.is_object()) {
+      const std::string words = in_words(fields);
+      text += " " + (words.size() > kLongText ? words.substr(0, kLongText) + "..." : words);
+    }
     if (fields.is_object()) {
       for (auto field = fields.begin(); field != fields.end(); ++field) {
         text += fmt::format(" {}={}", field.key(), in_words(*field));

@@ -69,9 +69,9 @@ from ._messages import as_inputs, flattened, mapped, named_tensors  # noqa: E402
 from ._processes import OtherRankError, Processes  # noqa: E402
 from ._random import (  # noqa: E402
     RankGenerators,
-    as_numbers,
+    as_text,
     drawn_seeds,
-    from_numbers,
+    from_text,
     restore as restore_generators,
     states as states_of_generators,
     untouched_generators,
@@ -465,7 +465,7 @@ class Pipeline:
         trained = [(name, value) for name, value in self._updated if name in written]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
         tensors, of_state = together.all_or_none(state.stored)
-        random = as_numbers(states_of_generators(self._device))
+        random = as_text(states_of_generators(self._device))
         told = together.gathered((state.numbers, {**described, **of_state}, random))
         record = {
             **self._record(step),
@@ -506,7 +506,7 @@ class Pipeline:
         self._run.steps = reader.step
         random = reader.run.get("random", [])
         if len(random) == self._world:
-            restore_generators(self._device, from_numbers(random[self._rank]))
+            restore_generators(self._device, from_text(random[self._rank]))
         return LoadedCheckpoint(reader.path, reader.step, from_portable(reader.run.get("extra", {})), list(refused))
 
     def _restore(self, reader: Reader, optimizer: torch.optim.Optimizer | None) -> None:

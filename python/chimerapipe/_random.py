@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import pickle
 import random
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -167,13 +169,15 @@ def drawn_seeds(names: Iterable[str]) -> dict[str, int]:
     return {name: draw.get(name, of_torch)() for name in sorted(names)}
 
 
-def as_numbers(saved: States) -> dict[str, Any]:
-    """Returns states as JSON values."""
-    return {name: _in_json(state) for name, state in saved.items()}
+def as_text(saved: States) -> str:
+    """Returns states as one text of about 10 kB."""
+    values = json.dumps({name: _in_json(state) for name, state in saved.items()})
+    return base64.b85encode(zlib.compress(values.encode())).decode()
 
 
-def from_numbers(values: Mapping[str, Any]) -> States:
-    """Returns the states of as_numbers()."""
+def from_text(text: str) -> States:
+    """Returns the states of as_text()."""
+    values = json.loads(zlib.decompress(base64.b85decode(text)))
     return {name: _from_json(value) for name, value in values.items()}
 
 

@@ -7,6 +7,7 @@ on rank threads.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +52,7 @@ class Watch:
     def require_same(self) -> None:
         """Raises ConfigError if a parameter or module was replaced, added or removed."""
         parts = self._parts()
-        if len(parts) == len(self._kept) and all(map(_is_same, parts, self._kept)):
+        if len(parts) == len(self._kept) and all(map(operator.is_, parts, self._kept)):
             return
         for (index, layer), names in zip(self._layers, self._names, strict=True):
             now = self._names_in(layer)
@@ -83,10 +84,6 @@ class Watch:
         return True
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other
-
-
 def _unique(layers: Sequence[tuple[int, nn.Module]]) -> dict[int, tuple[int, nn.Module]]:
     return {id(layer): (index, layer) for index, layer in reversed(layers)}
 
@@ -97,22 +94,26 @@ class Replica:
     def __init__(self, module: nn.Module, made: nn.Module) -> None:
         """`made`: the copy of `module`."""
         self.module, self.made = module, made
-        self._seen = self._attributes()
-
-    def _attributes(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self.module).items() if isinstance(value, _FOLLOWED)}
+        self._seen = dict(vars(module))
 
     def follow(self) -> None:
         """Takes over changed numbers, texts and flags, such as `training`, and other buffers. Buffers share memory."""
-        now = self._attributes()
-        if now != self._seen:
+        now = vars(self.module)
+        if not self._is_seen(now):
             for name, value in now.items():
-                if name not in self._seen or self._seen[name] != value:
+                before = self._seen.get(name, self)
+                if isinstance(value, _FOLLOWED) and (type(value) is not type(before) or value != before):
                     setattr(self.made, name, value)
-            self._seen = now
+            self._seen = dict(now)
         for name, buffer in self.module._buffers.items():
             if self.made._buffers.get(name) is not buffer:
                 self.made._buffers[name] = buffer
+
+    def _is_seen(self, now: dict[str, Any]) -> bool:
+        try:
+            return now == self._seen  # Compares identities first
+        except Exception:  # Some tensor is another one
+            return False
 
 
 def follow_memory(twins: Sequence[tuple[nn.Parameter, nn.Parameter]]) -> None:
