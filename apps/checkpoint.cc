@@ -89,6 +89,8 @@ int list(const CheckpointCommand& command) {
   return print(command, {{"checkpoints", rows}}, text);
 }
 
+constexpr std::size_t kLongText = 100;  // Random states of Python, for example
+
 int show(const CheckpointCommand& command) {
   const std::string path = checkpoints_at(command.path).back();
   const Manifest manifest = read_manifest(path);
@@ -97,7 +99,10 @@ int show(const CheckpointCommand& command) {
   for (const auto& section : manifest.run.items()) {
     const Json& fields = section.value();
     text += section.key() + ":";
-    if (!fields.is_object()) text += " " + in_words(fields);
+    if (!fields.is_object()) {
+      const std::string words = in_words(fields);
+      text += " " + (words.size() > kLongText ? words.substr(0, kLongText) + "..." : words);
+    }
     if (fields.is_object()) {
       for (auto field = fields.begin(); field != fields.end(); ++field) {
         text += fmt::format(" {}={}", field.key(), in_words(*field));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -55,9 +56,12 @@ void commit_parts(const std::filesystem::path& folder, std::int64_t step, int ra
   commit(real_disk(), folder.string(), step, ranks, {.run = read_ordered_json(run), .files = {}});
 }
 
+/// The types of tensors in checkpoints. Python stores other types as bytes.
+constexpr std::array kStoredTypes{at::kDouble, at::kFloat, at::kBFloat16, at::kHalf,
+                                  at::kLong,   at::kInt,   at::kByte,     at::kBool};
+
 at::ScalarType scalar_type_of(ElementType type, const std::string& name) {
-  for (const at::ScalarType candidate : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt,
-                                         at::kShort, at::kChar, at::kByte, at::kBool}) {
+  for (const at::ScalarType candidate : kStoredTypes) {
     if (element_type(candidate) == type) return candidate;
   }
   throw CheckpointError(fmt::format("{} has an element type that is not supported here", name));

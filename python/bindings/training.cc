@@ -1,6 +1,8 @@
 // The Python module _training: a pipeline of Python layers on the C++ executor and transports.
 
 #include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,22 +206,25 @@ class Run {
     on_all_ranks([&](std::size_t r) { validates ? ranks_[r]->warm_up_validation() : ranks_[r]->warm_up(); });
   }
 
-  /// Returns loss and gradient norm. Clips the gradients to `clip` (0: no clipping) and leaves them for the caller's
-  /// optimizer.
-  std::pair<double, double> step(const at::Tensor& input, const at::Tensor& target, double clip) {
+  /// Returns loss, gradient norm, and whether the caller must not update weights: with `skip_non_finite`, if the loss
+  /// or a gradient is not finite on any rank. Clips the gradients to `clip` (0: no clipping) and leaves them for the
+  /// caller's optimizer.
+  std::tuple<double, double, bool> step(const at::Tensor& input, const at::Tensor& target, double clip,
+                                        bool skip_non_finite) {
     batch_->batch = {input, target};
     for (OwnGradient& own : own_) own.parameter.mutable_grad() = own.gradient;
     FitStep done;
     on_all_ranks([&](std::size_t r) {
-      const FitStep mine = ranks_[r]->train_step(steps_, [&](double norm) {
+      const auto clip_gradients = [&](double norm) {
         const double factor = clip_factor(norm, clip);
         if (factor == 1) return;
         for (const auto& [id, stage] : ranks_[r]->stages()) stage->gradients().mul_(factor);
-      });
+      };
+      const FitStep mine = ranks_[r]->train_step(steps_, clip_gradients, skip_non_finite);
       if (r == 0) done = mine;
     });
     ++steps_;
-    return {done.loss, done.gradient_norm};
+    return {done.loss, done.gradient_norm, done.is_skipped};
   }
 
   /// Completed steps, including those before a loaded checkpoint.
@@ -238,7 +244,8 @@ class Run {
  private:
   [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
 
-  /// Runs `body` for each rank of this process. Data that all ranks refuse leave the run usable.
+  /// Runs `body` for each rank of this process. Rank threads take over the caller's thread-local modes of torch:
+  /// dispatch and function modes, hooks on saved tensors, profilers. Data that all ranks refuse leave the run usable.
   void on_all_ranks(const std::function<void(std::size_t)>& body) {
     if (over_) throw Error("this pipeline has failed before; create a new one");
     std::vector<std::exception_ptr> refusals(runs_.size());
@@ -247,15 +254,22 @@ class Run {
         body(r);
       } catch (const RefusedData&) {
         refusals[r] = std::current_exception();
+      } catch (python_error& error) {
+        error.persist();  // Python keeps it per thread
+        throw;
       }
     };
     guarded([&] {
       if (!threads_) return run(0);
       const StreamMark begin(device_);
+      const at::ThreadLocalState of_caller;
       std::vector<StreamMark> ends(runs_.size());
       const auto failure = threads_->run(
           static_cast<int>(runs_.size()),
-          [&](RankId each) { ends[each.index()] = streams_[each.index()].run(begin, [&] { run(each.index()); }); },
+          [&](RankId each) {
+            const at::ThreadLocalStateGuard modes(of_caller);
+            ends[each.index()] = streams_[each.index()].run(begin, [&] { run(each.index()); });
+          },
           [&](const std::string& why) { hub_->close(why); });
       if (failure) std::rethrow_exception(failure->error);
       for (const StreamMark& end : ends) end.await();
@@ -383,7 +397,7 @@ PYBIND11_MODULE(_training, module) {
            py::arg("receive_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
-      .def("step", &Run::step)
+      .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"))
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);
   module.def("gpu_variables", [](const std::string& host, std::uint16_t port) {

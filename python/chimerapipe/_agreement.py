@@ -44,7 +44,15 @@ def facts_of_layers(layers: Sequence[Any]) -> dict[str, str]:
 
 def facts_of_tensors(index: int, module: nn.Module) -> dict[str, str]:
     named = [*module.named_parameters(), *module.named_buffers()]
-    return {f"layer {index}, {name}": in_words(value.shape, value.dtype) for name, value in named}
+    return {
+        f"layer {index}, {name}": "no shape yet" if is_lazy(value) else in_words(value.shape, value.dtype)
+        for name, value in named
+    }
+
+
+def is_lazy(value: Tensor) -> bool:
+    """Returns whether it belongs to a lazy module that has not seen a sample."""
+    return isinstance(value, nn.parameter.UninitializedTensorMixin)
 
 
 def in_words(sizes: Sequence[int], dtype: torch.dtype) -> str:

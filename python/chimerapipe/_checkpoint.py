@@ -1,8 +1,14 @@
-"""Checkpoints in the format of `chimera train` (docs/checkpoints.md)."""
+"""Checkpoints in the format of `chimera train` (docs/checkpoints.md).
+
+Files hold tensors of eight types. Tensors of other types and values of `get_extra_state` are stored as bytes, and the
+manifest describes them.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -46,8 +52,17 @@ class OptimizerPart:
     record: dict[str, Any]
     """Class, and hyperparameters of the groups."""
 
+    def stored(self) -> tuple[NamedTensors, Descriptions]:
+        return as_stored(self.tensors)
+
 
 NamedTensors = list[tuple[str, Tensor]]
+Descriptions = dict[str, dict[str, Any]]
+
+_EXTRA_STATE = nn.modules.module._EXTRA_STATE_KEY_SUFFIX
+_TYPES_OF_FILES = frozenset(
+    (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+)
 
 
 @dataclass(frozen=True)
@@ -87,6 +102,89 @@ class Parts:
     def _commit(self) -> None:
         if self.rank == 0:
             _training.commit(self.folder, self.step, self.ranks, self.run)
+
+
+def as_stored(values: Iterable[tuple[str, Any]]) -> tuple[NamedTensors, Descriptions]:
+    """Returns tensors for files, and descriptions of those that are bytes of another value.
+
+    Raises ConfigError for a value that could not be read back: other objects than tensors, numbers, texts, bytes, and
+    lists, tuples, sets and dicts of them.
+    """
+    stored: NamedTensors = []
+    described: Descriptions = {}
+    for name, value in values:
+        if isinstance(value, Tensor) and value.layout == torch.strided and not value.is_quantized:
+            plain = value.detach().resolve_conj().resolve_neg()
+            if plain.dtype not in _TYPES_OF_FILES:
+                described[name] = {"dtype": str(plain.dtype).removeprefix("torch."), "shape": list(plain.shape)}
+                plain = torch.view_as_real(plain) if plain.is_complex() else plain
+                plain = plain.reshape(-1).contiguous().view(torch.uint8)
+            stored.append((name, plain))
+        else:
+            described[name] = {"object": type(value).__name__}
+            stored.append((name, _bytes_of(name, value)))
+    return stored, described
+
+
+def _bytes_of(name: str, value: Any) -> Tensor:
+    try:
+        file = io.BytesIO()
+        torch.save(value, file)
+        file.seek(0)
+        torch.load(file, weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            f"save_checkpoint: {name} is a {type(value).__name__} that cannot be read back ({reason}); give tensors, "
+            "numbers, texts, bytes, lists and dicts"
+        ) from None
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+
+
+def as_saved(stored: Tensor, description: Mapping[str, Any] | None) -> Any:
+    """Returns the value that as_stored() got."""
+    if description is None:
+        return stored
+    if "object" in description:
+        return torch.load(io.BytesIO(bytes(stored.tolist())), weights_only=True, map_location="cpu")
+    dtype, shape = getattr(torch, description["dtype"]), description["shape"]
+    if dtype.is_complex:
+        return torch.view_as_complex(stored.view(dtype.to_real()).reshape(*shape, 2))
+    return stored.view(dtype).reshape(shape)
+
+
+class Reader:
+    """An open checkpoint."""
+
+    def __init__(self, file: _training.OpenCheckpoint) -> None:
+        self.path, self.step, self._file = file.path, file.step, file
+        self.run: dict[str, Any] = json.loads(file.run)
+        self._described: Descriptions = self.run.get("stored_as_bytes", {})
+
+    def names(self) -> list[str]:
+        return self._file.names()
+
+    def read(self, name: str) -> Any:
+        """Returns a saved value. Raises CheckpointError if it is missing."""
+        return as_saved(self._file.read(name), self._described.get(name))
+
+    def values_like(self, values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        """Returns the saved values of a module. Raises ConfigError if one is missing, or has another type or shape."""
+        return {name: self._like(prefix + name, value) for name, value in values.items()}
+
+    def _like(self, name: str, value: Any) -> Any:
+        try:
+            saved = self.read(name)
+        except CheckpointError as missing:
+            raise ConfigError(f"{missing}; it belongs to another model") from None
+        if not name.endswith(_EXTRA_STATE):
+            was, now = (
+                f"{each.dtype} {list(each.shape)}" if isinstance(each, Tensor) else f"a {type(each).__name__}"
+                for each in (saved, value)
+            )
+            if was != now:
+                raise ConfigError(f"{self.path}: {name} is {was}, but in this model {now}")
+        return saved
 
 
 def _copies(tensors: NamedTensors) -> NamedTensors:
@@ -181,7 +279,7 @@ def _hyperparameters(group: Mapping[str, Any]) -> dict[str, Any]:
 def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     record: Mapping[str, Any],
-    reader: _training.OpenCheckpoint,
+    reader: Reader,
     parameters: Iterable[tuple[str, nn.Parameter]],
 ) -> None:
     """Loads state and hyperparameters. Replicas of a stage share their names."""
@@ -233,24 +331,40 @@ def _state_names(tensors: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_into(reader: _training.OpenCheckpoint, name: str, value: Tensor) -> None:
-    """Copies a weight or buffer. Raises ConfigError if it is missing, or if its type or shape differs."""
-    try:
-        saved = reader.read(name)
-    except _training.CheckpointError as missing:
-        raise ConfigError(f"{missing}; it belongs to another model") from None
-    if (saved.dtype, saved.shape) != (value.dtype, value.shape):
-        raise ConfigError(
-            f"{reader.path}: {name} is {saved.dtype} {list(saved.shape)}, but in this model {value.dtype} "
-            f"{list(value.shape)}"
-        )
-    with torch.no_grad():
-        value.copy_(saved)
-
-
 def as_json(record: Mapping[str, Any], what: str) -> str:
     """Bytes that are not UTF-8 become U+FFFD. Raises ConfigError for values that JSON cannot represent."""
     try:
         return re.sub("[\ud800-\udfff]", "\ufffd", json.dumps(record, allow_nan=False, ensure_ascii=False))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{what}: {error}; give numbers, strings, lists and dicts") from None
+
+
+_ITEMS, _TUPLE, _NUMBER = "chimerapipe.items", "chimerapipe.tuple", "chimerapipe.number"
+
+
+def portable(value: Any) -> Any:
+    """Returns a JSON value from which from_portable() makes an equal one: JSON has no tuples, no keys but texts, and no
+    infinite numbers."""
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {key: portable(each) for key, each in value.items()}
+        return {_ITEMS: [[portable(key), portable(each)] for key, each in value.items()]}
+    if isinstance(value, tuple):
+        return {_TUPLE: [portable(each) for each in value]}
+    if isinstance(value, list):
+        return [portable(each) for each in value]
+    return {_NUMBER: repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def from_portable(value: Any) -> Any:
+    if isinstance(value, list):
+        return [from_portable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_ITEMS}:
+        return {from_portable(key): from_portable(each) for key, each in value[_ITEMS]}
+    if value.keys() == {_TUPLE}:
+        return tuple(from_portable(each) for each in value[_TUPLE])
+    if value.keys() == {_NUMBER}:
+        return float(value[_NUMBER])
+    return {key: from_portable(each) for key, each in value.items()}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import warnings
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +38,8 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
         raise ConfigError(f"device {device}: no usable GPU here ({why}); omit device to train on the CPU")
     index, gpus = device.index, torch.cuda.device_count()
     if index is None:
-        index = int(os.environ.get("LOCAL_RANK", "0")) if world > 1 else torch.cuda.current_device()
+        local = os.environ.get("LOCAL_RANK") if world > 1 else None
+        index = torch.cuda.current_device() if local is None else int(local)
     if index >= gpus:
         raise ConfigError(
             f"device cuda: GPU {index} is requested, but this host has {gpus}; start one process per GPU, "
@@ -79,6 +78,8 @@ def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
     """Raises ConfigError for other values than tensors on the device."""
     if not isinstance(tensor, Tensor):
         raise ConfigError(f"{name}: got a {type(tensor).__name__}; give a tensor with samples in the first dimension")
+    if type(tensor).__name__ == "DTensor":
+        raise ConfigError(f"{name}: got a DTensor; give this rank's samples as a plain tensor, such as .full_tensor()")
     if tensor.device != device:
         raise ConfigError(
             f"{name} are on {tensor.device}, but this pipeline computes on {device}; give {name}.to({device})"
@@ -88,28 +89,14 @@ def require_on(device: torch.device, name: str, tensor: Tensor) -> None:
 def bring_to(device: torch.device, module: nn.Module, name: str) -> None:
     """Moves a layer from the CPU. Raises ConfigError if a part of it is on a third device."""
     for own_name, value in [*module.named_parameters(), *module.named_buffers()]:
+        if value.is_meta:
+            raise ConfigError(
+                f"{name} has '{own_name}' on the device meta, without values; make the layer outside of torch.device("
+                "'meta'), or call layer.to_empty(device='cpu') and set its values"
+            )
         if value.device not in (device, torch.device("cpu")):
             hint = "move the layer to the CPU" if device.type == "cuda" else "move it there, or give device='cuda'"
             raise ConfigError(
                 f"{name} has '{own_name}' on {value.device}, but this pipeline computes on {device}; {hint}"
             )
     module.to(device)
-
-
-def generator_states(device: torch.device) -> list[Tensor]:
-    """Returns the states of the generators that a layer may use."""
-    states = [torch.get_rng_state()]
-    if device.type == "cuda":
-        states.append(torch.cuda.get_rng_state(device))
-    return states
-
-
-@contextlib.contextmanager
-def untouched_generators(device: torch.device) -> Iterator[None]:
-    states = generator_states(device)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        for state in states[1:]:
-            torch.cuda.set_rng_state(state, device)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import operator
 import pickle
-from collections.abc import Callable, Container, Iterable, Iterator
+import sys
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._agreement import in_short
-from ._devices import generator_states
-from ._messages import Layout, is_plain, mapped, part_of, samples_of
+from ._agreement import in_short, is_lazy
+from ._messages import Layout, flattened, is_plain, mapped, part_of, samples_of
+from ._modes import noting_forward_mode
+from ._random import RankGenerators, States, changed, states, states_of_own
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
@@ -36,6 +40,10 @@ class Autocast:
     def in_words(self) -> str:
         return str(self._dtype)
 
+    @property
+    def is_on(self) -> bool:
+        return self._dtype is not None
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if self._dtype is None:
             return function(*arguments)
@@ -55,7 +63,7 @@ class Inputs:
             self._value = None
             return value
         self._value = value
-        return torch.arange(samples_of(value))
+        return torch.arange(samples_of(value), device="cpu")
 
     def of(self, given: Tensor) -> Any:
         """Returns a micro-batch; `given` is the executor's part of it. Copies of several tensors, which a layer may
@@ -89,7 +97,7 @@ def carrier_of(value: Any) -> Tensor:
     """Returns a tensor that the executor can pass to the next layer or to the loss of this stage."""
     if isinstance(value, Tensor):
         return value
-    carrier = torch.empty(0)
+    carrier = torch.empty(0, device="cpu")
     setattr(carrier, _VALUE, value)
     return carrier
 
@@ -106,7 +114,8 @@ class HeldLayer:
         index: int,
         stage: int,
         module: nn.Module,
-        repeats: bool,
+        copied: bool,
+        recomputed: bool,
         own: bool,
         autocast: Autocast,
         device: torch.device,
@@ -116,7 +125,8 @@ class HeldLayer:
         self.stage = stage
         self.module = module
         self._device = device
-        self.repeats = repeats  # Replicated or recomputed
+        self.copied = copied  # Replicated
+        self.repeats = copied or recomputed
         self.shares_buffers = False  # With another stage
         self.own = own  # This rank is the owner among its replicas
         self.of_stage = [self]  # All layers of the stage
@@ -125,11 +135,22 @@ class HeldLayer:
         self._autocast = autocast
         self._inputs = inputs
         self._probing = False
-        self._probed = torch.empty(0)  # Message to the first layer of a stage
+        self._probed = torch.empty(0, device="cpu")  # Message to the first layer of a stage
+        self.draws: set[str] = set()  # Names of generators that the first forward drew from
+        self.generators: RankGenerators | None = None  # Of rank threads
+        self.shares_process = False  # With layers of other ranks
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
-        output = self._autocast.call(self._probe if self._probing else self.module, value)
+        if self._probing:
+            output = self._autocast.call(self._probe, value)
+        elif self.generators is not None and self.draws:
+            with self.generators.drawing():
+                output = self._autocast.call(self.module, value)
+        else:
+            output = self._autocast.call(self.module, value)
+        if self.generators is not None:
+            self.generators.use_on_this_thread()  # For the loss
         return self._message(output) if self.sends else carrier_of(output)
 
     def _received(self, message: Tensor) -> Any:
@@ -178,22 +199,62 @@ class HeldLayer:
         """Checks calls for effects that replicas would not repeat. Clears gradients; calls keep buffers unchanged."""
         for parameter in self.module.parameters():
             parameter.grad = None
-        self._probing = True
+        self._probing, self.draws = True, set()
         try:
             yield
         finally:
             self._probing = False
 
     def _probe(self, value: Any) -> Any:
+        """Runs the first forward. A layer that replicas or a recomputation repeat runs twice, and both results must be
+        equal: this costs one forward, once."""
+        again = mapped(Tensor.clone, value) if self.repeats else None
         with self.untouched_buffers():
-            before = generator_states(self._device)
-            versions = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-            output = self.module(value)
-            if self.repeats or self.shares_buffers:
-                self._require_repeatable(before, versions)
+            before, before_own = states(self._device), states_of_own(self.module)
+            buffers = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
+            parameters = [(name, each, each._version) for name, each in self.module.named_parameters()]
+            uses_forward_mode: list[bool] = []
+            with noting_forward_mode(uses_forward_mode):
+                output = self._first_call(value)
+            self.draws = set(changed(before, states(self._device)))
+            self._require_kept_buffers(buffers)
+            if any(map(is_distributed, flattened(output)[0])):
+                raise ConfigError(
+                    f"{self._name()} returns a DTensor, which no message carries yet; return .full_tensor() or .to_local()"
+                )
+            if uses_forward_mode and self.shares_process:
+                raise ConfigError(
+                    f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank threads "
+                    "would disturb each other; start a process per rank (torchrun), or use reverse mode"
+                )
+            if self.copied:
+                self._require_kept(parameters)
+            if self.repeats:
+                self._require_no_draws(before_own)
+                self._require_equal(output, self.module(again))
             return output
 
-    def _require_repeatable(self, generators: list[Tensor], versions: dict[str, tuple[int, int]]) -> None:
+    def _first_call(self, value: Any) -> Any:
+        try:
+            return self.module(value)
+        except TypeError as error:
+            try:
+                wanted = inspect.signature(self.module.forward).parameters.values()
+            except (TypeError, ValueError):
+                wanted = ()
+            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            names = [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
+            if len(names) < 2:
+                raise
+            raise ConfigError(
+                f"{self._name()}: forward takes {len(names)} values ({', '.join(names)}), but a layer gets one value: "
+                "the inputs of step, or what the layer before returns. Unpack a tuple in forward, or wrap the layer: "
+                f"cp.KeyedLayer(layer, takes={names}, gives=...), with a dict as inputs"
+            ) from error
+
+    def _require_kept_buffers(self, versions: dict[str, tuple[int, int]]) -> None:
+        if not self.repeats and not self.shares_buffers:
+            return
         for name, buffer in self.module.named_buffers():
             if versions.get(name) != (id(buffer), buffer._version):
                 if not self.repeats:
@@ -203,25 +264,64 @@ class HeldLayer:
                     f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
                     "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
                 )
-        if self.repeats and not all(map(torch.equal, generators, generator_states(self._device))):
+
+    def _require_kept(self, versions: list[tuple[str, nn.Parameter, int]]) -> None:
+        for name, parameter, version in versions:
+            if parameter._version != version:
+                raise ConfigError(
+                    f"{self._name()} writes to its parameter '{name}' in forward, as Embedding(max_norm=) does, and "
+                    "replicas would write other values; leave that out, or choose a schedule without replicas"
+                )
+
+    def _require_no_draws(self, before_own: States) -> None:
+        places = {"torch": "", "cuda": "", "random": " from Python's random", "numpy": " from numpy"}
+        drawn = [places[name] for name in places if name in self.draws]
+        drawn += [f" from its generator '{name}'" for name in changed(before_own, states_of_own(self.module))]
+        if drawn:
             raise ConfigError(
-                f"{self._name()} draws random numbers, which differ in replicas or a recomputed forward; set its "
-                "dropout to 0, or choose another schedule"
+                f"{self._name()} draws random numbers{drawn[0]}, which differ in replicas or a recomputed forward; set "
+                "its dropout to 0, or choose another schedule"
+            )
+
+    def _require_equal(self, output: Any, second: Any) -> None:
+        """GPU kernels may add in any order, so only their results may differ slightly."""
+        pairs = zip(flattened(output)[0], flattened(second)[0], strict=True)
+        if not all(_are_equal(one, other) for one, other in pairs):
+            raise ConfigError(
+                f"{self._name()} gives another result in a second forward of the same input: it draws random numbers, or "
+                "depends on earlier calls. Replicas or a recomputed forward would differ; choose another schedule"
             )
 
     def _name(self) -> str:
         return in_words(self.index, self.module)
 
 
+def _are_equal(one: Any, other: Any) -> bool:
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return type(one) is type(other) and repr(one) == repr(other)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_cuda and (one.is_floating_point() or one.is_complex()):
+        return torch.allclose(one, other, rtol=1e-2, atol=1e-2 * float(one.abs().mean() if one.numel() else 0), equal_nan=True)
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
 def in_words(index: int, module: nn.Module) -> str:
     return f"layer {index} ({type(module).__name__})"
+
+
+def is_distributed(value: Any) -> bool:
+    """Returns whether a tensor is a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
 
 
 def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
     """Returns the given module, or the result of the function. Raises ConfigError if it cannot be trained."""
     if isinstance(layer, nn.Module):
-        if isinstance(layer, nn.parallel.DistributedDataParallel):
-            raise ConfigError(f"layer {index} is wrapped in DistributedDataParallel; use data_parallel= instead")
+        for part in layer.modules():
+            if type(part).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
+                raise ConfigError(f"layer {index} is wrapped in {type(part).__name__}; use data_parallel= instead")
         return layer
     if not callable(layer):
         raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
@@ -240,8 +340,27 @@ def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
     return made
 
 
+def require_values(index: int, module: nn.Module) -> None:
+    """Raises ConfigError for sharded tensors and for tensors without a shape."""
+    for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        if is_distributed(value):
+            raise ConfigError(
+                f"{in_words(index, module)}: '{name}' is a DTensor (parallelize_module, fully_shard); a pipeline does not "
+                "train sharded tensors yet: give layers with plain tensors, and data_parallel= for replicas"
+            )
+        if is_lazy(value):
+            raise ConfigError(
+                f"{in_words(index, module)}: '{name}' has no shape yet; call the layer once on a sample before"
+            )
+
+
 def require_trainable(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for parameters that no pipeline can train."""
+    """Raises ConfigError for parameters that no pipeline can train. Warns of sparse gradients."""
+    require_values(index, module)
+    for name, part in module.named_modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
+            kind = f"{in_words(index, module)}{f', {name}' if name else ''}"
+            warnings.warn(f"{kind}: its sparse gradients become dense in a pipeline", stacklevel=2)
     for name, parameter in module.named_parameters():
         dtype = str(parameter.dtype).removeprefix("torch.")
         wrong = "was made under inference_mode" if parameter.is_inference() else f"is {dtype}"
@@ -273,17 +392,38 @@ def share_memory(twin: nn.Parameter, parameter: nn.Parameter) -> None:
     twin.data = parameter.data
 
 
-def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], keeps_buffers: bool) -> nn.Module:
-    """Returns a copy of the module that shares the memory of its parameters.
+def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: str) -> nn.Module:
+    """Returns a copy of the module that shares its buffers and the memory of its parameters.
 
-    `memo`: as of copy.deepcopy. `own`: ids of parameters that the copy takes over, instead of twins.
+    `memo`: as of copy.deepcopy. `own`: ids of parameters that the copy takes over, instead of twins. Raises ConfigError
+    for a module that cannot be copied.
     """
     for parameter in module.parameters():
         if id(parameter) not in memo:
             memo[id(parameter)] = parameter if id(parameter) in own else twin_of(parameter)
-    if keeps_buffers:
-        memo.update({id(buffer): buffer for buffer in module.buffers()})
-    return copy.deepcopy(module, memo)
+    memo.update({id(buffer): buffer for buffer in module.buffers()})
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:
+        part, reason = _first_without_copy(module, memo)
+        raise ConfigError(
+            f"{name} cannot be copied for another rank thread: {part}: {reason}; give a function that makes the layer, or "
+            "start a process per rank (torchrun)"
+        ) from error
+
+
+def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str, str]:
+    """Returns the name of an attribute that copy.deepcopy refuses, and why."""
+    for prefix, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name in ("_modules", "_parameters"):
+                continue
+            try:
+                copy.deepcopy(value, dict(memo))
+            except Exception as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                return f"attribute '{prefix}.{name}'" if prefix else f"attribute '{name}'", reason
+    return type(module).__name__, "copy.deepcopy fails"
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -310,18 +450,6 @@ def follow_hooks(made: nn.Module, module: nn.Module) -> None:
             del own[key]
         own.update({key: hook for key, hook in hooks.items() if key not in own})
     made._is_full_backward_hook = module._is_full_backward_hook
-
-
-def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
-
-    def checked(target: Tensor) -> int:
-        number = count(target)
-        try:
-            return operator.index(number)
-        except TypeError:
-            raise TypeError(f"count returns a {type(number).__name__}; it must return an int") from None
-
-    return checked
 
 
 def recomputed_stages(choice: Recompute, stages: int) -> list[int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import os
 import pickle
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TypeVar
 
 from ._engine import ScheduleError
+from ._launcher import LauncherError, place
 
 Answer = TypeVar("Answer")
 
@@ -23,15 +23,19 @@ def rank_0s(function: str, arguments: object, compute: Callable[[], Answer]) -> 
 
     Outside of a job, and in nested calls, computes here. Raises ScheduleError if the ranks' `arguments` differ.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ or _ANSWERING:
+    try:
+        rank, world = place()
+    except LauncherError:
+        rank, world = 0, 1  # Pipeline refuses it; an answer needs no other process
+    if world == 1 or _ANSWERING:
         return compute()
     store = importlib.import_module("._processes", __package__).common_store()
     key = f"chimerapipe/{function} {next(_CALLS[function])}"
-    if os.environ["RANK"] == "0":
+    if rank == 0:
         store.set(key, pickle.dumps((repr(arguments), *_outcome(compute))))
     asked, error, answer = pickle.loads(store.get(key))
     if asked != repr(arguments):
-        rank, own = os.environ["RANK"], repr(arguments)
+        own = repr(arguments)
         raise ScheduleError(f"{function}: rank 0 has the arguments {asked}, rank {rank} {own}; all ranks give the same")
     if error is not None:
         raise error

@@ -21,11 +21,12 @@ def measure(
     """Measures seconds and bytes of each layer for one micro-batch, `example`: inputs as of `Pipeline.step`.
 
     Times are medians of `repeats` runs after a warm-up. I is the gradient of the input; W is the rest of the backward.
-    Activations are the tensors that autograd saves. `optimizer_bytes`: optimizer state per byte of parameters, 2 for
+    Activations are the tensors that autograd saves, without parameters and buffers; the example is copied, so that it
+    counts as a message of its own size, even if it is a part of a larger tensor. `optimizer_bytes`: optimizer state per byte of parameters, 2 for
     Adam. Gradients stay unchanged.
     """
     costs = []
-    hidden = mapped(lambda tensor: _leaf(tensor, tensor.is_floating_point()), as_inputs(example))
+    hidden = mapped(lambda tensor: _leaf(_alone(tensor), tensor.is_floating_point()), as_inputs(example))
     for index, layer in enumerate(layers):
         kept = [parameter.grad for parameter in layer.parameters()]
         cost, hidden = _measured(layer, hidden, repeats, optimizer_bytes, f"{index} {type(layer).__name__}")
@@ -77,6 +78,11 @@ def listed(model: Any, example: Any = None) -> list[Any]:
     from ._hugging_face import layers_of  # Imports the compiled training half
 
     return list(layers_of(model, example))
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """Returns a copy with memory of its own."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _leaf(tensor: Tensor, has_gradient: bool) -> Tensor:
@@ -131,7 +137,7 @@ def _input_gradient(outputs: list[Tensor], inputs: list[Tensor], gradients: list
 
 
 def _saved_bytes(layer: nn.Module, example: Any) -> float:
-    own = {parameter.untyped_storage().data_ptr() for parameter in layer.parameters()}
+    own = {each.untyped_storage().data_ptr() for each in (*layer.parameters(), *layer.buffers())}
     saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:

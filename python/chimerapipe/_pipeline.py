@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,22 +27,23 @@ from ._agreement import (  # noqa: E402
     first_difference,
     in_short,
     in_words as tensor_in_words,
-    reduction_of,
-    trained_in,
     versions,
 )
 from ._checkpoint import (  # noqa: E402
     CheckpointError,
     LoadedCheckpoint,
     Parts,
+    Reader,
     Saver,
     Saving,
     as_json,
+    as_stored,
+    from_portable,
     optimizer_part,
-    read_into,
+    portable,
     restore_optimizer,
 )
-from ._devices import bring_to, own_device, require_on, untouched_generators, uses_nccl  # noqa: E402
+from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
     Boundaries,
@@ -52,26 +53,39 @@ from ._held_layer import (  # noqa: E402
     Recompute,
     called_modules,
     copied,
-    counted,
     follow_hooks,
     hooks_of,
     in_words,
     made_layer,
     recomputed_stages,
     require_trainable,
+    require_values,
     share_hooks,
     share_memory,
-    value_of,
 )
+from ._loss import CheckedLoss, counted, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
 from ._messages import as_inputs, flattened, mapped, named_tensors  # noqa: E402
 from ._processes import OtherRankError, Processes  # noqa: E402
+from ._random import (  # noqa: E402
+    RankGenerators,
+    as_text,
+    drawn_seeds,
+    from_text,
+    restore as restore_generators,
+    states as states_of_generators,
+    untouched_generators,
+)
+from ._samples import digest_of_values, require_samples  # noqa: E402
+from ._modes import has_flop_counter  # noqa: E402
 from ._shared import SharedParameter, SharedParameters, shared_parameters  # noqa: E402
+from ._watch import Replica, Watch, follow_memory  # noqa: E402
 
 ConfigError = _training.ConfigError
 PeerLostError = _training.PeerLostError
 
 _CHECK_COPIES_EVERY = 128  # Steps
+_CHECK_SAMPLES_FIRST, _CHECK_SAMPLES_EVERY = 2, 64  # Calls
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,8 @@ class Step:
     """Mean over all ranks."""
     gradient_norm: float
     """Global norm of the gradients before clipping."""
+    skipped: bool = False
+    """No update: with a scaler, a gradient was not finite."""
 
 
 class Pipeline:
@@ -104,6 +120,8 @@ class Pipeline:
         device: torch.device | str = "cpu",
         reduction: str = "natural",
         count: Callable[[Tensor], int] = Tensor.numel,
+        check_loss: bool = True,
+        check_data: bool = True,
     ) -> None:
         """All ranks pass the same arguments.
 
@@ -117,6 +135,11 @@ class Pipeline:
         `reduction`: `canonical` adds gradients in a fixed order, so that all schedules, depths and widths with equal
         micro-batches give equal bits; `natural` adds them as they arrive.
         `count`: function from a target to its number of losses, for the mean.
+        `check_loss`: compare the loss of the first micro-batch with the sum over two parts of it, to find a mean. It
+        costs one call of the loss. False for a loss that is no sum over samples, such as a contrastive one.
+        `check_data`: compare hashes of inputs and targets over processes, in the first two calls and in every 64th:
+        equal in a group, different in different groups. A hash reads a gigabyte per second. False for groups that shall
+        train on equal batches.
 
         Raises ConfigError for impossible arguments.
         """
@@ -124,6 +147,7 @@ class Pipeline:
         self._world, self._rank = self._processes.world, self._processes.rank
         together = self._processes.task()
         self._layers = together.all_or_none(lambda: listed(layers))
+        self._checks_loss, self._checks_data = bool(check_loss), bool(check_data)
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
         arguments |= {"micro_batch_size": micro_batch_size, "data_parallel": data_parallel, "reduction": reduction}
         facts = {"versions": versions(), **facts_of_layers(self._layers), "loss": in_short(loss)}
@@ -145,11 +169,13 @@ class Pipeline:
         """Makes everything but connections."""
         if not isinstance(schedule, Schedule):
             raise ConfigError(f"schedule: got a {type(schedule).__name__}; use cp.schedule or cp.Schedule")
-        _require_sum(loss)
+        require_sum(loss)
         micro_batch_size, data_parallel = (
             _whole(name, arguments[name]) for name in ("micro_batch_size", "data_parallel")
         )
         reduction = str(arguments["reduction"])
+        if torch.get_default_device().type == "meta":
+            raise ConfigError("the default device is meta, which holds no values; make the pipeline outside of it")
         self._device = own_device(device, self._world, deterministic=reduction == "canonical")
         self._over_nccl = uses_nccl(self._device, self._world)
         self._recomputed = recomputed_stages(recompute, schedule.stages)
@@ -171,6 +197,7 @@ class Pipeline:
                 f"{data_parallel} groups of {len(schedule.workers)} workers need {self._plan.num_ranks} processes, "
                 f"but {self._world} were started"
             )
+        self._splits = any(op.kind in "IW" for row in schedule.workers for op in row)
         self._width = data_parallel
         self._last: Step | None = None
         self._layout = {
@@ -192,22 +219,34 @@ class Pipeline:
         self._started = self._validated = self._failed = self._used = False
         self._autocast, self._inputs = Autocast(self._device), Inputs()
         self._saver = Saver(self._processes)
-        self._loss, self._count = self._checked(loss), counted(count)
+        of_threads: dict[int, RankGenerators] = {}
+        self._loss = CheckedLoss(loss, self._autocast, self._device, of_threads, checks_sum=self._checks_loss)
+        self._count = counted(count)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
         if shared and reduction == "canonical":
             name = next(iter(shared.values())).name
             raise ConfigError(f"reduction canonical: stages share the parameter {name}; use natural")
         self._shared = SharedParameters(self._processes, self._plan, list(shared.values()))
+        for index, layer in enumerate(self._layers):
+            if isinstance(layer, nn.Module):
+                require_values(index, layer)  # On all ranks, also of other stages
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
-        self._copies: list[tuple[nn.Module, nn.Module]] = []  # A given module, and a copy
+        self._replicas: list[Replica] = []
+        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if self._world == 1 else []
         self._held = [self._layers_of(rank, shared) for rank in ranks]
         self._find_twins(shared)
         self._updated = list(self._find_updated())
         self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
+        given = {index: self._layers[index] for index in {layer.index for layer in self._all()}}
+        modules = [(index, layer) for index, layer in given.items() if isinstance(layer, nn.Module)]
+        self._watch = Watch([*modules, *((each.index, each.module) for each in self._all())], self._updated)
+        self._trained: set[int] = set()  # Layers that a call has seen in training mode
+        self._calls = 0
         stages = [f"frozen in stage {stage}" for stage in range(len(self._plan.stage_layers))]
-        # The first four decide nothing about messages
-        self._fact_names = ["call", "clip", "optimizer", "targets", "inputs", "autocast", *stages]
+        stages += [f"training in stage {stage}" for stage in range(len(self._plan.stage_layers))]
+        # The first five decide nothing about messages
+        self._fact_names = ["call", "clip", "optimizer", "scale", "targets", "inputs", "autocast", *stages]
         self._run = self._new_run()
 
     def _new_run(self) -> _training.Run:
@@ -254,9 +293,10 @@ class Pipeline:
         self,
         inputs: Any,
         targets: Tensor,
-        *,
+        *more: Any,
         optimizer: torch.optim.Optimizer | None = None,
         clip: float = 0.0,
+        scaler: torch.amp.GradScaler | None = None,
     ) -> Step:
         """Trains on a mini-batch.
 
@@ -265,26 +305,60 @@ class Pipeline:
         or BatchEncoding.
         `optimizer`: over `parameters()`; without it the caller updates them.
         `clip`: largest global gradient norm; 0 disables clipping.
+        `scaler`: a torch.amp.GradScaler on each rank, for float16: the loss is multiplied by its scale, gradients are
+        divided by it before clipping, and if one is not finite, all ranks skip the update. Needs `optimizer`.
 
         Gradients of the mean loss stay in `.grad`. Raises ConfigError for wrong inputs, and exceptions of modules
         unchanged.
         """
-        inputs, targets = self._prepare("step", inputs, targets, optimizer, clip)
-        shares = bool(self._shared.all)
-        loss, norm = self._guarded(lambda: self._run.step(inputs, targets, 0.0 if shares else float(clip)))
+        if more:
+            raise ConfigError(
+                f"step: got {2 + len(more)} values, but takes inputs and targets; give several inputs as one value, as "
+                "in step((a, b), targets) or step({'a': a, 'b': b}, targets)"
+            )
+        inputs, targets = self._prepare("step", inputs, targets, optimizer, clip, scaler)
+        shares, scales = bool(self._shared.all), scaler is not None and scaler.is_enabled()
+        own_clip = 0.0 if shares or scales else float(clip)
+        self._seed_ranks()
+        loss, norm, is_skipped = self._guarded(lambda: self._run.step(inputs, targets, own_clip, scales))
         if shares:
-            norm = self._guarded(lambda: self._sum_shared(norm, clip))
-        if optimizer is not None:
+            norm = self._guarded(lambda: self._sum_shared(norm, 0.0 if scales else clip))
+        if scaler is not None and scales:
+            loss, norm = loss / self._loss.scale, norm / self._loss.scale
+            self._guarded(lambda: self._update_scaled(optimizer, scaler, clip, norm, is_skipped))
+        elif optimizer is not None:
             self._guarded(optimizer.step)
         if self._run.steps % _CHECK_COPIES_EVERY == 0:
             self._guarded(self._require_equal_copies)
-        self._last = Step(loss, norm)
+        self._last = Step(loss, norm, is_skipped)
         return self._last
+
+    def _update_scaled(
+        self, optimizer: Any, scaler: torch.amp.GradScaler, clip: float, norm: float, is_skipped: bool
+    ) -> None:
+        """All ranks skip the update together, and their scales stay equal."""
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if is_skipped and gradients:
+            gradients[0].fill_(torch.inf)  # The scaler looks only at gradients of this rank
+        scaler.unscale_(optimizer)
+        if not is_skipped and 0 < clip < norm:
+            for gradient in gradients:
+                gradient.mul_(clip / norm)
+        scaler.step(optimizer)
+        scaler.update()
+
+    def _seed_ranks(self) -> None:
+        """Seeds the generators of rank threads from the caller's, if layers or the loss draw random numbers."""
+        if self._generators:
+            if drawn := self._loss.draws.union(*(layer.draws for layer in self._all())):
+                seeds = drawn_seeds(drawn)
+                for generators in self._generators:
+                    generators.begin(seeds)
 
     def validate(self, inputs: Any, targets: Tensor) -> float:
         """Returns the mean loss of a mini-batch in eval mode, equal on every rank."""
         with torch.inference_mode(False):
-            inputs, targets = self._prepare("validate", inputs, targets, None, 0.0)
+            inputs, targets = self._prepare("validate", inputs, targets, None, 0.0, None)
             training = [(module, module.training) for layer in self._all() for module in layer.module.modules()]
             try:
                 for layer in self._all():
@@ -292,6 +366,7 @@ class Pipeline:
                 if not self._validated:
                     self._validated = True
                     self._warm_up(inputs, targets, validates=True)
+                self._seed_ranks()
                 return float(self._guarded(lambda: self._run.validate(inputs, targets)))
             finally:
                 for module, mode in training:
@@ -374,8 +449,9 @@ class Pipeline:
     ) -> str | Saving:
         """Writes `folder/step-N` and returns its path; collective.
 
-        It contains weights, buffers, optimizer state and the number of steps. Any layout loads it, and `chimera
-        checkpoint` reads it. A failed write raises and leaves older checkpoints intact.
+        It contains weights, buffers, values of `get_extra_state`, optimizer state, the number of steps, and the states
+        of the random generators of torch, Python and numpy. Any layout loads it, and `chimera checkpoint` reads it. A
+        failed write raises and leaves older checkpoints intact. Raises ConfigError for values that cannot be read back.
 
         `extra`: further JSON values, such as a learning-rate scheduler's state.
         `keep`: number of newest checkpoints to keep; 0 keeps all.
@@ -384,14 +460,22 @@ class Pipeline:
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         self._saver.await_last()
         own = [layer for layer in self._all() if layer.own]
-        weights = [(f"{n.index}.{name}", value) for n in own for name, value in n.module.state_dict().items()]
+        weights, described = together.all_or_none(lambda: as_stored(self._values(own)))
         written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
         trained = [(name, value) for name, value in self._updated if name in written]
         state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
-        numbers = [each for part in together.gathered(state.numbers) for each in part.items()]
-        record = {**self._record(step), "optimizer": {**state.record, "numbers": dict(numbers)}, "extra": extra or {}}
+        tensors, of_state = together.all_or_none(state.stored)
+        random = as_text(states_of_generators(self._device))
+        told = together.gathered((state.numbers, {**described, **of_state}, random))
+        record = {
+            **self._record(step),
+            "optimizer": portable({**state.record, "numbers": {k: v for own, _, _ in told for k, v in own.items()}}),
+            "extra": portable(extra or {}),
+            "stored_as_bytes": {k: v for _, own, _ in told for k, v in own.items()},
+            "random": [own for _, _, own in told],
+        }
         run = together.all_or_none(lambda: as_json(record, "save_checkpoint"))
-        parts = Parts(path, step, self._rank, self._world, run, weights, state.tensors, keep)
+        parts = Parts(path, step, self._rank, self._world, run, weights, tensors, keep)
         saved_as = os.path.join(path, f"step-{step:08}")
         if wait:
             parts.write(together)
@@ -405,6 +489,8 @@ class Pipeline:
 
         `path`: a checkpoint, or a folder, whose newest checkpoint with correct hashes is loaded.
         `optimizer`: receives saved state and hyperparameters.
+        With as many processes as at the save, the random generators get their states back: a resumed run with dropout
+        equals an undisturbed one.
 
         Raises CheckpointError if there is no good checkpoint, ConfigError if the model differs.
         """
@@ -415,23 +501,27 @@ class Pipeline:
             return reader.path, reader.refused
 
         good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
-        reader = _training.OpenCheckpoint(good, False)
-        run = json.loads(reader.run)
-        self._processes.all_or_none(lambda: self._restore(reader, run, optimizer))
+        reader = Reader(_training.OpenCheckpoint(good, False))
+        self._processes.all_or_none(lambda: self._restore(reader, optimizer))
         self._run.steps = reader.step
-        return LoadedCheckpoint(reader.path, reader.step, run.get("extra", {}), list(refused))
+        random = reader.run.get("random", [])
+        if len(random) == self._world:
+            restore_generators(self._device, from_text(random[self._rank]))
+        return LoadedCheckpoint(reader.path, reader.step, from_portable(reader.run.get("extra", {})), list(refused))
 
-    def _restore(
-        self, reader: _training.OpenCheckpoint, run: Mapping[str, Any], optimizer: torch.optim.Optimizer | None
-    ) -> None:
-        layers = run.get("model", {}).get("layers")
+    def _restore(self, reader: Reader, optimizer: torch.optim.Optimizer | None) -> None:
+        layers = reader.run.get("model", {}).get("layers")
         if layers != len(self._layers):
             raise ConfigError(f"{reader.path} has {layers} layers, this pipeline {len(self._layers)}")
         for layer in self._all():
-            for name, value in layer.module.state_dict().items():
-                read_into(reader, f"{layer.index}.{name}", value)
+            layer.module.load_state_dict(reader.values_like(layer.module.state_dict(), f"{layer.index}."))
         if optimizer is not None:
-            restore_optimizer(optimizer, run["optimizer"], reader, self.named_parameters())
+            record = from_portable(reader.run["optimizer"])
+            restore_optimizer(optimizer, record, reader, self.named_parameters())
+
+    @staticmethod
+    def _values(layers: Sequence[HeldLayer]) -> list[tuple[str, Any]]:
+        return [(f"{n.index}.{name}", value) for n in layers for name, value in n.module.state_dict().items()]
 
     def _record(self, step: int) -> dict[str, Any]:
         last = {} if self._last is None else {"loss": self._last.loss, "grad_norm": self._last.gradient_norm}
@@ -460,7 +550,7 @@ class Pipeline:
         held = []
         for stage in self._plan.stages_of(rank):
             first, end = self._plan.stage_layers[stage]
-            repeats = self._plan.is_copied(stage) or stage in self._recomputed
+            copied_stage, recomputed = self._plan.is_copied(stage), stage in self._recomputed
             is_owner = self._plan.owner(stage) == rank
             memo: dict[int, Any] = {}
             for index in range(first, end):
@@ -471,8 +561,12 @@ class Pipeline:
                     if not parameter.is_contiguous():
                         parameter.data = parameter.data.contiguous()  # Before others share its memory
                 if isinstance(self._layers[index], nn.Module):
-                    made = self._own_or_copy(made, rank, stage, shared, memo)
-                layer = HeldLayer(index, stage, made, repeats, is_owner, self._autocast, self._device, self._inputs)
+                    made = self._own_or_copy(index, made, rank, stage, shared, memo)
+                layer = HeldLayer(
+                    index, stage, made, copied_stage, recomputed, is_owner, self._autocast, self._device, self._inputs
+                )
+                layer.generators = self._generators[rank] if self._generators else None
+                layer.shares_process = self._world == 1 < self._plan.num_ranks
                 layer.shares_buffers = self._shares_buffers(index, stage)
                 held.append(layer)
             for layer in held[first - end :]:
@@ -488,7 +582,13 @@ class Pipeline:
         return bool(own) and any(id(buffer) in own for other in others for buffer in other.buffers())
 
     def _own_or_copy(
-        self, layer: nn.Module, rank: int, stage: int, shared: Mapping[int, SharedParameter], memo: dict[int, Any]
+        self,
+        index: int,
+        layer: nn.Module,
+        rank: int,
+        stage: int,
+        shared: Mapping[int, SharedParameter],
+        memo: dict[int, Any],
     ) -> nn.Module:
         """Returns the given layer to the owner of its parameters, else a copy with other leaves on the same memory."""
         keeps = self._world > 1 or self._plan.owner(stage) == rank
@@ -498,8 +598,8 @@ class Pipeline:
         if keeps and own == uses.keys():
             made = layer
         else:
-            made = copied(layer, memo, own, keeps)
-            self._copies += zip(called_modules(layer), called_modules(made), strict=True)
+            made = copied(layer, memo, own, in_words(index, layer))
+            self._replicas += map(Replica, called_modules(layer), called_modules(made))
         for original, parameter in zip(layer.parameters(), made.parameters(), strict=True):
             if use := shared.get(id(original)):
                 use.leaves[rank, stage] = parameter
@@ -546,19 +646,14 @@ class Pipeline:
             given[layer.index] = _training.Layer(type(layer.module).__name__, layer, values)
         return given
 
-    def _checked(self, loss: Callable[[Any, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-        autocast = self._autocast  # Not self: the run, which holds the result, would never be freed
-
-        def checked(output: Tensor, target: Tensor) -> Tensor:
-            value = autocast.call(loss, value_of(output), target)
-            if not isinstance(value, Tensor):
-                raise TypeError(f"the loss returns a {type(value).__name__}; it must return the sum as a tensor")
-            return value
-
-        return checked
-
     def _prepare(
-        self, call: str, inputs: Any, targets: Any, optimizer: torch.optim.Optimizer | None, clip: Any
+        self,
+        call: str,
+        inputs: Any,
+        targets: Any,
+        optimizer: torch.optim.Optimizer | None,
+        clip: Any,
+        scaler: torch.amp.GradScaler | None,
     ) -> tuple[Tensor, Tensor]:
         """Checks the arguments on all ranks before any message, and starts the run if messages change. Returns what
         the executor gets."""
@@ -566,15 +661,19 @@ class Pipeline:
             raise _training.Error("this pipeline has failed before; create a new one")
         inputs = as_inputs(inputs)
         problem: Exception | None = None
-        key = self._key(call, inputs, targets, optimizer, clip)
-        if key is None or key != self._agreed_key or not self._started:
-            self._agreed_key, self._agreed_rows = None, None
-            try:
-                self._own_facts = self._facts(call, inputs, targets, optimizer, clip)
-            except ConfigError as error:
-                problem = error
+        key = None
+        try:
+            self._follow_changes(call)
+            self._loss.scale = self._scale_of(call, scaler)
+            key = self._key(call, inputs, targets, optimizer, clip)
+            if key is None or key != self._agreed_key or not self._started:
+                self._agreed_key, self._agreed_rows = None, None
+                self._own_facts = self._facts(call, inputs, targets, optimizer, clip, scaler)
+        except ConfigError as error:
+            problem, self._agreed_key, self._agreed_rows = error, None, None
+        hashes = (0, 0) if problem is not None else self._hashes(inputs, targets)
         if self._world > 1 or self._agreed_key is None:
-            if self._processes.guarded(lambda: self._agree(call, problem)):
+            if self._processes.guarded(lambda: self._agree(call, problem, hashes)):
                 self._started = False
             self._agreed_key = key
         inputs, targets = (
@@ -585,6 +684,35 @@ class Pipeline:
         if not self._started:
             self._start(inputs, targets)
         return inputs, targets
+
+    def _follow_changes(self, call: str) -> None:
+        """Brings changes of the given layers to replicas. Raises ConfigError for changes that nothing can follow."""
+        self._watch.require_same()
+        if self._splits and call == "step" and has_flop_counter():
+            raise ConfigError(
+                f"FlopCounterMode cannot count a split backward, which {self._layout['schedule']} has; count with a "
+                "schedule that splits none, such as 1f1b or chimera"
+            )
+        if self._watch.moved():
+            follow_memory(self._twins)
+        for replica in self._replicas:
+            replica.follow()
+
+    def _scale_of(self, call: str, scaler: Any) -> float:
+        if scaler is None or call != "step":
+            return 1.0
+        if not isinstance(scaler, torch.amp.GradScaler):
+            raise ConfigError(f"scaler: got a {type(scaler).__name__}; give a torch.amp.GradScaler")
+        scaler.scale(torch.zeros((), device=self._device))  # Creates the scale
+        return float(scaler.get_scale())
+
+    def _hashes(self, inputs: Any, targets: Any) -> tuple[int, int]:
+        """Returns hashes of inputs and targets, 0 in calls without a comparison."""
+        self._calls += 1
+        is_checked = self._calls <= _CHECK_SAMPLES_FIRST or self._calls % _CHECK_SAMPLES_EVERY == 0
+        if self._world == 1 or not self._checks_data or not is_checked:
+            return 0, 0
+        return digest_of_values(inputs), digest_of_values(targets)
 
     def _key(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
@@ -599,10 +727,14 @@ class Pipeline:
         others = [repr(leaf) for leaf in leaves if not isinstance(leaf, Tensor)]
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
         hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
-        of_modules = [key for module, _ in self._copies for key in hooks_of(module)]
-        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules)
+        of_modules = [key for replica in self._replicas for key in hooks_of(replica.module)]
+        training = [layer.module.training for layer in self._all()]
+        scale = self._loss.scale
+        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training, scale)
 
-    def _facts(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> dict[str, str]:
+    def _facts(
+        self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any, scaler: Any
+    ) -> dict[str, str]:
         """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
         named = named_tensors("inputs", inputs)
         for name, tensor in (*named, ("targets", targets)):
@@ -618,11 +750,14 @@ class Pipeline:
             if twin.requires_grad != main.requires_grad:
                 twin.requires_grad_(main.requires_grad)
             share_hooks(twin, main)
-        for module, made in self._copies:
-            follow_hooks(made, module)
+        for replica in self._replicas:
+            follow_hooks(replica.made, replica.module)
         if optimizer is not None:
             self._require_own(optimizer)
+        elif scaler is not None:
+            raise ConfigError("scaler: needs optimizer=, whose gradients it divides by its scale")
         facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
+        facts["scale"] = repr(self._loss.scale)
         facts["autocast"] = self._autocast.in_words()
         stages = {layer.stage for layer in self._all()}
         samples = {name: f"samples {tensor_in_words(each.shape[1:], each.dtype)}" for name, each in named}
@@ -636,15 +771,23 @@ class Pipeline:
                 if not parameter.requires_grad:
                     frozen[layer.stage].append(f"{layer.index}.{name}")
         facts |= {f"frozen in stage {s}": ", ".join(dict.fromkeys(names)) or "nothing" for s, names in frozen.items()}
+        # A layer that leaves eval mode for the first time may draw random numbers or write to buffers: _start() looks
+        self._trained |= {layer.index for layer in self._all() if any(m.training for m in layer.module.modules())}
+        for stage in stages:
+            first, end = self._plan.stage_layers[stage]
+            facts[f"training in stage {stage}"] = f"layers {[i for i in range(first, end) if i in self._trained]}"
         return facts
 
-    def _agree(self, call: str, problem: Exception | None) -> bool:
+    def _agree(self, call: str, problem: Exception | None, hashes: tuple[int, int]) -> bool:
         """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
         facts = {} if problem else self._own_facts
         own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
         trained = sum(parameter.requires_grad for _, parameter in self._updated)
-        rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own])
+        rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own, *hashes])
+        rows, samples = rows[:, :-2], rows[:, -2:]
+        groups = [self._plan.group(rank) for rank in range(self._world)] if samples.any() else []
         if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
+            require_samples(samples.tolist(), groups, must_differ=call == "step")
             return False
         self._agreed_rows = None
         if rows[:, 0].any():
@@ -655,9 +798,10 @@ class Pipeline:
         agreed = rows[:, 3:].max(0).values
         if ((rows[:, 3:] != agreed) & (rows[:, 3:] != 0)).any():
             self._processes.require_equal(facts)
+        require_samples(samples.tolist(), groups, must_differ=call == "step")
         if call == "step" and not rows[:, 2].any():
             raise ConfigError("no parameter of any layer requires grad; there is nothing to train")
-        messages = agreed[4:].tolist()
+        messages = agreed[5:].tolist()
         changed = bool(rows[:, 1].any()) or messages != self._agreed
         self._agreed = messages
         if not changed:
@@ -669,6 +813,14 @@ class Pipeline:
         groups = getattr(optimizer, "param_groups", None)
         if not isinstance(groups, list):
             raise ConfigError(f"optimizer: got a {type(optimizer).__name__}; give a torch.optim.Optimizer")
+        if isinstance(optimizer, torch.optim.SparseAdam):
+            raise ConfigError("optimizer: SparseAdam needs sparse gradients, but a pipeline's are dense; use Adam")
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise ConfigError(
+                f"optimizer: {type(optimizer).__name__} calls a closure that computes the loss again, but a step runs "
+                "once; use an optimizer whose step() needs no closure"
+            )
         given = {id(p) for group in groups for p in group["params"]}
         trained = dict(self.named_parameters())
         missed = [name for name, p in trained.items() if id(p) not in given]
@@ -777,16 +929,3 @@ def _whole(name: str, value: Any) -> int:
     except TypeError:
         pass
     raise ConfigError(f"{name}: got {value!r}; give a whole number")
-
-
-def _require_sum(loss: Any) -> None:
-    if not callable(loss):
-        raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
-    reduction = reduction_of(loss)
-    if reduction != "sum":
-        raise ConfigError(f"loss: {in_short(loss)} has reduction '{reduction}'; give it reduction='sum'")
-    if trained := trained_in(loss):
-        raise ConfigError(
-            f"loss: {in_short(loss)} has the parameter '{trained[0]}', which a pipeline does not train; move it into "
-            "the last layer, or freeze it"
-        )

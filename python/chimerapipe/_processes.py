@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import itertools
 import json
@@ -10,6 +11,7 @@ import socket
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
@@ -19,12 +21,16 @@ from torch import Tensor
 
 from . import _training
 from ._agreement import Facts, first_difference
+from ._launcher import LauncherError, place
 
 ConfigError = _training.ConfigError
 
 # All processes create rendezvous and tasks in the same order
 _SEQUENCE = itertools.count()
 _POLL_SECONDS = 0.01
+_OPEN: weakref.WeakSet[Processes] = weakref.WeakSet()
+_TORCHRUNS_FILE = "TORCHELASTIC_ERROR_FILE"
+_SECONDS_OF_THE_FIRST = 1.0  # Torchrun blames the process that ends first; other ranks wait for the failed one
 _PATIENCE = timedelta(minutes=30)  # Long, because no launcher of ours detects hangs
 
 
@@ -63,10 +69,17 @@ class Processes:
     """The processes of the job; a single one if ranks are threads."""
 
     def __init__(self) -> None:
-        self.world = int(os.environ.get("WORLD_SIZE", "1"))
-        self.rank = int(os.environ.get("RANK", "0")) if self.world > 1 else 0
+        try:
+            self.rank, self.world = place()
+        except LauncherError as error:
+            raise ConfigError(str(error)) from None
         self._group: Any = None
         self._all: Any = None
+        _OPEN.add(self)
+
+    def close(self) -> None:
+        """Closes the groups that this object made."""
+        self._group = self._all = None
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns the values of all ranks."""
@@ -95,7 +108,7 @@ class Processes:
 
     def rows(self, row: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
         """Returns the rows of numbers of all ranks, [rank, ...]. Raises PeerLostError if a rank has failed."""
-        own = torch.tensor(row, dtype=dtype)
+        own = torch.tensor(row, dtype=dtype, device="cpu")
         if self.world == 1:
             return own[None]
         if self._all is None:
@@ -135,6 +148,7 @@ class Processes:
 
     def group(self) -> Any:
         """Returns the default group, or a Gloo group beside one with only NCCL."""
+        _close_default_group_at_exit()
         if not torch.distributed.is_initialized():
             store = _launchers_store()
             torch.distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world)
@@ -147,7 +161,9 @@ class Processes:
         """Connects the transports over Gloo."""
         store = common_store()
         key = f"chimerapipe/rendezvous {next(_SEQUENCE)}"
-        if os.environ.get("LOCAL_WORLD_SIZE", str(self.world)) == str(self.world):
+        hosts = self._hosts(store)
+        local = os.environ.get("LOCAL_WORLD_SIZE", "")
+        if local == str(self.world) or (not local and len(set(hosts)) == 1):
             if self.rank == 0:
                 handle, path = tempfile.mkstemp(prefix="chimerapipe-")
                 os.close(handle)
@@ -159,10 +175,17 @@ class Processes:
                 if self.rank == 0:
                     os.unlink(path)
             return
-        host = os.environ["MASTER_ADDR"]
+        host = os.environ.get("MASTER_ADDR", hosts[0])
         if self.rank == 0:
             store.set(key, str(_free_port()))
         run.join_at_server(host, int(store.get(key)), self.world)
+
+    def _hosts(self, store: Any) -> list[str]:
+        """Returns the host names of all ranks."""
+        name = f"chimerapipe/hosts {next(_SEQUENCE)}"
+        keys = [f"{name}/{rank}" for rank in range(self.world)]
+        store.set(keys[self.rank], socket.gethostname())
+        return [store.get(key).decode() for key in keys]
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
@@ -207,11 +230,25 @@ def _exit_after_traceback(rank: int) -> None:
     def print_and_end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if isinstance(error, _training.PeerLostError):
             print(f"rank {rank}: exits because another rank failed ({error})", file=sys.stderr, flush=True)
+            if _TORCHRUNS_FILE in os.environ:
+                time.sleep(_SECONDS_OF_THE_FIRST)
             _end_process(3)
         hook(kind, error, trace)
+        _record_for_torchrun(error)
         _end_process(1)
 
     sys.excepthook = print_and_end
+
+
+def _record_for_torchrun(error: BaseException) -> None:
+    """Writes the error file of torchrun, whose report then names this rank and its error."""
+    if _TORCHRUNS_FILE in os.environ:
+        from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+        try:
+            raise error  # The handler describes the exception in flight
+        except BaseException:
+            get_error_handler().record_exception(error)
 
 
 def multiprocessors(device: torch.device) -> int:
@@ -269,6 +306,23 @@ def _launchers_store() -> Any:
     """Returns the launcher's key-value store. Pipelines share one connection."""
     store, _, _ = next(torch.distributed.rendezvous("env://"))
     return torch.distributed.PrefixStore("chimerapipe", store)
+
+
+@atexit.register
+def _close_groups() -> None:
+    """Closes groups before the interpreter ends: their threads must not outlive it."""
+    for processes in list(_OPEN):
+        processes.close()
+
+
+@functools.cache
+def _close_default_group_at_exit() -> None:
+
+    def close() -> None:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+    atexit.register(close)
 
 
 def _free_port() -> int:

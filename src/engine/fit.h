@@ -113,6 +113,7 @@ struct FitStep {
   double loss = 0;        // mean over units of Loss::count
   double gradient_norm = 0;
   double learning_rate = 0;
+  bool is_skipped = false;  // no update: the loss or a gradient was not finite
 };
 
 /// Trains a rank's stages in a single thread. Borrows run and transport. All ranks must construct it and call its
@@ -132,9 +133,10 @@ class RankFit {
   /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if all counts are 0.
   FitStep train_step(std::int64_t step);
   /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
-  /// stages(). Ignores optimizer, learning rate and clipping of FitOptions.
+  /// stages(). Ignores optimizer, learning rate and clipping of FitOptions. With `skip_non_finite`, all ranks skip the
+  /// update if the loss or a gradient is not finite, as dynamic loss scaling needs.
   using Update = std::function<void(double gradient_norm)>;
-  FitStep train_step(std::int64_t step, const Update& update);
+  FitStep train_step(std::int64_t step, const Update& update, bool skip_non_finite = false);
   /// Returns the loss on the step's samples, by forwards without graphs.
   double validation_loss(std::int64_t step);
 

@@ -28,7 +28,7 @@ def refusal(layer=None, inputs=None, **options):
 
 
 def test_what_lies_elsewhere_is_refused_in_one_line():
-    expected = "layer 1 (Linear) has 'weight' on meta, but this pipeline computes on cpu; move it there"
+    expected = "layer 1 (Linear) has 'weight' on the device meta, without values; make the layer outside of torch.dev"
     assert refusal(nn.Linear(6, 6, device="meta")).startswith(expected)
     elsewhere = torch.empty(4, 6, device="meta")
     assert refusal(inputs=elsewhere) == "inputs are on meta, but this pipeline computes on cpu; give inputs.to(cpu)"

@@ -37,3 +37,29 @@ def test_the_best_plan_of_profiled_layers_trains():
     model = cp.Pipeline(layers, squares, best.schedule, **best.pipeline_options())
     assert model.batch_size == 8
     assert model.step(torch.randn(8, 6), torch.randn(8, 6)).loss > 0
+
+
+class Adds(nn.Module):
+    """Multiplies with a buffer, which autograd saves."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.randn(4096, 6))
+
+    def forward(self, x):
+        return x * self.table[: len(x)]
+
+
+def test_a_part_of_a_larger_tensor_counts_as_its_own_bytes():
+    layers = [nn.Linear(6, 6), Adds(), nn.Linear(6, 6)]
+    whole = torch.randn(100_000, 6)
+    alone = [cost.activations for cost in cp.measure(layers, whole[:8].clone(), repeats=1)]
+    assert alone == [8 * 6 * 4, 0, 8 * 6 * 4]
+    for view in (whole[:8], whole[::12_500], whole.view(-1)[:48].view(6, 8).T):
+        assert [cost.activations for cost in cp.measure(layers, view, repeats=1)] == alone
+    found = cp.profile(layers, {"x": whole}["x"][:8], repeats=1)
+    assert [cost.activations for cost in found.sizes[8]] == alone
+    assert [cost.activations for cost in found.sizes[1]] == [bytes / 8 for bytes in alone]
+    keyed = [cp.KeyedLayer(nn.Linear(6, 6), "x", "y", drops=["x", "mask"])]
+    costs = cp.measure(keyed, {"x": whole[:8], "mask": whole[:8, :1].expand(8, 6)}, repeats=1)
+    assert costs[0].activations == 8 * 6 * 4

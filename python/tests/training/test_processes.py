@@ -22,6 +22,11 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
     "changed_copies_are_found",
     "a_caught_exception_lets_all_ranks_go_on",
     "planned_alike",
+    "other_samples",
+    "equal_samples_of_groups",
+    "scaled_alike",
+    "resumed_with_dropout",
+    "sharded_tensors",
 ]
 
 
@@ -76,6 +81,8 @@ def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one
     assert seconds < 2 + BUSY, f"{seconds} s from the raise to the end of the job"
     assert failed.returncode != 0
     ranks = re.split(r"\n[EW]\d{4} ", failed.stderr)[0]  # Torchrun's own report follows
-    assert failed.stderr.count("ValueError: deliberate") == 1, failed.stderr
+    assert ranks.count("ValueError: deliberate") == 1, failed.stderr
     assert ranks.count("Traceback") == 1 and 'two_ranks.py", line' in ranks, failed.stderr
     assert failed.stderr.count("another rank failed") <= 1
+    cause = failed.stderr.partition("Root Cause")[2]
+    assert re.search(r"rank +: 1 ", cause) and "error_file: /" in cause and "ValueError: deliberate" in cause

@@ -24,5 +24,5 @@ def test_a_recipe_runs(title, program, tmp_path, monkeypatch):
     assert names["step"].loss > 0
 
 
-def test_there_are_five():
-    assert len(RECIPES) == 5
+def test_there_are_six():
+    assert len(RECIPES) == 6

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 
 import torch
 from models import perceptron, squares
@@ -45,6 +46,7 @@ def different_arguments():
 
     refused(lambda: pipeline([*perceptron(4).layers[:3], make]), "too large")
     trains = pipeline()
+    torch.manual_seed(3)  # Each rank has drawn other numbers
     inputs, targets = samples()
     refused(lambda: trains.step(inputs, targets, clip=1.0 + RANK), "clip: 1.0 on rank 0, but 2.0 on rank 1")
     refused(lambda: trains.step(inputs[: 4 - RANK], targets), "3 samples, but a step of this process takes 4")
@@ -83,6 +85,137 @@ def changed_copies_are_found():
     cp._pipeline._CHECK_COPIES_EVERY, before = 1, cp._pipeline._CHECK_COPIES_EVERY
     refused(lambda: made.step(*samples()), "stage 0: the replicas on ranks 0 and 1 hold different values")
     cp._pipeline._CHECK_COPIES_EVERY = before
+
+
+def other_samples():
+    """Ranks that work on the same samples get other ones, as from DistributedSampler's defaults."""
+    inputs, targets = samples(8)
+    own = slice(4 * RANK, 4 * RANK + 4)
+    order = list(range(4)) if RANK == 0 else [1, 0, 2, 3]
+    words = "pass different samples, but work on the same ones; load them by group"
+    for given, name in (
+        ((inputs[own], targets[own]), "inputs: ranks 0 and 1 "),
+        ((inputs[:4], targets[own]), "targets: ranks 0 and 1 "),
+        ((inputs[:4][order], targets[:4][order]), "inputs: ranks 0 and 1 "),
+        ((inputs[:4].nextafter(inputs[:4] + RANK), targets[:4]), "inputs: ranks 0 and 1 "),
+    ):
+        made = pipeline()
+        for call in (made.step, made.validate):
+            refused(lambda call=call, given=given: call(*given), name + words, cp.ConfigError)
+        made.step(inputs[:4], targets[:4])
+    keyed = [cp.KeyedLayer(perceptron(4).layers[0], "x", "x", drops=["mask"]), Takes(), *perceptron(4).layers[:2]]
+    made = pipeline(keyed)
+    masks = torch.arange(4) + RANK
+    refused(lambda: made.step({"x": inputs[:4], "mask": masks}, targets[:4]), "inputs: ranks 0 and 1 " + words)
+    made = pipeline(check_data=False)
+    made.step(inputs[own], targets[own])
+    made = pipeline()
+    for _ in range(2):
+        made.step(inputs[:4], targets[:4])
+    refused(lambda: [made.step(inputs[own], targets[own]) for _ in range(100)], words)
+    assert made._run.steps == 63
+
+
+class Takes(nn.Module):
+    def forward(self, values):
+        return values["x"]
+
+
+def equal_samples_of_groups():
+    """Both groups get the same batches, as from a stream without shards."""
+    inputs, targets = samples(4)
+    schedule = cp.schedule("gpipe", 1, 2)
+    made = pipeline(schedule=schedule, micro_batch_size=2, data_parallel=2)
+    words = "ranks 0 and 1 of data-parallel groups 0 and 1 pass equal samples; each group takes its own share"
+    refused(lambda: made.step(inputs, targets), words, cp.ConfigError)
+    made.validate(inputs, targets)
+    made.step(inputs + RANK, targets)
+    pipeline(schedule=schedule, micro_batch_size=2, data_parallel=2, check_data=False).step(inputs, targets)
+
+
+def sharded_tensors():
+    """Tensors that are shards of others."""
+    from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+    mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    inputs, targets = samples()
+
+    class Gives(nn.Linear):
+        def forward(self, x):
+            return DTensor.from_local(super().forward(x), mesh, [Replicate()])
+
+    for schedule in ("1f1b", "chimera"):
+        layers = perceptron(4).layers
+        parallelize_module(layers[1], mesh, {"0": ColwiseParallel()})
+        words = "layer 1 (Sequential): '0.weight' is a DTensor"
+        refused(lambda s=schedule, ls=layers: pipeline(ls, cp.schedule(s, 2, 4)), words, cp.ConfigError)
+        layers = perceptron(4).layers
+        layers[1].register_buffer("shard", distribute_tensor(torch.zeros(4), mesh))
+        words = "layer 1 (Sequential): 'shard' is a DTensor"
+        refused(lambda s=schedule, ls=layers: pipeline(ls, cp.schedule(s, 2, 4)), words, cp.ConfigError)
+        made = pipeline(schedule=cp.schedule(schedule, 2, 4))
+        given = DTensor.from_local(inputs, mesh, [Replicate()])
+        refused(lambda m=made, g=given: m.step(g, targets), "inputs: got a DTensor", cp.ConfigError)
+        made.step(inputs, targets)
+    made = pipeline([Gives(6, 6).double(), *perceptron(4).layers[:3]])
+    words, kind = ("layer 0 (Gives) returns a DTensor", cp.ConfigError) if RANK == 0 else ("", cp.PeerLostError)
+    refused(lambda: made.step(inputs, targets), words, kind)
+
+
+def scaled_alike():
+    """An overflow on one rank skips the update on all; without it, results equal those without a scaler."""
+    layers = perceptron(4).layers
+    plain = Pair(layers, "1f1b", lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    optimizer = torch.optim.SGD(plain.pipeline.parameters(), lr=0.1)
+    if RANK == 1:
+        hook = layers[3][0].weight.register_hook(lambda gradient: gradient * torch.inf)
+    before = {name: value.clone() for name, value in plain.pipeline.state_dict().items()}
+    inputs, targets = samples()
+    assert plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler).skipped
+    assert scaler.get_scale() == 2.0
+    assert all(torch.equal(before[name], value) for name, value in plain.pipeline.state_dict().items())
+    if RANK == 1:
+        hook.remove()
+    loss = squares(plain.plain(inputs), targets) / targets.numel()
+    loss.backward()
+    done = plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler)
+    assert abs(done.loss - loss.item()) < 1e-12 and not done.skipped
+    for name, parameter in plain.pipeline.named_parameters():
+        expected = dict(plain.plain.named_parameters())[name]
+        torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-9, atol=1e-12)
+    scaler._growth_interval = 3 + RANK
+    if RANK == 1:
+        scaler.update(8.0)
+    refused(
+        lambda: plain.pipeline.step(inputs, targets, optimizer=optimizer, scaler=scaler),
+        "scale: 2.0 on rank 0, but 8.0 on rank 1",
+    )
+
+
+def resumed_with_dropout():
+    """Each process draws from its own generators, whose states are in the checkpoint."""
+
+    def trainer():
+        torch.manual_seed(3 + RANK)
+        layers = [nn.Sequential(*perceptron(4).layers[:1], nn.Dropout(0.3)) for _ in range(2)]
+        made = pipeline(layers)
+        return made, torch.optim.AdamW(made.parameters(), lr=0.01)
+
+    def train(made, optimizer):
+        return [made.step(*batch, optimizer=optimizer).loss for batch in batches]
+
+    batches = [samples() for _ in range(2)]
+    folder = [tempfile.mkdtemp()]
+    torch.distributed.broadcast_object_list(folder)
+    made, optimizer = trainer()
+    train(made, optimizer)
+    made.save_checkpoint(folder[0], optimizer=optimizer)
+    expected = train(made, optimizer)
+    made, optimizer = trainer()
+    made.load_checkpoint(folder[0], optimizer=optimizer)
+    assert train(made, optimizer) == expected
 
 
 class Fails(nn.Linear):
@@ -127,6 +260,11 @@ def main():
         equal_buffers,
         changed_copies_are_found,
         planned_alike,
+        other_samples,
+        equal_samples_of_groups,
+        scaled_alike,
+        resumed_with_dropout,
+        sharded_tensors,
         a_caught_exception_lets_all_ranks_go_on,
     ):
         torch.manual_seed(3)

@@ -1,0 +1,138 @@
+"""The loss of a pipeline. It must be a sum over samples, because gradients of micro-batches are added."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _training
+from ._agreement import in_short, reduction_of, trained_in
+from ._held_layer import Autocast, value_of
+from ._messages import mapped, tensors_of
+from ._random import RankGenerators, changed, drawing_on_this_thread, states
+
+ConfigError = _training.ConfigError
+LossFunction = Callable[[Any, Tensor], Tensor]
+
+_TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # Relative; of narrower types below
+_TOLERANCE = 5e-2
+_MAX_CHECKS = 16  # Micro-batches; a loss of zero decides nothing
+
+
+class CheckedLoss:
+    """The user's loss, as ranks of the last stage call it."""
+
+    def __init__(
+        self,
+        loss: LossFunction,
+        autocast: Autocast,
+        device: torch.device,
+        generators: Mapping[int, RankGenerators],
+        *,
+        checks_sum: bool,
+    ) -> None:
+        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean."""
+        self._loss, self._autocast, self._device, self._generators = loss, autocast, device, generators
+        self._checks_left = _MAX_CHECKS if checks_sum else 0
+        self.scale = 1.0
+        """Factor of the loss in training, for gradients of narrow types."""
+        self.draws: set[str] = set()
+        """Names of generators that the first call drew from."""
+        self._is_first = True
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        value = value_of(output)
+        if self._is_first:
+            before = states(self._device)
+            found = self._call(value, target)
+            self._is_first, self.draws = False, set(changed(before, states(self._device)))
+        elif self.draws:
+            with drawing_on_this_thread(self._generators):
+                found = self._call(value, target)
+        else:
+            found = self._call(value, target)
+        if self._checks_left and not self.draws and found.numel() == 1:  # Parts would draw other numbers
+            self._checks_left -= 1
+            with torch.no_grad():
+                if self._require_sum(mapped(Tensor.detach, value), target, float(found.detach())):
+                    self._checks_left = 0
+        return found if self.scale == 1.0 else found * self.scale
+
+    def _call(self, value: Any, target: Tensor) -> Tensor:
+        found = self._autocast.call(self._loss, value, target)
+        if not isinstance(found, Tensor):
+            raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
+        return found
+
+    def _require_sum(self, value: Any, target: Tensor, whole: float) -> bool:
+        """Raises ConfigError unless the loss of a micro-batch is the sum of the losses of its parts: two parts of its
+        samples, or one sample twice. Returns whether the values decide it. Costs about one call of the loss."""
+        samples = len(target) if target.dim() else 0
+        tensors = tensors_of(value)
+
+        def is_cut(each: Tensor) -> bool:
+            return each.dim() > 0 and len(each) == samples
+
+        def of(cut: Callable[[Tensor], Tensor]) -> float:
+            """Without terms of the whole micro-batch, such as auxiliary losses."""
+            part = mapped(lambda each: cut(each) if is_cut(each) else torch.zeros_like(each), value)
+            return float(self._call(part, cut(target)))
+
+        if not any(map(is_cut, tensors)) or not math.isfinite(whole):
+            return False
+        half = samples // 2
+        try:
+            if not all(map(is_cut, tensors)):
+                whole = of(lambda each: each)
+            if samples == 1:
+                whole, parts = of(lambda each: torch.cat([each, each])), [whole, whole]
+            else:
+                parts = [of(lambda each: each[:half]), of(lambda each: each[half:])]
+        except Exception:
+            return False  # It takes no such parts
+        size = max(abs(whole), sum(map(abs, parts)))
+        if size == 0 or not math.isfinite(whole):
+            return False
+        kinds = [each.dtype for each in tensors if each.is_floating_point()]
+        tolerance = max((_TOLERANCES.get(kind, _TOLERANCE) for kind in kinds), default=_TOLERANCE)
+        if abs(whole - sum(parts)) <= max(tolerance, _TOLERANCE if self._autocast.is_on else 0) * size:
+            return True
+        if samples == 1:
+            words = f"{parts[0]:.6g} for a sample and {whole:.6g} for the sample twice"
+        else:
+            words = f"{whole:.6g} for {samples} samples and {sum(parts):.6g} as the sum of two parts of them"
+        raise ConfigError(
+            f"loss: {in_short(self._loss)} is {words}; return the sum over samples (reduction='sum'), not a mean, or "
+            "give check_loss=False if your loss is no sum over samples"
+        )
+
+
+def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
+
+    def checked(target: Tensor) -> int:
+        number = count(target)
+        try:
+            return operator.index(number)
+        except TypeError:
+            raise TypeError(f"count returns a {type(number).__name__}; it must return an int") from None
+
+    return checked
+
+
+def require_sum(loss: Any) -> None:
+    """Raises ConfigError for losses of torch with a mean, and for losses with trained parameters."""
+    if not callable(loss):
+        raise ConfigError(f"loss: got a {type(loss).__name__}; give a function of output and target")
+    reduction = reduction_of(loss)
+    if reduction != "sum":
+        raise ConfigError(f"loss: {in_short(loss)} has reduction '{reduction}'; give it reduction='sum'")
+    if trained := trained_in(loss):
+        raise ConfigError(
+            f"loss: {in_short(loss)} has the parameter '{trained[0]}', which a pipeline does not train; move it into "
+            "the last layer, or freeze it"
+        )

@@ -1,0 +1,196 @@
+"""Random generators that layers may use: those of torch, Python's `random` and numpy.
+
+Torch's generators belong to the process. Rank threads would draw from them in the order of their work, which differs
+from run to run, so each rank thread has generators of its own (RankGenerators).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import pickle
+import random
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+State = Any
+States = dict[str, State]
+
+_SPREAD = 0x9E3779B97F4A7C15  # Seeds of ranks differ in many bits
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A generator of the process."""
+
+    get: Callable[[], State]
+    set: Callable[[State], object]
+    seed: Callable[[int], object]
+
+
+def _cuda_source(device: torch.device) -> _Source:
+    return _Source(
+        lambda: torch.cuda.get_rng_state(device),
+        lambda state: torch.cuda.set_rng_state(state, device),
+        lambda seed: torch.cuda.default_generators[device.index or 0].manual_seed(seed),
+    )
+
+
+def _numpy_state(numpy: Any) -> State:
+    kind, keys, *rest = numpy.random.get_state()
+    return (kind, keys.tobytes(), *rest)
+
+
+def _set_numpy(numpy: Any, state: State) -> None:
+    kind, keys, *rest = state
+    numpy.random.set_state((kind, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def _sources(device: torch.device) -> dict[str, _Source]:
+    found = {
+        "torch": _Source(torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed),
+        "random": _Source(random.getstate, random.setstate, random.seed),
+    }
+    if device.type == "cuda":
+        found["cuda"] = _cuda_source(device)
+    if numpy := sys.modules.get("numpy"):
+        found["numpy"] = _Source(
+            lambda: _numpy_state(numpy),
+            lambda state: _set_numpy(numpy, state),
+            lambda seed: numpy.random.seed(seed % (1 << 32)),
+        )
+    return found
+
+
+def states(device: torch.device, names: Iterable[str] | None = None) -> States:
+    """Returns the states of the process's generators, of those with `names` if given. Takes about 30 us."""
+    known = _sources(device)
+    return {name: known[name].get() for name in (known if names is None else names)}
+
+
+def restore(device: torch.device, saved: States) -> None:
+    known = _sources(device)
+    for name, state in saved.items():
+        if name in known:
+            known[name].set(state)
+
+
+def changed(before: States, after: States) -> list[str]:
+    """Returns the names of generators with another state than before."""
+    return [name for name, state in before.items() if not _equal(state, after[name])]
+
+
+def _equal(one: State, other: State) -> bool:
+    return torch.equal(one, other) if isinstance(one, Tensor) else bool(one == other)
+
+
+@contextlib.contextmanager
+def untouched_generators(device: torch.device) -> Iterator[None]:
+    saved = states(device)
+    try:
+        yield
+    finally:
+        restore(device, saved)
+
+
+def states_of_own(module: nn.Module) -> States:
+    """Returns the states of generators that are attributes of the module or of its parts, by name."""
+    found: States = {}
+    for prefix, part in module.named_modules():
+        for name, value in vars(part).items():
+            key = f"{prefix}.{name}" if prefix else name
+            if isinstance(value, torch.Generator):
+                found[key] = value.get_state()
+            elif isinstance(value, random.Random):
+                found[key] = value.getstate()
+            elif type(value).__module__.startswith("numpy.random"):
+                found[key] = pickle.dumps(value)
+    return found
+
+
+class RankGenerators:
+    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on one
+    thread at a time, because torch has one generator for all threads."""
+
+    def __init__(self, device: torch.device, rank: int, users: dict[int, RankGenerators]) -> None:
+        """`users`: generators by thread, of all ranks. A threading.local would lose its values, because Python knows a
+        rank's thread only during a call."""
+        self._device, self._rank, self._users = device, rank, users
+        self._states: States = {}
+
+    def begin(self, seeds: Mapping[str, int]) -> None:
+        """Seeds the generators that are drawn from, by name. The process's generators keep their states."""
+        outer = states(self._device, seeds)
+        known = _sources(self._device)
+        for name, seed in seeds.items():
+            known[name].seed((seed + self._rank * _SPREAD) % (1 << 63))
+        self._states = states(self._device, seeds)
+        restore(self._device, outer)
+
+    @contextlib.contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Draws come from this rank's generators."""
+        with _ONE_AT_A_TIME:
+            outer = states(self._device, self._states)
+            restore(self._device, self._states)
+            try:
+                yield
+            finally:
+                self._states = states(self._device, self._states)
+                restore(self._device, outer)
+
+    def use_on_this_thread(self) -> None:
+        """Notes that this thread works for the rank."""
+        self._users[threading.get_ident()] = self
+
+
+def drawing_on_this_thread(users: Mapping[int, RankGenerators]) -> contextlib.AbstractContextManager[None]:
+    """Returns drawing() of this thread's generators; a scope without effect if it has none."""
+    own = users.get(threading.get_ident())
+    return contextlib.nullcontext() if own is None else own.drawing()
+
+
+def drawn_seeds(names: Iterable[str]) -> dict[str, int]:
+    """Draws a seed from each of the caller's generators; the GPU's comes from torch's generator of the CPU."""
+    draw = {
+        "random": lambda: random.getrandbits(62),
+        "numpy": lambda: int(sys.modules["numpy"].random.randint(1 << 31)),
+    }
+    of_torch = lambda: int(torch.randint(1 << 62, (), device="cpu"))
+    return {name: draw.get(name, of_torch)() for name in sorted(names)}
+
+
+def as_text(saved: States) -> str:
+    """Returns states as one text of about 10 kB."""
+    values = json.dumps({name: _in_json(state) for name, state in saved.items()})
+    return base64.b85encode(zlib.compress(values.encode())).decode()
+
+
+def from_text(text: str) -> States:
+    """Returns the states of as_text()."""
+    values = json.loads(zlib.decompress(base64.b85decode(text)))
+    return {name: _from_json(value) for name, value in values.items()}
+
+
+def _in_json(state: State) -> Any:
+    if isinstance(state, Tensor):
+        return {"tensor": base64.b64encode(bytes(state.tolist())).decode()}
+    if isinstance(state, bytes):
+        return {"bytes": base64.b64encode(state).decode()}
+    return [_in_json(each) for each in state] if isinstance(state, tuple) else state
+
+
+def _from_json(value: Any) -> State:
+    if isinstance(value, dict):
+        data = base64.b64decode(value.get("tensor", value.get("bytes", "")))
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8) if "tensor" in value else data
+    return tuple(map(_from_json, value)) if isinstance(value, list) else value

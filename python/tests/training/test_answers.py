@@ -1,0 +1,148 @@
+"""Refusals that name what is wrong and the way out."""
+
+import multiprocessing
+import warnings
+
+import pytest
+import torch
+from models import perceptron, squares
+from torch import nn
+from users import refused, samples
+
+import chimerapipe as cp
+from chimerapipe._launcher import LauncherError, place
+
+
+class Masked(nn.Linear):
+    def forward(self, hidden, mask, scale=1.0):
+        return super().forward(hidden) * mask * scale
+
+
+def pipeline_of(layers, schedule="1f1b"):
+    return cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 4))
+
+
+def test_a_layer_with_two_inputs_gets_a_hint():
+    inputs, targets = samples()
+    for layers in ([Masked(6, 6).double(), nn.Tanh()], [nn.Tanh(), Masked(6, 6).double()]):
+        error = refused(lambda layers=layers: pipeline_of(layers).step(inputs, targets), "takes 2 values (hidden, mask)")
+        assert "cp.KeyedLayer(layer, takes=['hidden', 'mask']" in str(error) and "(Masked)" in str(error)
+    layers = [cp.KeyedLayer(Masked(6, 6).double(), ["hidden", "mask"], "hidden", drops=["mask"]), First()]
+    pipeline_of(layers).step({"hidden": inputs, "mask": torch.ones_like(inputs)}, targets)
+
+
+class First(nn.Module):
+    def forward(self, values):
+        return values["hidden"]
+
+
+def test_several_positional_inputs_get_a_hint():
+    inputs, targets = samples()
+    words = "step: got 3 values, but takes inputs and targets; give several inputs as one value, as in step((a, b), targets)"
+    refused(lambda: pipeline_of(perceptron(4).layers).step(inputs, inputs, targets), words, cp.ConfigError)
+
+
+def test_optimizers_that_cannot_work_are_refused_before_the_step():
+    model = pipeline_of(perceptron(4).layers)
+    parameters = list(model.parameters())
+    before = [parameter.clone() for parameter in parameters]
+    for kind, words in ((torch.optim.LBFGS, "LBFGS calls a closure"), (torch.optim.SparseAdam, "SparseAdam needs sparse")):
+        refused(lambda kind=kind: model.step(*samples(), optimizer=kind(parameters)), words, cp.ConfigError)
+    assert all(torch.equal(*pair) for pair in zip(parameters, before, strict=True))
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # Wraps step()
+    model.step(*samples(), optimizer=optimizer)
+
+
+def test_sparse_gradients_are_mentioned():
+    layers = [nn.Embedding(9, 6, sparse=True).double(), *perceptron(4).layers[:3]]
+    with pytest.warns(UserWarning, match=r"layer 0 \(Embedding\): its sparse gradients become dense"):
+        model = pipeline_of(layers)
+    model.step(torch.randint(9, (4,)), samples()[1], optimizer=torch.optim.Adam(model.parameters()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline_of([nn.Embedding(9, 6, sparse=True).double().requires_grad_(False), *perceptron(4).layers[:3]])
+
+
+def test_layers_without_values_or_shapes_are_refused():
+    with torch.device("meta"):
+        on_meta = nn.Linear(6, 6)
+        refused(lambda: pipeline_of(perceptron(4).layers), "the default device is meta", cp.ConfigError)
+    words = "layer 1 (Linear) has 'weight' on the device meta, without values; make the layer outside"
+    refused(lambda: pipeline_of([nn.Linear(6, 6), on_meta]), words, cp.ConfigError)
+    lazy = nn.Sequential(nn.LazyLinear(6), nn.Tanh())
+    words = "layer 0 (Sequential): '0.weight' has no shape yet; call the layer once on a sample"
+    refused(lambda: pipeline_of([lazy, nn.Linear(6, 6)]), words, cp.ConfigError)
+    lazy(torch.randn(1, 6))
+    pipeline_of([lazy, nn.Linear(6, 6)]).step(torch.randn(4, 6), torch.randn(4, 6))
+
+
+ALONE = [
+    {},
+    {"WORLD_SIZE": "1"},
+    {"WORLD_SIZE": "1", "RANK": "0", "SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"},
+    {"SLURM_PROCID": "0", "SLURM_NTASKS": "8"},  # A batch script
+    {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "PMIX_RANK": "0", "PMI_RANK": "0", "PMI_SIZE": "1"},
+    {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1", "PMIX_RANK": "0"},
+    {"MASTER_ADDR": "localhost", "MASTER_PORT": "1"},
+]
+TORCHS = {"RANK": "2", "WORLD_SIZE": "4", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+INCOMPLETE = [
+    ({"RANK": "1"}, "RANK=1 is set, but not WORLD_SIZE; start the job with torchrun"),
+    ({"LOCAL_RANK": "1"}, "LOCAL_RANK=1 is set, but not RANK and WORLD_SIZE"),
+    ({"WORLD_SIZE": "4"}, "WORLD_SIZE=4 is set, but not RANK and MASTER_ADDR and MASTER_PORT"),
+    ({**TORCHS, "RANK": "4"}, "RANK=4 is not below WORLD_SIZE=4"),
+    ({**TORCHS, "RANK": "x"}, "RANK is 'x'; expected a whole number"),
+    ({**TORCHS, "WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
+    ({name: value for name, value in TORCHS.items() if name != "MASTER_PORT"}, "are set, but not MASTER_PORT"),
+    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_PROCID=1 of SLURM_STEP_NUM_TASKS=4 tells of a job"),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=2"),
+    ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_RANK=0 of PMI_SIZE=2"),
+    ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2"}, "MV2_COMM_WORLD_RANK=1"),
+    ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "FLUX_TASK_RANK=1 of FLUX_JOB_SIZE=2"),
+    ({"PMIX_RANK": "0"}, "PMIX_RANK=0 tells of a job"),
+    ({"PALS_RANKID": "3"}, "PALS_RANKID=3 tells of a job"),
+]
+
+
+def test_complete_variables_give_a_place():
+    assert [place(variables) for variables in ALONE] == [(0, 1)] * len(ALONE)
+    assert place(TORCHS) == place({**TORCHS, "LOCAL_RANK": "0", "PMIX_RANK": "1"}) == (2, 4)
+
+
+@pytest.mark.parametrize(("variables", "words"), INCOMPLETE)
+def test_incomplete_variables_of_launchers_are_refused_by_name(variables, words, monkeypatch):
+    refused(lambda: place(variables), words, LauncherError)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    refused(lambda: pipeline_of(perceptron(4).layers), words, cp.ConfigError)
+    assert cp.plan("bert-48", workers=4, mini_batch=64, machine="p100-aries").best  # Needs no other process
+
+
+def alone(rank, told):
+    try:
+        pipeline_of(perceptron(4).layers)
+    except cp.ConfigError as error:
+        told.put(str(error))
+
+
+def in_a_group(rank, told, path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    torch.manual_seed(1)
+    model = pipeline_of(perceptron(4).layers)
+    told.put((model.rank, model.step(*samples()).loss))
+    model.gather()
+    torch.distributed.destroy_process_group()
+
+
+def test_spawned_processes_train_together_or_not_at_all(tmp_path):
+    told = multiprocessing.get_context("spawn").SimpleQueue()
+    torch.multiprocessing.spawn(alone, (told,), nprocs=2)
+    for _ in range(2):
+        assert "torch.multiprocessing.spawn started this process, but it has no process group" in told.get()
+    torch.multiprocessing.spawn(in_a_group, (told, tmp_path / "meeting"), nprocs=2)
+    results = sorted(told.get() for _ in range(2))
+    torch.manual_seed(1)
+    expected = pipeline_of(perceptron(4).layers).step(*samples()).loss
+    assert [rank for rank, _ in results] == [0, 1]
+    assert all(loss == pytest.approx(expected, rel=1e-12) for _, loss in results)

@@ -1,0 +1,162 @@
+"""Changes of layers between steps: followed by replicas on rank threads, or refused by name."""
+
+import copy
+import threading
+
+import pytest
+import torch
+from models import perceptron, squares
+from torch import nn
+from users import SCHEDULES, Pair, Shift, refused, samples
+
+import chimerapipe as cp
+
+
+def layers_with_ties():
+    layers = perceptron(4).layers
+    layers[3][0].weight = layers[0][0].weight
+    return layers
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("make", [lambda: perceptron(4).layers, layers_with_ties])
+def test_other_memory_of_parameters_is_followed(schedule, make):
+    pair = Pair(make(), schedule)
+    pair.step(*samples())
+    for model in (pair.plain, nn.Sequential(*pair.layers)):
+        flat = nn.utils.parameters_to_vector(model.parameters()).detach() * 0.5
+        nn.utils.vector_to_parameters(flat, model.parameters())
+    pair.step(*samples())
+    for model in (pair.plain, nn.Sequential(*pair.layers)):
+        for parameter in model.parameters():
+            parameter.data = (parameter.data * 2).T.contiguous().T if parameter.dim() == 2 else parameter.data * 2
+    pair.step(*samples())
+    inputs, targets = samples()
+    for model in (pair.plain, nn.Sequential(*pair.layers)):
+        for parameter in model.parameters():
+            parameter.data = parameter.data - 0.1
+    expected = squares(pair.plain(inputs), targets).item() / targets.numel()
+    assert pair.pipeline.validate(inputs, targets) == pytest.approx(expected, rel=1e-12)
+
+
+def replace_by_assignment(layers):
+    state = {name: value.clone() for name, value in layers[1].state_dict().items()}
+    layers[1].load_state_dict(state, assign=True)
+
+
+def replace_by_hand(layers):
+    layers[1][0].weight = nn.Parameter(layers[1][0].weight.detach().clone())
+
+
+def tie(layers):
+    layers[1][0].weight = layers[2][0].weight
+
+
+def parametrize(layers):
+    nn.utils.parametrizations.weight_norm(layers[1][0])
+
+
+def replace_a_module(layers):
+    layers[1][0] = nn.Linear(6, 6).double()
+
+
+def add_a_module(layers):
+    layers[1].append(nn.Linear(6, 6).double())
+
+
+def remove_a_bias(layers):
+    layers[1][0].bias = None
+
+
+CHANGES = [
+    (replace_by_assignment, "the parameter '0.weight' was replaced in"),
+    (replace_by_hand, "the parameter '0.weight' was replaced in"),
+    (tie, "the parameter '0.weight' was replaced in"),
+    (parametrize, "0.weight' was removed from"),
+    (replace_a_module, "0.weight' was replaced in"),
+    (add_a_module, "2.weight' was added to"),
+    (remove_a_bias, "0.bias' was removed from"),
+    (lambda layers: layers[1].float(), "parameter 1.0.weight is [6, 6] of float32 on cpu, but was [6, 6] of float64"),
+]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
+@pytest.mark.parametrize(("change", "words"), CHANGES)
+def test_other_parameters_are_refused_by_name(change, words, schedule):
+    pair = Pair(perceptron(4).layers, schedule)
+    pair.step(*samples())
+    change(pair.layers)
+    for call in (pair.pipeline.step, pair.pipeline.validate):
+        error = refused(lambda call=call: call(*samples()), words, cp.ConfigError)
+        assert "1" in str(error).partition(":")[0]
+
+
+def test_a_refused_change_that_is_undone_trains_on():
+    pair = Pair(perceptron(4).layers, "chimera")
+    pair.step(*samples())
+    kept = pair.layers[1][0].weight
+    replace_by_hand(pair.layers)
+    refused(lambda: pair.pipeline.step(*samples()), "was replaced", cp.ConfigError)
+    pair.layers[1][0].weight = kept
+    pair.step(*samples())
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.scale = nn.Linear(6, 6).double(), 1.0
+
+    def forward(self, x):
+        return self.inner(x) * self.scale
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_attributes_modes_and_buffers_are_followed(schedule):
+    pair = Pair([Scaled(), Shift(1), Shift(2), Scaled()], schedule)
+    pair.step(*samples())
+    for change in (
+        lambda model: setattr(model[0], "scale", 3.0),
+        lambda model: model[1].shift.fill_(5),
+        lambda model: setattr(model[2], "shift", torch.full((6,), 7.0).double()),
+        lambda model: model[2].load_state_dict({**model[1].state_dict(), "shift": torch.zeros(6).double()}),
+    ):
+        for model in (pair.plain, pair.layers):
+            change(model)
+        pair.step(*samples())
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
+def test_layers_that_leave_eval_mode_are_looked_at_again(schedule):
+    layers = perceptron(4).layers
+    layers[1] = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).double()
+    for layer in layers:
+        layer.eval()
+    pair = Pair(layers, schedule)
+    pair.plain.eval()
+    pair.step(*samples())
+    pair.pipeline.validate(*samples())
+    pair.layers[1].train()
+    if schedule == "chimera":
+        refused(lambda: pair.pipeline.step(*samples()), "layer 1 (Sequential) draws random numbers", cp.ConfigError)
+    else:
+        pair.pipeline.step(*samples())
+
+
+class Locked(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 6)
+        self.double().lock = threading.Lock()
+
+
+def test_a_layer_that_cannot_be_copied_is_named():
+    layers = perceptron(4).layers
+    layers[2] = nn.Sequential(Locked(), nn.Tanh())
+    schedule = cp.schedule("chimera", 2, 4)
+    words = "layer 2 (Sequential) cannot be copied for another rank thread: attribute '0.lock': cannot pickle"
+    refused(lambda: cp.Pipeline(layers, squares, schedule), words, cp.ConfigError)
+    cp.Pipeline([*layers[:2], Locked, layers[3]], squares, schedule).step(*samples())
+    old = perceptron(4).layers
+    with pytest.warns(FutureWarning):
+        old[1] = nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 6))).double()
+    refused(lambda: cp.Pipeline(old, squares, schedule), "attribute '0.weight'", cp.ConfigError)
+    cp.Pipeline(copy.copy(layers), squares, cp.schedule("1f1b", 2, 4)).step(*samples())

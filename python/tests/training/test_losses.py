@@ -1,0 +1,140 @@
+"""Losses that are no sums over samples, and loss scaling."""
+
+import functools
+import random
+
+import pytest
+import torch
+from models import perceptron, squares
+from torch import nn
+from torch.nn import functional
+from users import refused, samples
+
+import chimerapipe as cp
+
+
+def pipeline_of(loss, micro_batch_size=2, schedule="1f1b", layers=None, **options):
+    layers = layers or perceptron(4).layers
+    return cp.Pipeline(layers, loss, cp.schedule(schedule, 2, 4), micro_batch_size=micro_batch_size, **options)
+
+
+class Wrapped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.MSELoss()
+
+    def forward(self, output, target):
+        return self.inner(output, target)
+
+
+def contrastive(output, target):
+    return functional.cross_entropy(output @ target.T, torch.arange(len(target)), reduction="sum")
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera", "zb-h1"])
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 3])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda output, target: functional.mse_loss(output, target),
+        lambda output, target: (output - target).square().mean(),
+        lambda output, target: squares(output, target) / len(target) + 0 * output.sum(),
+        lambda output, target: squares(output, target) / output.numel() ** 0.5,
+        lambda output, target: functional.mse_loss(output, target) + 0 * target.min(),  # Takes no empty part
+        Wrapped(),
+        functools.partial(lambda scale, output, target: scale * functional.mse_loss(output, target), 3.0),
+    ],
+)
+def test_a_mean_in_a_function_is_refused(loss, micro_batch_size, schedule):
+    model = pipeline_of(loss, micro_batch_size, schedule)
+    inputs, targets = samples(4 * micro_batch_size)
+    error = refused(lambda: model.step(inputs, targets), "return the sum over samples", cp.ConfigError)
+    assert "check_loss=False" in str(error)
+    refused(lambda: model.validate(inputs, targets), "return the sum over samples", cp.ConfigError)
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, 3])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_sums_train_in_all_types(micro_batch_size, scale, dtype):
+    def weighted(output, target):
+        return scale * functional.smooth_l1_loss(output.squeeze(), target.squeeze(), reduction="sum")
+
+    layers = [layer.to(dtype) for layer in perceptron(4).layers]
+    inputs, targets = samples(4 * micro_batch_size)
+    pipeline_of(weighted, micro_batch_size, layers=layers).step(inputs.to(dtype), targets.to(dtype))
+
+
+def test_losses_that_are_no_sums_train_when_asked():
+    refused(lambda: pipeline_of(contrastive).step(*samples(8)), "check_loss=False", cp.ConfigError)
+    assert pipeline_of(contrastive, check_loss=False).step(*samples(8)).loss > 0
+    mean = lambda output, target: functional.mse_loss(output, target)
+    assert pipeline_of(mean, check_loss=False, count=lambda target: 1).step(*samples(8)).loss > 0
+
+
+def test_a_loss_that_draws_random_numbers_is_not_compared():
+    def noisy(output, target):
+        return squares(output, target) * (1 + torch.rand(())) + random.random()
+
+    assert pipeline_of(noisy).step(*samples(8)).loss > 0
+
+
+def test_zeros_decide_nothing_and_later_micro_batches_do():
+    def masked_mean(output, target):
+        mask = (target != 0).double()
+        return ((output - target).square() * mask).sum() / mask.sum().clamp(min=1)
+
+    inputs, targets = samples(8)
+    targets[:2] = 0  # The first micro-batch
+    refused(lambda: pipeline_of(masked_mean).step(inputs, targets), "return the sum over samples", cp.ConfigError)
+
+
+def test_auxiliary_losses_of_a_micro_batch_are_left_out():
+    class Router(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            return {"logits": y, "aux_loss": y.square().mean()}
+
+    layers = [*perceptron(4).layers[:3], Router(6, 6).double()]
+    sums = lambda output, target: squares(output["logits"], target) + output["aux_loss"]
+    pipeline_of(sums, layers=layers).step(*samples(8))
+    means = lambda output, target: functional.mse_loss(output["logits"], target) + output["aux_loss"]
+    refused(lambda: pipeline_of(means, layers=layers).step(*samples(8)), "return the sum", cp.ConfigError)
+
+
+def test_a_gradient_scaler_skips_a_step_and_trains_like_no_scaler():
+    torch.manual_seed(3)
+    plain = nn.Sequential(*perceptron(4).layers)
+    torch.manual_seed(3)
+    layers = perceptron(4).layers
+    model = pipeline_of(squares, layers=layers, schedule="chimera")
+    optimizers = [torch.optim.AdamW(each.parameters(), lr=0.01) for each in (plain, model)]
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    scales = []
+    for step in range(5):
+        inputs, targets = samples(8)
+        overflows = step == 2
+        if overflows:
+            hook = layers[1][0].weight.register_hook(lambda gradient: gradient * torch.inf)
+        done = model.step(inputs, targets, optimizer=optimizers[1], clip=0.5, scaler=scaler)
+        scales.append(scaler.get_scale())
+        assert done.skipped == overflows
+        if overflows:
+            hook.remove()
+            continue
+        optimizers[0].zero_grad()
+        loss = squares(plain(inputs), targets) / targets.numel()
+        loss.backward()
+        norm = nn.utils.get_total_norm([parameter.grad for parameter in plain.parameters()])
+        for parameter in plain.parameters():
+            parameter.grad *= min(1, 0.5 / norm)
+        optimizers[0].step()
+        assert done.loss == pytest.approx(loss.item(), rel=1e-12)
+        assert done.gradient_norm == pytest.approx(norm.item(), rel=1e-10)
+    assert scales == [2.0**10, 2.0**11, 2.0**10, 2.0**10, 2.0**11]
+    for one, other in zip(plain.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    refused(lambda: model.step(*samples(8), scaler=scaler), "scaler: needs optimizer=", cp.ConfigError)
+    refused(lambda: model.step(*samples(8), optimizer=optimizers[1], scaler=2.0), "scaler: got a float")
+    off = torch.amp.GradScaler("cpu", enabled=False)
+    assert not model.step(*samples(8), optimizer=optimizers[1], scaler=off).skipped

@@ -1,0 +1,127 @@
+"""Modes that torch keeps per thread reach all rank threads."""
+
+import threading
+
+import pytest
+import torch
+from models import perceptron, squares
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+from users import Pair, refused, samples
+
+import chimerapipe as cp
+
+SCHEDULES = ["1f1b", "zb-h1", "chimera", "chimera-zb"]
+
+
+class Threads(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = {}
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        self.seen.setdefault(threading.get_ident(), []).append(str(function))
+        return function(*arguments, **(named or {}))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_dispatch_modes_see_all_ranks(schedule):
+    pair = Pair(perceptron(4).layers, schedule, stages=4)
+    pair.step(*samples())
+    with Threads() as mode:
+        pair.pipeline.step(*samples())
+    forwards = [sum("addmm" in name for name in names) for names in mode.seen.values()]
+    assert sum(forwards) == 16 and len(forwards) == 4
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera", "gpipe"])
+def test_a_flop_counter_counts_all_ranks(schedule):
+    layers = perceptron(4).layers
+    inputs, targets = samples()
+    with FlopCounterMode(display=False) as plain:
+        squares(nn.Sequential(*layers)(inputs), targets).backward()
+    pair = Pair(layers, schedule, stages=4)
+    pair.step(inputs, targets)
+    with FlopCounterMode(display=False) as counter:
+        pair.pipeline.step(inputs, targets)
+    assert counter.get_total_flops() == plain.get_total_flops()
+    pair.pipeline.step(inputs, targets)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "chimera-zb"])
+def test_a_flop_counter_is_refused_if_the_backward_is_split(schedule):
+    layers = perceptron(4).layers
+    pair = Pair(layers, schedule, stages=4)
+    pair.step(*samples())
+    with FlopCounterMode(display=False) as counter:
+        refused(lambda: pair.pipeline.step(*samples()), "FlopCounterMode cannot count a split backward", cp.ConfigError)
+        assert pair.pipeline.validate(*samples()) > 0
+    assert counter.get_total_flops() == 4 * 4 * 2 * 6 * 6
+    pair.step(*samples())
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_hooks_on_saved_tensors_see_all_ranks(schedule):
+    threads = set()
+    count = [0]
+
+    def pack(tensor):
+        threads.add(threading.get_ident())
+        count[0] += 1
+        return tensor.clone()
+
+    pair = Pair(perceptron(4).layers, schedule, stages=4)
+    pair.step(*samples())
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        pair.pipeline.step(*samples())
+    assert len(threads) == 4 and count[0] >= 32
+
+
+class Jvp(nn.Linear):
+    def forward(self, x):
+        output, tangent = torch.func.jvp(super().forward, (x,), (torch.ones_like(x),))
+        return output + tangent
+
+
+class Dual(nn.Linear):
+    def forward(self, x):
+        with torch.autograd.forward_ad.dual_level():
+            made = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+            output, tangent = torch.autograd.forward_ad.unpack_dual(super().forward(made))
+        return output + tangent
+
+
+@pytest.mark.parametrize("kind", [Jvp, Dual])
+def test_forward_mode_on_several_threads_is_refused_by_name(kind):
+    layers = [*perceptron(4).layers[:3], kind(6, 6).double()]
+    model = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4))
+    words = f"layer 3 ({kind.__name__}) uses forward-mode differentiation"
+    refused(lambda: model.step(*samples()), words, cp.ConfigError)
+    Pair(layers, "gpipe", stages=1).step(*samples())
+
+
+def test_a_profiler_sees_all_ranks():
+    pair = Pair(perceptron(4).layers, "1f1b", stages=4)
+    pair.step(*samples())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        pair.pipeline.step(*samples())
+    counts = {event.key: event.count for event in profile.key_averages()}
+    assert counts["aten::addmm"] == 16 and counts["aten::tanh_backward"] == 16
+
+
+def test_a_default_device_reaches_layers_on_all_ranks():
+    devices = set()
+
+    class Makes(nn.Linear):
+        def forward(self, x):
+            devices.add((threading.get_ident(), torch.empty(1).device.type))
+            return super().forward(x)
+
+    model = cp.Pipeline([Makes(6, 6).double() for _ in range(4)], squares, cp.schedule("1f1b", 4, 4))
+    model.step(*samples())
+    devices.clear()
+    inputs, targets = samples()
+    with torch.device("meta"):
+        model.step(inputs, targets)
+    assert {device for _, device in devices} == {"meta"} and len(devices) == 4

@@ -1,0 +1,180 @@
+"""Layers that draw random numbers: equal results in every run on rank threads, and refusals."""
+
+import itertools
+import random
+
+import numpy
+import pytest
+import torch
+from models import perceptron, squares
+from torch import nn
+from users import refused, samples
+
+import chimerapipe as cp
+
+
+def dropouts():
+    return [nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.3), nn.Tanh()).double() for _ in range(4)]
+
+
+class Drops(nn.Linear):
+    """Drops numbers by a function that draws them."""
+
+    def __init__(self, draw):
+        super().__init__(6, 6)
+        self.double().draw = draw
+
+    def forward(self, x):
+        return super().forward(x) * self.draw()
+
+
+class Own(nn.Linear):
+    """Skips itself with a generator of its own; mostly two forwards agree."""
+
+    def __init__(self, make, draw, chance=0.01):
+        super().__init__(6, 6)
+        self.double().own, self.draw, self.chance = make(), draw, chance
+
+    def forward(self, x):
+        return x if self.draw(self.own) < self.chance else super().forward(x)
+
+
+class Counts(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+        Counts.calls += 1
+        return super().forward(x) * Counts.calls
+
+
+class Stored(nn.Module):
+    """Writes to a tensor that is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.seen = nn.Linear(6, 6).double(), torch.zeros(6).double()
+
+    def forward(self, x):
+        self.seen += x.detach().mean(0)
+        return self.inner(x) + self.seen
+
+
+CLOSED = torch.Generator().manual_seed(3)
+TABLE = itertools.count()
+DRAWN = [
+    (lambda: Drops(lambda: random.random()), "draws random numbers from Python's random"),
+    (lambda: Drops(lambda: random.random() < 2), "draws random numbers from Python's random"),
+    (lambda: Drops(lambda: numpy.random.rand()), "draws random numbers from numpy"),
+    (lambda: Drops(lambda: torch.rand(1).double()), "draws random numbers, which"),
+    (lambda: Own(torch.Generator, lambda own: torch.rand((), generator=own)), "from its generator 'own'"),
+    (lambda: Own(random.Random, lambda own: own.random()), "from its generator 'own'"),
+    (lambda: Own(numpy.random.default_rng, lambda own: own.random()), "from its generator 'own'"),
+    (lambda: Drops(lambda: torch.rand(1, generator=CLOSED).double()), "another result in a second forward"),
+    (lambda: Drops(lambda: next(TABLE)), "another result in a second forward"),
+    (lambda: Counts(6, 6).double(), "another result in a second forward"),
+    (Stored, "another result in a second forward"),
+]
+
+
+@pytest.mark.parametrize(("schedule", "recompute"), [("1f1b", [0]), ("chimera", False), ("zb-h1", [0])])
+@pytest.mark.parametrize(("make", "words"), DRAWN)
+def test_draws_that_a_repeated_forward_would_not_repeat_are_refused(make, words, schedule, recompute):
+    layers = [perceptron(4).layers[0], make(), *perceptron(4).layers[:2]]
+    model = cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 4), recompute=recompute)
+    refused(lambda: model.step(*samples()), words, cp.ConfigError)
+    error = refused(lambda: model.step(*samples()), "layer 1 (", cp.ConfigError)
+    assert words in str(error)
+    cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4)).step(*samples())
+
+
+def test_a_layer_that_writes_to_its_parameters_is_refused_in_replicas():
+    layers = [nn.Embedding(9, 6, max_norm=1.0).double(), *perceptron(4).layers[:3]]
+    ids, targets = torch.randint(9, (4,)), samples()[1]
+    refused(
+        lambda: cp.Pipeline(layers, squares, cp.schedule("chimera", 2, 4)).step(ids, targets),
+        "layer 0 (Embedding) writes to its parameter 'weight' in forward, as Embedding(max_norm=)",
+        cp.ConfigError,
+    )
+    assert cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4)).step(ids, targets).loss > 0
+
+
+def losses_of(schedule, layers, steps=4, seed=5, loss=squares):
+    model = cp.Pipeline(layers, loss, cp.schedule(schedule, 4, 8), micro_batch_size=2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(1)
+    batches = [samples(16) for _ in range(steps)]
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
+    return [model.step(*batch, optimizer=optimizer).loss for batch in batches]
+
+
+def mixed_draws():
+    others = [Drops(lambda: 0.5 + random.random()), Drops(lambda: 0.5 + numpy.random.rand())]
+    return [dropouts()[0], *others, dropouts()[0]]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "gpipe"])
+@pytest.mark.parametrize("make", [dropouts, mixed_draws])
+def test_rank_threads_draw_equal_numbers_in_every_run(schedule, make):
+    torch.manual_seed(2)
+    layers = make()
+    start = nn.Sequential(*layers).state_dict()
+    start = {name: value.clone() for name, value in start.items()}
+    runs = []
+    for seed in (5, 5, 5, 6):
+        nn.Sequential(*layers).load_state_dict(start)
+        runs.append(losses_of(schedule, layers, seed=seed))
+    assert runs[0] == runs[1] == runs[2] != runs[3]
+    assert len(set(runs[0])) == len(runs[0])
+
+
+def test_ranks_draw_different_masks_and_the_callers_generator_goes_on():
+    masks = {}
+
+    class Sees(nn.Linear):
+        def forward(self, x):
+            if torch.is_grad_enabled():
+                masks.setdefault(id(self), []).append(torch.rand(4))
+            return super().forward(x)
+
+    layers = [Sees(6, 6).double() for _ in range(4)]
+    model = cp.Pipeline(layers, squares, cp.schedule("1f1b", 4, 4))
+    for _ in range(2):
+        model.step(*samples())
+    drawn = [tuple(mask.tolist()) for each in masks.values() for mask in each]
+    assert len(set(drawn)) == len(drawn) == 32
+
+
+def test_a_loss_that_draws_gives_equal_results_in_every_run():
+    noisy = lambda output, target: squares(output + 0.1 * torch.randn_like(output), target)
+    torch.manual_seed(2)
+    layers = perceptron(4).layers
+    start = {name: value.clone() for name, value in nn.Sequential(*layers).state_dict().items()}
+    runs = []
+    for _ in range(3):
+        nn.Sequential(*layers).load_state_dict(start)
+        runs.append(losses_of("chimera", layers, loss=noisy))
+    assert runs[0] == runs[1] == runs[2]
+
+
+def test_a_resumed_run_with_dropout_equals_an_undisturbed_one(tmp_path):
+    def trainer():
+        torch.manual_seed(2)
+        model = cp.Pipeline(mixed_draws(), squares, cp.schedule("zb-h1", 4, 8), micro_batch_size=2)
+        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+    def train(model, optimizer, steps):
+        return [model.step(*samples(16), optimizer=optimizer).loss + random.random() for _ in range(steps)]
+
+    model, optimizer = trainer()
+    train(model, optimizer, 2)
+    model.save_checkpoint(tmp_path, optimizer=optimizer)
+    expected = train(model, optimizer, 3)
+    torch.manual_seed(77)
+    random.seed(77)
+    numpy.random.seed(77)
+    model, optimizer = trainer()
+    train(model, optimizer, 1)
+    model.load_checkpoint(tmp_path, optimizer=optimizer)
+    assert train(model, optimizer, 3) == expected
