@@ -139,7 +139,40 @@ class VariablesTest(TrainingTest):
         words = [*self.training(stages=4), "--rendezvous-seconds", "1"]
         complaints, codes = self.ended([self.start(words, 0, 4, CHIMERA_STORE=str(store))])
         self.assertEqual(codes, [1])
-        self.assertIn("rank 0 failed at start-up: 2 of 4 ranks have not joined within 1 s: 1, 3\n", complaints[0])
+        origin = (f"CHIMERA_RANK=0, CHIMERA_WORLD_SIZE=4 are set; the ranks meet at {store}, the file in CHIMERA_STORE; for a "
+                  "job of its own, unset CHIMERA_RANK (env -u)\n")
+        self.assertEqual(complaints[0].splitlines(True), [
+            f"chimera: rank 0 has waited 0.25 s for 2 of 4 ranks: 1, 3; {origin}",
+            f"chimera: rank 0 failed at start-up: 2 of 4 ranks have not joined within 1 s: 1, 3; {origin}"])
+
+    def test_says_which_variables_tell_of_a_rank_that_never_comes(self):
+        """One process in the environment of a task of SLURM, as in a shell that srun has started."""
+        place = {"SLURM_NODEID": "0", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2",
+                 "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}
+        result = self.run_words([*self.training(), "--rendezvous-seconds", "1"], **place)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"rank 1 has waited 0.25 s for 1 of 2 ranks: 0; by SLURM, .*SLURM_PROCID=1, "
+                                        r"SLURM_STEP_NUM_TASKS=2, .* meet at .*/rendezvous-.*, named after process \d+ \(.*\), ")
+
+    def test_ranks_of_an_mpi_shell_meet(self):
+        """Each rank has a shell of its own, which MPI has started and which sets the variables."""
+        script = "export CHIMERA_RANK=$0 CHIMERA_WORLD_SIZE=2 CHIMERA_LOCAL_RANK=$0 CHIMERA_LOCAL_WORLD_SIZE=2; \"$@\"; exit $?"
+        ranks = [subprocess.Popen(["sh", "-c", script, rank, "timeout", "60", *self.training()], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True, env=self.environment | {
+                                      "OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": "2",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+                 for rank in ("0", "1")]
+        self.assertEqual(self.ended(ranks), (["", ""], [0, 0]))
+
+    def test_a_place_that_a_launcher_does_not_tell_is_refused(self):
+        for place, said in ({"PMIX_RANK": "0"}, "PMIX_RANK is '0'"), ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "PMI_RANK is '1'"):
+            trained = self.run_words(self.training(), **place)
+            shown = self.run_words([CHIMERA, "env"], **place)
+            self.assertEqual((trained.returncode, shown.returncode), (2, 2), said)
+            self.assertIn(said + ": a launcher has started this process among others", trained.stderr)
+            self.assertEqual(shown.stderr, trained.stderr)
+            self.assertEqual(shown.stdout, "seen:\n" + "".join(f"  {name}={value}\n" for name, value in place.items()))
+        self.assertFalse(self.metrics.exists())
 
     def test_a_model_larger_than_this_host_is_refused_only_where_all_of_it_is_here(self):
         meminfo = dict(line.split(":") for line in pathlib.Path("/proc/meminfo").read_text().splitlines())
