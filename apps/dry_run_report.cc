@@ -37,7 +37,7 @@ Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
           {"layers", layers.end_layer - layers.first_layer},
           {"embedding", layers.embedding},
           {"head", layers.head},
-          {"parameters", forecast.stage_parameters[s]},
+          {"parameters", parameter_count(job.model, job.partition[s])},
           {"ranks", ranks_with(forecast, StageId(static_cast<std::int64_t>(s)))}};
 }
 
@@ -117,7 +117,7 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
     const StageLayers& layers = job.partition[s];
     const std::string blocks = fmt::format("{}{} to {}{}", layers.embedding ? "embedding, " : "", layers.first_layer,
                                            layers.end_layer - 1, layers.head ? ", head" : "");
-    text += fmt::format("{:>5}  {:<22} {:>14}  {}\n", s, blocks, forecast.stage_parameters[s],
+    text += fmt::format("{:>5}  {:<22} {:>14}  {}\n", s, blocks, parameter_count(job.model, job.partition[s]),
                         fmt::join(ranks_with(forecast, StageId(static_cast<std::int64_t>(s))), ", "));
   }
   return gpus ? text + gpu_text(job, *gpus) : text;

@@ -38,7 +38,7 @@
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
-#include "train/setup/job_fingerprint.h"
+#include "train/setup/job_identity.h"
 #include "train/setup/prepare_job.h"
 #include "train_command_line.h"
 #include "train_options.h"
@@ -254,6 +254,16 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   return peak;
 }
 
+/// Returns the seconds of a step by the profile of --machine; 0 without one, or if it does not cover the job.
+double planned_seconds(const Job& job, const TrainRequest& all) {
+  if (uses_gpu(job.options) || all.machine.empty() || all.machine == "-") return 0;
+  try {
+    return forecast(job, read_machine(machine_file(all.machine))).step_seconds;
+  } catch (const ConfigError&) {
+    return 0;
+  }
+}
+
 Words rank_words(const CLI::App& command) {
   Words words = given_words(command);
   words.insert(words.begin(), kTrain.name);
@@ -421,6 +431,10 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     }
     const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
     job.peak_flops = peak_flops(job, all, speaks);
+    const bool is_first = invocation.rank ? invocation.rank->rank == 0 : speaks;
+    if (is_first && !(job.options.planned_step_seconds > 0)) {
+      job.options.planned_step_seconds = planned_seconds(job, all);
+    }
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }

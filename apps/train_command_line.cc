@@ -53,7 +53,8 @@ void CheckpointFlags::add_to(CLI::App& app, TrainOptions& options) {
   add_choice(app, "--on-different-copies", options.different_copies,
              "what to do if the replicas of a stage differ, for example after a bit flip: abort the run; or repair, "
              "compare after every step and overwrite a differing minority (default abort)");
-  app.add_option(kFailedStepFlag, options.failed_step)->group("");  // hidden flag that only restarts set
+  app.add_option(kFailedStepFlag, options.failed_step)->group("");            // hidden flag that only restarts set
+  app.add_option(kPlannedStepFlag, options.planned_step_seconds)->group("");  // only in the files of `chimera plan`
   add_path(app, "--resume", options.resume.from,
            "continue a run: a checkpoint; a folder of checkpoints (the newest valid one); auto: from the folder of "
            "--checkpoint, if it has any; or none",
@@ -117,12 +118,13 @@ void OptimizerFlags::add_to(CLI::App& app, OptimizerOptions& optimizer, Learning
       app, "--decay", optimizer.decayed,
       "weights that decay: matrices (no biases and norms), matrices without embeddings, or all (default matrices)");
   add_number(app, "--learning-rate", rate.peak, "peak learning rate, after the warm-up (default 0.001)");
-  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up (default 0)");
+  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up, of which the last has the peak (default 0)");
   add_choice(app, "--learning-rate-shape", rate.shape,
              "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
-  minimum_option = add_number(app, "--min-learning-rate", minimum, "final learning rate (default a tenth of the peak)");
-  cooldown_option =
-      add_count(app, "--cooldown", cooldown, "number of last steps in which wsd decays (default a tenth of all steps)");
+  minimum_option =
+      add_number(app, "--min-learning-rate", minimum, "learning rate of the last step (default a tenth of the peak)");
+  cooldown_option = add_count(app, "--cooldown", cooldown,
+                              "last steps in which wsd decays (default a tenth of all steps, at least 1)");
   cooldown_shape_option =
       add_choice(app, "--cooldown-shape", rate.cooldown_shape, "shape of the wsd decay (default linear)");
 }

@@ -97,7 +97,8 @@ std::vector<StepMemory> measure_step_memory(const Schedule& schedule, const Mode
                       {schedule.micro_batches / lowering.steps, ranks, groups});
     const MemoryMeter::Recording recording(meter, rank);
     static_cast<void>(executor.run(program.workers[worker.index()], hooks));
-    memory[worker.index()] = {meter.peak_bytes(rank), meter.live_bytes(rank)};
+    const MemorySample used = meter.usage(rank);
+    memory[worker.index()] = {used.peak, used.live};
   };
   const auto count = static_cast<int>(num_workers);
   const auto failure = RankThreads(count).run(count, run_rank, [&](const std::string& why) { connector.close(why); });

@@ -15,34 +15,33 @@
 namespace chimera {
 namespace {
 
-/// [group][replica].
-using Runs = std::vector<std::vector<MicroBatchRun>>;
-
-Runs runs_of(const RunShape& run) {
-  Runs runs(static_cast<std::size_t>(run.ranks.data_parallel));
+/// Returns the micro-batches of each replica, in data order [group * replicas + replica].
+std::vector<MicroBatchRun> runs_of(const RunShape& run) {
+  std::vector<MicroBatchRun> runs;
   std::int64_t next = 0;
-  for (auto& group : runs) {
+  for (std::int64_t group = 0; group < run.ranks.data_parallel; ++group) {
     for (const auto& replica : micro_batches_of_replicas(run.schedule)) {
-      const std::int64_t first = std::exchange(next, next + static_cast<std::int64_t>(replica.size()));
-      group.push_back({first, next});
+      const std::int64_t first = std::exchange(next, next + std::ssize(replica));
+      runs.push_back({first, next});
     }
   }
   return runs;
 }
 
-std::int64_t blocks_of(const RunShape& run, const Runs& runs, std::int64_t asked, const std::string& what) {
-  std::vector<MicroBatchRun> all;
-  for (const auto& group : runs) all.insert(all.end(), group.begin(), group.end());
+std::int64_t blocks_of(const RunShape& run, const std::vector<MicroBatchRun>& runs, std::int64_t asked,
+                       const std::string& what) {
   const std::int64_t blocks = asked > 0 ? asked : default_reduction_blocks(run.micro_batches());
-  const auto legal = legal_reduction_blocks(run.micro_batches(), all);
-  if (std::binary_search(legal.begin(), legal.end(), blocks)) return blocks;
+  const auto legal = legal_reduction_blocks(run.micro_batches(), runs);
+  if (std::ranges::binary_search(legal, blocks)) return blocks;
   throw ConfigError(fmt::format("{} {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}",
-                                what, blocks, asked > 0 ? "" : " (the default)", run.micro_batches(), runs.size(),
-                                runs.front().size(), fmt::join(legal, ", ")));
+                                what, blocks, asked > 0 ? "" : " (the default)", run.micro_batches(),
+                                run.ranks.data_parallel, run.schedule.placement.num_replicas(),
+                                fmt::join(legal, ", ")));
 }
 
 void require_order(const Schedule& schedule) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    // Blocks are finished in ascending order, and slices of a micro-batch must not mix with others.
     std::map<std::pair<StageId, ReplicaId>, Op> last;
     for (const Op& op : schedule.workers[w]) {
       if (!gives_weight_gradient(op.kind)) continue;
@@ -80,16 +79,19 @@ std::vector<Use> uses_of(const RunShape& run, ParameterGroupId group, std::int64
   return {{StageId(0)}, {StageId(run.schedule.stages - 1), half}};
 }
 
-SumOrder order_of(const RunShape& run, const Runs& runs, const std::vector<Use>& uses, const std::vector<RankId>& ranks,
-                  std::int64_t block_size) {
+SumOrder order_of(const RunShape& run, const std::vector<MicroBatchRun>& runs, const std::vector<Use>& uses,
+                  const std::vector<RankId>& ranks, std::int64_t block_size) {
+  const std::size_t replicas = run.schedule.placement.num_replicas();
   SumOrder order;
   for (const RankId rank : ranks) {
     const GroupWorker place = run.ranks.place(rank);
+    // A rank's runs of micro-batches become the largest whole subtrees that they cover. The transport then adds the
+    // subtrees of all ranks by the same tree, so it does not matter which rank has which.
     auto& parts = order.parts.emplace_back();
     for (const Use& use : uses) {
-      for (std::size_t r = 0; r < run.schedule.placement.num_replicas(); ++r) {
+      for (std::size_t r = 0; r < replicas; ++r) {
         if (run.schedule.placement.worker_of[r][use.stage.index()] != place.worker) continue;
-        const MicroBatchRun& taken = runs[place.group.index()][r];
+        const MicroBatchRun& taken = runs[place.group.index() * replicas + r];
         const auto trees =
             subtrees_of(use.first_block + taken.first / block_size, use.first_block + taken.last / block_size);
         parts.insert(parts.end(), trees.begin(), trees.end());
@@ -125,7 +127,7 @@ struct DeterministicUsers {
 
 CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what) {
   require_order(run.schedule);
-  const Runs runs = runs_of(run);
+  const std::vector<MicroBatchRun> runs = runs_of(run);
   CanonicalReduction result;
   const std::int64_t num_blocks = blocks_of(run, runs, blocks, what);
   result.block_size = run.micro_batches() / num_blocks;
@@ -140,6 +142,7 @@ CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks,
 DeterministicKernels::DeterministicKernels(bool is_on) : is_on_(is_on) {
   if (!is_on_) return;
   const std::scoped_lock lock(deterministic_users.mutex);
+  // The switch belongs to the process, but several thread ranks may train, so the last user restores it.
   if (deterministic_users.count++ == 0) deterministic_users.before = exchange_settings({});
 }
 

@@ -6,26 +6,20 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
-#include <map>
-#include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <numeric>
-#include <set>
-#include <string>
+#include <sstream>
 #include <utility>
-#include <vector>
 
 #include "core/cgroup.h"
-#include "core/error.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
-#include "engine/run_shape.h"
 #include "model_config/partition.h"
+#include "runtime/gather.h"
 #include "transport/threads/rank_threads.h"
-#include "transport/transport.h"
 
 namespace chimera {
 namespace {
@@ -102,38 +96,20 @@ std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stag
   return resolve_stages(choice, {.name = "recompute", .rules = {"none", "full"}}, stages, {});
 }
 
-std::vector<double> to_numbers(const MessageLayout& layout) {
-  std::vector<double> numbers;
-  for (const TensorShape& shape : layout) {
-    numbers.push_back(static_cast<double>(shape.dtype));
-    numbers.push_back(static_cast<double>(shape.has_gradient));
-    numbers.push_back(static_cast<double>(shape.sizes.size()));
-    numbers.insert(numbers.end(), shape.sizes.begin(), shape.sizes.end());
+/// Returns the layout of the only rank where it is not empty.
+MessageLayout on_all_ranks(const MessageLayout& own, const FitRun& run, RankId rank, Transport& transport) {
+  auto shapes = nlohmann::json::array();
+  for (const TensorShape& shape : own) {
+    shapes.push_back({static_cast<int>(shape.dtype), shape.has_gradient, shape.sizes});
   }
-  return numbers;
-}
-
-MessageLayout from_numbers(const std::vector<double>& numbers) {
   MessageLayout layout;
-  for (auto next = numbers.begin(); next != numbers.end();) {
-    TensorShape& shape = layout.emplace_back();
-    shape.dtype = static_cast<at::ScalarType>(*next++);
-    shape.has_gradient = *next++ > 0;
-    const auto dimensions = static_cast<std::ptrdiff_t>(*next++);
-    shape.sizes.assign(next, next + dimensions);
-    next += dimensions;
+  for (const std::string& text : gather_texts(shapes.dump(), rank, run.num_ranks(), transport)) {
+    for (const auto& shape : nlohmann::json::parse(text)) {
+      layout.push_back(
+          {.sizes = shape[2], .dtype = static_cast<at::ScalarType>(shape[0].get<int>()), .has_gradient = shape[1]});
+    }
   }
   return layout;
-}
-
-/// Returns the layout of the only rank where it is not empty.
-MessageLayout on_all_ranks(const MessageLayout& own, Transport& transport) {
-  std::vector<double> numbers = to_numbers(own);
-  std::array<double, 1> count{static_cast<double>(numbers.size())};
-  transport.all_sum(count);
-  numbers.resize(static_cast<std::size_t>(count[0]), 0);
-  if (!numbers.empty()) transport.all_sum(numbers);
-  return from_numbers(numbers);
 }
 
 MicroBatch first_micro_batch(const FitRun& run) {
@@ -150,6 +126,8 @@ MicroBatch first_micro_batch(const FitRun& run) {
 void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                           Transport& transport) {
   const at::NoGradGuard no_graph;
+  // Modules may initialize themselves from any source of random numbers, so copies of a stage take the values of its
+  // owner.
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();
@@ -175,31 +153,16 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
 /// Names are in ascending order, the order of squared norms in every layout.
 std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                 const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
-  // Texts as numbers for all_sum(): lengths, then letters.
-  std::vector<std::string> texts(static_cast<std::size_t>(run.schedule.stages));
-  std::vector<double> lengths(texts.size(), 0);
+  std::string own;  // Lines
   for (const auto& [id, stage] : stages) {
     if (rank != run.owner(id)) continue;
-    for (const Parameter& parameter : stage->parameters()) texts[id.index()] += parameter.name + '\n';
-    lengths[id.index()] = static_cast<double>(texts[id.index()].size());
+    for (const Parameter& parameter : stage->parameters()) own += parameter.name + '\n';
   }
-  transport.all_sum(lengths);
-  std::vector<double> letters(static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), 0.0)), 0);
-  auto place = letters.begin();
-  for (std::size_t s = 0; s < texts.size(); ++s) {
-    std::ranges::transform(texts[s], place, [](char letter) { return static_cast<unsigned char>(letter); });
-    place += static_cast<std::ptrdiff_t>(lengths[s]);
+  std::vector<std::string> names;
+  for (const std::string& text : gather_texts(own, rank, run.num_ranks(), transport)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);) names.push_back(name);
   }
-  transport.all_sum(letters);
-  std::vector<std::string> names(1);
-  for (const double letter : letters) {
-    if (letter == '\n') {
-      names.emplace_back();
-    } else {
-      names.back() += static_cast<char>(static_cast<unsigned char>(letter));
-    }
-  }
-  names.pop_back();
   std::ranges::sort(names);
   return names;
 }
@@ -208,6 +171,8 @@ std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
 /// of step 0. All `stages` then expect their shape.
 std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const std::map<StageId, ModuleStage*>& stages,
                                         Transport& transport) {
+  // Shapes of a user's modules are not known in advance, and receives must be posted with the right size. One forward
+  // through all stages, one stage after another, finds them.
   std::vector<TensorSpec> boundaries;
   std::vector<std::unique_ptr<Pending>> sends;
   at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
@@ -222,7 +187,7 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
       output = stage.first_output(input, s == 0 || is_last ? first_micro_batch(run) : MicroBatch());
       layout = stage.output_layout();
     }
-    layout = on_all_ranks(layout, transport);
+    layout = on_all_ranks(layout, run, rank, transport);
     const TensorShape message = message_shape(layout);
     boundaries.push_back({message.sizes, message.dtype});
     if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(layout);
@@ -322,8 +287,10 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
     run.canonical = canonical_reduction(run, run.options.reduction_blocks, "FitOptions::reduction_blocks");
   }
   const std::int64_t receives_ahead = run.options.receives_ahead;
-  run.program = training_program(
-      run, {.recompute = run.recompute, .canonical = run.canonical.has_value(), .receives_ahead = receives_ahead});
+  // Canonical sums have a fixed order, even on a single rank.
+  run.program = training_program(run, {.receives_ahead = receives_ahead,
+                                       .recompute = run.recompute,
+                                       .all_reduces = {.every_stage = run.canonical.has_value()}});
   run.validation = validation_program(run, receives_ahead);
   return run;
 }
@@ -356,14 +323,11 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
 
 at::Device RankFit::device() const { return stages_.begin()->second->parameters().front().value.device(); }
 
-void RankFit::warm_up() { warm_up(run_.program, is_warm_); }
-
-void RankFit::warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
-
 void RankFit::warm_up(const Program& program, bool& is_warm) {
   if (std::exchange(is_warm, true) || run_.num_ranks() == 1 || device().is_cpu()) return;
   std::vector<at::Tensor> buffers;
   for (const auto& [id, stage] : stages_) std::ranges::copy(stage->buffers(), std::back_inserter(buffers));
+  // Batch statistics and dropout must be as if the ops had not run.
   const ValueGuard same_buffers(buffers);
   const GeneratorGuard same_random_numbers(device());
   driver_->executor().warm_up(program.workers[place_.worker.index()], hooks(0, {}));
@@ -383,8 +347,8 @@ FitStep RankFit::train_step(std::int64_t step) {
 FitStep RankFit::train_step(std::int64_t step, const Update& update) {
   const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up();
-  const StepTotals totals = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
-  return {step + 1, totals.loss, totals.gradient_norm, 0};
+  const StepResult done = driver_->train(run_.program.workers[place_.worker.index()], hooks(step, update));
+  return {.step = step + 1, .loss = done.loss, .gradient_norm = done.gradient_norm};
 }
 
 double RankFit::validation_loss(std::int64_t step) {
@@ -407,6 +371,7 @@ void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
   const StageId last(run_.schedule.stages - 1);
   const auto replicas = micro_batches_of_replicas(run_.schedule);
+  // The mean is over all targets of the step, so its divisor must be known before the first loss is computed.
   std::array<double, 1> count{};
   for (std::size_t r = 0; r < replicas.size(); ++r) {
     if (run_.schedule.placement.worker(ReplicaId(static_cast<std::int64_t>(r)), last) != place_.worker) continue;

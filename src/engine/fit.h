@@ -126,8 +126,8 @@ class RankFit {
   /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
   /// (Executor::warm_up()), on the samples of step 0. Keeps buffers and torch's random generators unchanged. Does
   /// nothing at later calls. train_step() and validation_loss() call it first.
-  void warm_up();
-  void warm_up_validation();
+  void warm_up() { warm_up(run_.program, is_warm_); }
+  void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
   /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if all counts are 0.
   FitStep train_step(std::int64_t step);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "runtime/gradient_norms.h"
 
@@ -19,6 +20,7 @@ struct Group {
 };
 
 std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const OptimizerOptions& options) {
+  // The fused kernel takes one weight decay for a list of tensors, so parameters with and without decay are apart.
   std::vector<Group> groups(2);
   groups[0].weight_decay = options.weight_decay;
   for (const Parameter& parameter : parameters) {
@@ -34,17 +36,61 @@ std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const Opt
 constexpr const char* kFirstMoment = "first_moment";
 constexpr const char* kSecondMoment = "second_moment";
 
-class AdamW final : public Optimizer {
+/// State of AdamW and LAMB: running means of the gradients and of their squares.
+class MomentOptimizer : public Optimizer {
  public:
-  AdamW(std::vector<Group> groups, const OptimizerOptions& options) : options_(options) {
+  MomentOptimizer(std::vector<Group> groups, const OptimizerOptions& options) : options_(options) {
     for (Group& group : groups) {
-      State state{std::move(group), {}, {}, {}};
+      State& state = states_.emplace_back();
+      state.group = std::move(group);
       for (const at::Tensor& parameter : state.group.parameters) {
         state.means.push_back(at::zeros_like(parameter));
         state.squares.push_back(at::zeros_like(parameter));
+      }
+    }
+  }
+
+  [[nodiscard]] std::int64_t state_bytes() const override {
+    std::size_t bytes = 0;
+    for (const State& state : states_) {
+      for (const auto* tensors : {&state.means, &state.squares, &state.steps}) {
+        for (const at::Tensor& tensor : *tensors) bytes += tensor.nbytes();
+      }
+    }
+    return static_cast<std::int64_t>(bytes);
+  }
+
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
+    std::vector<OptimizerTensor> tensors;
+    for (const State& state : states_) {
+      for (std::size_t i = 0; i < state.means.size(); ++i) {
+        tensors.push_back({state.group.names[i], kFirstMoment, state.means[i]});
+        tensors.push_back({state.group.names[i], kSecondMoment, state.squares[i]});
+      }
+    }
+    return tensors;
+  }
+
+ protected:
+  struct State {
+    Group group;
+    std::vector<at::Tensor> means;
+    std::vector<at::Tensor> squares;
+    std::vector<at::Tensor> steps;  // AdamW only
+  };
+
+  OptimizerOptions options_;
+  std::vector<State> states_;
+};
+
+class AdamW final : public MomentOptimizer {
+ public:
+  /// ATen's kernel counts the steps of each parameter in a tensor of its own.
+  AdamW(std::vector<Group> groups, const OptimizerOptions& options) : MomentOptimizer(std::move(groups), options) {
+    for (State& state : states_) {
+      for (const at::Tensor& parameter : state.group.parameters) {
         state.steps.push_back(at::zeros({}, parameter.options().dtype(at::kFloat)));
       }
-      states_.push_back(std::move(state));
     }
   }
 
@@ -59,27 +105,6 @@ class AdamW final : public Optimizer {
     }
   }
 
-  [[nodiscard]] std::int64_t state_bytes() const override {
-    std::int64_t bytes = 0;
-    for (const State& state : states_) {
-      for (const auto* tensors : {&state.means, &state.squares, &state.steps}) {
-        for (const at::Tensor& tensor : *tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
-      }
-    }
-    return bytes;
-  }
-
-  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
-    std::vector<OptimizerTensor> tensors;
-    for (const State& state : states_) {
-      for (std::size_t i = 0; i < state.means.size(); ++i) {
-        tensors.push_back({state.group.names[i], kFirstMoment, state.means[i]});
-        tensors.push_back({state.group.names[i], kSecondMoment, state.squares[i]});
-      }
-    }
-    return tensors;
-  }
-
   void set_steps(std::int64_t steps) override {
     for (State& state : states_) {
       for (at::Tensor& count : state.steps) count.fill_(steps);
@@ -87,12 +112,6 @@ class AdamW final : public Optimizer {
   }
 
  private:
-  struct State {
-    Group group;
-    std::vector<at::Tensor> means;
-    std::vector<at::Tensor> squares;
-    std::vector<at::Tensor> steps;  // the kernel needs a tensor per parameter
-  };
   /// Multiplies the gradients, or returns the kernel's divisor, which must be float32.
   static std::optional<at::Tensor> scale(Group& group, double factor) {
     if (factor == 1) return std::nullopt;
@@ -101,67 +120,36 @@ class AdamW final : public Optimizer {
     at::_foreach_mul_(group.gradients, factor);
     return std::nullopt;
   }
-
-  OptimizerOptions options_;
-  std::vector<State> states_;
 };
 
 /// Norms in float64 in a fixed order, so that all ranks with a tensor take the same step.
-class Lamb final : public Optimizer {
+class Lamb final : public MomentOptimizer {
  public:
-  Lamb(const std::vector<Group>& groups, const OptimizerOptions& options) : options_(options) {
-    for (const Group& group : groups) {
-      for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-        const at::Tensor& parameter = group.parameters[i];
-        states_.push_back({group.names[i], parameter, group.gradients[i], at::zeros_like(parameter),
-                           at::zeros_like(parameter), group.weight_decay});
-      }
-    }
-  }
+  using MomentOptimizer::MomentOptimizer;
 
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     ++steps_;
     for (State& state : states_) {
-      if (gradient_factor != 1) state.gradient.mul_(gradient_factor);
-      state.mean.mul_(options_.beta1).add_(state.gradient, 1 - options_.beta1);
-      state.square.mul_(options_.beta2).addcmul_(state.gradient, state.gradient, 1 - options_.beta2);
-      const at::Tensor& update = make_update(state);
-      if (state.parameter.is_cpu()) {
-        state.parameter.add_(update, -learning_rate * trust_ratio(state.parameter, update));
-      } else {
-        state.parameter.addcmul_(update, device_trust_ratio(state.parameter, update), -learning_rate);
+      for (std::size_t i = 0; i < state.means.size(); ++i) {
+        at::Tensor& gradient = state.group.gradients[i];
+        at::Tensor& parameter = state.group.parameters[i];
+        if (gradient_factor != 1) gradient.mul_(gradient_factor);
+        state.means[i].mul_(options_.beta1).add_(gradient, 1 - options_.beta1);
+        state.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
+        const at::Tensor& update = make_update(state, i);
+        if (parameter.is_cpu()) {
+          parameter.add_(update, -learning_rate * trust_ratio(parameter, update));
+        } else {
+          parameter.addcmul_(update, device_trust_ratio(parameter, update), -learning_rate);
+        }
       }
     }
-  }
-
-  [[nodiscard]] std::int64_t state_bytes() const override {
-    std::size_t bytes = 0;
-    for (const State& state : states_) bytes += state.mean.nbytes() + state.square.nbytes();
-    return static_cast<std::int64_t>(bytes);
-  }
-
-  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
-    std::vector<OptimizerTensor> tensors;
-    for (const State& state : states_) {
-      tensors.push_back({state.name, kFirstMoment, state.mean});
-      tensors.push_back({state.name, kSecondMoment, state.square});
-    }
-    return tensors;
   }
 
   void set_steps(std::int64_t steps) override { steps_ = steps; }
 
  private:
-  struct State {
-    std::string name;
-    at::Tensor parameter;
-    at::Tensor gradient;
-    at::Tensor mean;
-    at::Tensor square;
-    double weight_decay = 0;
-  };
-
   static double trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
     const double weight_norm = std::sqrt(sum_of_squares(weight));
     const double update_norm = std::sqrt(sum_of_squares(update));
@@ -175,19 +163,17 @@ class Lamb final : public Optimizer {
     return ratio.masked_fill_((norms == 0).any(), 1).to(weight.scalar_type());
   }
 
-  /// Computes AdamW's direction including decay, in the gradient's memory.
-  const at::Tensor& make_update(State& state) const {
-    at::Tensor& update = state.gradient;
+  /// Computes AdamW's direction including decay (algorithm 2 of the paper), in the gradient's memory.
+  const at::Tensor& make_update(State& state, std::size_t i) const {
+    at::Tensor& update = state.group.gradients[i];
     const double steps = static_cast<double>(steps_);
-    update.copy_(state.square).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
+    update.copy_(state.squares[i]).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
     update.mul_(1 - std::pow(options_.beta1, steps));
-    at::div_out(update, state.mean, update);
-    if (state.weight_decay != 0) update.add_(state.parameter, state.weight_decay);
+    at::div_out(update, state.means[i], update);
+    if (state.group.weight_decay != 0) update.add_(state.group.parameters[i], state.group.weight_decay);
     return update;
   }
 
-  OptimizerOptions options_;
-  std::vector<State> states_;
   std::int64_t steps_ = 0;
 };
 
@@ -221,7 +207,7 @@ double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
   auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
-  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(groups, options);
+  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options);
   return std::make_unique<AdamW>(std::move(groups), options);
 }
 

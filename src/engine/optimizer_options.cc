@@ -23,18 +23,28 @@ double left_of(CooldownShape shape, double q) {
   return 0;
 }
 
+/// Returns the number of steps after the one with the peak.
+std::int64_t steps_after_peak(const LearningRate& rate, std::int64_t steps) {
+  return steps - std::max<std::int64_t>(rate.warmup, 1);
+}
+
+std::int64_t decay_steps(const LearningRate& rate, std::int64_t steps) {
+  return rate.shape == LearningRateShape::Wsd ? rate.cooldown_steps(steps) : steps_after_peak(rate, steps);
+}
+
+/// Step 0, or the last one of the warm-up, has the peak. Counting the decay from there gives the peak to one step and
+/// the minimum to the last.
 double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) {
-  const std::int64_t remaining = std::max<std::int64_t>(steps - rate.warmup, 1);
-  const double q = std::min(ratio(step - rate.warmup, remaining), 1.0);
+  const std::int64_t decay = decay_steps(rate, steps);
+  const std::int64_t done = std::clamp<std::int64_t>(step - (steps - 1 - decay), 0, decay);
+  const double q = decay == 0 ? 0 : ratio(done, decay);
   switch (rate.shape) {
     case LearningRateShape::Cosine: return half_cosine(q);
     case LearningRateShape::Linear: return 1 - q;
     case LearningRateShape::Constant: return 1;
-    case LearningRateShape::Wsd: break;
+    case LearningRateShape::Wsd: return left_of(rate.cooldown_shape, q);
   }
-  const std::int64_t cooldown = rate.cooldown_steps(steps);
-  const std::int64_t cooled = std::min(step - (steps - cooldown), cooldown);
-  return cooled <= 0 ? 1 : left_of(rate.cooldown_shape, ratio(cooled, cooldown));
+  return 0;
 }
 
 bool has_part(std::string_view name, std::string_view part) {
@@ -55,7 +65,8 @@ double LearningRate::at(std::int64_t step, std::int64_t steps) const {
 }
 
 std::int64_t LearningRate::cooldown_steps(std::int64_t steps) const {
-  return shape == LearningRateShape::Wsd ? cooldown.value_or(steps / 10) : 0;
+  if (shape != LearningRateShape::Wsd) return 0;
+  return cooldown.value_or(std::min(std::max<std::int64_t>(steps / 10, 1), steps_after_peak(*this, steps)));
 }
 
 std::string fault_of(const LearningRate& rate, std::int64_t steps) {
@@ -72,6 +83,12 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
   if (rate.warmup > steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",
                        rate.warmup, steps);
+  }
+  if (rate.warmup == steps && rate.shape != LearningRateShape::Constant) {
+    return fmt::format(
+        "warmup: {} steps are the whole run, and leave none to lower the learning rate in; give fewer, or "
+        "--learning-rate-shape constant",
+        rate.warmup);
   }
   const std::int64_t cooldown = rate.cooldown_steps(steps);
   if (cooldown < 0) return fmt::format("cooldown must be at least 0, not {}", cooldown);

@@ -1,7 +1,7 @@
 #pragma once
 
 // Settings of an update: the kind of optimizer with its constants, which parameters decay, and the learning rate of
-// each step.
+// each step. Trainer and RankFit share them; optimizer.h applies them, and StepDriver asks for the rate of each step.
 
 #include <cstdint>
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace chimera {
 
-/// Rate after warm-up. q is the completed share of the remaining steps.
+/// Rate after the step with the peak. Formulas are in docs/metrics.md, Learning rates.
 enum class LearningRateShape : std::uint8_t {
-  Cosine,  ///< half a cosine from peak to minimum (Loshchilov and Hutter, ICLR'17)
-  Linear,  ///< straight line
-  Wsd,     ///< warm-up, stable, decay: peak, then down to the minimum (Hu et al., MiniCPM, 2024)
-  Constant,
+  Cosine,    ///< half a cosine from peak to minimum (Loshchilov and Hutter, ICLR'17)
+  Linear,    ///< straight line from peak to minimum
+  Wsd,       ///< warm-up, stable, decay: peak, then down to the minimum (Hu et al., MiniCPM, 2024)
+  Constant,  ///< peak
 };
 template <>
 inline constexpr auto kNames<LearningRateShape> =
@@ -26,7 +26,7 @@ inline constexpr auto kNames<LearningRateShape> =
                                              {LearningRateShape::Wsd, "wsd"},
                                              {LearningRateShape::Constant, "constant"}});
 
-/// Remaining share of the way to the minimum after share q of Wsd's cooldown.
+/// Remaining share of the way to the minimum after share q of Wsd's cooldown. q is 1 in the last step.
 enum class CooldownShape : std::uint8_t {
   Linear,  ///< 1 - q
   Cosine,  ///< (1 + cos(pi q)) / 2
@@ -42,10 +42,11 @@ struct LearningRate {
   std::int64_t warmup = 0;             // steps of linear warm-up, the first at peak / warmup
   std::optional<double> minimum = {};  // Default: a tenth of the peak
   LearningRateShape shape = LearningRateShape::Cosine;
-  std::optional<std::int64_t> cooldown = {};  // wsd only; default: a tenth of the run
+  std::optional<std::int64_t> cooldown = {};  // last steps, wsd only; default: a tenth of the run, at least 1
   CooldownShape cooldown_shape = CooldownShape::Linear;
 
-  /// Returns the rate of a step (from 0) in a run of `steps`.
+  /// Returns the rate of a step (from 0) in a run of `steps`. One step has the peak (with Wsd and Constant: several),
+  /// and the last step has the minimum, except if the run has a single step or the cooldown is 0.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
   /// Returns 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;

@@ -7,7 +7,6 @@
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "passes/lower.h"
 
 namespace chimera {
 
@@ -31,6 +30,7 @@ namespace {
 
 Program proven(const Schedule& schedule, const LoweringOptions& options) {
   Program program = lower(schedule, options);
+  // A proof costs milliseconds, and a deadlock costs a run.
   const auto violations = check(program, options.discipline,
                                 options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
   if (!violations.empty())
@@ -45,13 +45,9 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 
 }  // namespace
 
-Program training_program(const RunShape& shape, const ProgramChoices& choices) {
-  LoweringOptions options{.receives_ahead = choices.receives_ahead,
-                          .recompute = choices.recompute,
-                          .offload = choices.offload,
-                          .pairs = choices.pairs};
-  options.all_reduces = {
-      .every_stage = shape.ranks.data_parallel > 1 || choices.canonical, .placement = choices.sync, .tied = shape.tied};
+Program training_program(const RunShape& shape, LoweringOptions options) {
+  options.all_reduces.every_stage = options.all_reduces.every_stage || shape.ranks.data_parallel > 1;
+  options.all_reduces.tied = shape.tied;
   return proven(shape.schedule, options);
 }
 

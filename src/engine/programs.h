@@ -20,17 +20,9 @@ namespace chimera {
 
 void add_communicating_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
-struct ProgramChoices {
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  std::set<StageId> recompute = {};  // stages with activation checkpointing
-  std::set<StageId> offload = {};    // stages with activations in host memory
-  Pairs pairs = Pairs::InOrder;
-  bool canonical = false;  // sums of every stage have a fixed order, even on a single rank
-  std::int64_t receives_ahead = LoweringOptions().receives_ahead;
-};
-
-/// Returns a step of a synchronous schedule. Throws ScheduleError if the program could deadlock.
-[[nodiscard]] Program training_program(const RunShape& shape, const ProgramChoices& choices);
+/// Returns a step of a synchronous schedule. `options` are those of lower(); groups and a tied matrix of `shape` also
+/// need sums. Throws ScheduleError if the program could deadlock.
+[[nodiscard]] Program training_program(const RunShape& shape, LoweringOptions options = {});
 
 /// Returns only the forwards. Throws as training_program() does.
 [[nodiscard]] Program validation_program(const RunShape& shape,

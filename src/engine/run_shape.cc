@@ -6,7 +6,6 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
-#include "generate/registry.h"
 
 namespace chimera {
 namespace {
@@ -75,6 +74,7 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(schedule.micro_batches), 0);
+  // Micro-batches of a replica are consecutive in the data, so canonical blocks lie in one replica.
   std::int64_t next = 0;
   for (const auto& replica : micro_batches_of_replicas(schedule)) {
     for (const MicroBatchId id : replica) positions[id.index()] = next++;
@@ -83,6 +83,7 @@ std::vector<std::int64_t> data_positions(const Schedule& schedule) {
 }
 
 double sum_in_data_order(const RunShape& shape, std::span<const double> losses) {
+  // Floating-point sums depend on their order, and schedules number micro-batches differently.
   std::vector<double> by_position(losses.size());
   auto loss = losses.begin();
   for (std::int64_t group = 0; group < shape.ranks.data_parallel; ++group) {

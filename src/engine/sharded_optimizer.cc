@@ -3,34 +3,24 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
+
+#include "runtime/worker_context.h"
 
 namespace chimera {
 namespace {
-
-std::vector<std::int64_t> sizes_of(const std::vector<Parameter>& parameters) {
-  std::vector<std::int64_t> sizes;
-  for (const Parameter& parameter : parameters) sizes.push_back(parameter.value.numel());
-  return sizes;
-}
 
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
                std::size_t own)
-      : id_(id), stage_(stage), own_(own), shards_(members) {
-    const auto owners = owners_of(stage, members);
-    for (std::size_t p = 0; p < owners.size(); ++p) shards_[owners[p]].push_back(stage.parameters()[p]);
-    for (const auto& shard : shards_) {
-      const auto parts = sizes_of(shard);
-      counts_.push_back(std::accumulate(parts.begin(), parts.end(), std::int64_t{0}));
+      : id_(id), stage_(stage), own_(own) {
+    for (std::size_t member = 0; member < members; ++member) {
+      shards_.push_back(owned_parameters(stage, members, member));
+      std::int64_t& count = counts_.emplace_back(0);
+      for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
     }
-    if (!shards_[own].empty()) optimizer_ = make_optimizer(options, shards_[own]);
-  }
-
-  void step(double learning_rate, double gradient_factor) {
-    if (optimizer_) optimizer_->step(learning_rate, gradient_factor);
+    optimizer_ = make_optimizer(options, shards_[own]);  // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {
@@ -49,7 +39,7 @@ class ShardedStage {
     });
   }
 
-  [[nodiscard]] Optimizer* optimizer() const { return optimizer_.get(); }
+  [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   /// `slot` is the parameter's place in the gather buffer.
@@ -70,7 +60,7 @@ class ShardedStage {
   std::size_t own_;
   std::vector<std::vector<Parameter>> shards_;  // [member]
   std::vector<std::int64_t> counts_;            // [member] elements
-  std::unique_ptr<Optimizer> optimizer_;        // null if the own shard is empty
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pending> gather_;
 };
 
@@ -83,7 +73,7 @@ class ShardedOptimizer final : public Optimizer {
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (ShardedStage& stage : stages_) {
-      stage.step(learning_rate, gradient_factor);
+      stage.optimizer().step(learning_rate, gradient_factor);
       stage.start(transport_);
     }
     for (ShardedStage& stage : stages_) stage.finish();
@@ -91,25 +81,20 @@ class ShardedOptimizer final : public Optimizer {
 
   [[nodiscard]] std::int64_t state_bytes() const override {
     std::int64_t bytes = 0;
-    for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() != nullptr) bytes += stage.optimizer()->state_bytes();
-    }
+    for (const ShardedStage& stage : stages_) bytes += stage.optimizer().state_bytes();
     return bytes;
   }
 
   [[nodiscard]] std::vector<OptimizerTensor> state() const override {
     std::vector<OptimizerTensor> tensors;
     for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() == nullptr) continue;
-      for (OptimizerTensor& tensor : stage.optimizer()->state()) tensors.push_back(std::move(tensor));
+      for (OptimizerTensor& tensor : stage.optimizer().state()) tensors.push_back(std::move(tensor));
     }
     return tensors;
   }
 
   void set_steps(std::int64_t steps) override {
-    for (const ShardedStage& stage : stages_) {
-      if (stage.optimizer() != nullptr) stage.optimizer()->set_steps(steps);
-    }
+    for (const ShardedStage& stage : stages_) stage.optimizer().set_steps(steps);
   }
 
  private:

@@ -1,10 +1,10 @@
 #pragma once
+
 // ZeRO's first level (Rajbhandari et al., SC'20, section 5.1) over the copies of a stage, split between whole
 // parameters. Gradients are summed by a reduce-scatter to the owners (ProgramShape::scatters).
 
 #include <map>
 #include <memory>
-#include <vector>
 
 #include "engine/optimizer.h"
 #include "transport/transport.h"

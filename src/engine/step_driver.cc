@@ -12,17 +12,15 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
       worker_(worker),
       transport_(transport),
       executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {
+  // Buffers of the sums are sized once, before the first step, in the same order on all ranks.
   executor_.connect_sums();
 }
 
-StepTotals StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks) {
-  const StepResult result = executor_.run(instructions, hooks);
+StepResult StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks) {
+  StepResult result = executor_.run(instructions, hooks);
   note_end_of_step();
-  return {.loss = sum_in_data_order(run_, result.losses) / static_cast<double>(run_.updates()),
-          .gradient_norm = result.gradient_norm,
-          .peak_memory_bytes = result.peak_memory_bytes,
-          .used_memory_bytes = result.used_memory_bytes,
-          .is_skipped = result.is_skipped};
+  result.loss = sum_in_data_order(run_, result.losses) / static_cast<double>(run_.updates());
+  return result;
 }
 
 /// Counts from the end of the previous step, because a rank may be late from its work between steps.

@@ -16,15 +16,6 @@
 
 namespace chimera {
 
-/// Results of a training step, equal on all ranks.
-struct StepTotals {
-  double loss = 0;  ///< Mean of the step
-  double gradient_norm = 0;
-  double peak_memory_bytes = 0;
-  double used_memory_bytes = 0;
-  bool is_skipped = false;
-};
-
 /// Learning rates and clipping of a run.
 struct UpdateRule {
   LearningRate learning_rate;
@@ -40,8 +31,8 @@ class StepDriver {
   StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs a training step. Throws the errors of Executor::run().
-  StepTotals train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
+  /// Runs a training step, and sets StepResult::loss. Throws the errors of Executor::run().
+  StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
   /// Returns the loss of a program of forwards.
   double validate(const Program& program, const StepHooks& hooks);
 

@@ -17,6 +17,7 @@ std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
 }
 
 void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
+  // Only one block of another type is in memory, because a head may have gigabytes.
   const at::Tensor flat = value.view({-1});
   const at::Tensor block = at::empty({std::min(kBlockOfElements, flat.numel())}, floating_type(found.tensor.type));
   for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {

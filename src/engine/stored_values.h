@@ -1,5 +1,8 @@
 #pragma once
-// Initial values from a Hugging Face folder.
+
+// Initial values of parameters from the files of a model: a Hugging Face folder (stored_values) or the tensors of a
+// checkpoint (values_at). They are read when a stage is made, so that a rank reads only its own stages. LoneStage makes
+// layers with such values outside of a training, for evaluation, generation and exports.
 
 #include <cstdint>
 #include <functional>

@@ -31,7 +31,7 @@ double step_of_optimizer(Stage& stage, Optimizer& optimizer, std::int64_t thread
 double overhead_of_step(Executor& executor, const std::vector<Instruction>& instructions) {
   const StepHooks hooks{.load = [](StageId, MicroBatchId) { return MicroBatch{}; },
                         .update = {.all_stages = [](double) {}}};
-  executor.forget_op_times();
+  executor.forget_times();
   const Stopwatch watch;
   (void)executor.run(instructions, hooks);
   const double step = watch.elapsed().cpu_seconds / (2 * kMicroBatches);

@@ -23,6 +23,7 @@ void Activations::begin(const std::vector<Instruction>& program) {
 }
 
 void Activations::prepare_host_memory(const std::vector<Instruction>& program) {
+  // Host memory is page-locked, which is slow to allocate, so it is made for the first program that offloads and kept.
   const bool offloads = std::ranges::find(program, InstructionKind::Offload, &Instruction::kind) != program.end();
   if (offloads && !copies_) copies_ = std::make_shared<HostCopies>(worker_.device());
 }
@@ -48,6 +49,8 @@ Activation& Activations::find(const Op& op) {
 }
 
 Activation Activations::take(const Op& op) {
+  // A load has been enqueued before. Kernels of the backward must not start before its copies end, so the current
+  // stream waits for them; the host does not.
   Activation activation = take_out(activations_, key_of(forward_of(op)), [&] { return missing(op); });
   if (activation.saved == nullptr) return activation;
   activation.saved->await();
@@ -60,6 +63,7 @@ Activation Activations::take(const Op& op) {
 
 void Activations::offload(const Op& op) {
   Activation& activation = find(op);
+  // A recomputed forward has made no graph yet, so its input is all that it keeps.
   if (recomputed_.contains(op.stage)) {
     activation.saved_input = activation.saved->add(std::exchange(activation.input, {}).detach());
   }

@@ -22,6 +22,7 @@ BlockSums::BlockSums(at::Tensor gradients, std::int64_t block_size)
     : gradients_(std::move(gradients)), block_size_(block_size) {}
 
 at::Tensor BlockSums::spare() {
+  // The transport may still read a taken buffer. It has released the buffer when this is the only reference.
   if (spares_.empty()) {
     const auto returned =
         std::partition(taken_.begin(), taken_.end(), [](const at::Tensor& buffer) { return buffer.use_count() > 1; });
@@ -37,6 +38,8 @@ at::Tensor BlockSums::spare() {
 void BlockSums::open(ReplicaId replica) {
   const at::NoGradGuard no_grad;
   if (runs_.empty()) open_ = replica;
+  // Two replicas alternate on a worker of a bidirectional schedule. Backwards always add into `gradients_`, so the
+  // block of the other replica is saved while this one runs.
   Run& run = runs_[replica];
   if (open_ == replica) return;
   at::Tensor& other = runs_[open_].under_way;
@@ -64,6 +67,7 @@ void BlockSums::close(std::int64_t position) {
     sum = spare();
     sum.copy_(gradients_);
   }
+  // The adder joins subtrees as soon as both halves exist, so at most one sum for each level of the tree is kept.
   run.blocks.push({0, block}, std::move(sum), [&](at::Tensor left, at::Tensor right) {
     left.add_(right);
     if (!right.is_same(gradients_)) spares_.push_back(std::move(right));
@@ -80,46 +84,6 @@ std::vector<at::Tensor> BlockSums::take() {
   runs_.clear();
   taken_.insert(taken_.end(), parts.begin(), parts.end());
   return parts;
-}
-
-CanonicalSums::CanonicalSums(const ProgramShape& shape, const std::map<StageId, Stage*>& stages, ParameterGroup* tied)
-    : shape_(shape) {
-  const auto accumulate = [&](StageId stage, ParameterGroupId group, const at::Tensor& gradients) {
-    accumulators_.push_back({stage, group, BlockSums(gradients, shape.canonical->block_size)});
-  };
-  for (const auto& [id, stage] : stages) accumulate(id, parameters_of(id), stage->gradients());
-  if (tied == nullptr) return;
-  const ParameterGroupId matrix = tied_matrix(shape.stages());
-  const StageId first(0);
-  const StageId last(shape.stages() - 1);
-  if (stages.contains(first)) accumulate(first, matrix, tied->accumulators().front());
-  if (stages.contains(last)) accumulate(last, matrix, tied->accumulators().back());
-}
-
-void CanonicalSums::open(const Op& op) {
-  for (Accumulator& sum : accumulators_) {
-    if (sum.stage == op.stage) sum.blocks.open(op.replica);
-  }
-}
-
-void CanonicalSums::close(const Op& op) {
-  if (op.slice > 0) return;
-  for (Accumulator& sum : accumulators_) {
-    if (sum.stage == op.stage) sum.blocks.close(shape_.positions[op.micro_batch.index()]);
-  }
-}
-
-std::vector<at::Tensor> CanonicalSums::take(ParameterGroupId group) {
-  std::vector<at::Tensor> parts;
-  for (Accumulator& sum : accumulators_) {
-    if (sum.group != group) continue;
-    for (at::Tensor& part : sum.blocks.take()) parts.push_back(std::move(part));
-  }
-  return parts;
-}
-
-void CanonicalSums::drop() {
-  for (Accumulator& sum : accumulators_) sum.blocks.drop();
 }
 
 HiddenGradients::HiddenGradients(Stage& stage) : stage_(stage) {

@@ -8,22 +8,19 @@
 //                    A     B     C     D
 //                    (A + B)  +  (C + D)         the same tree for every schedule and number of replicas
 //
-// BlockSums keeps finished subtrees of one gradient tensor, CanonicalSums has one for each tensor of a worker, and the
-// transport adds the subtrees of several ranks.
+// BlockSums keeps the finished subtrees of one gradient tensor. GradientSums has a BlockSums for each tensor of a
+// worker, and the transport adds the subtrees of several ranks.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/ids.h"
 #include "model/linear.h"
 #include "model/stage.h"
-#include "schedule/rank_layout.h"
 #include "schedule/reduction_tree.h"
-#include "transport/message.h"
 
 namespace chimera {
 
@@ -69,55 +66,6 @@ class BlockSums {
   ReplicaId open_{};
   std::vector<at::Tensor> spares_;
   std::vector<at::Tensor> taken_;  // returned buffers, reused once released
-};
-
-/// Properties of a program besides its instructions.
-struct ProgramShape {
-  std::int64_t micro_batches = 0;
-  RankLayout ranks;     // the program's workers in every data-parallel group
-  WorkerGroups groups;  // by parameter group; the first worker in data-parallel group 0 reports on it
-  GroupId group = {};   // the executor's data-parallel group
-  // names, ascending: the order of squared norms; empty: ordered by parameter group
-  std::vector<std::string> parameters = {};
-  const CanonicalReduction* canonical = nullptr;  // borrowed; null: gradients are added in execution order
-  std::vector<std::int64_t> positions = {};       // canonical only: [micro-batch] position in the step's samples
-  // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
-  std::vector<TensorSpec> boundaries = {};
-  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
-  std::vector<std::int64_t> slice_bounds = {};
-  bool tied = false;             // stage 0 and the last stage share a matrix
-  bool scatters = false;         // sums are reduce-scatters: each rank gets those of its own parameters (owners_of)
-  std::int64_t updates = 1;      // number of updates per stage and step
-  bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
-
-  [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
-  [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
-};
-
-/// A BlockSums for each gradient tensor of the worker's stages.
-class CanonicalSums {
- public:
-  /// `shape` must have a canonical reduction. `tied` is the tied matrix if this worker owns it, with separate
-  /// accumulators for embedding and head. All are borrowed.
-  CanonicalSums(const ProgramShape& shape, const std::map<StageId, Stage*>& stages, ParameterGroup* tied);
-
-  /// Called before and after an op that adds weight gradients.
-  void open(const Op& op);
-  void close(const Op& op);  // a micro-batch ends with its slice 0
-  /// Returns this worker's parts of a group's gradients as whole subtrees, left to right, once all blocks are finished.
-  [[nodiscard]] std::vector<at::Tensor> take(ParameterGroupId group);
-  /// Drops the sums of an abandoned step.
-  void drop();
-
- private:
-  struct Accumulator {
-    StageId stage;
-    ParameterGroupId group;  // parameter group of the stage or of the tied matrix
-    BlockSums blocks;
-  };
-
-  const ProgramShape& shape_;
-  std::vector<Accumulator> accumulators_;
 };
 
 /// Hides a stage's gradients during I. Layers that do not split their backward add weight gradients in I, possibly into

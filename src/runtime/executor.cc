@@ -1,23 +1,55 @@
 #include "runtime/executor.h"
 
+#include <ATen/ATen.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
-#include "runtime/without_messages.h"
+#include "transport/forwarding_transport.h"
 
 namespace chimera {
 namespace {
 
-bool has_backward(const std::vector<Instruction>& program) {
+/// A program with backwards always ends in updates, of all stages together or of separate ones.
+bool has_updates(const std::vector<Instruction>& program) {
   return std::ranges::any_of(program, [](const Instruction& instruction) {
     return instruction.kind == InstructionKind::OptimizerStep || instruction.kind == InstructionKind::UpdateWeights;
   });
 }
+
+/// Sends no messages, and returns zeros for received messages. Sums are unchanged.
+class WithoutMessages final : public ForwardingTransport {
+ public:
+  WithoutMessages(Transport& ranks, at::Device device) : ForwardingTransport(ranks), device_(device) {}
+
+  std::unique_ptr<Pending> start_send(RankId /*to*/, at::Tensor /*tensor*/, const MessageTag& /*tag*/) override {
+    return std::make_unique<Completed>(at::Tensor());
+  }
+  std::unique_ptr<Pending> post_receive(RankId /*from*/, const TensorSpec& spec, const MessageTag& /*tag*/) override {
+    return std::make_unique<Completed>(at::zeros(spec.sizes, at::device(device_).dtype(spec.dtype)));
+  }
+
+ private:
+  at::Device device_;
+};
+
+/// Disables the fault points of this thread during its lifetime.
+class WithoutFaults {
+ public:
+  WithoutFaults() { set_fault_rank(-1); }
+  ~WithoutFaults() { set_fault_rank(rank_); }
+  WithoutFaults(const WithoutFaults&) = delete;
+  WithoutFaults& operator=(const WithoutFaults&) = delete;
+
+ private:
+  int rank_ = fault_rank();
+};
 
 }  // namespace
 
@@ -33,6 +65,8 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
   result_.is_skipped = hooks.update.is_left_out;
+  // Only the part before the step's sums launches the same kernels in each step. After it, the host reads the gradient
+  // norm and decides about the update.
   std::span<const Instruction> rest(program);
   if (hooks.recording.record && trains_ && !recorded_.is_before()) {
     const auto sums = std::ranges::find(rest, InstructionKind::ReduceScalars, &Instruction::kind);
@@ -48,7 +82,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
 }
 
 void Executor::begin(const std::vector<Instruction>& program) {
-  trains_ = has_backward(program);
+  trains_ = has_updates(program);
   result_ = {};
   ops_.begin(trains_);
   activations_.begin(program);
@@ -56,12 +90,14 @@ void Executor::begin(const std::vector<Instruction>& program) {
     if (kind == InstructionKind::UpdateWeights && !versions_.contains(op.stage)) {
       Stage& stage = worker_.stage(op);
       stage.zero_gradients();
+      // The first update of a stage tells the number of its current version.
       versions_.emplace(op.stage, WeightVersions(stage, op.weight_version - 1));
     }
     if (kind == InstructionKind::OptimizerStep) {
       for (const auto& [id, parameters] : worker_.groups) parameters->zero_gradients();
     }
   }
+  // A validation between steps of an asynchronous run reads the newest weights of every stage.
   if (trains_) return;
   for (auto& [id, versions] : versions_) versions.use(versions.newest());
 }
@@ -70,9 +106,10 @@ void Executor::run_part(std::span<const Instruction> part, const StepHooks& hook
   for (std::size_t i = 0; i < part.size(); ++i) {
     note(part[i], hooks);
     if (begins_pair(part[i])) {
-      note(part[i + 1], hooks);
-      compute_pair(part[i], part[i + 1], hooks);
-      ++i;
+      const Instruction& forward = part[i++];
+      note(part[i], hooks);
+      use_weights(part[i].op);
+      ops_.compute_pair(forward.op, part[i].op, hooks.load, [&] { current_ = forward; });
     } else {
       execute(part[i], hooks);
     }
@@ -101,17 +138,22 @@ std::string Executor::current() const { return current_ ? to_text(*current_, wor
 
 void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   const Op& op = instruction.op;
+  const auto timed = [&](double& total, const auto& wait) {
+    const double start = monotonic_seconds();
+    wait();
+    if (trains_) total += monotonic_seconds() - start;
+  };
   const auto tagged_step = [&] { return hooks.step + worker_.step_of(op.micro_batch); };
   switch (instruction.kind) {
     case InstructionKind::Compute: use_weights(op); return ops_.compute(op, hooks.load);
     case InstructionKind::Recompute: use_weights(op); return ops_.recompute(op, hooks.load);
     case InstructionKind::PostReceive: return messages_.post_receive(op, instruction.peer, tagged_step());
-    case InstructionKind::WaitReceive: return messages_.wait_receive(op);
+    case InstructionKind::WaitReceive: return timed(waits_.messages, [&] { messages_.wait_receive(op); });
     case InstructionKind::StartSend: return messages_.start_send(op, instruction.peer, tagged_step());
-    case InstructionKind::WaitSend: return messages_.wait_send(op);
+    case InstructionKind::WaitSend: return timed(waits_.messages, [&] { messages_.wait_send(op); });
     case InstructionKind::StartAllReduce: return sums_.start(instruction.group, hooks.observation.tracer);
-    case InstructionKind::WaitAllReduce: return sums_.wait(instruction.group);
-    case InstructionKind::ReduceScalars: return reduce_scalars(instruction.step, hooks);
+    case InstructionKind::WaitAllReduce: return timed(waits_.sums, [&] { sums_.wait(instruction.group); });
+    case InstructionKind::ReduceScalars: return timed(waits_.ranks, [&] { reduce_scalars(instruction.step, hooks); });
     case InstructionKind::OptimizerStep:
       fault_point("optimizer");
       if (!result_.is_skipped) hooks.update.all_stages(result_.gradient_norm);
@@ -123,18 +165,19 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
   }
 }
 
-void Executor::compute_pair(const Instruction& forward, const Instruction& second, const StepHooks& hooks) {
-  use_weights(second.op);
-  ops_.compute_pair(forward.op, second.op, hooks.load, [&] { current_ = forward; });
-}
-
 void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   std::optional<double> recordings;
   if (hooks.recording.record) recordings = recorded_.needs_recording() ? 1.0 : 0.0;
   StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   if (sums.recordings.value_or(0) > 0) recorded_.record_again();
-  const auto suspects = ops_.non_finite().take_before(MicroBatchId((step + 1) * worker_.shape.micro_batches));
+  // Ops of later steps may have run already. Their results stay for the sums of their own step.
+  std::vector<Op> suspects;
+  std::erase_if(ops_.non_finite(), [&](const Op& op) {
+    const bool has_ended = worker_.step_of(op.micro_batch) <= step;
+    if (has_ended) suspects.push_back(op);
+    return has_ended;
+  });
   if (!sums.are_finite()) {
     handle_non_finite(reduction_.find_non_finite(sums.squares, suspects), hooks.step + step, hooks);
   }
@@ -153,6 +196,8 @@ void Executor::handle_non_finite(const NonFiniteResult& source, std::int64_t ste
     result_.is_skipped = true;
     return;
   }
+  // The error message names the current instruction, so it must name the op that made the value, not the sum that found
+  // it.
   if (source.op) current_ = {.kind = InstructionKind::Compute, .op = *source.op};
   if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};

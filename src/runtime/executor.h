@@ -70,7 +70,11 @@ class Executor {
   /// Returns the current instruction; empty between programs.
   [[nodiscard]] std::string current() const;
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
-  void forget_op_times() { ops_.times().forget(); }
+  [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }
+  void forget_times() {
+    ops_.times().forget();
+    waits_ = {};
+  }
 
  private:
   void begin(const std::vector<Instruction>& program);
@@ -78,7 +82,6 @@ class Executor {
   void repeat_part(std::span<const Instruction> part, const StepHooks& hooks);
   void note(const Instruction& instruction, const StepHooks& hooks);
   void execute(const Instruction& instruction, const StepHooks& hooks);
-  void compute_pair(const Instruction& forward, const Instruction& second, const StepHooks& hooks);
   void reduce_scalars(std::int64_t step, const StepHooks& hooks);
   void handle_non_finite(const NonFiniteResult& source, std::int64_t step, const StepHooks& hooks);
   void update_weights(const Op& op, const StepHooks& hooks);
@@ -96,6 +99,7 @@ class Executor {
   bool trains_ = false;                                   // The current program has backwards
   std::optional<Instruction> current_;
   StepResult result_;
+  WaitTimes waits_;
 };
 
 }  // namespace chimera

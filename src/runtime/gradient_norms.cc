@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <utility>
-
-#include "runtime/memory_meter.h"
+#include <numeric>
 
 namespace chimera {
 namespace {
@@ -28,6 +26,7 @@ double sum_in_lanes(const Number* elements, std::int64_t count) {
     const auto value = static_cast<double>(elements[i]);
     sums[static_cast<std::size_t>(lane)] += value * value;
   }
+  // The lanes are added in order, so the result depends on the number of elements alone.
   double sum = 0;
   for (const double lane : sums) sum += lane;
   return sum;
@@ -39,16 +38,19 @@ std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
   return gradients;
 }
 
-/// Returns the sum of squares of each gradient. Waits only once for a device.
-std::vector<double> squares_of(const std::vector<Parameter>& parameters) {
+/// Returns the sum of squares of each gradient [parameters], without waiting for a device.
+at::Tensor squares_of(const std::vector<Parameter>& parameters) {
+  if (!parameters.front().value.is_cpu()) return sums_of_squares(gradients_of(parameters));
   std::vector<double> squares;
-  if (parameters.empty()) return squares;
-  if (!parameters.front().value.is_cpu()) {
-    const at::Tensor sums = sums_of_squares(gradients_of(parameters)).cpu();
-    return {sums.const_data_ptr<double>(), sums.const_data_ptr<double>() + sums.numel()};
-  }
   for (const Parameter& parameter : parameters) squares.push_back(sum_of_squares(parameter.value.grad()));
-  return squares;
+  return at::tensor(squares, at::kDouble);
+}
+
+/// Adds in order on the CPU, where ATen's order depends on the number of elements.
+at::Tensor total_of(const at::Tensor& squares) {
+  if (!squares.is_cpu()) return squares.sum();
+  const double* first = squares.const_data_ptr<double>();
+  return at::scalar_tensor(std::accumulate(first, first + squares.numel(), 0.0), at::kDouble);
 }
 
 }  // namespace
@@ -66,32 +68,30 @@ at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
   return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
 }
 
-std::vector<double> GradientNorms::take(std::int64_t step, bool has_gradients) {
-  if (auto updates = updates_.extract(step)) return std::move(updates.mapped());
-  std::vector<double> values(count(), 0);
-  for (const auto& [id, group] : groups_) {
-    if (has_gradients) add(id, share_of(id), values);
-  }
-  return values;
+at::Tensor on_device(std::span<const double> numbers, at::Device device) {
+  const auto options = at::TensorOptions().dtype(at::kDouble).pinned_memory(!device.is_cpu());
+  const at::Tensor host = at::empty({static_cast<std::int64_t>(numbers.size())}, options);
+  std::ranges::copy(numbers, host.data_ptr<double>());
+  return host.to(device, /*non_blocking=*/true);
 }
 
 void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor values) {
-  if (updates_.contains(step) || !has_gradients) {
-    const std::vector<double> noted = take(step, has_gradients);
-    values.add_(on_device(noted, values.device()));
-    return;
+  if (const auto updates = updates_.extract(step)) {
+    values.add_(updates.mapped());
+  } else if (has_gradients) {
+    for (const auto& [id, group] : groups_) add(id, share_of(id), values);
   }
-  for (const auto& [id, group] : groups_) add(id, share_of(id), values);
 }
 
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
-  std::vector<double> own(count(), 0);
-  const double norm = std::sqrt(add(id, {}, own));
+  const at::Tensor own = at::zeros({static_cast<std::int64_t>(count())}, at::kDouble);
+  add(id, {}, own);
+  const double square = total_of(own).item<double>();
   if (reports_on(id)) {
-    std::vector<double>& sums = updates_.try_emplace(step, own.size(), 0.0).first->second;
-    for (std::size_t i = 0; i < own.size(); ++i) sums[i] += own[i] / static_cast<double>(shape_.updates);
+    at::Tensor& sums = updates_.try_emplace(step, at::zeros_like(own)).first->second;
+    sums.add_(own.div_(shape_.updates));
   }
-  return norm;
+  return std::sqrt(square);
 }
 
 std::string GradientNorms::describe(std::size_t square) const {
@@ -114,56 +114,30 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
 }
 
 GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
+  // The members of a group divide its parameters, so no gradient is counted twice.
   const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
   const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
   return {static_cast<std::size_t>(place), ranks.size()};
 }
 
-std::vector<Parameter> GradientNorms::counted(ParameterGroupId id, const SquaresShare& share) const {
-  const std::vector<Parameter>& parameters = groups_.at(id)->parameters();
-  const std::vector<std::size_t> owners = owners_of(*groups_.at(id), share.members);
-  std::vector<Parameter> own;
-  for (std::size_t p = 0; p < owners.size(); ++p) {
-    if (owners[p] == share.member) own.push_back(parameters[p]);
-  }
-  return own;
-}
-
-std::size_t GradientNorms::number_of(ParameterGroupId id, const Parameter& parameter) const {
-  const auto& names = shape_.parameters;
-  if (names.empty()) return id.index();
-  return static_cast<std::size_t>(std::lower_bound(names.begin(), names.end(), parameter.name) - names.begin());
-}
-
-/// Returns the sum of the squares.
-double GradientNorms::add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const {
-  const std::vector<Parameter> parameters = counted(id, share);
-  const std::vector<double> squares = squares_of(parameters);
-  double sum = 0;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    values[number_of(id, parameters[i])] += squares[i];
-    sum += squares[i];
-  }
-  return sum;
-}
-
 void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tensor values) {
-  const std::vector<Parameter> parameters = counted(id, share);
+  const std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), share.members, share.member);
   if (parameters.empty()) return;
-  const at::Tensor squares = sums_of_squares(gradients_of(parameters));
+  const at::Tensor squares = squares_of(parameters);
   if (shape_.parameters.empty()) {
-    values.narrow(0, id.value(), 1).add_(squares.sum());
+    values.select(0, id.value()).add_(total_of(squares));
     return;
   }
-  at::Tensor& numbers = numbers_[id];
-  if (!numbers.defined()) {  // once a run
+  at::Tensor& numbers = numbers_[{id, share.members}];
+  if (!numbers.defined()) {  // Once a run
     numbers = at::empty({squares.size(0)}, at::kLong);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      numbers.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(number_of(id, parameters[i]));
+      const auto found = std::ranges::lower_bound(shape_.parameters, parameters[i].name);
+      numbers.data_ptr<std::int64_t>()[i] = found - shape_.parameters.begin();
     }
     numbers = numbers.to(values.device());
   }
-  values.index_copy_(0, numbers, squares);  // each parameter is counted once
+  values.index_copy_(0, numbers, squares);  // Each parameter is counted once
 }
 
 }  // namespace chimera

@@ -9,12 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "model/parameter_group.h"
-#include "runtime/canonical_sums.h"
+#include "runtime/worker_context.h"
 
 namespace chimera {
 
@@ -24,6 +26,9 @@ namespace chimera {
 
 /// Returns the sums of squares of device tensors, [tensors], in float64 on the device, without waiting.
 [[nodiscard]] at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors);
+
+/// Copies the numbers to `device` as flat float64, on the calling thread's current stream. Never waits for a device.
+[[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
 /// Squared gradient norms, summed over all ranks: one per model parameter (ProgramShape::parameters), or per parameter
 /// group without names. Each gradient is counted by its owner (owners_of), which alone has it after a reduce-scatter.
@@ -38,13 +43,11 @@ class GradientNorms {
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
-  /// Returns this rank's numbers for a step and forgets its updates. If there were no updates, uses the current
-  /// gradients, or zeros unless `has_gradients`.
-  [[nodiscard]] std::vector<double> take(std::int64_t step, bool has_gradients);
-  /// Adds the same numbers to `values` [count()] (float64, on the gradients' device), without waiting.
+  /// Adds this rank's numbers for a step to `values` [count()] (zeros, float64, on the gradients' device) without
+  /// waiting, and forgets the updates of the step. If there were no updates, uses the current gradients if any.
   void take(std::int64_t step, bool has_gradients, at::Tensor values);
   /// Notes an update of the group by its current gradients, one of ProgramShape::updates in the step. Returns their
-  /// norm.
+  /// norm. Only on the CPU.
   double note_update(ParameterGroupId id, std::int64_t step);
 
   /// Describes number `square`: "the gradient of stage 3", or of a parameter.
@@ -60,16 +63,14 @@ class GradientNorms {
   };
   [[nodiscard]] bool reports_on(ParameterGroupId id) const;
   [[nodiscard]] SquaresShare share_of(ParameterGroupId id) const;
-  double add(ParameterGroupId id, const SquaresShare& share, std::vector<double>& values) const;
   void add(ParameterGroupId id, const SquaresShare& share, at::Tensor values);
-  [[nodiscard]] std::vector<Parameter> counted(ParameterGroupId id, const SquaresShare& share) const;
-  [[nodiscard]] std::size_t number_of(ParameterGroupId id, const Parameter& parameter) const;
 
   const ProgramShape& shape_;
   WorkerId worker_;
   const Groups& groups_;
-  std::unordered_map<std::int64_t, std::vector<double>> updates_;  // by step: sums of squares so far
-  std::unordered_map<ParameterGroupId, at::Tensor> numbers_;       // indices of the counted parameters, on their device
+  std::unordered_map<std::int64_t, at::Tensor> updates_;  // by step: sums of squares so far
+  // [group, members of the share]: indices of the counted parameters, on their device
+  std::map<std::pair<ParameterGroupId, std::size_t>, at::Tensor> numbers_;
 };
 
 }  // namespace chimera

@@ -6,6 +6,7 @@
 
 #include "core/fault_point.h"
 #include "core/invariant.h"
+#include "model/parameter_group.h"
 #include "runtime/non_finite.h"
 
 namespace chimera {
@@ -17,7 +18,18 @@ GradientSums::GradientSums(const WorkerContext& worker) : worker_(worker) {
     if (!shape.scatters) continue;
     sizes = shard_sizes(*group, shape.ranks.ranks_of({shape.groups[id.index()]}).front().size());
   }
-  if (shape.canonical != nullptr) canonical_.emplace(shape, worker.stages, worker.tied);
+  if (!is_canonical()) return;
+  const auto accumulate = [&](StageId stage, ParameterGroupId group, const at::Tensor& gradients) {
+    accumulators_.push_back({stage, group, BlockSums(gradients, shape.canonical->block_size)});
+  };
+  for (const auto& [id, stage] : worker.stages) accumulate(id, parameters_of(id), stage->gradients());
+  if (worker.tied == nullptr) return;
+  // Embedding and head add to the tied matrix in different micro-batch orders, so each has blocks of its own.
+  const ParameterGroupId matrix = tied_matrix(shape.stages());
+  const StageId first(0);
+  const StageId last(shape.stages() - 1);
+  if (worker.stages.contains(first)) accumulate(first, matrix, worker.tied->accumulators().front());
+  if (worker.stages.contains(last)) accumulate(last, matrix, worker.tied->accumulators().back());
 }
 
 void GradientSums::connect() const {
@@ -26,27 +38,23 @@ void GradientSums::connect() const {
   }
 }
 
-void GradientSums::start(ParameterGroupId group, Tracer* tracer) {
-  if (fault_point("all-reduce")) inject_nan(worker_.groups.at(group)->gradients());
-  auto pending = start(group);
-  if (tracer != nullptr) pending->call_when_done(tracer->summed(group));
-  pending_.emplace(group, std::move(pending));
-}
-
-std::unique_ptr<Pending> GradientSums::start(ParameterGroupId id) {
+void GradientSums::start(ParameterGroupId id, Tracer* tracer) {
   ParameterGroup& group = *worker_.groups.at(id);
-  const SumOrder* order = canonical_ ? &worker_.shape.canonical->orders[id.index()] : nullptr;
+  if (fault_point("all-reduce")) inject_nan(group.gradients());
+  // The subtrees of this rank from left to right: the transport adds them to those of other ranks by SumOrder.
   std::vector<at::Tensor> parts;
-  if (canonical_) {
-    parts = canonical_->take(id);
-  } else {
-    group.add_accumulators();
+  for (Accumulator& sum : accumulators_) {
+    if (sum.group != id) continue;
+    for (at::Tensor& part : sum.blocks.take()) parts.push_back(std::move(part));
   }
-  return worker_.transport.start_sum(id,
-                                     {.gradients = group.gradients(),
-                                      .parts = std::move(parts),
-                                      .order = order,
-                                      .counts = worker_.shape.scatters ? shards_.at(id) : std::vector<std::int64_t>()});
+  if (!is_canonical()) group.add_accumulators();
+  auto pending = worker_.transport.start_sum(
+      id, {.gradients = group.gradients(),
+           .parts = std::move(parts),
+           .order = is_canonical() ? &worker_.shape.canonical->orders[id.index()] : nullptr,
+           .counts = worker_.shape.scatters ? shards_.at(id) : std::vector<std::int64_t>()});
+  if (tracer != nullptr) pending->call_when_done(tracer->summed(id));
+  pending_.emplace(id, std::move(pending));
 }
 
 void GradientSums::wait(ParameterGroupId group) {
@@ -56,16 +64,21 @@ void GradientSums::wait(ParameterGroupId group) {
 }
 
 void GradientSums::open_block(const Op& op) {
-  if (canonical_) canonical_->open(op);
+  for (Accumulator& sum : accumulators_) {
+    if (sum.stage == op.stage) sum.blocks.open(op.replica);
+  }
 }
 
 void GradientSums::close_block(const Op& op) {
-  if (canonical_) canonical_->close(op);
+  if (op.slice > 0) return;  // Slices run in reverse order, so a micro-batch ends with its slice 0
+  for (Accumulator& sum : accumulators_) {
+    if (sum.stage == op.stage) sum.blocks.close(worker_.shape.positions[op.micro_batch.index()]);
+  }
 }
 
 void GradientSums::drop() {
   pending_.clear();
-  if (canonical_) canonical_->drop();
+  for (Accumulator& sum : accumulators_) sum.blocks.drop();
 }
 
 }  // namespace chimera

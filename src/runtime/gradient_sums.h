@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -29,8 +28,8 @@ class GradientSums {
   /// Throws InternalError if the sum has not started.
   void wait(ParameterGroupId group);
 
-  [[nodiscard]] bool is_canonical() const { return canonical_.has_value(); }
-  /// Call before and after an op that adds weight gradients.
+  [[nodiscard]] bool is_canonical() const { return worker_.shape.canonical != nullptr; }
+  /// Call before and after an op that adds weight gradients. Both do nothing unless the reduction is canonical.
   void open_block(const Op& op);
   void close_block(const Op& op);
 
@@ -38,11 +37,16 @@ class GradientSums {
   void drop();
 
  private:
-  [[nodiscard]] std::unique_ptr<Pending> start(ParameterGroupId group);
+  /// Blocks of one gradient tensor. A tied matrix has separate tensors for embedding and head.
+  struct Accumulator {
+    StageId stage;
+    ParameterGroupId group;  // parameter group of the stage or of the tied matrix
+    BlockSums blocks;
+  };
 
   const WorkerContext& worker_;
   std::map<ParameterGroupId, std::vector<std::int64_t>> shards_;  // shard_sizes(); empty vectors: all-reduces
-  std::optional<CanonicalSums> canonical_;
+  std::vector<Accumulator> accumulators_;                         // empty unless the reduction is canonical
   std::unordered_map<ParameterGroupId, std::unique_ptr<Pending>> pending_;
 };
 

@@ -18,6 +18,7 @@ HelperThread::~HelperThread() {
 }
 
 std::future<void> HelperThread::begin(const std::function<void()>& work) {
+  // Grad mode, autocast and dispatch keys are thread-local, and the work must see those of the caller.
   std::packaged_task<void()> task([work, state = at::ThreadLocalState()] {
     const at::ThreadLocalStateGuard guard(state);
     work();

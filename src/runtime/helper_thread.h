@@ -1,5 +1,9 @@
 #pragma once
 
+// A thread that waits for work. Starting a thread for each op would cost more than a small op, and would give it none
+// of LibTorch's thread-local state. OpRunner runs the forward of a pair on a HelperThread while the worker's own thread
+// runs the backward; SaveThread (train/recover/checkpointer.h) writes checkpoints on one while training continues.
+
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -9,8 +13,8 @@
 
 namespace chimera {
 
-/// Thread that runs one function at a time, with the caller's thread-local state of LibTorch. The forward of a pair
-/// runs on it, beside the backward on the worker's own thread (OpRunner::compute_pair).
+/// Thread that runs one function at a time, with the caller's thread-local state of LibTorch. The destructor waits for
+/// the end of the function.
 class HelperThread {
  public:
   HelperThread();

@@ -3,14 +3,11 @@
 // Measures the CPU memory of each rank's tensors, also if ranks are threads of one process, by the allocator hooks of
 // LibTorch. It backs --tensor-memory and the tests that compare memory with the simulation.
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -19,12 +16,9 @@
 
 namespace chimera {
 
-/// Copies the numbers to `device` as flat float64, on the calling thread's current stream. Never waits for a device.
-[[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
-
 /// Counts live bytes of CPU tensors by the rank that allocated them, whichever thread frees them. Counts only tensors
 /// created during a Recording, and no kernel scratch memory outside LibTorch's allocator. Host copies of offloaded
-/// activations count apart.
+/// activations do not count.
 class MemoryMeter {
  public:
   explicit MemoryMeter(std::size_t ranks) : ledger_(std::make_shared<Ledger>(ranks)) {}
@@ -38,35 +32,33 @@ class MemoryMeter {
     c10::DebugInfoGuard guard_;
   };
 
-  /// Scope that counts allocations of a recording thread as its rank's host copies.
-  class HostRecording {
+  /// Scope in which the calling thread's allocations do not count.
+  class Pause {
    public:
-    HostRecording();
+    Pause();
 
    private:
-    std::optional<c10::DebugInfoGuard> guard_;
+    c10::DebugInfoGuard guard_;
   };
 
-  /// Returns the peak of the rank's live bytes.
-  [[nodiscard]] std::int64_t peak_bytes(RankId rank) const;
-  [[nodiscard]] std::int64_t live_bytes(RankId rank) const;
-  [[nodiscard]] std::int64_t host_bytes(RankId rank) const;
-  /// Returns both, and restarts the peak.
+  /// Returns the rank's live bytes, and their peak since the last take_sample().
+  [[nodiscard]] MemorySample usage(RankId rank) const;
+  /// Returns the same, and restarts the peak.
   [[nodiscard]] MemorySample take_sample(RankId rank);
 
  private:
   class Reporter;
+  class Nobody;
   struct Block {
-    std::size_t account;
+    std::size_t rank;
     std::int64_t bytes;
   };
   struct Ledger {
-    explicit Ledger(std::size_t count) : ranks(count), live(2 * count, 0), peak(2 * count, 0) {}
-    std::size_t ranks;
+    explicit Ledger(std::size_t ranks) : live(ranks, 0), peak(ranks, 0) {}
     std::mutex mutex;
     std::unordered_map<void*, Block> blocks;
-    std::vector<std::int64_t> live;  // [account]: ranks, then their host copies
-    std::vector<std::int64_t> peak;  // [account]
+    std::vector<std::int64_t> live;  // [rank]
+    std::vector<std::int64_t> peak;  // [rank]
   };
 
   std::shared_ptr<Ledger> ledger_;  // autograd may keep a reporter after the meter

@@ -27,6 +27,7 @@ at::Tensor Messages::take_gradient(const Op& op, StageId stage) {
 }
 
 void Messages::post_receive(const Op& maker, WorkerId from, std::int64_t step) {
+  // Receives are posted ahead of their turn. Channels keep the order of messages, so the tag only detects errors.
   receives_.emplace(key_of(maker),
                     worker_.transport.post_receive(worker_.shape.rank(from), worker_.message_of(maker), {step, maker}));
 }

@@ -7,10 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
 #include "core/ids.h"
 #include "schedule/op.h"
@@ -22,29 +19,6 @@ namespace chimera {
 
 /// Sets the first element to NaN, hidden from autograd; for fault points.
 void inject_nan(const at::Tensor& tensor);
-
-/// Ops of one worker with non-finite results.
-class NonFiniteOps {
- public:
-  /// `result` is the op's output or input gradient.
-  void check(const Op& op, const at::Tensor& result) {
-    if (!all_finite(result)) ops_.push_back(op);
-  }
-  /// Returns and forgets the ops of micro-batches before `end`.
-  [[nodiscard]] std::vector<Op> take_before(MicroBatchId end) {
-    std::vector<Op> taken;
-    std::erase_if(ops_, [&](const Op& op) {
-      if (op.micro_batch.value() < end.value()) taken.push_back(op);
-      return op.micro_batch.value() < end.value();
-    });
-    return taken;
-  }
-
-  void forget() { ops_.clear(); }
-
- private:
-  std::vector<Op> ops_;
-};
 
 /// Index of every (direction, group, micro-batch, stage) of a step, in the order in which a NaN spreads: forwards
 /// before backwards, and a micro-batch's stages in execution order.

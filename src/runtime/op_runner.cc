@@ -50,6 +50,8 @@ void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
 
 void OpRunner::compute_pair(const Op& first, const Op& second, const LoadMicroBatch& load,
                             const std::function<void()>& on_forward) {
+  // Only the computation runs on the helper. Messages and activations are not thread-safe, so this thread reads the
+  // input before and stores the output afterwards.
   Forward forward = begin_forward(first, load);
   Duration duration;
   if (!helper_) helper_.emplace();
@@ -100,8 +102,9 @@ void OpRunner::end_forward(Forward forward) {
   const Op& op = forward.op;
   Activation& activation = forward.activation;
   if (forward.gets_nan) inject_nan(activation.output);
-  non_finite_.check(op, activation.output);
+  if (!all_finite(activation.output)) non_finite_.push_back(op);
   if (worker_.is_last(op)) {
+    // The loss of a sliced micro-batch is the sum over its slices.
     at::Tensor& loss = losses_[op.micro_batch];
     loss = op.slice == 0 ? activation.output.detach() : loss + activation.output.detach();
   } else {
@@ -116,6 +119,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
   const Op op = forward_of(backward);
   Forward again{.op = op, .batch = load_slice(op, load)};
+  // The activation that replaces the first one has a graph, as if the first forward had kept it.
   again.activation.input = activations_.take(op).input;
   run(again);
   activations_.put(op, std::move(again.activation));
@@ -133,7 +137,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
   if (!worker_.is_first(op)) {
     at::Tensor passed_back = activation.input.grad().contiguous();
     if (gets_nan) inject_nan(passed_back);
-    non_finite_.check(op, passed_back);
+    if (!all_finite(passed_back)) non_finite_.push_back(op);
     messages_.put(op, std::move(passed_back));
   }
   forget_carried(op);
@@ -141,6 +145,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
 }
 
 void OpRunner::input_gradient(const Op& op) {
+  // With canonical sums, W adds to the block of its own micro-batch, but I may run while an earlier block is open.
   std::optional<HiddenGradients> hidden;
   if (sums_.is_canonical()) hidden.emplace(worker_.stage(op));
   auto owed = propagate(op, /*defers_weight_gradients=*/true).weight_gradients;
@@ -158,6 +163,7 @@ MicroBatch OpRunner::load_slice(const Op& op, const LoadMicroBatch& load) {
   MicroBatch batch = load(op.stage, op.micro_batch);
   if (worker_.slices.empty()) return batch;
   const std::vector<std::int64_t>& bounds = worker_.shape.slice_bounds;
+  // Slices run in order, and each attends to the keys and values of all slices before it.
   auto& carried = carried_[key_of_first_slice(op)];
   if (!carried) carried = std::make_shared<CarriedKeyValues>(bounds.back());
   const auto slice = static_cast<std::size_t>(op.slice);
@@ -176,7 +182,7 @@ void OpRunner::drop() {
   losses_.clear();
   weight_gradients_.clear();
   carried_.clear();
-  non_finite_.forget();
+  non_finite_.clear();
 }
 
 }  // namespace chimera

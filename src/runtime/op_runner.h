@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "model/carried_key_values.h"
 #include "model/linear.h"
@@ -48,7 +49,8 @@ class OpRunner {
   void drop();
 
   [[nodiscard]] StepLosses& losses() { return losses_; }
-  [[nodiscard]] NonFiniteOps& non_finite() { return non_finite_; }
+  /// Returns the ops with non-finite results. The caller removes those of finished steps.
+  [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }
   [[nodiscard]] OpTimes& times() { return times_; }
   [[nodiscard]] const OpTimes& times() const { return times_; }
 
@@ -76,7 +78,7 @@ class OpRunner {
   GradientSums& sums_;
   bool trains_ = false;
   StepLosses losses_;
-  NonFiniteOps non_finite_;
+  std::vector<Op> non_finite_;
   OpTimes times_;
   std::optional<HelperThread> helper_;                                    // Created at the first pair
   std::unordered_map<OpKey, WeightGradients::Pointer> weight_gradients_;  // Between I and W, by forward

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 namespace chimera {
@@ -22,11 +21,11 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
     copy_inputs(batches);
   } else {
+    // The graph reads the tensors of these micro-batches and writes these losses in every later step, so both are kept.
     losses_.clear();
     batches_ = std::move(batches);
     work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
     losses_ = std::move(losses);
-    ++recordings_;
   }
   work_->repeat();
   losses = losses_;
@@ -58,6 +57,7 @@ bool RecordedSteps::has_sizes_of(Batches& batches) {
 }
 
 void RecordedSteps::copy_inputs(Batches& batches) {
+  // A graph has the addresses of its inputs, so later samples are copied there.
   for (auto& [place, batch] : batches) {
     const std::vector<at::Tensor*> from = tensors_of(batch);
     const std::vector<at::Tensor*> to = tensors_of(batches_.at(place));

@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <utility>
 
 #include "model/stage.h"
@@ -48,7 +47,6 @@ class RecordedSteps {
   [[nodiscard]] bool needs_recording() { return next_ && !has_sizes_of(*next_); }
   /// Makes the next run() record, on all ranks if any rank needs it.
   void record_again() { work_.reset(); }
-  [[nodiscard]] int recordings() const { return recordings_; }
 
  private:
   using Place = std::pair<StageId, MicroBatchId>;
@@ -58,7 +56,6 @@ class RecordedSteps {
   void copy_inputs(Batches& batches);
 
   int steps_before_ = kStepsBefore;
-  int recordings_ = 0;
   Batches batches_;              // inputs of the recorded forwards
   std::optional<Batches> next_;  // inputs of the next step
   StepLosses losses_;            // results of the recorded forwards

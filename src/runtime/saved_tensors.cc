@@ -42,6 +42,7 @@ torch::autograd::Engine& hooking_engine() {
 }
 
 bool set_hooking_engine() {
+  // The engine can be replaced once per process, and Python's has replaced it already if the package is loaded.
   using torch::autograd::Engine;
   if (&Engine::get_default_engine() != &Engine::get_base_engine()) {
     throw Error("activations cannot be offloaded: Python's autograd engine is in use");
@@ -73,12 +74,8 @@ std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tenso
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
   last_.await();
-  end = last_ = stream_.run(StreamMark(device_), [&] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      copies[i].copy_(tensors[i], /*non_blocking=*/true);
-      use_on_current_stream(tensors[i]);
-    }
-  });
+  // At most one copy is in flight, so device memory is freed at the pace of the link.
+  end = last_ = copy(tensors, copies, tensors);
   return copies;
 }
 
@@ -87,20 +84,27 @@ std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, S
   for (const at::Tensor& tensor : tensors) {
     results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
   }
-  end = stream_.run(StreamMark(device_), [&] {
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      results[i].copy_(tensors[i], /*non_blocking=*/true);
-      use_on_current_stream(results[i]);
-    }
-  });
+  end = copy(tensors, results, results);
   for (at::Tensor& tensor : tensors) free_[tensor.numel()].push_back(std::move(tensor));
   return results;
 }
 
+/// The device's allocator may otherwise reuse memory that this stream still reads or writes.
+StreamMark HostCopies::copy(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to,
+                            const std::vector<at::Tensor>& on_device) {
+  return stream_.run(StreamMark(device_), [&] {
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      to[i].copy_(from[i], /*non_blocking=*/true);
+      use_on_current_stream(on_device[i]);
+    }
+  });
+}
+
 at::Tensor HostCopies::take(std::int64_t bytes) {
+  // Activations of a stage have equal sizes in every micro-batch, so freed memory fits the next one exactly.
   std::vector<at::Tensor>& free = free_[bytes];
   if (free.empty()) {
-    const MemoryMeter::HostRecording apart;
+    const MemoryMeter::Pause uncounted;
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(!device_.is_cpu()));
   }
   at::Tensor memory = std::move(free.back());
@@ -128,6 +132,8 @@ SavedTensors::Pointer SavedTensors::add(const at::Tensor& tensor) {
 void SavedTensors::offload(HostCopies& copies) {
   const at::NoGradGuard no_graph;
   std::vector<at::Tensor> on_device;
+  // Views of one storage move together, because the memory is free only when all of them have gone. A storage that
+  // anything else refers to would stay on the device anyway.
   for (const std::vector<Pointer>& sharers : by_storage(std::exchange(tensors_, {}))) {
     const c10::Storage& storage = sharers.front()->value.storage();
     if (storage.nbytes() == 0 || storage.use_count() > sharers.size()) continue;

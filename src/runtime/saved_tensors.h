@@ -28,6 +28,8 @@ class HostCopies {
 
  private:
   [[nodiscard]] at::Tensor take(std::int64_t bytes);
+  [[nodiscard]] StreamMark copy(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to,
+                                const std::vector<at::Tensor>& on_device);
 
   at::Device device_;
   RankStream stream_;

@@ -1,19 +1,21 @@
 #pragma once
 
-// What a training loop gives to the executor for one step, and what it gets back. The executor runs a program without
-// knowing where samples come from, how weights are updated or who watches the run; these functions connect it to them.
-// All run on the worker's own thread.
+// The interface between a training loop and the executor: StepHooks are the functions that the loop passes in for one
+// step, StepResult is what the step returns. Samples, updates and observation all reach the executor through these
+// functions, so it depends on no data, optimizer or trainer. It calls them on the worker's own thread.
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "model/stage.h"
-#include "runtime/step_sums.h"
 #include "runtime/tracer.h"
 #include "schedule/program.h"
 #include "transport/device_graph.h"
@@ -39,7 +41,7 @@ struct UpdateHooks {
   bool is_left_out = false;  ///< The step changes no weights
 };
 
-/// Who watches the step.
+/// Functions and recorders that watch the step.
 struct ObservationHooks {
   std::function<void(const Instruction& instruction)> on_instruction = {};
   /// Called on a device, if set, when all work before the optimizer step is enqueued and before the host waits.
@@ -60,6 +62,21 @@ struct RecordingHooks {
   LoadMicroBatch load_next = {};
 };
 
+/// Numbers of ranks that agree on checkpoints and on the end of a run (train/recover/checkpointer.h).
+struct SaveVotes {
+  double wanted = 0;     ///< Ranks that request a checkpoint
+  double written = 0;    ///< Ranks that have written their part
+  double failed = 0;     ///< Ranks whose save failed
+  double committed = 0;  ///< 1 if rank 0 has committed
+  double stop = 0;       ///< Ranks that got a stop request
+
+  static constexpr std::size_t kNumbers = 5;
+  [[nodiscard]] std::array<double, kNumbers> pack() const { return {wanted, written, failed, committed, stop}; }
+  [[nodiscard]] static SaveVotes unpack(std::span<const double, kNumbers> numbers) {
+    return {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]};
+  }
+};
+
 struct StepHooks {
   /// Step number, from 1; both ends of a message must agree.
   std::int64_t step = 0;
@@ -71,8 +88,10 @@ struct StepHooks {
   SaveVotes* votes = nullptr;
 };
 
+/// Results of a step, equal on all workers.
 struct StepResult {
-  std::vector<double> losses;  // [group][micro-batch]: scaled loss sums, equal on all workers
+  std::vector<double> losses;  // [group][micro-batch]: scaled loss sums
+  double loss = 0;             // Mean of a training step; set by StepDriver, which adds `losses` in data order
   // Over all stages, before clipping; 0 without backwards; root mean square over several updates
   double gradient_norm = 0;
   double peak_memory_bytes = 0;  // Maximum over workers

@@ -5,13 +5,44 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <iterator>
 #include <utility>
 
 #include "core/fault_point.h"
-#include "runtime/memory_meter.h"
 
 namespace chimera {
+
+std::vector<double> StepSums::pack() const {
+  std::vector<double> numbers;
+  for (const std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory}) {
+    numbers.insert(numbers.end(), field->begin(), field->end());
+  }
+  if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
+  if (recordings) numbers.push_back(*recordings);
+  return numbers;
+}
+
+void StepSums::unpack(std::span<const double> numbers) {
+  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory}) {
+    std::ranges::copy(numbers.first(field->size()), field->begin());
+    numbers = numbers.subspan(field->size());
+  }
+  if (votes) {
+    votes = SaveVotes::unpack(numbers.first<SaveVotes::kNumbers>());
+    numbers = numbers.subspan(SaveVotes::kNumbers);
+  }
+  if (recordings) recordings = numbers.front();
+}
+
+at::Tensor StepSums::squares_in(const at::Tensor& packed) const { return packed.narrow(0, 0, std::ssize(squares)); }
+
+at::Tensor StepSums::loss_in(const at::Tensor& packed, std::size_t loss) const {
+  return packed.narrow(0, static_cast<std::int64_t>(squares.size() + loss), 1);
+}
+
+bool StepSums::are_finite() const {
+  return std::ranges::all_of(pack(), [](double value) { return std::isfinite(value); });
+}
 
 StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
   const RankLayout& ranks = worker_.shape.ranks;
@@ -29,32 +60,23 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
   return sums;
 }
 
-// On a device, the numbers stay there until the sum.
+/// On a device, losses and norms are still being computed. They are copied into the packed numbers there, so that the
+/// sum is the only wait of the host.
 StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
                             const StepHooks& hooks) {
   StepSums sums = own_numbers(hooks);
   sums.recordings = recordings;
+  const at::Tensor all = on_device(sums.pack(), worker_.device());
   const std::int64_t micro_batches = worker_.shape.micro_batches;
-  std::map<std::size_t, at::Tensor> own_losses;  // By index in StepSums::losses
   for (std::int64_t m = 0; m < micro_batches; ++m) {
-    if (auto loss = losses.extract(MicroBatchId(step * micro_batches + m))) {
-      own_losses[static_cast<std::size_t>(worker_.shape.group.value() * micro_batches + m)] = std::move(loss.mapped());
+    if (const auto loss = losses.extract(MicroBatchId(step * micro_batches + m))) {
+      const std::int64_t number = worker_.shape.group.value() * micro_batches + m;
+      sums.loss_in(all, static_cast<std::size_t>(number)).copy_(loss.mapped());
     }
   }
   if (trains) fault_point("vote");
-  const at::Device device = worker_.device();
-  if (!device.is_cpu()) {
-    const at::Tensor all = on_device(sums.pack(), device);
-    norms_.take(step, trains, sums.squares_in(all));
-    for (const auto& [number, loss] : own_losses) sums.loss_in(all, number).copy_(loss);
-    sums.unpack(worker_.transport.sum_to_host(all, hooks.observation.before_wait));
-    return sums;
-  }
-  sums.squares = norms_.take(step, trains);  // Updates may come from an earlier piece
-  for (const auto& [number, loss] : own_losses) sums.losses[number] = loss.item<double>();
-  std::vector<double> numbers = sums.pack();
-  worker_.transport.all_sum(numbers);
-  sums.unpack(numbers);
+  norms_.take(step, trains, sums.squares_in(all));  // Updates may come from an earlier piece
+  sums.unpack(worker_.transport.sum_to_host(all, hooks.observation.before_wait));
   return sums;
 }
 
@@ -68,6 +90,7 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
   };
   for (const Op& op : suspects) found[index_of(op)] = 1;
   worker_.transport.all_sum(found);
+  // All ranks see the same marks, so all find the same first op without another message.
   const auto first = static_cast<std::size_t>(std::ranges::find(found, 1) - found.begin());
   if (first < found.size()) {
     const auto [group, op] = order.place(first);
@@ -78,6 +101,7 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
     if (result.is_own) result.op = *own;
     return result;
   }
+  // No op had a bad result, so the value arose in a weight gradient, whose norm names its parameter.
   const auto finite = [](double square) { return std::isfinite(square); };
   const auto square = static_cast<std::size_t>(std::ranges::find_if_not(squares, finite) - squares.begin());
   if (square < squares.size()) return {.what = norms_.describe(square), .is_own = norms_.reports_on(square)};

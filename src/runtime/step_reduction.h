@@ -5,6 +5,9 @@
 // collective carries all of them, and on a device it is the host's only wait in a step. If a loss or norm is not
 // finite, a second collective finds the op that made the first such value.
 
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,10 +16,31 @@
 #include "runtime/gradient_norms.h"
 #include "runtime/non_finite.h"
 #include "runtime/step_hooks.h"
-#include "runtime/step_sums.h"
 #include "runtime/worker_context.h"
 
 namespace chimera {
+
+/// Numbers that all workers sum once in a step. Each worker fills in its own; the others are 0. The packed order is the
+/// order of the fields.
+struct StepSums {
+  std::vector<double> squares;          ///< Squared gradient norms (GradientNorms)
+  std::vector<double> losses;           ///< [group][micro-batch]
+  std::vector<double> peak_memory;      ///< [group][worker], bytes
+  std::vector<double> used_memory;      ///< [group][worker], bytes
+  std::optional<SaveVotes> votes = {};  ///< Set on all workers or on none
+  /// Ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
+  std::optional<double> recordings = {};
+
+  [[nodiscard]] std::vector<double> pack() const;
+  /// Reads numbers in the order of pack(); the sizes of the fields stay.
+  void unpack(std::span<const double> numbers);
+  /// Returns the squares in a packed tensor.
+  [[nodiscard]] at::Tensor squares_in(const at::Tensor& packed) const;
+  /// Returns number `loss` of the losses in a packed tensor, as one element.
+  [[nodiscard]] at::Tensor loss_in(const at::Tensor& packed, std::size_t loss) const;
+  /// Returns whether all numbers are finite.
+  [[nodiscard]] bool are_finite() const;
+};
 
 /// First result of a step that was not finite.
 struct NonFiniteResult {

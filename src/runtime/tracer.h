@@ -1,10 +1,10 @@
 #pragma once
 
-// Times of ops and instructions. OpTimes has totals by stage and kind of op, always on, for summaries and measured
-// costs. Tracer keeps the boundaries between all instructions of the last steps, for traces, timelines and reports.
+// Times of ops and instructions. OpTimes has totals by stage and kind of op, and WaitTimes of blocked time; both are
+// always on, for summaries and measured costs. Tracer keeps the boundaries between all instructions of the last steps,
+// for traces, timelines and reports.
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -48,70 +48,60 @@ class Stopwatch {
 };
 
 /// Total durations and counts by (stage, op kind), with recomputations apart. An op of a whole micro-batch counts as
-/// one, with the time of all its `slices`.
+/// one, with the time of all its `slices`. All of it is one vector of numbers, so that workers can add theirs.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)
-      : entries_(static_cast<std::size_t>(stages)), share_(1 / static_cast<double>(slices)) {}
+      : numbers_(static_cast<std::size_t>(stages) * kNumbersOfStage, 0), share_(1 / static_cast<double>(slices)) {}
+  /// Reads numbers() or their sum over several workers.
+  explicit OpTimes(std::vector<double> numbers) : numbers_(std::move(numbers)) {}
 
-  void add(const Op& op, const Duration& duration) {
-    entries_[op.stage.index()][static_cast<std::size_t>(op.kind)].add(duration, share_);
-  }
-  void add_recomputation(StageId stage, const Duration& duration) {
-    entries_[stage.index()][kRecomputation].add(duration, share_);
-  }
-  void forget() { std::ranges::fill(entries_, std::array<Entry, kEntries>{}); }
+  void add(const Op& op, const Duration& duration) { add(op.stage, static_cast<std::size_t>(op.kind), duration); }
+  void add_recomputation(StageId stage, const Duration& duration) { add(stage, kRecomputation, duration); }
+  void forget() { std::ranges::fill(numbers_, 0); }
   /// Returns the mean duration so far; 0 without ops.
-  [[nodiscard]] Duration mean(StageId stage, OpKind kind) const {
-    return entries_[stage.index()][static_cast<std::size_t>(kind)].mean();
-  }
+  [[nodiscard]] Duration mean(StageId stage, OpKind kind) const { return mean(stage, static_cast<std::size_t>(kind)); }
+  [[nodiscard]] Duration mean_recomputation(StageId stage) const { return mean(stage, kRecomputation); }
   [[nodiscard]] double count(StageId stage, OpKind kind) const {
-    return entries_[stage.index()][static_cast<std::size_t>(kind)].count;
+    return numbers_[place(stage, static_cast<std::size_t>(kind)) + 2];
   }
-  [[nodiscard]] Duration mean_recomputation(StageId stage) const {
-    return entries_[stage.index()][kRecomputation].mean();
-  }
-  [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(entries_.size()); }
-
-  /// Returns numbers that can be added over workers; from_numbers() reads them back.
-  [[nodiscard]] std::vector<double> to_numbers() const {
-    std::vector<double> numbers;
-    for (const auto& stage : entries_) {
-      for (const Entry& entry : stage)
-        numbers.insert(numbers.end(), {entry.sum.wall_seconds, entry.sum.cpu_seconds, entry.count});
-    }
-    return numbers;
-  }
-  [[nodiscard]] static OpTimes from_numbers(const std::vector<double>& numbers) {
-    OpTimes times(static_cast<std::int64_t>(numbers.size()) / (3 * kEntries));
-    std::size_t next = 0;
-    for (auto& stage : times.entries_) {
-      for (Entry& entry : stage) {
-        entry = {{numbers[next], numbers[next + 1]}, numbers[next + 2]};
-        next += 3;
-      }
-    }
-    return times;
+  [[nodiscard]] std::int64_t num_stages() const { return static_cast<std::int64_t>(numbers_.size() / kNumbersOfStage); }
+  [[nodiscard]] const std::vector<double>& numbers() const { return numbers_; }
+  /// Returns the sum of all durations by wall clock.
+  [[nodiscard]] double wall_seconds() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < numbers_.size(); i += 3) sum += numbers_[i];
+    return sum;
   }
 
  private:
-  static constexpr std::size_t kRecomputation = kOpKinds;  // row of recomputations, after the op kinds
-  static constexpr int kEntries = kOpKinds + 1;
-  struct Entry {
-    Duration sum;
-    double count = 0;
-    void add(const Duration& duration, double ops) {
-      sum.wall_seconds += duration.wall_seconds;
-      sum.cpu_seconds += duration.cpu_seconds;
-      count += ops;
-    }
-    [[nodiscard]] Duration mean() const {
-      if (count == 0) return {};
-      return {sum.wall_seconds / count, sum.cpu_seconds / count};
-    }
-  };
-  std::vector<std::array<Entry, kEntries>> entries_;  // [stage][kind]
-  double share_;                                      // of an op that a slice counts
+  static constexpr std::size_t kRecomputation = kOpKinds;  // after the op kinds
+  static constexpr std::size_t kNumbersOfStage = 3 * (kOpKinds + 1);
+
+  [[nodiscard]] static std::size_t place(StageId stage, std::size_t kind) {
+    return stage.index() * kNumbersOfStage + 3 * kind;
+  }
+  void add(StageId stage, std::size_t kind, const Duration& duration) {
+    double* sums = &numbers_[place(stage, kind)];
+    sums[0] += duration.wall_seconds;
+    sums[1] += duration.cpu_seconds;
+    sums[2] += share_;
+  }
+  [[nodiscard]] Duration mean(StageId stage, std::size_t kind) const {
+    const double* sums = &numbers_[place(stage, kind)];
+    if (sums[2] == 0) return {};
+    return {sums[0] / sums[2], sums[1] / sums[2]};
+  }
+
+  std::vector<double> numbers_;  // [stage][kind]: wall seconds, CPU seconds, ops
+  double share_ = 1;             // of an op that a slice counts
+};
+
+/// Seconds in which a worker was blocked, in total over training steps.
+struct WaitTimes {
+  double messages = 0;  ///< For messages of other stages, and for the ends of its own sends
+  double sums = 0;      ///< For sums of gradients
+  double ranks = 0;     ///< For the slowest rank, at the sum of losses and norms that ends a step
 };
 
 /// Bytes in use now, and their peak since the previous sample.

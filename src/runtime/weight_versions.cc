@@ -28,6 +28,7 @@ void WeightVersions::use(std::int32_t version) {
 }
 
 void WeightVersions::drop(std::int32_t version) {
+  // The optimizer reads the newest values once more, so they go only when update() replaces them.
   if (version == newest_) {
     newest_is_dropped_ = true;
   } else {
@@ -36,17 +37,13 @@ void WeightVersions::drop(std::int32_t version) {
 }
 
 void WeightVersions::update(const std::function<void()>& change) {
-  begin_update();
-  const at::AutoDispatchBelowADInplaceOrView unnoticed;
-  change();
-}
-
-void WeightVersions::begin_update() {
-  const at::NoGradGuard no_grad;
+  // A newest version that no op needs any more is updated in place. Otherwise the update works on a copy, in memory of
+  // a dropped version if there is any.
   Values next;
   if (newest_is_dropped_) {
     next = take_out_version(newest_);
   } else {
+    const at::NoGradGuard no_grad;
     const Values& values = held_.at(newest_);
     if (spare_.empty()) {
       for (const at::Tensor& value : values) next.push_back(at::empty_like(value));
@@ -60,6 +57,9 @@ void WeightVersions::begin_update() {
   put(next);
   held_.emplace(++newest_, std::move(next));
   in_use_ = newest_;
+  // Autograd counts changes in place, and would reject the backward of a forward that began with an older version.
+  const at::AutoDispatchBelowADInplaceOrView unnoticed;
+  change();
 }
 
 void WeightVersions::put(const Values& values) {

@@ -37,7 +37,6 @@ class WeightVersions {
  private:
   using Values = std::vector<at::Tensor>;  // [parameter]
 
-  void begin_update();
   [[nodiscard]] Values take_out_version(std::int32_t version);
   void put(const Values& values);
 

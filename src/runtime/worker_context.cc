@@ -33,8 +33,18 @@ WorkerContext::WorkerContext(WorkerId own_worker, std::map<StageId, Stage*> own_
 
 const TensorSpec& WorkerContext::message_of(const Op& maker) const {
   if (!slices.empty()) return slices[static_cast<std::size_t>(maker.slice)];
+  // A forward sends over the boundary after its stage, a backward over the one before it.
   if (shape.boundaries.empty()) return message;
   return shape.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
+}
+
+std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t members, std::size_t member) {
+  const std::vector<std::size_t> owners = owners_of(group, members);
+  std::vector<Parameter> own;
+  for (std::size_t p = 0; p < owners.size(); ++p) {
+    if (owners[p] == member) own.push_back(group.parameters()[p]);
+  }
+  return own;
 }
 
 /// Leaves 21 bits to the stage, as models have fewer layers.

@@ -1,20 +1,46 @@
 #pragma once
 
-// What stays the same while a worker runs its programs: which worker it is, its stages and their parameters, the shape
-// of the program, and the transport to the other workers. The parts of the executor (Messages, Activations,
-// GradientSums, OpRunner, StepReduction) borrow it.
+// Constants of a worker while it runs its programs: which worker it is, its stages and their parameters, the shape of
+// the program, and the transport to the other workers. The parts of the executor (Messages, Activations, GradientSums,
+// OpRunner, StepReduction) borrow them.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "model/parameter_group.h"
 #include "model/stage.h"
 #include "runtime/canonical_sums.h"
 #include "schedule/program.h"
+#include "schedule/rank_layout.h"
 #include "transport/transport.h"
 
 namespace chimera {
+
+/// Properties of a program besides its instructions.
+struct ProgramShape {
+  std::int64_t micro_batches = 0;
+  RankLayout ranks;     // the program's workers in every data-parallel group
+  WorkerGroups groups;  // by parameter group; the first worker in data-parallel group 0 reports on it
+  GroupId group = {};   // the executor's data-parallel group
+  // names, ascending: the order of squared norms; empty: ordered by parameter group
+  std::vector<std::string> parameters = {};
+  const CanonicalReduction* canonical = nullptr;  // borrowed; null: gradients are added in execution order
+  std::vector<std::int64_t> positions = {};       // canonical only: [micro-batch] position in the step's samples
+  // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
+  std::vector<TensorSpec> boundaries = {};
+  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
+  std::vector<std::int64_t> slice_bounds = {};
+  bool tied = false;             // stage 0 and the last stage share a matrix
+  bool scatters = false;         // sums are reduce-scatters: each rank gets those of its own parameters (owners_of)
+  std::int64_t updates = 1;      // number of updates per stage and step
+  bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
+
+  [[nodiscard]] std::int64_t stages() const { return static_cast<std::int64_t>(groups.size()) - (tied ? 1 : 0); }
+  [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
+};
 
 struct WorkerContext {
   /// `whole_message` has the sizes and type of whole hidden states, [b, L, H]. `own_tied` is the tied matrix if this
@@ -43,6 +69,11 @@ struct WorkerContext {
   [[nodiscard]] const TensorSpec& message_of(const Op& maker) const;
   [[nodiscard]] at::Device device() const { return groups.begin()->second->gradients().device(); }
 };
+
+/// Returns the parameters that the `member`-th of `members` replicas owns (owners_of): it alone counts their gradients,
+/// updates them with a sharded optimizer, and writes them to checkpoints.
+[[nodiscard]] std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t members,
+                                                      std::size_t member);
 
 /// Identifies an op of a worker in tables: its kind, stage, micro-batch and slice.
 using OpKey = std::uint64_t;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <chrono>
@@ -39,11 +40,14 @@ void add_bytes(std::string& out, int field, std::string_view bytes) {
   out += bytes;
 }
 
-/// Event.wall_time = 1.
-std::string event_at(double wall_time) {
+/// Event.wall_time = 1 and Event.step = 2.
+std::string event_at(double wall_time, std::int64_t step = 0) {
   std::string event;
   add_key(event, 1, WireType::Fixed64);
   add_little_endian(event, std::bit_cast<std::uint64_t>(wall_time), 8);
+  if (step == 0) return event;
+  add_key(event, 2, WireType::Varint);
+  add_varint(event, static_cast<std::uint64_t>(step));
   return event;
 }
 
@@ -65,11 +69,14 @@ std::string masked_checksum(std::string_view bytes) {
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
+constexpr const char* kFileName = "events.out.tfevents";
+
+/// TensorBoard reads files in the order of their names, and a restart must come after what it drops.
 std::string new_path(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
-  return fmt::format("{}/events.out.tfevents.{:.0f}.{}.{}", folder, now(), host_name(), ::getpid());
+  return fmt::format("{}/{}.{:.6f}.{}.{}", folder, kFileName, now(), host_name(), ::getpid());
 }
 
 AppendFile new_file(const std::string& folder) {
@@ -100,17 +107,28 @@ std::string step_event(const StepMetrics& metrics, double wall_time) {
   if (metrics.used_memory_bytes) add_scalar(summary, "used_memory_bytes", *metrics.used_memory_bytes);
   if (metrics.utilization) add_scalar(summary, "mfu", *metrics.utilization);
   if (metrics.validation_loss) add_scalar(summary, "validation_loss", *metrics.validation_loss);
-  std::string event = event_at(wall_time);
-  add_key(event, 2, WireType::Varint);  // Event.step
-  add_varint(event, static_cast<std::uint64_t>(metrics.step));
+  std::string event = event_at(wall_time, metrics.step);
   add_bytes(event, 5, summary);  // Event.summary
   return event;
 }
 
-EventFile::EventFile(const std::string& folder) : records_(new_file(folder)) {
+std::string restart_event(std::int64_t step, double wall_time) {
+  std::string event = event_at(wall_time, step);
+  add_bytes(event, 7, "\x08\x01");  // Event.session_log, with SessionLog.status = 1: START
+  return event;
+}
+
+bool has_events(const std::string& folder) {
+  std::error_code none;
+  const auto is_event_file = [](const auto& file) { return file.path().filename().string().starts_with(kFileName); };
+  return std::ranges::any_of(std::filesystem::directory_iterator(folder, none), is_event_file);
+}
+
+EventFile::EventFile(const std::string& folder, std::int64_t first_step) : records_(new_file(folder)) {
   std::string version = event_at(now());
   add_bytes(version, 3, "brain.Event:2");  // Event.file_version
   records_.add(event_record(version));
+  records_.add(event_record(restart_event(first_step, now())));
 }
 
 void EventFile::write(const StepMetrics& metrics) { records_.add(event_record(step_event(metrics, now()))); }

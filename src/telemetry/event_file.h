@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,11 +22,19 @@ namespace chimera {
 /// seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
+/// Returns a restart event: TensorBoard drops the numbers that earlier files of the folder have for `step` and later
+/// steps. Source: SessionLog of event.proto, and _CheckForRestartAndMaybePurge of tensorboard's event_accumulator.
+[[nodiscard]] std::string restart_event(std::int64_t step, double wall_time);
+
+/// Returns whether the folder has event files, of any program.
+[[nodiscard]] bool has_events(const std::string& folder);
+
 /// TensorBoard event file of whole records (see AppendFile).
 class EventFile {
  public:
-  /// Creates events.out.tfevents.TIME.HOST.PID, and the folder. Throws ConfigError.
-  explicit EventFile(const std::string& folder);
+  /// Creates events.out.tfevents.TIME.HOST.PID, and the folder. The file begins with a restart at `first_step` (from
+  /// 1), because an earlier attempt of the run may have gone further than its last checkpoint. Throws ConfigError.
+  EventFile(const std::string& folder, std::int64_t first_step);
   void write(const StepMetrics& metrics);
   /// Throws as AppendFile::finish() does.
   void finish() { records_.finish(); }

@@ -23,7 +23,7 @@ std::string before_sum(const Program& program, WorkerId worker, StageId stage) {
 TEST(ProgramsTest, SumsStartAtTheGivenPoint) {
   const RunShape run = run_shape({.schedule = {.name = "chimera", .shape = {4, 4}}});
   const auto start = [&](AllReducePlacement sync) {
-    return before_sum(training_program(run, {.sync = sync}), WorkerId(1), StageId(2));
+    return before_sum(training_program(run, {.all_reduces = {.placement = sync}}), WorkerId(1), StageId(2));
   };
   EXPECT_EQ(start(AllReducePlacement::Eager), "2B3");
   EXPECT_EQ(start(AllReducePlacement::EagerOpt), "1B1") << "no bubble follows";
@@ -34,7 +34,8 @@ TEST(ProgramsTest, AStageOfOneWorkerIsSummedOverGroupsAndInCanonicalRuns) {
   RunRequest request{.schedule = {.name = "1f1b", .shape = {2, 2}}};
   const RunShape alone = run_shape(request);
   EXPECT_EQ(before_sum(training_program(alone, {}), WorkerId(0), StageId(0)), "no sum");
-  EXPECT_EQ(before_sum(training_program(alone, {.canonical = true}), WorkerId(0), StageId(0)), "0B1");
+  EXPECT_EQ(before_sum(training_program(alone, {.all_reduces = {.every_stage = true}}), WorkerId(0), StageId(0)),
+            "0B1");
   request.data_parallel = 2;
   EXPECT_EQ(before_sum(training_program(run_shape(request), {}), WorkerId(0), StageId(0)), "0B1");
 }

@@ -98,7 +98,7 @@ TEST(EmbeddingTest, BackwardAllocatesNoTable) {
   MemoryMeter meter(1);
   const MemoryMeter::Recording recording(meter, RankId(0));
   torch::autograd::backward({token_embedding(words, tokens)}, {at::ones({2, 4, 3})});
-  EXPECT_LT(meter.peak_bytes(RankId(0)), kRows);
+  EXPECT_LT(meter.usage(RankId(0)).peak, kRows);
   EXPECT_EQ(words.grad()[0][0].item<float>(), 8);
 }
 

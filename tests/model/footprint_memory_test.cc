@@ -63,7 +63,7 @@ class MeasuredStage {
     (void)stage_->forward(case_.stage.embedding ? at::Tensor() : boundary(), load());
   }
 
-  [[nodiscard]] double live() const { return static_cast<double>(meter_.live_bytes(RankId(0))); }
+  [[nodiscard]] double live() const { return static_cast<double>(meter_.usage(RankId(0)).live); }
 
   MicroBatch load() const {
     MicroBatch batch;
@@ -193,7 +193,7 @@ double left_out() {
   MemoryMeter meter(1);
   const MemoryMeter::Recording recording(meter, RankId(0));
   const at::Tensor number = at::empty({1});
-  const auto room = static_cast<double>(meter.live_bytes(RankId(0)) - static_cast<std::int64_t>(number.nbytes()));
+  const auto room = static_cast<double>(meter.usage(RankId(0)).live - static_cast<std::int64_t>(number.nbytes()));
   return 256 + kTensors * room;
 }
 

@@ -195,9 +195,9 @@ std::pair<std::int64_t, std::int64_t> bytes_of(std::int64_t tokens, std::int64_t
   MemoryMeter meter(1);
   const MemoryMeter::Recording recording(meter, RankId(0));
   const at::Tensor loss = linear_cross_entropy(hidden, head, targets, kScale, logits);
-  const std::int64_t between = meter.live_bytes(RankId(0));
+  const std::int64_t between = meter.usage(RankId(0)).live;
   torch::autograd::backward({loss}, {});
-  return {meter.peak_bytes(RankId(0)), between};
+  return {meter.usage(RankId(0)).peak, between};
 }
 
 TEST(LinearCrossEntropyTest, KeepsOneChunkOfLogitsAndHoldsAtMostTwo) {

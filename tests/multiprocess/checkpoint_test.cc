@@ -257,6 +257,57 @@ TEST(TrainingNamesTest, ATokenizerWhoseNameIsNotUtf8CostsNoWeights) {
   }
 }
 
+/// Trains with a tokenizer of 300 words, in `run`.
+Arguments run_with_words(const Scratch& scratch, const std::string& tokenizer) {
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (int i = 0; i < 295; ++i) words += "word" + std::to_string(i) + "\n";
+  return small_training(scratch) +
+         Arguments{"--model",      "gpt2-tiny", "--stages",     "2",
+                   "--steps",      "2",         "--tokenizer",  scratch.write(tokenizer, words),
+                   "--vocabulary", "300",       "--checkpoint", scratch.path("run")};
+}
+
+TEST(TrainingTokenizerTest, ACheckpointIsUsedWithItsOwnCopy) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(run_with_words(scratch, "words.txt")).exit_code, 0);
+  const std::string text = scratch.write("other.txt", "word1 word2 word3 word4 word5 word6 word7 word8 word9 word10");
+  const Arguments evaluate = {"evaluate", "--from", scratch.path("run"), "--data", text, "--sequence", "4"};
+  const ProgramResult before = run_program(evaluate + Arguments{"--format", "json"});
+  ASSERT_EQ(before.exit_code, 0) << before.messages;
+  std::filesystem::remove(scratch.path("words.txt"));
+  const ProgramResult after = run_program(evaluate + Arguments{"--format", "json"});
+  EXPECT_EQ(json::parse(after.output)["loss"], json::parse(before.output)["loss"]) << after.messages;
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("run")}).exit_code, 0);
+
+  const std::string copy = scratch.path("run/step-00000002/vocab.txt");
+  std::string changed = read_file(copy);
+  changed.replace(changed.find("word2"), 5, "sword");
+  std::ofstream(copy) << changed;
+  expect_refusal({evaluate, {copy + ": has the hash", scratch.path("words.txt") + " had"}});
+  expect_refusal({{"export", scratch.path("run"), "--output", scratch.path("model")}, {copy + ": has the hash"}});
+  std::filesystem::remove(copy);
+  expect_refusal({evaluate, {copy + ": is missing", scratch.path("words.txt")}});
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("run")}).exit_code, 1);
+}
+
+TEST(TrainingTokenizerTest, AResumeWithoutTheTokenizerNamesBoth) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(run_with_words(scratch, "words.txt")).exit_code, 0);
+  expect_refusal(
+      {small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--stages", "2", "--steps", "4", "--vocabulary",
+                                           "300", "--checkpoint", scratch.path("run"), "--resume", "auto"},
+       {"its tokenizer was " + scratch.path("words.txt") + ", this run has bytes"}});
+}
+
+TEST(TrainingFolderTest, AResumeWithMoreStepsSaysThatTheRateJumps) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(small_run(scratch, "4")).exit_code, 0);
+  const ProgramResult rest = run_program(small_run(scratch, "8") + Arguments{"--resume", "auto"});
+  EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  EXPECT_THAT(rest.messages, HasSubstr("the learning rate jumps from 0.0001 in step 4 to 0.000"));
+  ASSERT_EQ(run_program(small_run(scratch, "8") + Arguments{"--resume", "auto"}).exit_code, 0);
+}
+
 TEST(CheckpointCommandTest, ListsAndVerifiesCheckpoints) {
   const Scratch scratch;
   const std::string folder = scratch.path("run");

@@ -214,7 +214,7 @@ TEST(TrainingTest, ShowsThePictureTheProgressAndTheSummary) {
   const Scratch scratch;
   const ProgramResult result = run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--steps", "3"});
   EXPECT_THAT(result.output, ::testing::HasSubstr("worker 0 | 0F0  .  0F1 3F2 3B2 3F3 3B3 0B0  .  0B1"));
-  EXPECT_THAT(result.output, ::testing::ContainsRegex("step time: measured [0-9.]+ s .*predicted [0-9.]+ s"));
+  EXPECT_THAT(result.output, ::testing::ContainsRegex("step time: measured [0-9.]+ s .*simulated [0-9.]+ s"));
   EXPECT_THAT(result.messages, ::testing::ContainsRegex("step 3/3  loss [0-9.]+  grad [0-9.]+"));
 }
 

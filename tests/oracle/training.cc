@@ -10,11 +10,12 @@
 namespace oracle {
 namespace {
 
-/// Linear up to the peak, then half a cosine down to the minimum. `step` counts from 1.
+/// Linear up to the peak, then half a cosine down to the minimum in the last step. `step` counts from 1.
 double rate_of(const Recipe& recipe, std::int64_t step) {
   const auto number = [](std::int64_t count) { return static_cast<double>(count); };
   if (step <= recipe.warmup) return recipe.learning_rate * number(step) / number(recipe.warmup);
-  const double way = number(step - 1 - recipe.warmup) / number(recipe.steps - recipe.warmup);
+  const std::int64_t top = std::max<std::int64_t>(recipe.warmup, 1);
+  const double way = number(step - top) / number(std::max<std::int64_t>(recipe.steps - top, 1));
   return recipe.minimum + (recipe.learning_rate - recipe.minimum) * (1 + std::cos(3.14159265358979323846 * way)) / 2;
 }
 

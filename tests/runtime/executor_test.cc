@@ -261,7 +261,7 @@ TEST(OpTimesTest, RecomputationsCountApart) {
     times.add_recomputation(StageId(0), {.wall_seconds = seconds, .cpu_seconds = 0.5});
     times.add(backward, {.wall_seconds = 2 * seconds, .cpu_seconds = 1});
   }
-  const OpTimes read = OpTimes::from_numbers(times.to_numbers());
+  const OpTimes read = OpTimes(times.numbers());
   EXPECT_EQ(read.mean(StageId(0), OpKind::Backward).wall_seconds, 4);
   EXPECT_EQ(read.mean_recomputation(StageId(0)).wall_seconds, 2);
   EXPECT_EQ(read.mean_recomputation(StageId(0)).cpu_seconds, 0.5);

@@ -52,14 +52,14 @@ TEST(MemoryMeterTest, CountsATensorForTheWorkerThatMadeIt) {
     const MemoryMeter::Recording recording(meter, RankId(1));
     tensor = at::empty({256});
   }).join();
-  EXPECT_EQ(meter.live_bytes(RankId(1)), 1024);
+  EXPECT_EQ(meter.usage(RankId(1)).live, 1024);
   {
     const MemoryMeter::Recording recording(meter, RankId(0));
     tensor.reset();
   }
-  EXPECT_EQ(meter.live_bytes(RankId(1)), 0);
-  EXPECT_EQ(meter.peak_bytes(RankId(1)), 1024);
-  EXPECT_EQ(meter.peak_bytes(RankId(0)), 0);
+  EXPECT_EQ(meter.usage(RankId(1)).live, 0);
+  EXPECT_EQ(meter.usage(RankId(1)).peak, 1024);
+  EXPECT_EQ(meter.usage(RankId(0)).peak, 0);
 }
 
 // Bound on live messages between rank threads, for any timing. A message is the memory of its maker, and sends return

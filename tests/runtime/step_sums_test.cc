@@ -1,11 +1,11 @@
 // The numbers of a step keep their places when they are packed, summed and unpacked.
 
-#include "runtime/step_sums.h"
+#include "runtime/step_reduction.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <ATen/ATen.h>
 #include <limits>
 
 namespace chimera {

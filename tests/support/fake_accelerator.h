@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "train/setup/device.h"
 #include "transport/accelerator.h"
 
 namespace chimera::testing {
@@ -42,6 +43,15 @@ struct FakeAccelerator final : Accelerator {
     return records(work);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }
+};
+
+/// Replaces accelerator() during its lifetime.
+class ScopedAcceleratorOverride {
+ public:
+  explicit ScopedAcceleratorOverride(const Accelerator& gpus) { replace_accelerator(&gpus); }
+  ScopedAcceleratorOverride(const ScopedAcceleratorOverride&) = delete;
+  ScopedAcceleratorOverride& operator=(const ScopedAcceleratorOverride&) = delete;
+  ~ScopedAcceleratorOverride() { replace_accelerator(nullptr); }
 };
 
 }  // namespace chimera::testing

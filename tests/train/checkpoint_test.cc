@@ -265,19 +265,14 @@ TEST(CheckpointTest, FailedSaveDoesNotEndTheRun) {
   EXPECT_THAT(list_steps(folder), ElementsAre(2));
 }
 
-TEST(CheckpointTest, IsSavedOnRequest) {
+TEST(CheckpointTest, IsSavedByTime) {
   const Scratch scratch;
-  const TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"), 1000);
-  const Job job = prepare_job(options);
-  run_rank_threads(2, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
-    at::set_num_threads(1);
-    Trainer trainer(job, rank, transport);
-    trainer.run([&](const StepMetrics& metrics) {
-      if (rank == RankId(0) && metrics.step == 1) request_save();
-    });
-    EXPECT_TRUE(trainer.finish_checkpoints());
-  });
-  EXPECT_THAT(list_steps(scratch.path("run")), ElementsAre(2, kCheckpointSteps));
+  TrainOptions options = saving(small_run("1f1b", {2, kCheckpointMicroBatches}), scratch.path("run"));
+  options.checkpoint.every = {.steps = 0, .seconds = 1e-9};
+  options.checkpoint.keep.last = 100;
+  EXPECT_TRUE(run(options).is_saved);
+  EXPECT_THAT(list_steps(scratch.path("run")),
+              ::testing::AllOf(::testing::Contains(1), ::testing::Contains(kCheckpointSteps)));
 }
 
 TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
@@ -296,7 +291,7 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
   expect_refused([](TrainOptions& o) { o.sequence = 8; }, "data.sequence: 16 in the saved run, 8 in this run");
   expect_refused([](TrainOptions& o) { o.micro_batch_size = 1; },
                  "data.mini_batch: 16 in the saved run, 8 in this run");
-  expect_refused([](TrainOptions& o) { o.steps = 1, o.learning_rate.warmup = 1; }, "--steps 1 are fewer");
+  expect_refused([](TrainOptions& o) { o.steps = 1, o.learning_rate.warmup = 0; }, "--steps 1 are fewer");
   expect_refused([&](TrainOptions& o) { o.data = scratch.write("other.txt", std::string(9000, 'x') + "y"); },
                  "data.content");
   expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "give --checkpoint");

@@ -15,7 +15,7 @@
 #include "support/fake_device.h"
 #include "support/scratch.h"
 #include "support/training.h"
-#include "train/recover/copies.h"
+#include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "transport/threads/rank_threads.h"
 
@@ -173,7 +173,7 @@ TEST_F(HashesTest, EveryTensorOfAHashOrCopyIsProgress) {
   const testing::Scratch scratch;
   testing::FakeAccelerator gpus;
   gpus.device_type = testing::kFakeDevice;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("llama-tiny", "chimera", {4, 4});
   options.steps = 2;
   options.reduction = ReductionOrder::Canonical;

@@ -40,7 +40,7 @@ std::string refusal_of(Action&& action) {
 
 TEST(DeviceTest, ProcessesHaveAGpuEachAndThreadsShareTheFirst) {
   const testing::FakeAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   EXPECT_EQ(device_of(on(DeviceKind::Cpu, TransportKind::Processes), RankId(3)), at::Device(at::kCPU));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Processes), RankId(3)), at::Device(at::kCUDA, 3));
   EXPECT_EQ(device_of(on(DeviceKind::Cuda, TransportKind::Threads), RankId(3)), at::Device(at::kCUDA, 0));
@@ -67,7 +67,7 @@ TEST(DeviceTest, SaysWhyALibraryDoesNotLoad) {
 
 TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
   const testing::FakeAccelerator gpus;  // four GPUs
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
   take_gpu(options, /*local_rank=*/1, /*local_size=*/4);
   EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second on its host
@@ -80,7 +80,7 @@ TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
 
 TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   testing::FakeAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
   EXPECT_THAT(refusal_of([&] { take_gpu(options, 4, 8); }),
               AllOf(HasSubstr("8 processes on this host"), HasSubstr("it has 4"), ::testing::Not(HasSubstr("\n"))));
@@ -121,7 +121,7 @@ std::int64_t posted_at_first(const Program& program, std::size_t worker) {
 
 TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   testing::FakeAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
   EXPECT_FALSE(gpu_resources(prepare_job(options)));
   EXPECT_EQ(posted_at_first(prepare_job(options).programs.training, 0), 2);
@@ -147,7 +147,7 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
 TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   testing::FakeAccelerator gpus;
   gpus.fault = "no driver";
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
   options.device = DeviceKind::Cuda;
   options.transport = TransportKind::Processes;
@@ -161,7 +161,7 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
 
 TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
   const ObservingAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   ::unsetenv("CUDA_MODULE_LOADING");
   require_device(on(DeviceKind::Cuda, TransportKind::Threads), 1);
   EXPECT_EQ(gpus.seen, "") << "threads' kernels wait for nobody";
@@ -175,7 +175,7 @@ TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
 
 TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
   ObservingAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions graphs = on(DeviceKind::Cuda, TransportKind::Processes);
   graphs.cuda_graphs = true;
   TrainOptions canonical = on(DeviceKind::Cuda, TransportKind::Threads);
@@ -198,7 +198,7 @@ TEST(DeviceTest, ProcessUsesItsOnlyVisibleGpu) { EXPECT_EQ(gpu_of(3, 4, 1), 0); 
 
 TEST(DeviceTest, DeviceDecidesAboutDataTypes) {
   testing::FakeAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
   options.dtype = DataType::BFloat16;
   options.tf32 = true;
@@ -214,7 +214,7 @@ TEST(DeviceTest, DeviceDecidesAboutDataTypes) {
 
 TEST(DeviceTest, TheCpuDoesNotDecideForTheGpu) {
   const testing::FakeAccelerator gpus;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
   options.dtype = DataType::BFloat16;
   options.transport = TransportKind::Threads;
@@ -246,7 +246,7 @@ TEST(DeviceTest, MemoryIsThatOfTheDevice) {
   testing::FakeAccelerator gpus;
   gpus.peak = 1000;
   gpus.used = 5000;
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   EXPECT_EQ(peak_memory_of(at::Device(at::kCUDA, 3))(), 1003);
   EXPECT_EQ(used_memory_of(at::Device(at::kCUDA, 3))(), 5003);
   const double before = peak_resident_bytes();
@@ -274,7 +274,7 @@ TEST(DeviceTest, PartsOfGpusAndUnknownNamesHaveNoPeak) {
 TEST(DeviceTest, PeakOfAJobCountsItsGpusAndItsType) {
   testing::FakeAccelerator gpus;
   gpus.each.name = "NVIDIA A100-SXM4-80GB";
-  const ScopedAcceleratorOverride instead(gpus);
+  const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
   options.device = DeviceKind::Cuda;
   options.dtype = DataType::BFloat16;

@@ -49,18 +49,25 @@ TEST(EventFileTest, AStepIsAnEventWithItsNumbers) {
 TEST(EventFileTest, AFileBeginsWithItsVersion) {
   const testing::Scratch scratch;
   const std::string folder = scratch.path("a/new/folder");
-  EventFile file(folder);
+  EXPECT_FALSE(has_events(folder));
+  EventFile file(folder, 3);
   file.write({});
+  EXPECT_TRUE(has_events(folder));
   const auto written = std::filesystem::directory_iterator(folder)->path();
   EXPECT_THAT(written.filename().string(), StartsWith("events.out.tfevents."));
   EXPECT_THAT(written.filename().string(), HasSubstr("." + std::to_string(::getpid())));
   EXPECT_THAT(read_file(written), HasSubstr(bytes({0x1A, 13}) + "brain.Event:2"));
 }
 
+// wall_time 1.5, step 300, and SessionLog{status: START}.
+TEST(EventFileTest, ARestartDropsLaterSteps) {
+  EXPECT_EQ(restart_event(300, 1.5), bytes({0x09, 0, 0, 0, 0, 0, 0, 0xF8, 0x3F, 0x10, 0xAC, 0x02, 0x3A, 2, 8, 1}));
+}
+
 TEST(EventFileTest, AFolderThatCannotBeMadeIsRefused) {
   const testing::Scratch scratch;
   const std::string file = scratch.write("file", "text");
-  EXPECT_THAT([&] { EventFile events(file + "/folder"); }, ThrowsMessage<ConfigError>(HasSubstr("--tensorboard")));
+  EXPECT_THAT([&] { EventFile events(file + "/folder", 1); }, ThrowsMessage<ConfigError>(HasSubstr("--tensorboard")));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class FakeDeviceTest : public ::testing::Test {
   }
 
   testing::FakeAccelerator gpus_;
-  ScopedAcceleratorOverride instead_{gpus_};
+  testing::ScopedAcceleratorOverride instead_{gpus_};
 };
 
 TrainOptions on_device(TrainOptions options) {

@@ -76,7 +76,7 @@ class WarmUpTest : public ::testing::Test {
   }
 
   testing::FakeAccelerator gpus_;
-  ScopedAcceleratorOverride instead_{gpus_};
+  testing::ScopedAcceleratorOverride instead_{gpus_};
 };
 
 /// y = w x; the last stage returns the sum of y as its loss.

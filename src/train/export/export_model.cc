@@ -2,18 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <algorithm>
 #include <exception>
 #include <functional>
 #include <map>
-#include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "core/invariant.h"
 #include "hugging_face/config_json.h"
+#include "hugging_face/export_plan.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "hugging_face/stored_names.h"
@@ -21,7 +18,6 @@
 #include "model/element_types.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "train/setup/data_tokenizer.h"
-#include "train/setup/job_outputs.h"
 
 namespace chimera {
 namespace {
@@ -80,6 +76,7 @@ TensorSource source_in_file(const WeightFiles::Found& found) {
 }
 
 TensorSources own_sources(const ModelConfig& model, const std::vector<const ParameterGroup*>& own) {
+  // A tied matrix has one parameter but may have two names, for example of embedding and head.
   TensorSources sources;
   for (const ParameterGroup* group : own) {
     for (const Parameter& parameter : group->parameters()) {
@@ -96,6 +93,7 @@ TensorSources own_sources(const ModelConfig& model, const std::vector<const Para
 
 /// Returns the sum over all ranks. If `act` throws on a rank, all ranks throw.
 double sum_in_agreement(Transport& transport, const std::function<double()>& act) {
+  // A rank that throws alone would leave the others waiting for it, so all ranks learn of a failure before any goes on.
   std::vector<double> failures_and_number = {0, 0};
   std::exception_ptr failure;
   try {
@@ -108,6 +106,17 @@ double sum_in_agreement(Transport& transport, const std::function<double()>& act
   if (failure) std::rethrow_exception(failure);
   if (failures_and_number[0] > 0) throw PeerLostError("another rank could not write its part of --export");
   return failures_and_number[1];
+}
+
+/// Returns the element type of the tensors of --export: --export-dtype, else the type of the weights.
+ElementType export_type(const TrainOptions& options) {
+  const std::string& given = options.export_dtype;
+  return element_type_of_word("--export-dtype",
+                              given.empty() ? std::string(to_text(master_type(options.dtype))) : given);
+}
+
+ExportPlan planned_export(const Job& job) {
+  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
 }
 
 }  // namespace
@@ -130,6 +139,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   const ExportPlan plan = plan_export(std::move(tensors), shard_bytes);
   std::uint64_t bytes = 0;
   for (const ExportFile& file : plan.files) bytes += file.layout.file_bytes;
+  // The sizes are known before the first byte is written, so a disk that is too small is found now.
   require_new_folder(output, bytes, {source, tokenizer});
   StagedFolder staged(output);
   staged.make_weights(plan);
@@ -137,9 +147,23 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   complete(staged, folder.model(), &folder, type, chosen.empty() ? source : chosen);
 }
 
+void require_exportable(const Job& job) {
+  const ElementType type = export_type(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
+
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = planned_export(job);
+  // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds
+  // the description and renames the folder to its final name.
   std::optional<StagedFolder> staged;  // Rank 0 only
   const double number = sum_in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;

@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "data/corpus.h"
@@ -41,7 +41,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
 double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
-  const auto start = std::chrono::steady_clock::now();
+  const double start = monotonic_seconds();
   double sum = 0;
   EvaluationProgress now{.windows = samples.count()};
   while (now.windows_done < now.windows) {
@@ -55,7 +55,7 @@ double mean_loss(const EvaluationOptions& options, const OrderedSamples& samples
     now.windows_done = end;
     now.loss = sum / static_cast<double>(end);
     now.tokens_done = end * options.sequence;
-    now.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    now.seconds = monotonic_seconds() - start;
     progress(now);
   }
   return now.loss;
@@ -89,6 +89,7 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   sample_options.seed = static_cast<std::uint64_t>(options.seed);
   const OrderedSamples samples(source.tokens, sample_options);
   at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
+  // One stage holds all layers: no pipeline is needed to compute forwards of windows one after another.
   const LoneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
                         stored_values(folder));
   return {.loss = mean_loss(options, samples, model.family, *whole.stage, progress),

@@ -1,6 +1,8 @@
 #pragma once
 
-// The loss of a model folder on a text (`chimera evaluate`), in one process without a pipeline.
+// The loss of a model folder or checkpoint on a text (`chimera evaluate`), in one process without a pipeline. It reads
+// the text as training does (DataTokenizer, OrderedSamples), but each window once and in order, so the result does not
+// depend on batch sizes or seeds (except for BERT's masks).
 
 #include <cstdint>
 #include <functional>

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -25,6 +24,7 @@ namespace {
 using Tensors = std::map<std::string, at::Tensor>;
 
 Tensors first_weights(const Job& job) {
+  // The initial values depend on seed and parameter name alone, so one stage with all layers has those of every layout.
   const LoneStage whole(job.model, even_partition(job.model.layers, 1).front(),
                         scalar_type(master_type(job.options.dtype)), first_values(job.from, job.options.seed));
   Tensors weights;

@@ -1,5 +1,8 @@
 #pragma once
-// Exports a job's weights and batches, so that other programs can repeat the training.
+
+// Everything that another program needs to repeat a training (`chimera bench --export`): initial weights, the batches
+// of all steps, and the hyperparameters. Benchmarks use it to compare Chimera with PyTorch on equal work, and tests to
+// compare losses and gradients with it.
 
 #include <string>
 

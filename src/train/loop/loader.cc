@@ -60,10 +60,10 @@ MicroBatch on_device(MicroBatch batch, at::Device device) {
 }
 
 Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
-    : job_(job),
-      place_(place),
-      device_(device),
-      prefetcher_([this](const BatchPlace& at) { return made(*job_.data.training, at); }) {
+    : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPlace& place) {
+        return ready_for(make_micro_batch(*job_.data.training, job_.model.family, place), device_);
+      }) {
+  // A worker may read a micro-batch for two stages; it is prepared once.
   std::unordered_set<MicroBatchId> seen;
   for (const Op& op : job_.run.schedule.workers[place_.worker.index()]) {
     if (op.kind != OpKind::Forward || !reads_samples(op.stage)) continue;
@@ -83,6 +83,7 @@ void Loader::begin_step(std::int64_t step) {
 
 MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro_batch) {
   MicroBatch batch;
+  // Even a stage that reads no samples needs their position, because dropout masks depend on it.
   const BatchPlace place = place_of(step, micro_batch);
   if (reads_samples(stage)) batch = on_device(prefetcher_.get(place), device_);
   batch.dropout = {.probability = job_.options.dropout,
@@ -100,6 +101,7 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
   if (!reads_samples(stage)) return {};
   const Samples& source = *job_.data.validation;
   const BatchPlace place = place_of(batch, micro_batch);
+  // All ranks run the whole program, so a short split is filled up with samples whose targets do not count.
   const std::int64_t counted = std::min(source.count(), place.mini_batch);
   std::vector<Sample> samples = samples_at(source, place);
   for (std::int64_t i = std::clamp<std::int64_t>(counted - place.first, 0, place.size); i < place.size; ++i) {
@@ -120,10 +122,6 @@ bool Loader::reads_samples(StageId stage) const {
 BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
   return {step, first, job_.run.samples_per_op(), job_.run.mini_batch()};
-}
-
-MicroBatch Loader::made(const Samples& source, const BatchPlace& place) const {
-  return ready_for(make_micro_batch(source, job_.model.family, place), device_);
 }
 
 }  // namespace chimera

@@ -45,7 +45,6 @@ class Loader {
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;
   [[nodiscard]] BatchPlace place_of(std::int64_t step, MicroBatchId micro_batch) const;
-  [[nodiscard]] MicroBatch made(const Samples& source, const BatchPlace& place) const;
 
   const Job& job_;
   GroupWorker place_;

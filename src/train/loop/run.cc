@@ -25,6 +25,7 @@
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/process.h"
+#include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/event_file.h"
 #include "train/export/export_model.h"
@@ -32,13 +33,14 @@
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/step_summary.h"
 #include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
 #include "train/recover/reconnecting_transport.h"
 #include "train/recover/stop_signals.h"
 #include "train/setup/device.h"
-#include "train/setup/job_fingerprint.h"
+#include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
 #include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
@@ -84,13 +86,12 @@ std::optional<MemoryMeter> meter_of(const Job& job) {
 }
 
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
-  std::vector<double> bytes(static_cast<std::size_t>(job.run.num_ranks()), 0);
-  bytes[rank.index()] = static_cast<double>(meter.peak_bytes(rank));
-  transport.all_sum(bytes);
-  if (rank == RankId(0)) {
-    write_at_end(job, "--tensor-memory", job.options.tensor_memory,
-                 fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
-  }
+  std::vector<double> bytes;
+  const double own = static_cast<double>(meter.usage(rank).peak);
+  for (const auto& peak : gather({own}, rank, job.run.num_ranks(), transport)) bytes.push_back(peak.front());
+  if (rank != RankId(0)) return;
+  write_at_end(job, "--tensor-memory", job.options.tensor_memory,
+               fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
 }
 
 void say_saved(const Job& job) {
@@ -105,12 +106,6 @@ std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second seco
 }
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
-
-/// Returns the mean number of running threads in the last minute; 0 if unknown.
-double load_average() {
-  double load = 0;
-  return ::getloadavg(&load, 1) == 1 ? load : 0;
-}
 
 std::int64_t last_closed_step(const Trainer& trainer) {
   const StepPosition& position = trainer.position();
@@ -155,6 +150,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
               ReconnectingTransport* epochs = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
+  // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
   std::optional<Trainer> trainer;
@@ -166,7 +162,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const auto open_files = [&] {
       if (!speaks || metrics || events) return;
       if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
-      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard);
+      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
     std::optional<Progress> progress;
@@ -196,6 +192,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       trainer->trace(job.options.observes());
       run = trainer->run(on_step);
     }
+    // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
     if (run.is_whole && !job.options.export_folder.empty())
@@ -205,7 +202,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (speaks) write_observations(job, recorded, run, lines);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores(), load_average()));
+    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
     if (speaks && !run.rank_op_times.empty()) {
       output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
     }
@@ -290,6 +287,7 @@ int run_threads(const Job& job) {
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
+  // No launcher watches thread ranks, so this process detects its own hangs.
   ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
                     !uses_gpu(job.options), job.options.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
@@ -327,6 +325,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     return static_cast<int>(exit_code_of(failure));
   };
   try {
+    // Another launcher decides how many processes it starts, and knows nothing of the options.
     if (rank.world_size != job.run.num_ranks()) {
       throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started",
                                     job.run.num_ranks(), rank.world_size));
@@ -345,6 +344,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
+      // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
       heartbeats = watch_hosts(job, rank, transport);
       note_progress({RankProgress::Phase::StartUp});
       std::optional<MemoryMeter> meter = meter_of(job);

@@ -25,6 +25,7 @@ StageRanks first_replica(const RunShape& shape, RankId self) {
 double StepValidation::loss(std::int64_t step) {
   const Job& job = self_.job;
   const std::int64_t samples = job.data.validation->count();
+  // At least one mini-batch, which the loader fills up if the split is shorter.
   const std::int64_t batches =
       std::clamp<std::int64_t>(samples / job.run.mini_batch(), 1, job.options.validate_batches);
   double sum = 0;
@@ -32,12 +33,7 @@ double StepValidation::loss(std::int64_t step) {
     const StepHooks hooks{
         .step = step,
         .load = [&](StageId stage, MicroBatchId id) { return loader_.validation(batch, stage, id); },
-        .observation = {.on_instruction =
-                            [&](const Instruction& instruction) {
-                              progress_.note({RankProgress::Phase::Steps, step, instruction});
-                            },
-                        .before_wait = [&] { progress_.catch_up(); },
-                        .peak_memory = peak_memory_of(self_.device)},
+        .observation = progress_.observe(step),
     };
     sum += driver_.validate(job.programs.validation, hooks);
   }
@@ -46,6 +42,7 @@ double StepValidation::loss(std::int64_t step) {
 
 std::string StepValidation::sample(std::int64_t step) {
   const Job& job = self_.job;
+  // Replica 0 of group 0 has each stage once. The other ranks take part only in the sums.
   DistributedModel model(model_.stages(), first_replica(job.run, self_.rank), self_.transport, job.model.hidden,
                          scalar_type(job.options.dtype), self_.device);
   const TrainingPrompt& prompt = *job.data.prompt;

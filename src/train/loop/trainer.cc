@@ -3,23 +3,19 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/fault_point.h"
 #include "engine/programs.h"
-#include "train/loop/parameters_hash.h"
+#include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
@@ -66,17 +62,20 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
 
 RunSummary Trainer::run(const OnStep& on_step) {
   const std::int64_t steps = options().steps;
+  // A run that resumes after a rank loss may have updated weights of a step that was never closed. It closes that step
+  // first.
   if (steps_.is_closed()) replicas_.ensure_hashes(steps_.done());
   bool continues = steps_.is_closed() || close_step(on_step);
   while (continues && steps_.done() < steps) {
     run_step(steps_.done());
     const bool is_warm_up = steps_.done() == steps_.first() + 1 && steps_.done() < steps;
-    if (is_warm_up) driver_.executor().forget_op_times();
+    // The first step pays for memory, caches and lazy initialization, so its times would spoil every mean.
+    if (is_warm_up) driver_.executor().forget_times();
     times_.note_step(last_, is_warm_up);
     continues = close_step(on_step);
   }
   RunSummary summary;
-  if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor().op_times(), self_);
+  if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
   summary.is_whole = steps_.done() == steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();
@@ -95,10 +94,10 @@ void Trainer::run_step(std::int64_t step) {
   inject_bit_flip("step", 0);
   loader_.begin_step(step);
   warm_up(step);
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
-  const StepTotals totals = driver_.train(program_of(step), hooks_of(step));
-  note_metrics(totals, seconds_since(start));
+  const StepResult result = driver_.train(program_of(step), hooks_of(step));
+  note_metrics(result, monotonic_seconds() - start);
   inject_bit_flip("updated", 0);
   inject_bit_flip("moments", 1);
 }
@@ -127,14 +126,13 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
           .one_stage = [this](StageId stage, MicroBatchId last, double norm) { update_stage(stage, last, norm); },
           .skip_non_finite = losses_.skip_hook(step + 1),
           .is_left_out = losses_.leaves_out(step + 1)},
-      .observation = {.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); },
-                      .before_wait = [this] { progress_.catch_up(); },
-                      .peak_memory = peak_memory_of(self_.device),
-                      .used_memory = used_memory_of(self_.device),
-                      .tracer = tracer_ ? &*tracer_ : nullptr},
+      .observation = progress_.observe(step + 1),
       .recording = {.record = options().cuda_graphs ? record_on(accelerator()) : CaptureGraph()},
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
   };
+  hooks.observation.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); };
+  hooks.observation.used_memory = used_memory_of(self_.device);
+  hooks.observation.tracer = tracer_ ? &*tracer_ : nullptr;
   if (step + 1 < options().steps) {
     hooks.recording.load_next = [this, step](StageId stage, MicroBatchId id) {
       return loader_.training(step + 1, stage, id);
@@ -152,33 +150,34 @@ void Trainer::note_instruction(const Instruction& instruction) {
 }
 
 void Trainer::update(std::int64_t step, double gradient_norm) {
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   replicas_.forget();
   driver_.update(model_.optimizer(), step, gradient_norm);
   model_.update_copies();
-  times_.add_update(seconds_since(start));
+  times_.add_update(monotonic_seconds() - start);
 }
 
 void Trainer::update_stage(StageId stage, MicroBatchId last, double gradient_norm) {
-  const auto start = Clock::now();
+  const double start = monotonic_seconds();
   driver_.update(model_.optimizer(stage), last.value() / self_.job.run.schedule.micro_batches, gradient_norm);
-  times_.add_update(seconds_since(start));
+  times_.add_update(monotonic_seconds() - start);
 }
 
-void Trainer::note_metrics(const StepTotals& totals, double seconds) {
+void Trainer::note_metrics(const StepResult& result, double seconds) {
   StepMetrics metrics;
   metrics.step = steps_.step();
-  metrics.loss = totals.loss;
-  metrics.gradient_norm = totals.gradient_norm;
+  metrics.loss = result.loss;
+  metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = driver_.learning_rate(metrics.step - 1);
   metrics.tokens = self_.job.run.mini_batch() * options().sequence;
   metrics.step_seconds = seconds;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / seconds;
-  metrics.peak_memory_bytes = totals.peak_memory_bytes;
-  if (!self_.device.is_cpu()) metrics.used_memory_bytes = totals.used_memory_bytes;
-  metrics.is_skipped = totals.is_skipped;
-  metrics.skipped = last_.skipped + (totals.is_skipped ? 1 : 0);
-  metrics.updates = last_.updates + (totals.is_skipped ? 0 : self_.job.run.updates());
+  metrics.peak_memory_bytes = result.peak_memory_bytes;
+  if (!self_.device.is_cpu()) metrics.used_memory_bytes = result.used_memory_bytes;
+  metrics.is_skipped = result.is_skipped;
+  metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
+  metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
+  // A spike throws here, before the step counts as updated, so that no checkpoint of it is written.
   losses_.note(metrics, last_.loss_watch);
   last_ = std::move(metrics);
   steps_.note_update();
@@ -193,6 +192,7 @@ bool Trainer::close_step(const OnStep& on_step) {
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
   if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
   if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
+  // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
   on_step(last_);
   const bool continues = !checkpointer_ || save_if_due();
   steps_.close();
@@ -217,6 +217,8 @@ void Trainer::drop_step() {
 }
 
 void Trainer::rejoin() {
+  // The order matters: votes first, then the numbers of the loop, then the missing update of ranks that are a step
+  // behind, and the state of the model last, because it is copied after that update.
   const ResumeState resume = replacement_.agree(steps_.done());
   LoopState state{.last = last_,
                   .skipped_in_row = losses_.skipped_in_row(),
@@ -245,12 +247,10 @@ void Trainer::warm_up(std::int64_t step) {
       batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
       return batch;
     };
-    driver_.executor().warm_up(
-        program.workers[self_.place.worker.index()],
-        {.load = load,
-         .observation = {.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); },
-                         .before_wait = [&] { progress_.catch_up(); },
-                         .peak_memory = peak_memory_of(self_.device)}});
+    ObservationHooks observation = progress_.observe(step);
+    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
+    driver_.executor().warm_up(program.workers[self_.place.worker.index()],
+                               {.load = load, .observation = std::move(observation)});
   };
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;

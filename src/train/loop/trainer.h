@@ -128,7 +128,7 @@ class Trainer {
   void note_instruction(const Instruction& instruction);
   void update(std::int64_t step, double gradient_norm);
   void update_stage(StageId stage, MicroBatchId last, double gradient_norm);
-  void note_metrics(const StepTotals& totals, double seconds);
+  void note_metrics(const StepResult& result, double seconds);
   bool close_step(const OnStep& on_step);
   bool save_if_due();
   [[nodiscard]] std::string hash_parameters();

@@ -25,6 +25,7 @@ struct MeasuredSum {
 };
 
 std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
+  // A sum starts and is awaited at two instructions; its end is noted by the transport, or is the end of the wait.
   std::map<ParameterGroupId, MeasuredSum> sums;
   const auto& program = job.programs.training.workers[job.run.ranks.place(rank).worker.index()];
   const auto& boundaries = recorded.boundaries[rank.index()];
@@ -53,6 +54,7 @@ class StepReader {
   }
 
   MeasuredStep run() {
+    // Sends and waits are in the programs of two workers, so messages are paired after all programs have been read.
     for (std::size_t w = 0; w < job_.run.schedule.workers.size(); ++w) read_worker(w);
     pair_messages();
     add_all_reduces();
@@ -125,6 +127,8 @@ class StepReader {
   /// Returns when the members can have summed.
   static double first_progress(ParameterGroupId group, const std::vector<RankId>& members,
                                const std::vector<std::map<ParameterGroupId, MeasuredSum>>& sums) {
+    // The data of all members exist once the last one has launched the sum. A transport that adds only inside wait()
+    // cannot start before a member waits.
     double last_launch = -std::numeric_limits<double>::infinity();
     double first_wait = std::numeric_limits<double>::infinity();
     bool done_in_wait = true;
@@ -193,6 +197,7 @@ void for_each_step(const std::vector<std::vector<MeasuredStep>>& steps, Visit&& 
 }
 
 double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
+  // Only a receiver that already waited shows the latency; others find the message in their buffer.
   std::vector<double> latencies;
   for_each_step(steps, [&](const MeasuredStep& step) {
     for (std::size_t i = 0; i < step.transfers.size(); ++i) {
@@ -230,6 +235,8 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
   std::vector<double> parameters;
   for (const StageLayers& layers : job.partition)
     parameters.push_back(static_cast<double>(parameter_count(job.model, layers)));
+  // One instruction updates all stages of a worker. Updates are limited by memory bandwidth, so a stage's share is its
+  // share of the parameters.
   std::vector<double> held(job.run.schedule.workers.size());  // [worker]: parameters
   for (std::size_t s = 0; s < groups.size(); ++s) {
     for (const WorkerId worker : groups[s]) held[worker.index()] += parameters[s];
@@ -255,6 +262,7 @@ MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& re
 }
 
 CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {
+  // With backward halving, ops have half a micro-batch, but a cost model describes whole ones.
   const auto full = [&](const Duration& mean) { return mean.*clock / job.run.schedule.micro_batch_scale; };
   CostModel costs;
   bool recomputes = false;

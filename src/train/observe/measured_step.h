@@ -6,6 +6,7 @@
 // steps in a CostModel, which --op-times writes, and with which --timeline and --report simulate the schedule.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/tracer.h"
@@ -22,6 +23,9 @@ struct RunSummary {
   OpTimes op_times{0};                 // Without the first step, unless there are no others
   double step_seconds = 0;             // Median
   double optimizer_seconds = 0;        // Mean on the slowest worker
+  WaitTimes waits;                     // In a step, mean over ranks
+  double compute_seconds = 0;          // In ops of a step, by wall clock, mean over ranks
+  std::optional<double> others_share;  // Of the cores, used by other processes; empty: not known
   double peak_memory_bytes = 0;        // As in StepMetrics
   double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers

@@ -8,14 +8,14 @@
 #include "core/cgroup.h"
 #include "render/html.h"
 #include "render/perfetto.h"
+#include "runtime/gather.h"
 #include "simulate/costs_json.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "telemetry/run_page.h"
-#include "train/observe/measured_step.h"
-#include "train/observe/progress_report.h"
+#include "train/observe/step_summary.h"
+#include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
-#include "train/setup/run_record.h"
 #include "transport/clock_offset.h"
 
 namespace chimera {
@@ -42,48 +42,12 @@ std::string note_of(const Job& job, const StepForecast& made, int cores) {
 
 constexpr double kMicroseconds = 1e6;
 
-/// Returns [rank]: its numbers, `sizes`[rank] of them.
-std::vector<std::vector<double>> share(std::vector<double> own, const std::vector<std::size_t>& sizes, RankId rank,
-                                       Transport& transport) {
-  std::vector<double> all;
-  for (std::size_t r = 0; r < sizes.size(); ++r) {
-    if (r == rank.index()) {
-      all.insert(all.end(), own.begin(), own.end());
-    } else {
-      all.resize(all.size() + sizes[r], 0);
-    }
-  }
-  transport.all_sum(all);
-  std::vector<std::vector<double>> shared;
-  auto next = all.begin();
-  for (const std::size_t size : sizes) {
-    shared.emplace_back(next, next + static_cast<std::ptrdiff_t>(size));
-    next += static_cast<std::ptrdiff_t>(size);
-  }
-  return shared;
-}
-
 std::vector<double> moved(std::vector<double> times, double offset) {
   for (double& time : times) {
     if (time != 0) time += offset;
   }
   return times;
 }
-
-/// Assigns overlapping intervals to few lanes, by start.
-class Lanes {
- public:
-  std::size_t lane_for(double start, double end) {
-    std::size_t lane = 0;
-    while (lane < free_.size() && free_[lane] > start) ++lane;
-    if (lane == free_.size()) free_.push_back(0);
-    free_[lane] = end;
-    return lane;
-  }
-
- private:
-  std::vector<double> free_;
-};
 
 class TraceWriter {
  public:
@@ -92,6 +56,7 @@ class TraceWriter {
   std::string write() {
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       const auto& groups = steps_[s];
+      // Bubbles at the end of a step last until the next step starts.
       const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
       for (std::size_t g = 0; g < groups.size(); ++g)
         write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
@@ -159,9 +124,14 @@ class TraceWriter {
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
     constexpr std::size_t kMostLanes = 1000;  // Per rank; others share the last
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
-    Lanes lanes;
+    // A track shows intervals that do not overlap, so each interval takes the first lane that is free at its start.
+    std::vector<double> free_from;  // [lane]
     for (const Interval& interval : intervals) {
-      const std::size_t lane = std::min(lanes.lane_for(interval.start, interval.end), kMostLanes - 1);
+      const auto is_free = [&](double end) { return end <= interval.start; };
+      const auto free = static_cast<std::size_t>(std::ranges::find_if(free_from, is_free) - free_from.begin());
+      if (free == free_from.size()) free_from.push_back(0);
+      free_from[free] = interval.end;
+      const std::size_t lane = std::min(free, kMostLanes - 1);
       const std::size_t track = rank.index() * kMostLanes + lane;
       events_.name(process, {track, lane == 0 ? name_of(rank) : fmt::format("{} ({})", name_of(rank), lane + 1)});
       events_.slice(process, track, interval.name, interval.start, interval.end, interval.arguments);
@@ -194,8 +164,8 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
           .memory_in_bytes = !costs.memory.empty()};
 }
 
-}  // namespace
-
+/// Returns the --report page (telemetry/run_page.h). `metrics` holds the lines of the steps, `timelines` the measured
+/// and the simulated step.
 std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
                         std::vector<Panel> timelines) {
   const int cores = available_cores();
@@ -215,18 +185,18 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
   return to_page(report);
 }
 
+}  // namespace
+
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
+  // Thread ranks share a clock. Processes on several hosts do not.
   const bool one_clock = job.options.transport == TransportKind::Threads;
   const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.run.num_ranks());
-  std::vector<std::size_t> num_boundaries;
-  for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
-    num_boundaries.push_back(job.programs.training.workers[job.run.ranks.place(RankId(r)).worker.index()].size() + 1);
-  }
-  const std::vector<std::size_t> num_sums(num_boundaries.size(), job.run.worker_groups().size());
+  const auto of_all = [&](const std::vector<double>& times) {
+    return gather(moved(times, offset), rank, job.run.num_ranks(), transport);
+  };
   std::vector<RecordedStep> steps;
   for (const auto& trace : tracer.steps()) {
-    steps.push_back({trace->step, share(moved(trace->boundaries, offset), num_boundaries, rank, transport),
-                     share(moved(trace->summed_until, offset), num_sums, rank, transport)});
+    steps.push_back({trace->step, of_all(trace->boundaries), of_all(trace->summed_until)});
   }
   return steps;
 }
@@ -247,6 +217,7 @@ std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredSte
 
 std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                    const CostModel& costs) {
+  // The median step shows usual behavior; a mean of steps has no timeline.
   const MeasuredStep& step = median_step(steps);
   Timeline simulated = simulate(job.run.schedule, costs);
   Timeline measured = step.timeline;

@@ -1,8 +1,9 @@
 #pragma once
 
 // Outputs that need the times of all ranks: --trace, --op-times, --timeline and --report. Ranks trace their
-// instructions (runtime/tracer.h); after training, rank 0 gathers the last steps, converts them to its own clock (clock
-// offsets are measured by messages), and writes the files.
+// instructions (runtime/tracer.h). After training, gather_steps() brings the last steps of all ranks to rank 0's clock
+// (messages measure the offsets), measured_steps() turns them into timelines, and write_observations() writes the
+// files.
 
 #include <string>
 #include <vector>
@@ -13,14 +14,7 @@
 #include "train/setup/job.h"
 #include "transport/transport.h"
 
-// Output files at the end of a run: --trace, --op-times, --timeline, --report.
-
 namespace chimera {
-
-/// Returns the --report page (telemetry/run_page.h). `metrics` holds the steps' lines, `timelines` the measured and
-/// the simulated step.
-[[nodiscard]] std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
-                                      std::vector<Panel> timelines);
 
 /// Returns the traced steps of all ranks on rank 0's clock. All ranks call it between steps and get the same result.
 [[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,

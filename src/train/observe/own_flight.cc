@@ -14,38 +14,38 @@ FlightJob flight_job(const Job& job) {
   return flight;
 }
 
-RecordedRank::RecordedRank(const Job& job, int rank) {
+namespace {
+
+/// Calls `act` with the flight folder, if the job has one. A failed recorder must not end a run that works.
+template <class Act>
+void try_in_folder(const Job& job, const std::string& who, const Act& act) {
   const std::string folder = job.options.flight_folder();
   if (folder.empty()) return;
   try {
+    act(folder);
+  } catch (const Error& error) {
+    messages().write(fmt::format("chimera: {}--flight-record: {}\n", who, error.what()));
+  }
+}
+
+}  // namespace
+
+RecordedRank::RecordedRank(const Job& job, int rank) {
+  try_in_folder(job, fmt::format("rank {}: ", rank), [&](const std::string& folder) {
     recorder_.emplace(flight_path(folder, rank));
     record_flight_on(&*recorder_);
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: rank {}: --flight-record {}\n", rank, error.what()));
-  }
+  });
 }
 
 RecordedRank::~RecordedRank() { record_flight_on(nullptr); }
 
 void begin_own_flight(const Job& job) {
-  const std::string folder = job.options.flight_folder();
-  if (folder.empty()) return;
-  try {
-    begin_flight(folder, flight_job(job));
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
-  }
+  try_in_folder(job, "", [&](const std::string& folder) { begin_flight(folder, flight_job(job)); });
 }
 
 void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict) {
-  const std::string folder = job.options.flight_folder();
-  if (folder.empty()) return;
-  try {
-    if (!verdict) return remove_flight(folder);
-    write_verdict(folder, *verdict);
-  } catch (const Error& error) {
-    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
-  }
+  try_in_folder(job, "",
+                [&](const std::string& folder) { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
 }
 
 }  // namespace chimera

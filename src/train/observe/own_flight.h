@@ -1,5 +1,8 @@
 #pragma once
-// Flight recorder of the ranks (launch/flight/flight_record.h). Failures only cause messages.
+
+// The flight recorder of a rank (launch/flight/flight_record.h), which keeps the last events of each rank for a report
+// about a hang or crash. Our launcher makes the folder and writes the verdict; for thread ranks and ranks of another
+// launcher, this process does it with begin_own_flight() and end_own_flight(). Failures only cause messages.
 
 #include <optional>
 

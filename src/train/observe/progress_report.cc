@@ -16,19 +16,12 @@
 #include "core/signals.h"
 #include "core/terminal.h"
 #include "model_config/parameters.h"
-#include "passes/unroll.h"
 #include "render/slots.h"
 #include "render/text.h"
-#include "simulate/simulate.h"
 #include "train/setup/device.h"
 
 namespace chimera {
 namespace {
-
-std::string memory_in_words(double bytes) {
-  constexpr double kMiB = 1 << 20;
-  return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
-}
 
 /// Narrow lines drop the highest `spare` above 0 first.
 struct LineField {
@@ -53,11 +46,6 @@ std::string groups_in_words(const Job& job) {
   return fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
 }
 
-Timeline timed(const Schedule& schedule, const CostModel& costs) {
-  const std::int64_t steps = steps_to_simulate(schedule);
-  return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
-}
-
 std::string time_of_day() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -80,18 +68,12 @@ std::int64_t tokens_of(const MixedTokens& tokens) {
   return sum;
 }
 
-/// Returns `-20.0 %`, or that the machine was too busy.
-std::string compared(const Job& job, double forecast, double measured, int cores, double load) {
-  constexpr double kLarge = 0.25;
-  const double difference = forecast / measured - 1;
-  const double own = static_cast<double>(job.local_ranks() * intra_op_threads(job));  // the run's own load
-  const bool is_busy = load > std::max<double>(cores, own) + 1;
-  if (is_busy && std::abs(difference) > kLarge)
-    return fmt::format("not comparable: the load of {:.1f} on {} cores has other causes, too", load, cores);
-  return fmt::format("{:+.1f} %", 100 * difference);
-}
-
 }  // namespace
+
+std::string memory_in_words(double bytes) {
+  constexpr double kMiB = 1 << 20;
+  return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
+}
 
 double step_flops(const Job& job) {
   Workload workload = workload_of(job.options);
@@ -176,9 +158,11 @@ void Progress::show(const StepMetrics& metrics) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
   std::string line =
       progress_line(metrics, steps_, columns == 0 ? kProgressColumns : std::min(columns, kProgressColumns));
+  // The cursor must not reach the last column, or a terminal would wrap the line that \r rewrites.
   const std::string time = "  " + time_of_day();
   if (!on_terminal_ || line.size() + time.size() < columns) line += time;
   if (metrics.sample) line.append("\n").append(sample_line(*metrics.sample));
+  // Lines with a validation or sample stay; others on a terminal are rewritten by the next line.
   const bool stays = metrics.step == steps_ || metrics.validation_loss || metrics.sample;
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
@@ -250,43 +234,6 @@ std::string describe(const Job& job) {
     text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
     text += fmt::format("\n{}\n", to_text(job.run.schedule, in_slots(job.run.schedule)));
-  }
-  return text;
-}
-
-StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
-  const bool shares_cores = cores < job.local_ranks();
-  const CostModel costs =
-      measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
-  const Timeline timeline = timed(job.run.schedule, costs);
-  double work = 0;
-  for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
-  StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
-  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.run.num_ranks());
-  if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
-  made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
-  return made;
-}
-
-std::string summary(const Job& job, const RunSummary& run, int cores, double load) {
-  const StepForecast made = forecast(job, run, cores);
-  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); predicted {:.4f} s ({})\n", run.step_seconds,
-                                 made.step_seconds, compared(job, made.step_seconds, run.step_seconds, cores, load));
-  text += fmt::format(
-      "  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
-      " optimizer step {:.4f} s\n",
-      job.run.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio,
-      run.optimizer_seconds);
-  if (made.turns > 0) {
-    text += fmt::format(
-        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
-        "  least their sum over the cores, {:.4f} s\n",
-        job.local_ranks(), cores, made.turns);
-  }
-  if (run.used_memory_bytes > 0) {
-    text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
-                        memory_in_words(run.peak_memory_bytes), memory_in_words(run.used_memory_bytes));
   }
   return text;
 }

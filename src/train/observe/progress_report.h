@@ -1,8 +1,8 @@
 #pragma once
 
 // Console output of `chimera train`, from rank 0 or the launcher. describe() returns the lines before the first step.
-// During the run, Progress writes lines with loss, speed and remaining time. After the run, summary() compares the
-// measured step time with its prediction by forecast(), and ending() lists the files and the next commands. The other
+// During the run, Progress writes lines with loss, speed and remaining time. After the run, summary() (step_summary.h)
+// compares the measured step time with its predictions, and ending() lists the files and the next commands. The other
 // functions each format one line or field, and other commands use some of them.
 
 #include <chrono>
@@ -17,7 +17,6 @@
 
 #include "data/corpus.h"
 #include "telemetry/metrics.h"
-#include "train/observe/measured_step.h"
 #include "train/setup/job.h"
 
 namespace chimera {
@@ -37,6 +36,9 @@ class Pace {
   std::int64_t steps_;
   std::deque<double> last_;
 };
+
+/// Returns `981 MiB`, `1.20 GiB`.
+[[nodiscard]] std::string memory_in_words(double bytes);
 
 /// Returns `45 s`, `3 min 20 s`, `2 h 5 min`.
 [[nodiscard]] std::string in_words(std::chrono::duration<double> time);
@@ -109,22 +111,7 @@ class Progress {
 /// stages and at most 32 micro-batches.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// Prediction of a step by simulate(), with the mean times of the ops that this run measured.
-struct StepForecast {
-  double step_seconds = 0;  ///< Includes the optimizer step
-  double period = 0;        ///< Makespan of the ops; asynchronous: period of a step
-  double bubble_ratio = 0;
-  double turns = 0;  ///< Work divided by cores, a lower bound if ranks share cores; 0 if each rank has a core
-};
-/// `cores` is the number of cores available to this process.
-[[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
-
 /// Returns the last lines of a finished run: its checkpoint and exported model, and commands that use them.
 [[nodiscard]] std::string ending(const Job& job);
-
-/// Returns the measured and the predicted step time and their difference, and the memory in use if the run uses GPUs.
-/// `load` is the machine's load average. If the times differ by more than 25 % and other programs use the cores too,
-/// the text says so instead of the difference.
-[[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores, double load = 0);
 
 }  // namespace chimera

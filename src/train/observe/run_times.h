@@ -4,10 +4,12 @@
 // the run to get the RunSummary of all ranks. The first step is slower, because memory and caches are used for the
 // first time, so it does not count unless it is the only one.
 
+#include <optional>
 #include <vector>
 
-#include "runtime/tracer.h"
+#include "runtime/executor.h"
 #include "telemetry/metrics.h"
+#include "train/observe/core_use.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/rank_context.h"
 
@@ -22,14 +24,15 @@ class RunTimes {
   /// Returns the maximum of StepMetrics::used_memory_bytes over all steps; 0 on the CPU.
   [[nodiscard]] double used_memory_bytes() const { return used_memory_bytes_; }
 
-  /// Returns the summary of all ranks. The caller sets RunSummary::is_whole and the two memory fields. `own` are the
-  /// times of this rank's ops. All ranks must call it, because it sums over the ranks.
-  [[nodiscard]] RunSummary summarize(const OpTimes& own, const RankContext& self) const;
+  /// Returns the summary of all ranks. The caller sets RunSummary::is_whole and the two memory fields. `own` has the
+  /// times of this rank's ops and waits. All ranks must call it, because it sums over the ranks.
+  [[nodiscard]] RunSummary summarize(const Executor& own, const RankContext& self) const;
 
  private:
   std::vector<double> step_seconds_;
   double update_seconds_ = 0;
   double used_memory_bytes_ = 0;
+  std::optional<CoreUse> begin_ = core_use();  // Of the measured steps
 };
 
 }  // namespace chimera

@@ -2,33 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <utility>
+
 namespace chimera {
 namespace {
 
-/// Returns nothing if no other rank runs the op.
-std::optional<double> mean_elsewhere(const std::vector<OpTimes>& times, std::size_t rank, StageId stage, OpKind kind) {
-  double seconds = 0;
-  double count = 0;
+/// Returns the sums of all other ranks.
+OpTimes elsewhere_than(std::size_t rank, const std::vector<OpTimes>& times) {
+  std::vector<double> sums(times[rank].numbers().size(), 0);
   for (std::size_t other = 0; other < times.size(); ++other) {
-    if (other == rank) continue;
-    const double ops = times[other].count(stage, kind);
-    seconds += ops * times[other].mean(stage, kind).wall_seconds;
-    count += ops;
+    if (other != rank) std::ranges::transform(sums, times[other].numbers(), sums.begin(), std::plus());
   }
-  return count > 0 ? std::optional(seconds / count) : std::nullopt;
+  return OpTimes(std::move(sums));
 }
 
 RankPace pace_of(const std::vector<OpTimes>& times, std::size_t rank) {
   RankPace pace{.rank = RankId(static_cast<std::int64_t>(rank)), .seconds = 0, .elsewhere = 0};
-  for (std::int64_t s = 0; s < times[rank].num_stages(); ++s) {
+  const OpTimes others = elsewhere_than(rank, times);
+  for (std::int64_t s = 0; s < others.num_stages(); ++s) {
     for (int k = 0; k < kOpKinds; ++k) {
       const StageId stage(s);
       const auto kind = static_cast<OpKind>(k);
       const double ops = times[rank].count(stage, kind);
       if (ops == 0) continue;
       pace.seconds += ops * times[rank].mean(stage, kind).wall_seconds;
-      const auto mean = mean_elsewhere(times, rank, stage, kind);
-      pace.elsewhere = mean && pace.elsewhere ? std::optional(*pace.elsewhere + ops * *mean) : std::nullopt;
+      if (others.count(stage, kind) == 0) pace.elsewhere.reset();
+      if (pace.elsewhere) *pace.elsewhere += ops * others.mean(stage, kind).wall_seconds;
     }
   }
   return pace;
@@ -53,6 +54,8 @@ std::string straggler_report(const std::vector<RankPace>& ranks, double step_sec
   for (const RankPace& pace : ranks) {
     text += fmt::format("{:4}  {:16.4f}  {:>22}\n", pace.rank.value(), pace.seconds,
                         pace.elsewhere ? fmt::format("{:.4f}", *pace.elsewhere) : "none");
+    // A rank with a slow stage is no straggler. It is compared with other ranks at the same ops, which replicas and
+    // groups provide.
     if (!pace.elsewhere || pace.seconds < kStragglerRatio * *pace.elsewhere) continue;
     slow += fmt::format(
         "rank {} is slow: its ops take {:.2f} times as long as on other ranks; a step loses up to {:.4f} s to it "

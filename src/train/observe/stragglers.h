@@ -1,6 +1,8 @@
 #pragma once
 
-// Finds ranks that are slower than the others at the same ops (--report-stragglers).
+// Finds ranks that are slower than the others at the same ops (--report-stragglers). In a pipeline, stages differ, so a
+// slow rank shows only against ranks that run the same ops: replicas of its stages, or other data-parallel groups.
+// RunTimes gathers the op times of all ranks; paces() compares them, and straggler_report() prints the result.
 
 #include <optional>
 #include <string>

@@ -6,11 +6,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <exception>
 #include <filesystem>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "checkpoint/commit.h"
@@ -23,24 +23,12 @@
 #include "launch/local/rank.h"
 #include "model/element_types.h"
 #include "runtime/non_finite.h"
+#include "runtime/worker_context.h"
 #include "train/recover/stop_signals.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera {
 namespace {
-
-std::vector<Parameter> share_of(const ParameterGroup& group, const std::vector<RankId>& holders, RankId rank) {
-  const std::vector<std::size_t> owners = owners_of(group, holders.size());
-  const auto own = static_cast<std::size_t>(std::ranges::find(holders, rank) - holders.begin());
-  std::vector<Parameter> share;
-  for (std::size_t p = 0; p < owners.size(); ++p) {
-    if (owners[p] == own) share.push_back(group.parameters()[p]);
-  }
-  return share;
-}
-
-std::atomic<std::uint64_t> requested_saves = 0;
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "signal handlers take no locks");
 
 /// Before the last checkpoint is tried again.
 constexpr std::chrono::milliseconds kLongestLastPause{8000};
@@ -58,11 +46,18 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
     }
+    // Only the holder of the lock may clean up; another run could still be writing.
     remove_leftovers(disk, folder);
     return held;
   } catch (const CheckpointError& error) {
     throw ConfigError(fmt::format("--checkpoint {}", error.what()));
   }
+}
+
+/// Notes progress meanwhile: a slow disk is not a hang.
+template <class Condition>
+void wait_until(const Condition& holds, RankProgress::Phase phase) {
+  for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note_progress({phase});
 }
 
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
@@ -90,7 +85,9 @@ CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<Param
   const RankGroups holders = job.run.rank_groups();
   std::set<std::string> written;
   for (const auto& [id, group] : trained) {
-    for (const Parameter& parameter : share_of(*group, holders[id.index()], rank)) {
+    const std::vector<RankId>& ranks = holders[id.index()];
+    const auto member = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+    for (const Parameter& parameter : owned_parameters(*group, ranks.size(), member)) {
       written.insert(parameter.name);
       for (const std::string& name : exported_names(job.model, parameter.name)) add(weights_, name, parameter.value);
     }
@@ -126,6 +123,7 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
     std::vector<ShardTensor> tensors;
     for (const Piece& piece : kind == ShardKind::Weights ? weights_ : state_) {
+      // A checkpoint that cannot be continued must not replace one that can.
       if (!all_finite(piece.copy)) throw CheckpointError(fmt::format("{} is not finite", piece.entry.name));
       tensors.push_back(
           {piece.entry, {static_cast<const std::byte*>(piece.copy.const_data_ptr()), piece.copy.nbytes()}});
@@ -135,10 +133,6 @@ std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfi
   }
   return files;
 }
-
-void request_save() noexcept { ++requested_saves; }
-
-std::uint64_t save_requests() noexcept { return requested_saves; }
 
 void SaveRetries::note_failure(Clock::time_point now) {
   next_ = now + pause_;
@@ -153,13 +147,13 @@ Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
       transport_(transport),
       disk_(disk),
       part_(job, rank, trained, state),
-      plans_{.saved = job.first_step},
-      seen_requests_(save_requests()) {
+      plans_{.saved = job.first_step} {
   if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
 }
 
 SaveVotes& Checkpointer::votes() {
   const bool is_first = rank_ == RankId(0);
+  // The votes of a step carry news about writing and committing, so a save needs no collective of its own.
   const SaveThread::Outcome outcome = thread_.outcome();
   const bool is_writing = current_.phase == Phase::Writing;
   const bool has_news = outcome != SaveThread::Outcome::None && (is_writing || is_first);
@@ -167,9 +161,8 @@ SaveVotes& Checkpointer::votes() {
   const auto now = std::chrono::steady_clock::now();
   const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
   const bool is_retry = is_first && current_.phase == Phase::Idle && retries_.is_due(now);
-  const std::uint64_t requests = save_requests();
   votes_ = {};
-  if (is_time || is_retry || std::exchange(seen_requests_, requests) != requests) votes_.wanted = 1;
+  if (is_time || is_retry) votes_.wanted = 1;
   votes_.stop = stop_requested() ? 1 : 0;
   if (current_.phase != Phase::Idle && has_news) {
     (is_writing ? votes_.written : votes_.committed) = 1;
@@ -196,6 +189,7 @@ void Checkpointer::save(const StepMetrics& metrics) {
   require_invariant(
       current_.phase == Phase::Idle,
       fmt::format("step {} is saved while the save of step {} is not complete", metrics.step, current_.metrics.step));
+  // All ranks copy between the same two steps, so the parts belong to one state. Writing may then take many steps.
   plans_.is_due = false;
   current_ = {.phase = Phase::Writing, .metrics = metrics};
   last_save_ = std::chrono::steady_clock::now();
@@ -213,27 +207,17 @@ bool Checkpointer::finish(const StepMetrics& last) {
       messages().write(fmt::format("chimera: the last checkpoint is tried again in {:.3g} s\n",
                                    std::chrono::duration<double>(pause).count()));
     }
-    wait(pause);
+    wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; },
+               RankProgress::Phase::Ending);
   }
   return plans_.saved == last.step;
-}
-
-/// Waits with progress notes.
-void Checkpointer::wait(std::chrono::milliseconds pause) {
-  const auto end = std::chrono::steady_clock::now() + pause;
-  while (std::chrono::steady_clock::now() < end) {
-    note_progress({RankProgress::Phase::Ending});
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
 }
 
 /// Waits until no rank saves.
 void Checkpointer::agree() {
   while (current_.phase != Phase::Idle) {
-    while ((current_.phase == Phase::Writing || rank_ == RankId(0)) && !has_ended()) {
-      note_progress({RankProgress::Phase::Ending});  // A slow disk is not a hang
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    if (current_.phase == Phase::Writing || rank_ == RankId(0))
+      wait_until([&] { return has_ended(); }, RankProgress::Phase::Ending);
     auto numbers = votes().pack();
     transport_.all_sum(numbers);
     votes_ = SaveVotes::unpack(numbers);
@@ -242,10 +226,7 @@ void Checkpointer::agree() {
 }
 
 void Checkpointer::drop() {
-  while (current_.phase != Phase::Idle && !has_ended()) {
-    note_progress({RankProgress::Phase::Joining});  // A slow disk is not a hang
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); }, RankProgress::Phase::Joining);
   current_.is_dropped = current_.phase != Phase::Idle;
   plans_.is_due = plans_.is_due || current_.is_dropped;
   current_.phase = Phase::Idle;
@@ -262,6 +243,7 @@ void Checkpointer::resume(const SavePlans& plans) {
 
 /// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
+  // Every rank applies the same sums, so all change their phase after the same step.
   if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.run.num_ranks())) {
     current_.phase = Phase::Committing;
     current_.has_failed = votes_.failed > 0;
@@ -284,28 +266,10 @@ void Checkpointer::start(std::function<void()> task) {
 
 void SaveThread::start(std::function<void()> task, std::string failure) {
   outcome_ = Outcome::None;
-  if (!thread_.joinable()) {
-    thread_ = std::jthread([this, rank = fault_rank()](const std::stop_token& stopped) {
-      set_fault_rank(rank);
-      work(stopped);
-    });
-  }
-  const std::lock_guard lock(mutex_);
-  task_ = std::move(task);
-  failure_ = std::move(failure);
-  begun_.notify_one();
-}
-
-void SaveThread::work(const std::stop_token& stopped) {
-  while (true) {
-    std::function<void()> task;
-    std::string failure;
-    {
-      std::unique_lock lock(mutex_);
-      if (!begun_.wait(lock, stopped, [&] { return task_ != nullptr; })) return;
-      task = std::exchange(task_, nullptr);
-      failure = failure_;
-    }
+  if (!thread_) thread_.emplace();
+  // The outcome tells the end of the task, so nobody needs the future.
+  static_cast<void>(thread_->begin([this, task = std::move(task), failure = std::move(failure), rank = fault_rank()] {
+    set_fault_rank(rank);
     try {
       task();
       outcome_ = Outcome::Done;
@@ -313,7 +277,7 @@ void SaveThread::work(const std::stop_token& stopped) {
       messages().write(fmt::format("{}: {}; training continues\n", failure, error.what()));
       outcome_ = Outcome::Failed;
     }
-  }
+  }));
 }
 
 void Checkpointer::write_part() {
@@ -326,6 +290,8 @@ void Checkpointer::write_part() {
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
   if (current_.has_failed) return abandon(disk_, options.folder, current_.metrics.step);  // The failed rank reports why
+  // The manifest is written last. A checkpoint without one does not exist for readers, so a crash at any point leaves
+  // the earlier checkpoints valid.
   try {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, current_.metrics);

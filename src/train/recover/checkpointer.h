@@ -9,18 +9,13 @@
 // The trainer asks after each step whether a save is due, or whether a stop request ends the run.
 
 #include <ATen/core/Tensor.h>
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "checkpoint/disk.h"
@@ -28,7 +23,8 @@
 #include "core/file_descriptor.h"
 #include "engine/optimizer.h"
 #include "model/parameter_group.h"
-#include "runtime/step_sums.h"
+#include "runtime/helper_thread.h"
+#include "runtime/step_hooks.h"
 #include "telemetry/metrics.h"
 #include "train/setup/job.h"
 #include "transport/transport.h"
@@ -63,11 +59,6 @@ class CheckpointPart {
   std::vector<Piece> state_;
 };
 
-/// Requests a checkpoint after the current step or save. A request of any rank suffices. Async-signal-safe.
-void request_save() noexcept;
-
-[[nodiscard]] std::uint64_t save_requests() noexcept;
-
 /// Exponential backoff of failed saves.
 class SaveRetries {
  public:
@@ -96,14 +87,8 @@ class SaveThread {
   void forget() { outcome_ = Outcome::None; }
 
  private:
-  void work(const std::stop_token& stopped);
-
-  std::mutex mutex_;
-  std::condition_variable_any begun_;
-  std::function<void()> task_;  // Next task; may be empty
-  std::string failure_;
   std::atomic<Outcome> outcome_ = Outcome::None;
-  std::jthread thread_;  // Last member: stops before the members it uses
+  std::optional<HelperThread> thread_;  // Last member: ends its task before the members that it uses
 };
 
 /// Plans of a run's saves that all ranks share.
@@ -153,7 +138,6 @@ class Checkpointer {
 
   void start(std::function<void()> task);
   void agree();
-  static void wait(std::chrono::milliseconds pause);
   void advance();
   void write_part();
   void commit_parts();
@@ -168,7 +152,6 @@ class Checkpointer {
   FileDescriptor lock_;  // Rank 0 only
   SavePlans plans_;
   Save current_;
-  std::uint64_t seen_requests_ = 0;  // Handled save_requests()
   std::chrono::steady_clock::time_point last_save_ = std::chrono::steady_clock::now();
   SaveRetries retries_;  // Rank 0 only
   SaveVotes votes_;

@@ -6,6 +6,7 @@ namespace chimera {
 
 void end_everywhere(const std::string& why, bool is_own, Transport& transport) {
   if (is_own) throw FinalError(why);
+  // The launcher takes the first rank that exits for the culprit, so the others must not be first.
   std::array<double, 1> nothing{};
   try {
     transport.all_sum(nothing);  // Fails when the reporting rank exits: no rank exits earlier

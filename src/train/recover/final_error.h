@@ -1,5 +1,8 @@
 #pragma once
-// Errors that a replacement would repeat.
+
+// Errors that end an attempt of the job on all ranks, such as a spike of the loss or replicas that differ. A
+// replacement of a rank would meet the same error, so --recover twin must not try one; a restart from a checkpoint may
+// help. One rank has the error, and all others follow it, so that the launcher blames the right one.
 
 #include <string>
 

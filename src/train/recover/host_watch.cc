@@ -1,19 +1,19 @@
 #include "train/recover/host_watch.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cstdint>
+#include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "launch/local/place.h"
 #include "rendezvous/address.h"
+#include "runtime/gather.h"
 
 namespace chimera {
 namespace {
@@ -31,23 +31,23 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 }  // namespace
 
 std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
+  // Our launcher sees its processes die, and a run on one host ends with the host.
   if (!rank.placed || rank.rendezvous.host.empty() || job.options.hang_seconds == 0) return nullptr;
-  constexpr std::size_t kMostLetters = 128;  // Address with interface
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
   FileDescriptor socket;
-  std::vector<double> words(1 + kMostLetters, 0);  // Port, then address
+  std::string own;  // Rank 0: port and address
   if (rank.rank == 0) {
     const std::string address = own_address(rank.rendezvous);
     socket = Heartbeats::socket_at(address);
-    words[0] = Heartbeats::port_of(socket);
-    std::ranges::copy(address.substr(0, kMostLetters), words.begin() + 1);
+    own = fmt::format("{} {}", Heartbeats::port_of(socket), address);
   }
-  transport.all_sum(words);
+  std::istringstream told(gather_texts(own, RankId(rank.rank), job.run.num_ranks(), transport).front());
   if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
+  std::uint16_t port = 0;
   std::string address;
-  for (std::size_t i = 1; i < words.size() && words[i] != 0; ++i) address += static_cast<char>(words[i]);
-  return std::make_unique<Heartbeats>(address, static_cast<std::uint16_t>(words[0]), std::move(options));
+  told >> port >> address;
+  return std::make_unique<Heartbeats>(address, port, std::move(options));
 }
 
 }  // namespace chimera

@@ -1,6 +1,8 @@
 #pragma once
 
-// Detection of dead hosts in jobs that another launcher has started: no launcher of ours watches their processes.
+// Detection of dead hosts in jobs that another launcher has started. Our launcher sees its processes die, but a host
+// that loses power closes no connection, and Gloo would wait for it forever. The hosts therefore exchange heartbeats
+// (rendezvous/heartbeats.h), and a silent one ends the job.
 
 #include <memory>
 

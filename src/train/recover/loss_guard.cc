@@ -12,11 +12,10 @@
 
 namespace chimera {
 
-bool LossGuard::leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
-
 std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t step) const {
   if (!leaves_out(step) && !self_.job.options.skips_non_finite(step)) return nullptr;
   return [this, step](const std::string& what, bool is_own) {
+    // Single bad mini-batches are skipped. A model that has diverged would skip all further steps in silence.
     if (skipped_in_row_ == kMostSkippedInRow) {
       const std::string why =
           fmt::format("{}, and the {} steps before it were not finite either", what, kMostSkippedInRow);
@@ -41,6 +40,7 @@ void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
 /// All ranks have the same loss; rank 0 stores the steps to leave out in the next attempt.
 void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch) const {
   const TrainOptions& options = self_.job.options;
+  // The mini-batches that cause a spike usually lie a few steps before it.
   const LeftOutSteps range{std::max<std::int64_t>(metrics.step - options.spike_skip + 1, 1), metrics.step};
   const bool is_first = self_.rank == RankId(0);
   if (is_first) {

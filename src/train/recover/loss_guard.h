@@ -22,7 +22,7 @@ class LossGuard {
   explicit LossGuard(const RankContext& self) : self_(self) {}
 
   /// Returns whether an earlier attempt has excluded the update of `step`.
-  [[nodiscard]] bool leaves_out(std::int64_t step) const;
+  [[nodiscard]] bool leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
   /// Returns StepHooks::skip_non_finite of `step`; empty if a value that is not finite ends the run.
   [[nodiscard]] std::function<void(const std::string& what, bool is_own)> skip_hook(std::int64_t step) const;
   /// Counts skipped steps. Compares the loss with the expectation of `watch`, the state before the step, and sets

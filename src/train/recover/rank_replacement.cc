@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/error.h"
+#include "runtime/gather.h"
 
 namespace chimera {
 namespace {
@@ -17,18 +18,14 @@ RankId furthest(std::span<const RankState> states) {
 }
 
 /// Returns [rank]. All ranks call it.
-std::vector<RankState> gather(const RankState& own, const RankContext& self) {
-  constexpr std::size_t kNumbers = 3;
-  std::vector<double> numbers(kNumbers * static_cast<std::size_t>(self.job.run.num_ranks()), 0);
-  const std::array<double, kNumbers> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
-                                               static_cast<double>(own.gradients_complete_step)};
-  std::ranges::copy(packed, numbers.begin() + static_cast<std::ptrdiff_t>(kNumbers * self.rank.index()));
-  self.transport.all_sum(numbers);
+std::vector<RankState> gather_states(const RankState& own, const RankContext& self) {
+  const std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
+                                      static_cast<double>(own.gradients_complete_step)};
   std::vector<RankState> states;
-  for (auto number = numbers.begin(); number != numbers.end(); number += kNumbers) {
-    states.push_back({.has_weights = number[0] > 0,
-                      .done = static_cast<std::int64_t>(number[1]),
-                      .gradients_complete_step = static_cast<std::int64_t>(number[2])});
+  for (const auto& numbers : gather(packed, self.rank, self.job.run.num_ranks(), self.transport)) {
+    states.push_back({.has_weights = numbers[0] > 0,
+                      .done = static_cast<std::int64_t>(numbers[1]),
+                      .gradients_complete_step = static_cast<std::int64_t>(numbers[2])});
   }
   return states;
 }
@@ -38,6 +35,8 @@ std::vector<RankState> gather(const RankState& own, const RankContext& self) {
 ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups) {
   ResumeState all{.done = 0, .metrics_source = furthest(states), .state_sources = {}};
   all.done = states[all.metrics_source.index()].done;
+  // A rank that is one step behind can make the missing update if it has all gradients of that step. Two steps behind,
+  // the update in between is lost.
   for (std::size_t rank = 0; rank < states.size(); ++rank) {
     const RankState& state = states[rank];
     if (!state.has_weights || state.done == all.done) continue;
@@ -56,7 +55,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
 }
 
 ResumeState RankReplacement::agree(std::int64_t done) {
-  states_ = gather(
+  states_ = gather_states(
       {.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_}, self_);
   return agree_on_resume_state(states_, self_.job.run.rank_groups());
 }
@@ -71,6 +70,7 @@ void RankReplacement::share(LoopState& state, RankId source) const {
                                                 &last.updates,     &watch.losses,     &state.skipped_in_row,
                                                 &state.first_step, &state.plans.saved};
   const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
+  // Ranks without the numbers add zeros, so the sum is a broadcast.
   std::vector<double> numbers;
   for (const double* value : measured) numbers.push_back(*value);
   for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));

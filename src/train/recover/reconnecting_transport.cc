@@ -2,13 +2,10 @@
 
 #include <fmt/format.h>
 #include <chrono>
-#include <exception>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
 #include "launch/local/failure_report.h"
-#include "launch/local/rank.h"
 
 namespace chimera {
 namespace {
@@ -66,6 +63,8 @@ void ReconnectingTransport::join() {
 }
 
 bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {
+  // A rank with an error of its own is the culprit unless the launcher says otherwise within the grace period. A rank
+  // that has lost a peer is a victim, and waits for as long as the launcher needs.
   const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
   if (!has_lost_another) return link_.must_leave(kVictimGrace);
   if (!link_.must_leave(std::chrono::milliseconds(0)))

@@ -1,14 +1,101 @@
 #include "train/recover/replica_check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/console.h"
 #include "core/error.h"
 #include "train/recover/final_error.h"
 
 namespace chimera {
+namespace {
+
+using Hash = std::pair<double, double>;  // HashHalves
+
+/// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
+/// groups, because the pipelines of a bidirectional schedule update their weights at different times.
+std::vector<StageCopies> stage_copies(const Job& job) {
+  std::vector<StageCopies> all;
+  const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
+    if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
+  };
+  const auto groups = job.run.worker_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ParameterGroupId group(static_cast<std::int64_t>(g));
+    // After an update in a synchronous schedule, all holders of a stage are equal.
+    if (!job.run.schedule.updates) {
+      add(group, job.run.rank_groups()[g]);
+      continue;
+    }
+    for (const WorkerId worker : groups[g]) {
+      std::vector<RankId> ranks;
+      for (std::int64_t w = 0; w < job.run.ranks.data_parallel; ++w)
+        ranks.push_back(job.run.ranks.rank({GroupId(w), worker}));
+      add(group, std::move(ranks));
+    }
+  }
+  return all;
+}
+
+/// The largest set of equal replicas is right; the first one in a tie.
+DeviatingStage stage_of(const StageCopies& copies, const std::vector<Hash>& hashes) {
+  const auto count = [&](const Hash& hash) { return std::ranges::count(hashes, hash); };
+  const auto right = std::ranges::max_element(hashes, {}, count);
+  DeviatingStage stage{.copies = copies,
+                       .odd = {},
+                       .right = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
+                       .has_majority = 2 * count(*right) > std::ssize(hashes)};
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    if (hashes[i] != *right) stage.odd.push_back(copies.ranks[i]);
+  }
+  return stage;
+}
+
+std::string numbers(const std::vector<RankId>& ranks) {
+  std::vector<std::int64_t> values;
+  for (const RankId rank : ranks) values.push_back(rank.value());
+  return fmt::format("{}", fmt::join(values, ", "));
+}
+
+/// Takes a small all-reduce. All ranks call it and get the same result. `own` holds all stages of `copies` on this
+/// rank.
+std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
+                                             RankId rank, Transport& transport) {
+  // Each rank fills in its own hashes; a sum with zeros is exact for halves of 32 bits.
+  std::vector<double> numbers;  // [copies][rank], two halves each
+  for (const StageCopies& stage : copies) {
+    for (const RankId member : stage.ranks) {
+      const HashHalves hash(member == rank ? own.at(stage.group) : 0);
+      numbers.insert(numbers.end(), {hash.high, hash.low});
+    }
+  }
+  if (numbers.empty()) return {};
+  transport.all_sum(numbers);
+  std::vector<DeviatingStage> differing;
+  auto number = numbers.begin();
+  for (const StageCopies& stage : copies) {
+    std::vector<Hash> hashes;
+    for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
+    if (DeviatingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
+  }
+  return differing;
+}
+
+/// Returns one line about a difference after `step` (from 1).
+std::string describe(const DeviatingStage& stage, std::int64_t step) {
+  const std::string which = stage.has_majority
+                                ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.odd))
+                                : "and no majority shows the right copy";
+  return fmt::format(
+      "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
+      "test the machine, and train again",
+      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
+}
+
+}  // namespace
 
 ReplicaCheck::ReplicaCheck(const RankContext& self, const TrainedModel& model, DeviceProgress& progress)
     : self_(self), model_(model), progress_(progress), copies_(stage_copies(self.job)) {}
@@ -24,6 +111,7 @@ StateHashes ReplicaCheck::hash_state() {
 }
 
 void ReplicaCheck::compare(std::int64_t step) {
+  // Hashes are compared instead of weights: 16 bytes a stage travel.
   hashes_ = hash_state();
   const auto differing = differing_stages(copies_, hashes_, self_.rank, self_.transport);
   if (differing.empty()) return;

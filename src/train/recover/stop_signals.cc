@@ -17,6 +17,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free, "signal handlers t
 void on_signal(int number) {
   const std::int64_t time = monotonic_nanoseconds();
   std::int64_t first = 0;
+  // Batch systems may send one signal to the process and to its group. Signals within kSameSignal count as one request.
   if (asked_at.compare_exchange_strong(first, time)) return;
   const bool is_another = time - first >= std::chrono::nanoseconds(kSameSignal).count();
   if (second_ends && is_another) ::_exit(exit_code_of_signal(number));
@@ -32,6 +33,7 @@ StopSignals::StopSignals(Second second) {
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSavingSignals.size(); ++i) {
     ::sigaction(kSavingSignals[i], nullptr, &before_[i]);
+    // nohup ignores SIGHUP, and the run must survive its terminal.
     const bool is_ignored = kSavingSignals[i] == SIGHUP && before_[i].sa_handler == SIG_IGN;
     if (!is_ignored) ::sigaction(kSavingSignals[i], &action, nullptr);
   }

@@ -1,6 +1,8 @@
 #pragma once
 
-// Signals that ask a job with checkpoints to save and end, as batch systems send them before they end a job.
+// Signals that ask a job with checkpoints to save and end, as batch systems send them before they end a job. The
+// handler only stores the request. Checkpointer reads it in each step and votes for a stop, so that all ranks save the
+// same step and end after it.
 
 #include <signal.h>
 

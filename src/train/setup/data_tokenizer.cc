@@ -4,16 +4,95 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "checkpoint/block_hashes.h"
 #include "checkpoint/manifest.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
 namespace chimera {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
+  if (!given.empty() || from == nullptr) return given;
+  return tokenizer_of_folder(from->path());
+}
+
+/// Throws ConfigError for invalid UTF-8.
+std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  if (const auto place = find_invalid_utf8(text)) {
+    throw ConfigError(
+        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place));
+  }
+  return encode(tokenizer, text);
+}
+
+std::string hash_of(const std::string& text) { return to_text(hash128(std::as_bytes(std::span(text)))); }
+
+bool is_checkpoint(const std::string& folder) {
+  std::error_code none;
+  return fs::exists(folder + "/" + kManifestName, none);
+}
+
+nlohmann::ordered_json read_run(const std::string& checkpoint) {
+  try {
+    return read_manifest(checkpoint).run;
+  } catch (const CheckpointError& error) {
+    throw ConfigError(error.what());
+  }
+}
+
+void require_same_files(const std::string& checkpoint, const nlohmann::ordered_json& record) {
+  const std::string source = record.value("source", "");
+  for (const auto& [name, recorded] : record.at("files").items()) {
+    const std::string hash = recorded.get<std::string>();
+    const std::string path = checkpoint + "/" + name;
+    std::error_code none;
+    if (!fs::exists(path, none)) {
+      throw ConfigError(
+          fmt::format("{}: is missing; it is the run's copy of the tokenizer {}, with the hash {}; restore it, or give "
+                      "--tokenizer",
+                      path, source, hash));
+    }
+    if (const std::string found = hash_of(read_whole(path)); found != hash) {
+      throw ConfigError(
+          fmt::format("{}: has the hash {}, but the run's tokenizer {} had {}; restore it, or give --tokenizer", path,
+                      found, source, hash));
+    }
+  }
+}
+
+/// Older versions recorded the path as typed, which means another file in another folder. A run that was moved has its
+/// tokenizer beside it, if anywhere.
+std::string find_recorded(const std::string& checkpoint, const std::string& recorded) {
+  const fs::path typed(recorded);
+  const fs::path name = typed.has_filename() ? typed.filename() : typed.parent_path().filename();
+  fs::path base = fs::absolute(checkpoint).lexically_normal();
+  if (!base.has_filename()) base = base.parent_path();
+  std::vector<fs::path> places;
+  for (int up = 0; up < 3; ++up, base = base.parent_path()) {  // The checkpoint, its run, and the folder of the run
+    places.push_back(base / name);
+    if (typed.is_relative()) places.push_back(base / typed);
+  }
+  places.push_back(typed);
+  for (const fs::path& place : places) {
+    std::error_code none;
+    if (fs::exists(place, none) && main_tokenizer_file(place.string())) return place.string();
+  }
+  throw ConfigError(fmt::format("{}: the run's tokenizer {} is missing, also beside the run; give --tokenizer",
+                                checkpoint, recorded));
+}
+
+}  // namespace
+
 std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& options, const std::string& tokenizer,
                                                       const ModelConfig& model) {
   if (options.sample_every == 0 && options.prompt.empty()) return nullptr;
@@ -34,50 +113,48 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   return result;
 }
 
-namespace {
-
-std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
-  if (!given.empty() || from == nullptr) return given;
-  return tokenizer_of_folder(from->path());
+std::map<std::string, std::string> tokenizer_texts(const std::string& tokenizer) {
+  std::map<std::string, std::string> texts;
+  if (tokenizer.empty()) return texts;
+  for (const TokenizerFile& file : tokenizer_files(tokenizer)) texts[file.name] = read_whole(file.path);
+  return texts;
 }
 
-/// Throws ConfigError for invalid UTF-8.
-std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile& file) {
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  if (const auto place = find_invalid_utf8(text)) {
-    throw ConfigError(
-        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place));
-  }
-  return encode(tokenizer, text);
+nlohmann::ordered_json tokenizer_record(const std::string& tokenizer) {
+  auto files = nlohmann::ordered_json::object();
+  for (const auto& [name, text] : tokenizer_texts(tokenizer)) files[name] = hash_of(text);
+  return {{"source", tokenizer}, {"files", files}};
 }
 
-std::string recorded_tokenizer(const std::string& folder) {
-  try {
-    const Manifest manifest = read_manifest(folder);
-    const auto found = manifest.run.find("tokenizer");
-    return found != manifest.run.end() && found->is_string() ? found->get<std::string>() : "";
-  } catch (const CheckpointError&) {
-    return "";
-  }
+std::string recorded_source(const nlohmann::ordered_json& run) {
+  const auto record = run.find("tokenizer");
+  if (record == run.end()) return "";
+  return record->is_string() ? record->get<std::string>() : record->value("source", "");
 }
-
-}  // namespace
 
 std::string tokenizer_of_folder(const std::string& folder) {
+  if (!is_checkpoint(folder)) return main_tokenizer_file(folder) ? folder : "";
+  const nlohmann::ordered_json run = read_run(folder);
+  const std::string source = recorded_source(run);
+  try {
+    const auto record = run.find("tokenizer");
+    if (record != run.end() && record->is_object() && !record->at("files").empty()) {
+      require_same_files(folder, *record);
+      return folder;
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw ConfigError(fmt::format("{}: the manifest's tokenizer is not complete ({})", folder, error.what()));
+  }
   if (main_tokenizer_file(folder)) return folder;
-  std::error_code none;
-  if (!std::filesystem::exists(folder + "/" + kManifestName, none)) return "";
-  const std::string recorded = recorded_tokenizer(folder);
-  return recorded == kBytes || std::filesystem::exists(recorded, none) ? recorded : "";
+  return source.empty() || source == kBytes ? source : find_recorded(folder, source);
 }
 
 DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, const ModelConfig& model)
     : model_(model.name),
       vocabulary_(model.vocabulary),
       kind_(is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs),
-      folder_(from == nullptr ? "" : from->path()),
       path_(tokenizer_path(given, from)) {
+  if (path_.empty() && from != nullptr && is_checkpoint(from->path())) checkpoint_ = from->path();
   if (path_.empty() || makes_bytes(path_)) return;
   tokenizer_ = open_tokenizer(path_);
   const std::int64_t tokens = tokenizer_->vocabulary_size();
@@ -98,6 +175,11 @@ TokenOptions DataTokenizer::token_options() const {
 
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
+  if (is_plain_text && !checkpoint_.empty()) {
+    throw ConfigError(fmt::format(
+        "--data is text, but the tokenizer of {} is not known, because its run read tokens; give --tokenizer",
+        checkpoint_));
+  }
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
     throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_,
@@ -115,7 +197,7 @@ SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
 
 std::string DataTokenizer::source(bool is_plain_text) const {
   if (!path_.empty()) return path_;
-  return is_plain_text ? kBytes : folder_;
+  return is_plain_text ? kBytes : "";
 }
 
 std::int64_t DataTokenizer::special_token(const char* token) const {

@@ -1,10 +1,13 @@
 #pragma once
 
-// Which tokenizer a job's text needs: the one of --tokenizer, of the model folder, or bytes. It also provides the
-// special tokens of BERT's samples, and the prompt of --sample-every.
+// Which tokenizer a job's text needs: the one of --tokenizer, of the model folder or checkpoint, or bytes. It also
+// provides the special tokens of BERT's samples, and the prompt of --sample-every. A checkpoint has a copy of its run's
+// tokenizer, and its manifest the hashes, because the file that --tokenizer named may be moved or replaced later.
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "data/open_tokens.h"
@@ -34,9 +37,20 @@ struct TrainingPrompt {
                                                                     const std::string& tokenizer,
                                                                     const ModelConfig& model);
 
-/// Returns the tokenizer of a model folder, as open_tokenizer takes it: the folder, or the tokenizer recorded in a
-/// checkpoint if it still exists. Empty without either.
+/// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. Throws
+/// ConfigError if the copy in a checkpoint is missing or differs from the run's tokenizer. Checkpoints of older
+/// versions have only the path of their tokenizer: it is looked up beside the run first, and throws ConfigError if
+/// missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
+
+/// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.
+[[nodiscard]] std::map<std::string, std::string> tokenizer_texts(const std::string& tokenizer);
+
+/// Returns the section `tokenizer` of Manifest::run: `source`, and `files` with the hash of each of tokenizer_texts().
+[[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer);
+
+/// Returns the source in a section, also of older versions; empty if not known.
+[[nodiscard]] std::string recorded_source(const nlohmann::ordered_json& run);
 
 /// The tokenizer of a model's data; without one, bytes are tokens.
 class DataTokenizer {
@@ -48,10 +62,11 @@ class DataTokenizer {
   /// Returns options that borrow this object.
   [[nodiscard]] TokenOptions token_options() const;
   /// Returns kind and special tokens of the samples; the caller adds sequence, seed and documents. Throws ConfigError
-  /// if the vocabulary is too small for plain text, or if BERT's special tokens are not known.
+  /// if the vocabulary is too small for plain text, if BERT's special tokens are not known, or for plain text if the
+  /// model is a checkpoint of tokens whose tokenizer is not known.
   [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
-  /// Returns the tokenizer of such data, as open_tokenizer takes it; for tokenized data, --tokenizer or the model's
-  /// folder. Empty if not known.
+  /// Returns the tokenizer of such data, as open_tokenizer takes it; for tokenized data, --tokenizer or that of the
+  /// model. Empty if not known.
   [[nodiscard]] std::string source(bool is_plain_text) const;
 
  private:
@@ -60,7 +75,7 @@ class DataTokenizer {
   std::string model_;
   std::int64_t vocabulary_;
   SampleKind kind_;
-  std::string folder_;                    // Empty: none
+  std::string checkpoint_;                // Whose tokens have an unknown tokenizer; else empty
   std::string path_;                      // Empty: not known
   std::unique_ptr<Tokenizer> tokenizer_;  // Null: bytes
 };

@@ -46,12 +46,13 @@ constexpr std::array kPeaks = {
     Peak{"NVIDIA L4", 121},
 };
 
-const Accelerator* instead = nullptr;
+const Accelerator* replacement = nullptr;
 
 bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
 
 /// Any replica of a stage may have to send its state to any other.
 void add_twins(const Job& job, std::set<RankPair>& pairs) {
+  // Connections are made once, before anyone knows which rank will be lost.
   for (const auto& group : job.run.rank_groups()) {
     for (const RankId giver : group) {
       for (const RankId taker : group) {
@@ -72,6 +73,7 @@ GpuTraits first_gpu_or_h100() {
 }  // namespace
 
 double bfloat16_peak(std::string_view name) {
+  // A slice of a GPU has a share of its multiprocessors, which the name does not give reliably.
   if (name.find(" MIG ") != std::string_view::npos) return 0;
   const auto begins_with = [name](std::string_view words) {
     return name.starts_with(words) &&
@@ -134,6 +136,7 @@ Workload workload_of(const TrainOptions& options) {
 
 int intra_op_threads(const Job& job) {
   if (job.options.threads > 0) return static_cast<int>(job.options.threads);
+  // Products of several threads add in an order that depends on the number of threads.
   if (job.options.reduction == ReductionOrder::Canonical) return 1;
   return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
 }
@@ -168,21 +171,20 @@ const Accelerator& open_accelerator(const std::string& path) {
 }
 
 const Accelerator& accelerator() {
-  if (instead != nullptr) return *instead;
+  if (replacement != nullptr) return *replacement;
   static const Accelerator& library =
       open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
   return library;
 }
 
-ScopedAcceleratorOverride::ScopedAcceleratorOverride(const Accelerator& accelerator) { instead = &accelerator; }
-
-ScopedAcceleratorOverride::~ScopedAcceleratorOverride() { instead = nullptr; }
+void replace_accelerator(const Accelerator* other) { replacement = other; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;
   if (options.observes()) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }
+  // CUDA reads its variables at its first use, so they are set before the library is opened.
   if (has_processes(options)) set_unless_set(cuda_variables());
   if (options.cuda_graphs) set_unless_set(graph_variables());
   if (options.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());

@@ -52,17 +52,11 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
 
-/// Returns libchimera_cuda.so next to this program, opened once, or the library set by ScopedAcceleratorOverride.
+/// Returns libchimera_cuda.so next to this program, opened once, or the library set by replace_accelerator().
 [[nodiscard]] const Accelerator& accelerator();
 
-/// Replaces accelerator() during its lifetime, for tests with simulated devices.
-class ScopedAcceleratorOverride {
- public:
-  explicit ScopedAcceleratorOverride(const Accelerator& accelerator);
-  ScopedAcceleratorOverride(const ScopedAcceleratorOverride&) = delete;
-  ScopedAcceleratorOverride& operator=(const ScopedAcceleratorOverride&) = delete;
-  ~ScopedAcceleratorOverride();
-};
+/// Makes accelerator() return `other`; null: the library again. For tests with simulated devices.
+void replace_accelerator(const Accelerator* other);
 
 /// Resources of the rank that uses most of its GPU.
 struct GpuResources {

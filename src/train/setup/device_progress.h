@@ -1,13 +1,19 @@
 #pragma once
-// Progress of a rank on a device, for hang detection. The host runs far ahead of the device.
+
+// Progress of a rank on a device, for hang detection. The host enqueues work far ahead of the device, so an instruction
+// that the host has passed may still hang. Each note therefore marks the current stream, and counts only when the
+// device reaches the mark. On the CPU, notes count at once. Trainer notes instructions, ReplicaCheck the tensors that
+// it hashes.
 
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <optional>
 
 #include "launch/flight/progress.h"
+#include "runtime/step_hooks.h"
 #include "transport/stream.h"
 
 namespace chimera {
@@ -20,9 +26,11 @@ class DeviceProgress {
   explicit DeviceProgress(at::Device device) : device_(device) {}
 
   /// Reports `progress` once the current stream has reached it, in a later call of note() or catch_up().
-  void note(const RankProgress& progress);
+  void note(const RankProgress& progress) { add(progress); }
   /// Reports note_more_progress() in the same way.
-  void note_more();
+  void note_more() { add(std::nullopt); }
+  /// Returns hooks that note the instructions of `step` (from 1), and wait for the device with progress.
+  [[nodiscard]] ObservationHooks observe(std::int64_t step);
   /// Waits until the device reaches all noted progress, and reports it meanwhile.
   void catch_up();
   /// Returns the number of unreached entries.
@@ -33,7 +41,8 @@ class DeviceProgress {
     StreamMark mark;
     std::optional<RankProgress> progress;  // Empty for note_more()
   };
-  void look();
+  void add(const std::optional<RankProgress>& progress);
+  void report_reached();
 
   at::Device device_;
   std::deque<Noted> waiting_;  // Oldest first

@@ -4,10 +4,10 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <algorithm>
-#include <chrono>
 #include <set>
 
 #include "core/cgroup.h"
+#include "core/clock.h"
 #include "core/error.h"
 #include "model_config/parameters.h"
 #include "plan/predict.h"
@@ -28,9 +28,9 @@ double product_speed(at::ScalarType type, int threads) {
   const at::Tensor one = at::ones({kWidth, kWidth}, type);
   double shortest = 1e9;
   for (int i = 0; i < kProducts; ++i) {  // The first one starts the threads
-    const auto start = std::chrono::steady_clock::now();
+    const double start = monotonic_seconds();
     static_cast<void>(at::matmul(one, one));
-    shortest = std::min(shortest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    shortest = std::min(shortest, monotonic_seconds() - start);
   }
   return 2.0 * kWidth * kWidth * kWidth / shortest;
 }
@@ -102,6 +102,7 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
     rank.gradients_bytes += memory.gradients;
     rank.optimizer_bytes += memory.optimizer;
   }
+  // A worker of a bidirectional schedule may hold both ends, and then has the tied matrix once.
   const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.run.schedule.stages - 1));
   if (job.model.tied && both_ends && job.run.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
 }
@@ -110,6 +111,7 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
 
 MachineProfile assumed_machine(const Job& job) {
   const int threads = intra_op_threads(job);
+  // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
   const double speed = product_speed(scalar_type(job.options.dtype), threads);
   Workload workload = workload_of(job.options);
   workload.micro_batch_size = job.run.samples_per_op();
@@ -153,10 +155,11 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
     source += fmt::format(", {:g} GB/s to host memory (assumed)", kHostBandwidth / 1e9);
   }
-  Forecast result{source, step.step_seconds, step.bubble_ratio, problem.memory_bytes, {}, {}};
-  for (const StageLayers& layers : job.partition) {
-    result.stage_parameters.push_back(parameter_count(job.model, layers));
-  }
+  Forecast result{.machine = source,
+                  .step_seconds = step.step_seconds,
+                  .bubble_ratio = step.bubble_ratio,
+                  .memory_bytes = problem.memory_bytes,
+                  .ranks = {}};
   const auto held = held_stages(job);
   for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
     RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(RankId(r))};

@@ -6,7 +6,6 @@
 // assumed_machine().
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -39,9 +38,8 @@ struct RankForecast {
 struct Forecast {
   std::string machine;  // Source of the times
   double step_seconds = 0;
-  double bubble_ratio = 0;                     // Mean over all ranks
-  double memory_bytes = 0;                     // Machine memory per rank
-  std::vector<std::int64_t> stage_parameters;  // [stage], one copy
+  double bubble_ratio = 0;  // Mean over all ranks
+  double memory_bytes = 0;  // Machine memory per rank
   std::vector<RankForecast> ranks;
 
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most

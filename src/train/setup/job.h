@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -75,7 +76,15 @@ struct Job {
 
   double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
-  [[nodiscard]] StepsBetweenFlushes steps_around(std::int64_t step) const;
+  /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
+  /// before validations, samples and saves.
+  [[nodiscard]] StepsBetweenFlushes steps_around(std::int64_t step) const {
+    std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // gcd(a, 0) = a
+    if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
+    const std::int64_t longest = pause > 0 ? pause : options.steps;
+    const std::int64_t first = step / longest * longest;
+    return {first, std::min(longest, options.steps - first)};
+  }
   [[nodiscard]] std::int64_t local_ranks() const {
     return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), run.num_ranks());
   }

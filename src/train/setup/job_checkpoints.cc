@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
 #include "core/cgroup.h"
 #include "core/console.h"
@@ -19,7 +19,8 @@
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model_config/parameters.h"
-#include "train/setup/run_record.h"
+#include "train/setup/data_tokenizer.h"
+#include "train/setup/job_identity.h"
 
 namespace chimera {
 
@@ -52,6 +53,7 @@ Newest look_up(const TrainOptions& options, const std::string& from) {
     throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
   }
   Newest newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
+  // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired.
   if (newest.checkpoint || newest.refused.empty()) return newest;
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.refused[0]));
 }
@@ -66,8 +68,14 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
   if (!differing.data.empty() && !job.options.resume.other_data) {
-    refuse(checkpoint, fmt::format("its run had other samples ({}); give --resume-other-data to continue anyway",
-                                   fmt::join(differing.data, "; ")));
+    // Texts give other tokens with another tokenizer, which a hash of the data does not say.
+    const std::string source = recorded_source(checkpoint.manifest.run);
+    const std::string tokenizer = source == job.data.tokenizer
+                                      ? ""
+                                      : fmt::format("; its tokenizer was {}, this run has {}", source,
+                                                    job.data.tokenizer.empty() ? "none" : job.data.tokenizer);
+    refuse(checkpoint, fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
+                                   fmt::join(differing.data, "; "), tokenizer));
   }
   if (job.options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;
@@ -77,12 +85,28 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
                                checkpoint.path, fmt::join(other, "; ")));
 }
 
+/// The rate of a step depends on the number of steps, so a run that gets more steps goes back up from its decay.
+void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
+  constexpr double kJump = 0.01;  // Relative to the saved run's last rate
+  const TrainOptions& options = job.options;
+  const std::int64_t step = checkpoint.manifest.step;
+  if (options.resume.is_checked || step >= options.steps) return;
+  const double here = options.learning_rate.at(step - 1, options.steps);
+  const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
+  if (std::abs(here - there) <= kJump * there) return;
+  messages().write(fmt::format(
+      "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
+      "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others\n",
+      checkpoint.path, there, step, options.learning_rate.at(step, options.steps), step + 1));
+}
+
 /// An asynchronous schedule can start only after a flush.
 void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   const std::int64_t step = checkpoint.manifest.step;
   if (step > job.options.steps) {
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
   }
+  // A resumed pipeline starts empty, which changes an asynchronous run unless it was empty there before.
   if (!job.run.schedule.updates || step == job.options.steps || job.steps_around(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
                                  "there; give a --save-every that divides this step",
@@ -127,15 +151,15 @@ void require_saving(const Job& job) {
   }
 }
 
-/// Returns the configs if transformers has a class for the model.
+/// Returns the tokenizer's files, and the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
-  std::map<std::string, std::string> files;
+  std::map<std::string, std::string> files = tokenizer_texts(job.data.tokenizer);
   const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
   try {
     files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
     if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
   } catch (const ConfigError&) {
-    // Only weights and manifest
+    // Only weights, tokenizer and manifest
   }
   return files;
 }
@@ -215,6 +239,7 @@ void open_checkpoints(Job& job) {
   if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
   require_saving(job);
   if (!job.options.resume.is_checked) require_own_latest(job.options);
+  // The record is made before the checkpoint is opened, because both are compared.
   auto checkpoints = std::make_shared<JobCheckpoints>();
   checkpoints->record = run_record(job);
   checkpoints->files = description_of(job);
@@ -225,6 +250,7 @@ void open_checkpoints(Job& job) {
     if (newest.checkpoint) {
       require_same_run(job, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
+      report_jump_of_rate(job, *newest.checkpoint);
       CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;
@@ -238,6 +264,7 @@ void open_checkpoints(Job& job) {
   } catch (const nlohmann::json::exception& error) {
     throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
+  // Ranks would all report the same.
   if (job.options.reports) require_space(job, job.first_step);
   if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }

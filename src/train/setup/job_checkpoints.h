@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ struct ResumedRun {
 
 struct JobCheckpoints {
   nlohmann::ordered_json record;             ///< run_record()
-  std::map<std::string, std::string> files;  ///< Files for transformers; empty for unsupported models
+  std::map<std::string, std::string> files;  ///< Tokenizer, and configs if transformers has the model
   std::optional<ResumedRun> resumed;
 };
 

@@ -18,9 +18,8 @@
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "data/mixture.h"
-#include "hugging_face/config_json.h"
-#include "hugging_face/staged_folder.h"
 #include "launch/flight/flight_record.h"
+#include "telemetry/event_file.h"
 #include "train/setup/job_checkpoints.h"
 
 namespace chimera {
@@ -31,6 +30,16 @@ struct Output {
   const std::string& path;
   const char* begin;  // first characters of such a file; empty: see require_own_metrics()
 };
+
+/// Puts the flag before the message of a ConfigError that names only the path.
+template <class Act>
+void name_flag(const char* flag, const Act& act) {
+  try {
+    act();
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{} {}", flag, error.what()));
+  }
+}
 
 /// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
@@ -54,6 +63,7 @@ void require_no_input(const Output& output, const TrainOptions& options) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
   };
+  // An output that replaces an input would destroy it, or read its own output in the next run.
   std::vector<std::string> files = options.files_read;
   files.insert(files.end(), {options.model, options.schedule_file, options.tokenizer, options.from});
   std::error_code absent;
@@ -86,11 +96,7 @@ void require_appendable(const Output& output) {
     throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
   };
   if (!std::filesystem::exists(output.path, none)) {
-    try {
-      return require_parents(output.path);
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
-    }
+    return name_flag(output.flag, [&] { require_parents(output.path); });
   }
   if (std::filesystem::is_directory(output.path, none)) refuse(EISDIR);
   if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
@@ -100,6 +106,7 @@ void require_own_metrics(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string& path = options.metrics;
   if (options.overwrite || options.is_restart) return require_unlocked_lines(path);
+  // A resumed run continues its own file. The line of the checkpoint's step must have the loss of the checkpoint.
   if (job.first_step > 0) {
     const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
     return require_continuable_lines(path, job.first_step,
@@ -113,12 +120,14 @@ void require_own_metrics(const Job& job) {
   require_unused("--metrics", path, false);
 }
 
-void require_replaceable(const Output& output) {
-  try {
-    require_writable_whole(output.path);
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{} {}", output.flag, error.what()));
-  }
+/// As require_own_metrics(). Events of a run that resumes are not compared: a restart event ends their old tail.
+void require_own_events(const Job& job) {
+  const TrainOptions& options = job.options;
+  const bool restarts = options.is_restart || job.first_step > 0 ||
+                        (options.resume.is_auto && is_in_folder(options.tensorboard, options.checkpoint.folder));
+  if (options.overwrite || restarts || !has_events(options.tensorboard)) return;
+  throw ConfigError(fmt::format("--tensorboard {}: has events of another run; give another folder, or --overwrite",
+                                options.tensorboard));
 }
 
 bool is_in_use(const std::string& path) {
@@ -137,6 +146,7 @@ void require_as_written(const Output& output) {
 
 /// Throws ConfigError if another run saves in the folder. A rank locks it later.
 void require_unlocked_folder(const std::string& folder) {
+  // The lock that a running job holds ends with its process, so no stale file can block a folder.
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
@@ -158,27 +168,6 @@ void require_folder(const std::string& flag, const std::string& path) {
 
 }  // namespace
 
-ElementType export_type(const TrainOptions& options) {
-  if (options.export_dtype.empty()) return element_type_of_word("--export-dtype", to_text(master_type(options.dtype)));
-  return element_type_of_word("--export-dtype", options.export_dtype);
-}
-
-ExportPlan planned_export(const Job& job) {
-  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
-}
-
-void require_exportable(const Job& job) {
-  const ElementType type = export_type(job.options);
-  if (!job.from) (void)to_config_json(job.model, type);
-  std::uint64_t bytes = 0;
-  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
-  try {
-    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--export {}", error.what()));
-  }
-}
-
 void require_outputs(const Job& job) {
   const TrainOptions& options = job.options;
   if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
@@ -198,14 +187,15 @@ void require_outputs(const Job& job) {
     given.push_back(output);
   }
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
-    try {
+    name_flag("--flight-record", [&] {
       require_flight_folder(flight);
       if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
-    } catch (const ConfigError& error) {
-      throw ConfigError(fmt::format("--flight-record {}", error.what()));
-    }
+    });
   }
-  if (!options.tensorboard.empty()) require_folder("--tensorboard", options.tensorboard);
+  if (!options.tensorboard.empty()) {
+    require_folder("--tensorboard", options.tensorboard);
+    if (options.reports) require_own_events(job);
+  }
   if (!options.checkpoint.folder.empty()) {
     require_folder("--checkpoint", options.checkpoint.folder);
     if (options.reports && !options.is_restart) require_unlocked_folder(options.checkpoint.folder);
@@ -215,7 +205,11 @@ void require_outputs(const Job& job) {
   }
   for (const Output& output : given) {
     const bool is_metrics = &output.path == &options.metrics;
-    is_metrics ? require_appendable(output) : require_replaceable(output);
+    if (is_metrics) {
+      require_appendable(output);
+    } else {
+      name_flag(output.flag, [&] { require_writable_whole(output.path); });
+    }
     if (!options.reports) continue;
     if (is_metrics) {
       require_own_metrics(job);
@@ -228,6 +222,7 @@ void require_outputs(const Job& job) {
 }
 
 void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+  // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
   const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
   std::string own = path;
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);

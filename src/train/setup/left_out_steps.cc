@@ -52,6 +52,7 @@ std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
 }
 
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges) {
+  // The seal is a hash of the content: a truncated file must not silently train on the steps of a spike.
   auto pairs = nlohmann::ordered_json::array();
   for (const LeftOutSteps& range : ranges) pairs.push_back({range.first, range.last});
   write_whole(path_in(folder), add_seal(nlohmann::ordered_json{{kRanges, pairs}}));

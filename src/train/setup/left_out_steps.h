@@ -1,6 +1,8 @@
 #pragma once
-// Steps without an update because their mini-batches led to a loss spike (--spike). A file in the checkpoint folder
-// keeps them for later attempts.
+
+// Steps without an update because their mini-batches led to a loss spike (--spike). LossGuard detects a spike, writes
+// the range of steps to a file in the checkpoint folder and ends the attempt. The next attempt reads the file
+// (Job::left_out) and runs these steps without an update.
 
 #include <cstdint>
 #include <string>

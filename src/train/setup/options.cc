@@ -1,13 +1,11 @@
 #include "train/setup/options.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
 
 #include "core/cgroup.h"
-#include "core/choices.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -55,6 +53,7 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
                                   model.positions, model.name));
   }
   require_within_window(model, sequence);
+  // The product is bounded before it is computed, because it could overflow.
   if (micro_batch_size > kMostElements / sequence / model.hidden) {
     throw ConfigError(
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",

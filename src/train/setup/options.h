@@ -95,6 +95,9 @@ template <>
 inline constexpr auto kNames<DifferentCopies> =
     std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
 
+/// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
+inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
+
 /// Hangs are then detected within three seconds, including the polling interval.
 inline constexpr double kHangSeconds = 2.5;
 
@@ -147,15 +150,16 @@ struct TrainOptions {
   std::int64_t validate_batches = 4;  // Mini-batches per validation, at most
   std::int64_t sample_every = 0;      // Steps between continuations of `prompt`; 0: never
   std::string prompt;
-  std::string metrics;        // JSON lines file; outputs from here to `report` are off if empty
-  std::string tensorboard;    // Folder of an event file
-  std::string trace;          // Chrome trace of the last steps
-  std::string op_times;       // JSON file of measured costs
-  SaveInterval log_every;     // Interval of progress lines in a log; zero: see LogPace
-  std::string tensor_memory;  // JSON file of peak tensor bytes per rank
-  std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
-  std::string timeline;       // HTML page: a measured step and its simulation
-  std::string report;         // HTML report of the run
+  std::string metrics;              // JSON lines file; outputs from here to `report` are off if empty
+  std::string tensorboard;          // Folder of an event file
+  std::string trace;                // Chrome trace of the last steps
+  std::string op_times;             // JSON file of measured costs
+  double planned_step_seconds = 0;  // Of the plan or profile that the run was started with; 0: none
+  SaveInterval log_every;           // Interval of progress lines in a log; zero: see LogPace
+  std::string tensor_memory;        // JSON file of peak tensor bytes per rank
+  std::string flight_record;        // Folder of flight records; empty: in the checkpoint folder; "none": off
+  std::string timeline;             // HTML page: a measured step and its simulation
+  std::string report;               // HTML report of the run
 
   bool overwrite = false;  // Outputs may replace files of other runs
 
@@ -187,9 +191,9 @@ struct TrainOptions {
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
     return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
   }
-  /// Returns the steps between comparisons of replicas (train/recover/copies.h); the last step is always compared. A
-  /// hash costs about 0.1 % of the computation. Repair compares after every step, before a bad replica corrupts a
-  /// gradient sum.
+  /// Returns the steps between comparisons of replicas (train/recover/replica_check.h); the last step is always
+  /// compared. A hash costs about 0.1 % of the computation. Repair compares after every step, before a bad replica
+  /// corrupts a gradient sum.
   [[nodiscard]] std::int64_t steps_between_comparisons() const {
     return different_copies == DifferentCopies::Repair ? 1 : 10;
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -19,6 +18,7 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
+#include "train/export/export_model.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -89,6 +89,7 @@ RunShape shape_of(const TrainOptions& options) {
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
+  // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.recompute.rule == StageRule::Attention;
   return named_partition(options.partition,
                          {.schedule = job.run.schedule,
@@ -118,39 +119,34 @@ void require_host_for_ranks(const Job& job) {
                                 ranks_in_words(job), kMostRanksOfHost));
 }
 
-/// Counts weights, gradients, optimizer moments and buffers of canonical reduction on all ranks, in multiples of the
-/// weights.
-double copies_of_stage(const Job& job, StageId stage, std::size_t members) {
-  const auto moments = static_cast<double>(moments_of(job.options.optimizer.kind));
-  const auto copies = static_cast<double>(members);
-  const DataType dtype = job.options.dtype;
-  double weights_and_gradients = 2;
-  if (master_type(dtype) != dtype) {  // Narrow copies for mixed precision
-    weights_and_gradients += static_cast<double>(bytes_of(dtype)) / static_cast<double>(bytes_of(master_type(dtype)));
+StageModel bytes_of_stages(const Job& job) {
+  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
+  model.costs.buffers.receives_ahead = receives_ahead(job.options);
+  if (job.options.shard_optimizer) {
+    const auto groups = job.run.rank_groups();
+    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
+      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
   }
-  double tensors = weights_and_gradients * copies + moments * (job.options.shard_optimizer ? 1 : copies);
-  if (!job.canonical) return tensors;
-  for (const auto& parts : job.canonical->orders[stage.index()].parts) {
-    tensors += static_cast<double>(spare_buffers(parts));
-  }
-  return tensors;
+  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  return model;
 }
 
-/// Returns [rank]: a lower bound on bytes of weights, gradients and optimizer state. Replicas hold equal shares.
+/// Returns [rank]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical reduction.
 std::vector<double> least_bytes(const Job& job) {
-  const auto element_bytes = static_cast<double>(bytes_of(master_type(job.options.dtype)));
+  const std::vector<StageMemory> stages = bytes_of_stages(job).costs.memory;
   const auto groups = job.run.rank_groups();
-  const std::int64_t tied = job.model.tied ? tied_parameter(job.model).count() : 0;
   std::vector<double> held(static_cast<std::size_t>(job.run.num_ranks()));
-  for (std::size_t s = 0; s < groups.size(); ++s) {
-    std::int64_t own = tied;  // The group after the stages is the tied matrix
-    if (s < job.partition.size()) {
-      own = parameter_count(job.model, job.partition[s]);
-      if (job.partition[s].embedding || job.partition[s].head) own -= tied;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    // A worker that holds both ends has the tied matrix once, so the last stage counts without it.
+    const bool repeats = job.model.tied && s > 0 && s + 1 == stages.size();
+    const auto tied = static_cast<double>(repeats ? tied_parameter(job.model).count() : 0);
+    const double share = 1 - tied / static_cast<double>(parameter_count(job.model, job.partition[s]));
+    for (std::size_t i = 0; i < groups[s].size(); ++i) {
+      const std::int64_t spare = job.canonical ? spare_buffers(job.canonical->orders[s].parts[i]) : 0;
+      const double gradients = stages[s].gradients * static_cast<double>(1 + spare);
+      held[groups[s][i].index()] += share * (stages[s].weights + gradients + stages[s].optimizer);
     }
-    const double tensors = copies_of_stage(job, StageId(static_cast<std::int64_t>(s)), groups[s].size());
-    const double bytes = static_cast<double>(own) * tensors * element_bytes / static_cast<double>(groups[s].size());
-    for (const RankId rank : groups[s]) held[rank.index()] += bytes;
   }
   return held;
 }
@@ -166,11 +162,8 @@ void require_memory(const Job& job) {
 
 std::vector<std::string> parameter_names(const Job& job) {
   std::vector<std::string> names;
-  for (const StageLayers& stage : job.partition) {
-    for (const ParameterSpec& parameter : stage_parameters(job.model, stage)) names.push_back(parameter.name);
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());  // A tied matrix is in two stages
+  for (const ParameterSpec& parameter : all_parameters(job.model)) names.push_back(parameter.name);
+  std::ranges::sort(names);
   return names;
 }
 
@@ -212,6 +205,7 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
   if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
   if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
   if (options.slice_lengths.size() > 1) return given_slices(options, slices);
+  // Later slices attend to more tokens, so slices of equal time become shorter toward the end.
   const bool equal = !options.slice_lengths.empty();
   return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
 }
@@ -219,6 +213,7 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const auto& [recompute, offload] = job.stages;
   if (job.run.schedule.updates) {
+    // All stretches between flushes have one length, except the last, which may be shorter.
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
       const std::int64_t steps = job.steps_around(step).steps;
       if (!job.programs.runs.contains(steps))
@@ -226,12 +221,12 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
     }
     return;
   }
-  job.programs.training = training_program(job.run, {.sync = job.options.sync,
-                                                     .recompute = recompute,
-                                                     .offload = offload,
-                                                     .pairs = job.options.pairs,
-                                                     .canonical = job.canonical.has_value(),
-                                                     .receives_ahead = receives_ahead});
+  job.programs.training = training_program(
+      job.run, {.receives_ahead = receives_ahead,
+                .recompute = recompute,
+                .offload = offload,
+                .all_reduces = {.every_stage = job.canonical.has_value(), .placement = job.options.sync},
+                .pairs = job.options.pairs});
 }
 
 void require_asynchronous(const Job& job) {
@@ -275,19 +270,6 @@ void require_repairable(const Job& job) {
   if (!std::ranges::any_of(job.run.rank_groups(), has_copies)) {
     refuse("no stage has a second copy; use a bidirectional schedule such as chimera, or --data-parallel 2");
   }
-}
-
-StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
-  model.costs.slices.bounds = as_fractions(job.slice_bounds);
-  model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.shard_optimizer) {
-    const auto groups = job.run.rank_groups();
-    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
-      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
-  }
-  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
-  return model;
 }
 
 DataOptions data_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
@@ -407,16 +389,20 @@ void lower_programs(Job& job) {
 Job prepare_job(Job shape) {
   require_host_for_ranks(shape);
   Job job = cut_job(std::move(shape));
+  // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_recordable(options, job.run.num_ranks());
   require_device(options, job.run.num_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);
   lower_programs(job);
+  // Only for its errors: NCCL blocks of too many communicators would not fit on the GPU together, and the job would
+  // hang.
   static_cast<void>(gpu_resources(job));
   open_data(job);
   job.data.prompt = training_prompt(options, job.data.tokenizer, job.model);
   open_checkpoints(job);
+  // Ranges of another run in this folder say nothing about this one.
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(job);

@@ -38,6 +38,7 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const InitialValue value = initial_value(job, origin);
   const std::vector<StageId> held = job.run.stages_of(self.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
+  // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
   if (job.model.tied && uses.any()) tied_ = make_tied_weight(job.model, uses, dtype, value, self.device);
   const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
@@ -53,19 +54,18 @@ void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : stages_) {
-      stage_optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
+      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
     }
   } else if (job.options.shard_optimizer) {
-    optimizer_ =
+    optimizers_[std::nullopt] =
         make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizer_ = make_optimizer(job.options.optimizer, in_order);
+    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order);
   }
   if (job.first_step == 0) return;
-  if (optimizer_) resume_optimizer(job, *optimizer_);
-  for (const auto& [id, optimizer] : stage_optimizers_) resume_optimizer(job, *optimizer);
+  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer);
 }
 
 std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
@@ -80,9 +80,8 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
 }
 
 std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
-  if (optimizer_) return optimizer_->state();
   std::vector<OptimizerTensor> state;
-  for (const auto& [id, optimizer] : stage_optimizers_) {
+  for (const auto& [id, optimizer] : optimizers_) {
     for (OptimizerTensor& tensor : optimizer->state()) state.push_back(std::move(tensor));
   }
   return state;
@@ -108,6 +107,7 @@ std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
 void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
   if (self_.rank != from && self_.rank != to) return;
   const at::NoGradGuard no_grad;
+  // No op sends this state, so the tag is one that no op of the step has: the stage is a parameter group.
   MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
   for (at::Tensor& tensor : state_of(group)) {
     fault_point("restore");
@@ -124,7 +124,7 @@ void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to
 
 void TrainedModel::note_received(std::int64_t updates) {
   require_invariant(!has_weights_, "a rank with weights receives the state of another rank");
-  optimizer_->set_steps(updates);
+  optimizer().set_steps(updates);
   update_copies();
   has_weights_ = true;
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/optimizer.h"
@@ -38,9 +39,9 @@ class TrainedModel {
   [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
 
   /// Returns the optimizer of a synchronous schedule.
-  [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
+  [[nodiscard]] Optimizer& optimizer() const { return *optimizers_.at(std::nullopt); }
   /// Returns the optimizer of a stage in an asynchronous schedule.
-  [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *stage_optimizers_.at(stage); }
+  [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *optimizers_.at(stage); }
   [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
   /// Refreshes the copies of narrow types after the weights have changed.
   void update_copies() const;
@@ -64,8 +65,7 @@ class TrainedModel {
   std::map<StageId, std::unique_ptr<Stage>> stages_;
   std::unique_ptr<TiedWeight> tied_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;
-  std::unique_ptr<Optimizer> optimizer_;                            // Null if asynchronous
-  std::map<StageId, std::unique_ptr<Optimizer>> stage_optimizers_;  // Asynchronous only
+  std::map<std::optional<StageId>, std::unique_ptr<Optimizer>> optimizers_;  // By stage; empty key: of all stages
 };
 
 }  // namespace chimera

@@ -1,0 +1,107 @@
+#include "train/observe/step_summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "passes/unroll.h"
+#include "simulate/simulate.h"
+#include "train/observe/progress_report.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+Timeline timed(const Schedule& schedule, const CostModel& costs) {
+  // An asynchronous schedule has no end of a step, so its period comes from several steps in a row.
+  const std::int64_t steps = steps_to_simulate(schedule);
+  return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
+}
+
+std::string compared(double seconds, double measured) {
+  return fmt::format("{:.4f} s ({:+.1f} %)", seconds, 100 * (seconds / measured - 1));
+}
+
+struct Cause {
+  const char* name;
+  double seconds;
+};
+
+/// Other processes slow down ops and messages, so their share is no further part of the difference. They are to blame
+/// if the time that they took is at least half of the largest part.
+std::string largest_cause(const std::array<Cause, 4>& causes, double others, double difference) {
+  const Cause& largest = *std::ranges::max_element(causes, {}, &Cause::seconds);
+  if (others > 0 && others >= 0.5 * std::max(largest.seconds, difference)) return "; mostly other processes";
+  if (largest.seconds < 0.25 * difference) return "; no part explains it";
+  return fmt::format("; mostly {}", largest.name);
+}
+
+/// Times of ops on a device are those of launching them, so they explain nothing there.
+std::string explain_difference(const Job& job, const RunSummary& run, const StepForecast& made) {
+  constexpr double kLarge = 0.1;
+  if (uses_gpu(job.options)) return "";
+  const double planned = job.options.planned_step_seconds;
+  const double reference = planned > 0 ? planned : made.step_seconds;
+  const double difference = run.step_seconds - reference;
+  const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
+  const std::array<Cause, 4> causes = {{{"compute", planned > 0 ? made.step_seconds - planned : 0},
+                                        {"messages", run.compute_seconds + run.waits.messages - in_ops},
+                                        {"sums", run.waits.sums},
+                                        {"waiting", run.waits.ranks}}};
+  std::string text = fmt::format("  measured - {} = {:+.4f} s:", planned > 0 ? "planned" : "simulated", difference);
+  for (const Cause& cause : causes) {
+    text += fmt::format("{} {} {:+.4f} s", &cause == causes.data() ? "" : ",", cause.name, cause.seconds);
+  }
+  const double others = run.others_share.value_or(0) * run.step_seconds;
+  if (difference > kLarge * reference) text += largest_cause(causes, others, difference);
+  return text + "\n";
+}
+
+}  // namespace
+
+StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
+  const bool shares_cores = cores < job.local_ranks();
+  const CostModel costs =
+      measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
+  const Timeline timeline = timed(job.run.schedule, costs);
+  double work = 0;
+  for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
+  work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
+  StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
+  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.run.num_ranks());
+  if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
+  made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
+  return made;
+}
+
+std::string summary(const Job& job, const RunSummary& run, int cores) {
+  const StepForecast made = forecast(job, run, cores);
+  std::string text = fmt::format("\nstep time: measured {:.4f} s (median); simulated {}", run.step_seconds,
+                                 compared(made.step_seconds, run.step_seconds));
+  const double planned = job.options.planned_step_seconds;
+  if (planned > 0) text += "; planned " + compared(planned, run.step_seconds);
+  text += fmt::format(
+      "\n  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
+      " optimizer step {:.4f} s\n",
+      job.run.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio,
+      run.optimizer_seconds);
+  if (made.turns > 0) {
+    text += fmt::format(
+        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+        "  least their sum over the cores, {:.4f} s\n",
+        job.local_ranks(), cores, made.turns);
+  }
+  text += explain_difference(job, run, made);
+  if (run.others_share) {
+    text += fmt::format("  other processes used {:.0f} % of the cores meanwhile\n", 100 * *run.others_share);
+  }
+  if (run.used_memory_bytes > 0) {
+    text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
+                        memory_in_words(run.peak_memory_bytes), memory_in_words(run.used_memory_bytes));
+  }
+  return text;
+}
+
+}  // namespace chimera

@@ -1,0 +1,83 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
+#include "train/recover/state_hash.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "launch/local/rank.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kHashedAtOnce = 1 << 22;  // elements; bounds temporary memory
+constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
+
+at::Tensor as_integers(const at::Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 1: return tensor.view(at::kChar).flatten();
+    case 2: return tensor.view(at::kShort).flatten();
+    case 4: return tensor.view(at::kInt).flatten();
+    default: return tensor.view(at::kLong).flatten();
+  }
+}
+
+}  // namespace
+
+std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks) {
+  if (!tensors.empty() && !tensors.front().is_cpu()) return element_hash(tensors, hooks);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor value = tensor.contiguous();
+    XXH3_64bits_update(&state, value.data_ptr(), value.nbytes());
+    if (hooks.after_tensor) hooks.after_tensor();
+  }
+  return XXH3_64bits_digest(&state);
+}
+
+/// Sums elements times odd weights, modulo 2^64. A change of an element is less than 2^64, so its product with an odd
+/// weight is not 0.
+std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks) {
+  const at::NoGradGuard no_grad;
+  if (tensors.empty()) return 0;
+  const auto options = at::TensorOptions(tensors.front().device()).dtype(at::kLong);
+  const std::int64_t most = std::ranges::max(tensors, {}, &at::Tensor::numel).numel();
+  const at::Tensor weights = at::arange(1, 2 * std::min(most, kHashedAtOnce) + 1, 2, options).mul_(kOddMultiplier);
+  const at::Tensor hash = at::zeros({}, options);
+  for (const at::Tensor& tensor : tensors) {
+    const at::Tensor elements = as_integers(tensor.detach());
+    // Multiplying the hash so far by an odd number makes the order of parts and tensors matter, and loses no bit.
+    for (std::int64_t first = 0; first < elements.numel(); first += kHashedAtOnce) {
+      const at::Tensor part = elements.narrow(0, first, std::min(kHashedAtOnce, elements.numel() - first));
+      hash.mul_(kOddMultiplier).add_(part.mul(weights.narrow(0, 0, part.numel())).sum());
+    }
+    if (hooks.after_tensor) hooks.after_tensor();
+  }
+  if (hooks.before_wait) hooks.before_wait();
+  return static_cast<std::uint64_t>(hash.item<std::int64_t>());
+}
+
+std::string parameters_hash(const std::vector<std::string>& names, const std::vector<const ParameterGroup*>& own,
+                            Transport& transport) {
+  std::vector<double> halves(2 * names.size(), 0);
+  for (const ParameterGroup* group : own) {
+    for (const Parameter& parameter : group->parameters()) {
+      const at::Tensor value = parameter.value.cpu();
+      const HashHalves hash(XXH3_64bits(value.data_ptr(), value.nbytes()));
+      const auto number = static_cast<std::size_t>(std::ranges::lower_bound(names, parameter.name) - names.begin());
+      halves[2 * number] = hash.high;
+      halves[2 * number + 1] = hash.low;
+      note_more_progress();
+    }
+  }
+  transport.all_sum(halves);
+  std::vector<std::uint32_t> words;
+  for (const double half : halves) words.push_back(static_cast<std::uint32_t>(half));
+  return fmt::format("{:016x}", XXH3_64bits(words.data(), words.size() * sizeof(std::uint32_t)));
+}
+
+}  // namespace chimera

@@ -1,0 +1,48 @@
+#pragma once
+
+// Hashes of weights and optimizer state. Two hash functions serve two purposes. hash_bytes() compares the replicas of a
+// stage (ReplicaCheck); on a device it uses tensor operations, so that no weight has to move to the host.
+// parameters_hash() identifies the whole model in a canonical run: runs of all layouts and devices give the same hash,
+// so it copies weights to the host.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/parameter_group.h"
+#include "transport/transport.h"
+
+namespace chimera {
+
+/// Calls during a hash of many tensors; may be empty.
+struct HashHooks {
+  std::function<void()> after_tensor = {};
+  std::function<void()> before_wait = {};  ///< On a device, before the only wait for it
+};
+
+/// Returns XXH3 on the CPU, element_hash() on a device. Compare only hashes from the same kind of device.
+[[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
+
+/// Returns a hash of all tensors in order, computed by tensor operations on their common device. It is equal on every
+/// kind of device. Any change of a single element changes it.
+[[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
+
+/// The halves of a hash, 32 bits each: exact as doubles in a sum with zeros.
+struct HashHalves {
+  double high = 0;
+  double low = 0;
+
+  explicit HashHalves(std::uint64_t hash)
+      : high(static_cast<double>(hash >> 32U)), low(static_cast<double>(hash & 0xffffffffU)) {}
+};
+
+/// Returns XXH3 (16 hexadecimal digits) over the hashes of all parameters in the order of `names`. `own` must cover
+/// each parameter on exactly one rank. All ranks call it. Notes progress after each parameter.
+[[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
+                                          const std::vector<const ParameterGroup*>& own, Transport& transport);
+
+}  // namespace chimera

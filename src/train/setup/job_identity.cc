@@ -1,0 +1,300 @@
+#define XXH_STATIC_LINKING_ONLY
+#define XXH_INLINE_ALL
+#include "train/setup/job_identity.h"
+
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <fstream>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <type_traits>
+
+#include "core/json.h"
+#include "data/data_file.h"
+#include "hugging_face/model_folder.h"
+#include "launch/local/rank.h"
+#include "model_config/config.h"
+#include "model_config/parameters.h"
+#include "train/setup/data_tokenizer.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class Hash {
+ public:
+  Hash() { XXH3_64bits_reset(&state_); }
+  template <class Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number> Hash& add(Number value) {
+    XXH3_64bits_update(&state_, &value, sizeof value);
+    return *this;
+  }
+  Hash& add(std::string_view text) {
+    add(text.size());
+    XXH3_64bits_update(&state_, text.data(), text.size());
+    return *this;
+  }
+  [[nodiscard]] std::uint64_t value() const { return XXH3_64bits_digest(&state_); }
+
+ private:
+  XXH3_state_t state_;
+};
+
+/// Omits this machine's CPU capability.
+std::string torch_build() {
+  std::istringstream config(at::show_config());
+  std::string build;
+  for (std::string line; std::getline(config, line);) {
+    if (line.find("CPU capability") == std::string::npos) build += line + "\n";
+  }
+  return build;
+}
+
+std::uint64_t hash_build() {
+  Hash hash;
+  hash.add(torch_build());
+  // Two builds of one version may still differ, so the executable itself is hashed.
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  std::string block(1 << 20, '\0');
+  while (program.read(block.data(), static_cast<std::streamsize>(block.size())) || program.gcount() > 0) {
+    hash.add(std::string_view(block).substr(0, static_cast<std::size_t>(program.gcount())));
+  }
+  return hash.value();
+}
+
+std::uint64_t hash_model(const Job& job) {
+  const ModelConfig& model = job.model;
+  Hash hash;
+  hash.add(json_text(layer_sizes_json(model))).add(job.partition.size());
+  for (const StageLayers& stage : job.partition) {
+    for (const ParameterSpec& parameter : stage_parameters(model, stage)) {
+      hash.add(parameter.name).add(parameter.initial.kind).add(parameter.initial.standard_deviation);
+      for (const std::int64_t size : parameter.shape) hash.add(size);
+    }
+  }
+  return hash.value();
+}
+
+void add_program(Hash& hash, const Program& program) {
+  for (const auto& worker : program.workers) {
+    hash.add(worker.size());
+    for (const auto& [kind, op, peer, group, step] : worker) {
+      hash.add(kind).add(op.kind).add(op.replica.value()).add(op.stage.value()).add(op.micro_batch.value());
+      hash.add(op.weight_version).add(peer.value()).add(group.value()).add(step);
+      if (program.slices > 1) hash.add(op.slice);
+    }
+  }
+}
+
+std::uint64_t hash_programs(const Job& job) {
+  Hash hash;
+  hash.add(job.run.ranks.workers).add(job.run.ranks.data_parallel).add(job.run.ranks.replicas);
+  add_program(hash, job.programs.training);
+  add_program(hash, job.programs.validation);
+  for (const auto& [steps, run] : job.programs.runs) add_program(hash, run.program);
+  for (const auto& group : job.run.rank_groups()) {
+    hash.add(group.size());
+    for (const RankId rank : group) hash.add(rank.value());
+  }
+  for (const std::int64_t position : job.run.data_position) hash.add(position);
+  for (const std::int64_t bound : job.slice_bounds) hash.add(bound);
+  return hash.value();
+}
+
+/// Hashes config.json and some bytes of every tensor, which differ between trained models.
+std::uint64_t hash_folder(const ModelFolder& folder) {
+  Hash hash;
+  hash.add(folder.config_json());
+  std::array<std::byte, 256> some{};
+  for (const ParameterSpec& parameter : all_parameters(folder.model())) {
+    const WeightFiles::Found found = folder.find(parameter);
+    const std::span<std::byte> bytes = std::span(some).first(std::min<std::size_t>(some.size(), found.tensor.bytes));
+    // Reading all weights would take minutes at each start. Trained models differ in every tensor, so a few bytes tell
+    // them apart.
+    found.file->read(found.tensor, (found.tensor.bytes - bytes.size()) / 2, bytes);
+    hash.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
+  return hash.value();
+}
+
+/// Prevents a hang report while the disk is slow.
+void note_slow_disk() { note_progress({RankProgress::Phase::StartUp}); }
+
+Json model_section(const Job& job) {
+  Json section = layer_sizes_json(job.model);
+  section["layers"] = job.model.layers;
+  return section;
+}
+
+Json data_section(const Job& job) {
+  const TrainOptions& o = job.options;
+  return {{"content", fmt::format("{:016x}", data_hash(job))},
+          {"documents", to_text(o.documents)},
+          {"end_of_document", o.end_of_document},
+          {"sequence", o.sequence},
+          {"mini_batch", job.run.mini_batch()},
+          {"seed", o.seed}};
+}
+
+/// Keys are the flags' names with underscores (flag_of()).
+Json hyperparameters(const TrainOptions& o) {
+  const LearningRate& rate = o.learning_rate;
+  return {{"steps", o.steps},
+          {"learning_rate", rate.peak},
+          {"min_learning_rate", rate.minimum ? Json(*rate.minimum) : Json()},
+          {"learning_rate_shape", to_text(rate.shape)},
+          {"warmup", rate.warmup},
+          {"cooldown", rate.cooldown ? Json(*rate.cooldown) : Json()},
+          {"cooldown_shape", to_text(rate.cooldown_shape)},
+          {"weight_decay", o.optimizer.weight_decay},
+          {"decay", to_text(o.optimizer.decayed)},
+          {"beta1", o.optimizer.beta1},
+          {"beta2", o.optimizer.beta2},
+          {"epsilon", o.optimizer.epsilon},
+          {"clip", o.clip},
+          {"dropout", o.dropout},
+          {"dtype", to_text(o.dtype)},
+          {"reduction", to_text(o.reduction)}};
+}
+
+Json layout_section(const Job& job) {
+  const TrainOptions& o = job.options;
+  std::vector<std::int64_t> layers;
+  for (const StageLayers& stage : job.partition) layers.push_back(stage.end_layer - stage.first_layer);
+  return {{"schedule", job.run.schedule.name},
+          {"stages", job.run.schedule.stages},
+          {"pipelines", job.run.schedule.placement.num_replicas()},
+          {"micro_batches", job.run.schedule.micro_batches},
+          {"micro_batch_size", job.run.samples_per_op()},
+          {"data_parallel", job.run.ranks.data_parallel},
+          {"ranks", job.run.num_ranks()},
+          {"partition", layers},
+          {"transport", to_text(o.transport)},
+          {"device", to_text(o.device)},
+          {"shard_optimizer", o.shard_optimizer},
+          {"threads", intra_op_threads(job)}};
+}
+
+void compare(const std::string& name, const Json& there, const Json& here, std::vector<std::string>& differing) {
+  const auto value = [](const Json& section, const std::string& key) {
+    return section.is_object() && section.contains(key) ? json_text(section[key]) : std::string("nothing");
+  };
+  // Keys of either side count: an older checkpoint may lack some, a newer one may have more.
+  Json all = here;
+  if (there.is_object()) all.update(there);
+  for (const auto& [key, any] : all.items()) {
+    const std::string then = value(there, key);
+    const std::string now = value(here, key);
+    if (then != now)
+      differing.push_back(fmt::format("{}.{}: {} in the saved run, {} in this run", name, key, then, now));
+  }
+}
+
+/// Returns the flag of a key in hyperparameters(): `--min-learning-rate` for `min_learning_rate`.
+std::string flag_of(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
+
+}  // namespace
+
+std::uint64_t data_hash(const Job& job) {
+  Hash hash;
+  for (const Split split : {Split::Train, Split::Validation}) {
+    for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
+    for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
+  }
+  for (const DataFile* file : job.data.corpus->files()) {
+    hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
+  }
+  return hash.value();
+}
+
+void hash_large_data(const Job& job) {
+  const HashCache cache = default_hash_cache();
+  for (const DataFile* file : job.data.corpus->files()) {
+    if (file->size() >= cache.least_bytes && file->state().links > 0)
+      static_cast<void>(content_hash(*file, cache, note_slow_disk));
+  }
+}
+
+Fingerprint fingerprint(const Job& job) {
+  const TrainOptions& o = job.options;
+  const auto hash_of = [](const Json& value) { return Hash().add(json_text(value)).value(); };
+  // The order decides which difference is named first, so the causes come before their consequences: the program
+  // depends on almost every flag.
+  Json ends = Json::array();
+  for (const StageLayers& stage : job.partition) ends.push_back(stage.end_layer);
+  Json left_out = {o.spike, o.spike_skip};
+  for (const LeftOutSteps& steps : job.left_out) left_out.push_back({steps.first, steps.last});
+  const CheckpointOptions& saves = o.checkpoint;
+  Fingerprint parts = {
+      {"the build", hash_build()},
+      {"the model", hash_model(job)},
+      {"--from", job.from ? hash_folder(*job.from) : 0},
+      {"--partition", hash_of(ends)},
+      {"the data", data_hash(job)},
+      {"--seed", hash_of(o.seed)},
+      {"--device, --tf32, --cuda-graphs", hash_of({to_text(o.device), o.tf32, o.cuda_graphs})},
+      {"--micro-batch-size", hash_of(job.run.samples_per_op())},
+      {"--sequence", hash_of(o.sequence)},
+      {"--optimizer", hash_of(to_text(o.optimizer.kind))},
+      {"--shard-optimizer", hash_of(o.shard_optimizer)},
+      {"--reduction-blocks", hash_of(o.reduction_blocks)},
+      {"--documents", hash_of({to_text(o.documents), o.end_of_document})},
+      {"--spike, --spike-skip", hash_of(left_out)},
+      {"--verify-messages", hash_of(o.verify_messages)},
+      {"--on-different-copies", hash_of(to_text(o.different_copies))},
+      {"--validate-every", hash_of(o.validate_every)},
+      {"--validate-batches", hash_of(o.validate_batches)},
+      {"--sample-every, --prompt", hash_of({o.sample_every, o.prompt})},
+      {"--trace, --op-times, --timeline", hash_of(o.observes())},
+      {"--report-stragglers", hash_of(o.report_stragglers)},
+      {"--export", hash_of({o.export_folder, o.export_dtype, o.export_shard_bytes})},
+      {"--checkpoint, --save-every, --keep",
+       hash_of({saves.folder, saves.every.steps, saves.every.seconds, saves.keep.last, saves.keep.every})},
+      {kResumeFlag, hash_of({o.resume.from, job.first_step})}};
+  for (const auto& [key, value] : hyperparameters(o).items()) parts.push_back({flag_of(key), hash_of(value)});
+  parts.push_back({"the program", hash_programs(job)});
+  return parts;
+}
+
+Json run_record(const Job& job) {
+  Json numbers = hyperparameters(job.options);
+  if (job.canonical) numbers["block_size"] = job.canonical->block_size;
+  if (job.canonical) numbers["micro_batch_size"] = job.run.samples_per_op();
+  return {{"model", model_section(job)},
+          {"optimizer", {{"kind", to_text(job.options.optimizer.kind)}}},
+          {"data", data_section(job)},
+          {"hyperparameters", numbers},
+          {"layout", layout_section(job)},
+          {"tokenizer", tokenizer_record(job.data.tokenizer)},
+          {"versions", {{"libtorch", TORCH_VERSION}, {"cpu", at::get_cpu_capability()}}}};
+}
+
+RunDifferences differences(const Json& there, const Json& here) {
+  const auto section = [](const Json& record, const char* name) {
+    return record.contains(name) ? record[name] : Json::object();
+  };
+  RunDifferences found;
+  const auto add = [&](const char* name, std::vector<std::string>& differing) {
+    compare(name, section(there, name), section(here, name), differing);
+  };
+  add("model", found.model);
+  add("optimizer", found.model);
+  add("data", found.data);
+  add("hyperparameters", found.other);
+  add("versions", found.other);
+  return found;
+}
+
+}  // namespace chimera

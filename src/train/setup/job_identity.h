@@ -1,0 +1,43 @@
+#pragma once
+
+// What identifies a job, as hashes and as text. Ranks that were started with other options, data or builds would
+// deadlock or diverge, so they compare fingerprint() when they connect, and name the first difference. A checkpoint
+// holds run_record(), and a run that resumes compares it with its own: another model cannot resume, other data only if
+// the user allows it, and other hyperparameters are reported.
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/setup/job.h"
+#include "transport/fingerprint.h"
+
+namespace chimera {
+
+/// Returns the XXH3 hash of all data files and mixture shares.
+[[nodiscard]] std::uint64_t data_hash(const Job& job);
+
+/// Hashes the large files before ranks start, so that their fingerprints find cached hashes (default_hash_cache()).
+void hash_large_data(const Job& job);
+
+/// The entry of a fingerprint that names the checkpoint a job resumes from.
+inline constexpr const char* kResumeFlag = "--resume";
+
+/// Returns XXH3 hashes of all that ranks of a job must share: the build (this executable, LibTorch), options that
+/// change results, model, programs and all data.
+[[nodiscard]] Fingerprint fingerprint(const Job& job);
+
+/// Returns the constant sections of Manifest::run: `model`, `optimizer`, `data`, `hyperparameters`, `layout`,
+/// `tokenizer`, `versions` (docs/checkpoints.md).
+[[nodiscard]] nlohmann::ordered_json run_record(const Job& job);
+
+/// Differences between a checkpoint's run and the run that resumes it, each as `data.sequence: 128 there, 64 here`.
+struct RunDifferences {
+  std::vector<std::string> model;  ///< Model or optimizer: cannot resume
+  std::vector<std::string> data;   ///< Data, mini-batch or seed: other samples
+  std::vector<std::string> other;  ///< Hyperparameters or versions: other numbers
+};
+[[nodiscard]] RunDifferences differences(const nlohmann::ordered_json& there, const nlohmann::ordered_json& here);
+
+}  // namespace chimera
