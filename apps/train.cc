@@ -254,13 +254,15 @@ double peak_flops(const Job& job, const TrainRequest& all, bool speaks) {
   return peak;
 }
 
-/// Returns the seconds of a step by the profile of --machine; 0 without one, or if it does not cover the job.
-double planned_seconds(const Job& job, const TrainRequest& all) {
-  if (uses_gpu(job.options) || all.machine.empty() || all.machine == "-") return 0;
+/// Sets the planned times of ops by the profile of --machine, and of a step unless a plan gives it. Does nothing
+/// without a profile, or if it does not cover the job.
+void plan_by_profile(Job& job, const TrainRequest& all) {
+  if (uses_gpu(job.options) || all.machine.empty() || all.machine == "-") return;
   try {
-    return forecast(job, read_machine(machine_file(all.machine))).step_seconds;
-  } catch (const ConfigError&) {
-    return 0;
+    Forecast planned = forecast(job, read_machine(machine_file(all.machine)));
+    if (!(job.options.planned_step_seconds > 0)) job.options.planned_step_seconds = planned.step_seconds;
+    job.options.planned_ops = std::move(planned.op_seconds);
+  } catch (const ConfigError&) {  // the run needs no plan
   }
 }
 
@@ -432,9 +434,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     const bool speaks = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
     job.peak_flops = peak_flops(job, all, speaks);
     const bool is_first = invocation.rank ? invocation.rank->rank == 0 : speaks;
-    if (is_first && !(job.options.planned_step_seconds > 0)) {
-      job.options.planned_step_seconds = planned_seconds(job, all);
-    }
+    if (is_first) plan_by_profile(job, all);
     if (!all.options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }

@@ -41,6 +41,7 @@ struct Forecast {
   double bubble_ratio = 0;  // Mean over all ranks
   double memory_bytes = 0;  // Machine memory per rank
   std::vector<RankForecast> ranks;
+  std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices
 
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
   [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }

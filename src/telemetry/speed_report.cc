@@ -1,0 +1,277 @@
+#include "telemetry/speed_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
+#include "telemetry/run_history.h"
+
+namespace chimera {
+namespace {
+
+using OpKey = std::pair<std::int64_t, OpKind>;  // Stage and kind
+
+struct OpTotal {
+  double seconds = 0;
+  std::int64_t count = 0;
+};
+
+/// Complete steps in the record of one rank.
+struct RankSteps {
+  std::vector<double> step_seconds;
+  SpeedParts total;
+  std::map<OpKey, OpTotal> ops;
+};
+
+/// Adds the time of an instruction to the part that it belongs to.
+void add(const Instruction& instruction, double seconds, RankSteps& steps) {
+  switch (instruction.kind) {
+    case InstructionKind::Compute: {
+      OpTotal& op = steps.ops[{instruction.op.stage.value(), instruction.op.kind}];
+      op.seconds += seconds;
+      ++op.count;
+      steps.total.ops += seconds;
+      return;
+    }
+    case InstructionKind::Recompute: steps.total.ops += seconds; return;
+    case InstructionKind::WaitReceive:
+    case InstructionKind::WaitSend: steps.total.messages += seconds; return;
+    case InstructionKind::WaitAllReduce: steps.total.sums += seconds; return;
+    case InstructionKind::ReduceScalars: steps.total.ranks += seconds; return;
+    case InstructionKind::OptimizerStep:
+    case InstructionKind::UpdateWeights: steps.total.updates += seconds; return;
+    default: steps.total.rest += seconds; return;
+  }
+}
+
+/// An event marks the start of an instruction, so an instruction lasts until the next event. The oldest step may have
+/// lost its first events to newer ones, and the newest is not over, so neither counts. The first step of a run is slow,
+/// because memory and caches are used for the first time.
+RankSteps steps_of(const std::vector<FlightEvent>& events) {
+  RankSteps steps;
+  const auto step_at = [&](std::size_t i) {
+    return events[i].progress.phase == RankProgress::Phase::Steps ? events[i].progress.step : 0;
+  };
+  std::size_t begin = 0;
+  while (begin < events.size() && step_at(begin) == step_at(0)) ++begin;
+  if (begin < events.size() && step_at(begin) == 1) {
+    while (begin < events.size() && step_at(begin) <= 1) ++begin;
+  }
+  while (begin < events.size()) {
+    const std::int64_t step = step_at(begin);
+    std::size_t end = begin;
+    while (end < events.size() && step_at(end) == step) ++end;
+    if (end == events.size()) break;
+    for (std::size_t i = begin; step > 0 && i < end; ++i) {
+      const auto nanoseconds = events[i + 1].nanoseconds - events[i].nanoseconds;
+      add(events[i].progress.instruction, static_cast<double>(nanoseconds) / 1e9, steps);
+    }
+    if (step > 0) {
+      steps.step_seconds.push_back(static_cast<double>(events[end].nanoseconds - events[begin].nanoseconds) / 1e9);
+    }
+    begin = end;
+  }
+  return steps;
+}
+
+constexpr std::array kParts = {
+    std::pair("ops", &SpeedParts::ops),         std::pair("messages", &SpeedParts::messages),
+    std::pair("sums", &SpeedParts::sums),       std::pair("slowest rank", &SpeedParts::ranks),
+    std::pair("updates", &SpeedParts::updates), std::pair("rest", &SpeedParts::rest)};
+
+/// Returns the mean of the ops of all ranks but one, weighted as that rank runs them; 0 if an op runs nowhere else.
+double seconds_elsewhere(const std::vector<RankSteps>& all, std::size_t self) {
+  double seconds = 0;
+  for (const auto& [key, own] : all[self].ops) {
+    OpTotal others;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const auto found = all[rank].ops.find(key);
+      if (rank == self || found == all[rank].ops.end()) continue;
+      others.seconds += found->second.seconds;
+      others.count += found->second.count;
+    }
+    if (others.count == 0) return 0;
+    seconds += others.seconds / static_cast<double>(others.count) * static_cast<double>(own.count);
+  }
+  return seconds;
+}
+
+double planned_seconds(const FlightJob& job, const OpKey& key) {
+  const auto stage = static_cast<std::size_t>(key.first);
+  const auto kind = static_cast<std::size_t>(key.second);
+  return stage < job.planned_ops.size() && kind < job.planned_ops[stage].size() ? job.planned_ops[stage][kind] : 0;
+}
+
+constexpr double kStraggler = 1.1;
+
+const RankSpeed* straggler_of(const SpeedReport& report) {
+  const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
+  return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
+}
+
+/// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
+/// is longer than they are: then the largest wait does.
+std::string cause_of(const SpeedReport& report) {
+  if (const RankSpeed* slow = straggler_of(report)) {
+    return fmt::format(
+        "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
+        slow->slowdown(), slow->parts.ops - slow->elsewhere);
+  }
+  constexpr double kLargeShare = 0.2;
+  if (report.others_share.value_or(0) > kLargeShare) return "other processes use the cores";
+  const SpeedParts& parts = report.parts;
+  const auto slower = std::ranges::max_element(
+      report.ops, {}, [](const OpSpeed& op) { return op.planned > 0 ? op.seconds / op.planned : 0; });
+  if (slower != report.ops.end() && slower->planned > 0 && slower->seconds > kStraggler * slower->planned) {
+    return fmt::format(
+        "ops take longer than in the profile, {} of stage {} {:.2f} times as long: the profile is of "
+        "another machine or state, or other processes use the cores",
+        letter(slower->kind), slower->stage, slower->seconds / slower->planned);
+  }
+  if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
+    return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
+           "other processes use the cores";
+  }
+  const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
+                                             [&](const auto& each) { return parts.*each.second; });
+  return fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
+                     100 * parts.*part->second / report.step_seconds);
+}
+
+}  // namespace
+
+std::optional<SpeedReport> speed_of(const Flight& flight) {
+  std::vector<RankSteps> all;
+  for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
+  SpeedReport report{.planned = flight.job.planned_step_seconds};
+  std::vector<double> step_seconds;
+  std::map<OpKey, OpTotal> ops;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const auto steps = std::ssize(all[rank].step_seconds);
+    if (steps == 0) continue;
+    const double share = 1 / static_cast<double>(steps);
+    RankSpeed& speed = report.ranks.emplace_back(
+        RankSpeed{.rank = static_cast<int>(rank), .elsewhere = share * seconds_elsewhere(all, rank)});
+    for (const auto& [name, part] : kParts) speed.parts.*part = share * all[rank].total.*part;
+    report.steps = report.steps == 0 ? steps : std::min<std::int64_t>(report.steps, steps);
+    step_seconds.insert(step_seconds.end(), all[rank].step_seconds.begin(), all[rank].step_seconds.end());
+    for (const auto& [key, op] : all[rank].ops) {
+      ops[key].seconds += op.seconds;
+      ops[key].count += op.count;
+    }
+  }
+  if (report.ranks.empty()) return std::nullopt;
+  report.step_seconds = median_of(std::move(step_seconds));
+  for (const auto& [key, op] : ops) {
+    report.ops.push_back({.kind = key.second,
+                          .stage = key.first,
+                          .seconds = op.seconds / static_cast<double>(op.count),
+                          .planned = planned_seconds(flight.job, key)});
+  }
+  for (const auto& [name, part] : kParts) {
+    for (const RankSpeed& rank : report.ranks) report.parts.*part += rank.parts.*part;
+    report.parts.*part /= static_cast<double>(report.ranks.size());
+  }
+  return report;
+}
+
+std::string to_text(const SpeedReport& report) {
+  std::string text =
+      fmt::format("\nspeed of the last {} steps: {:.4f} s a step (median)", report.steps, report.step_seconds);
+  if (report.planned > 0) {
+    text +=
+        fmt::format("; planned {:.4f} s ({:+.1f} %)", report.planned, 100 * (report.planned / report.step_seconds - 1));
+  }
+  std::vector<std::string> shares;
+  for (const auto& [name, part] : kParts) {
+    shares.push_back(fmt::format("{} {:.4f} s", name, report.parts.*part));
+  }
+  text += fmt::format("\n  of a step, mean over ranks: {}\n  mean of an op:", fmt::join(shares, ", "));
+  std::int64_t stage = -1;
+  for (const OpSpeed& op : report.ops) {
+    if (op.stage != stage) text += fmt::format("\n    stage {:>3}", op.stage);
+    text += fmt::format("  {} {:.4f} s", letter(op.kind), op.seconds);
+    if (op.planned > 0) text += fmt::format(" (profile {:.4f} s)", op.planned);
+    stage = op.stage;
+  }
+  if (report.others_share) {
+    text += fmt::format("\n  other processes used {:.0f} % of the cores meanwhile", 100 * *report.others_share);
+  }
+  return text + fmt::format("\n  {}\n", cause_of(report));
+}
+
+nlohmann::ordered_json to_json(const SpeedReport& report) {
+  const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nullptr; };
+  const auto parts_json = [](const SpeedParts& parts) {
+    nlohmann::ordered_json json;
+    for (const auto& [name, part] : kParts) json[name] = parts.*part;
+    return json;
+  };
+  nlohmann::ordered_json ops = nlohmann::ordered_json::array();
+  for (const OpSpeed& op : report.ops) {
+    ops.push_back({{"stage", op.stage},
+                   {"kind", std::string(1, letter(op.kind))},
+                   {"seconds", op.seconds},
+                   {"planned", known(op.planned)}});
+  }
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (const RankSpeed& rank : report.ranks) {
+    ranks.push_back({{"rank", rank.rank}, {"seconds", parts_json(rank.parts)}, {"slowdown", rank.slowdown()}});
+  }
+  return {{"steps", report.steps},
+          {"step_seconds", report.step_seconds},
+          {"planned_step_seconds", known(report.planned)},
+          {"simulated_step_seconds", known(report.simulated)},
+          {"others_share", report.others_share ? nlohmann::ordered_json(*report.others_share) : nullptr},
+          {"seconds", parts_json(report.parts)},
+          {"ops", ops},
+          {"ranks", ranks},
+          {"cause", cause_of(report)}};
+}
+
+std::optional<SpeedReport> read_speed(const std::string& folder) {
+  const std::string path = folder + "/" + kSpeedName;
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return std::nullopt;
+  try {
+    const auto json = read_json(read_whole(path));
+    const auto number = [](const nlohmann::json& value) { return value.is_null() ? 0 : value.get<double>(); };
+    const auto parts_of = [](const nlohmann::json& value) {
+      SpeedParts parts;
+      for (const auto& [name, part] : kParts) parts.*part = value.at(name);
+      return parts;
+    };
+    SpeedReport report{.steps = json.at("steps"),
+                       .step_seconds = json.at("step_seconds"),
+                       .planned = number(json.at("planned_step_seconds")),
+                       .simulated = number(json.at("simulated_step_seconds")),
+                       .parts = parts_of(json.at("seconds"))};
+    if (!json.at("others_share").is_null()) report.others_share = json.at("others_share").get<double>();
+    for (const auto& op : json.at("ops")) {
+      const auto kind = op_kind(op.at("kind").get<std::string>().at(0));
+      if (!kind) throw ConfigError("an op of an unknown kind");
+      report.ops.push_back(
+          {.kind = *kind, .stage = op.at("stage"), .seconds = op.at("seconds"), .planned = number(op.at("planned"))});
+    }
+    for (const auto& rank : json.at("ranks")) {
+      RankSpeed speed{.rank = rank.at("rank"), .parts = parts_of(rank.at("seconds"))};
+      speed.elsewhere = speed.parts.ops / rank.at("slowdown").get<double>();
+      report.ranks.push_back(speed);
+    }
+    return report;
+  } catch (const std::exception& error) {
+    throw ConfigError(fmt::format("{}: is damaged ({})", path, error.what()));
+  }
+}
+
+}  // namespace chimera
