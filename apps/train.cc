@@ -242,13 +242,16 @@ double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
   return peak;
 }
 
-/// Returns the seconds of a step by the profile of --machine; 0 without one, or if it does not cover the job.
-double planned_seconds(const Job& job, const TrainCommandLine& flags) {
-  if (uses_gpu(job.options) || flags.planner.machine.empty() || flags.planner.machine == "-") return 0;
+/// Sets the planned times of ops by the profile of --machine, and of a step unless a plan gives it. Does nothing
+/// without a profile, or if it does not cover the job.
+void plan_by_profile(Job& job, const TrainCommandLine& flags) {
+  const std::string& profile = flags.planner.machine;
+  if (uses_gpu(job.options) || profile.empty() || profile == "-") return;
   try {
-    return forecast(job, read_machine(machine_file(flags.planner.machine))).step_seconds;
-  } catch (const ConfigError&) {
-    return 0;
+    Forecast planned = forecast(job, read_machine(machine_file(profile)));
+    if (!(job.options.planned_step_seconds > 0)) job.options.planned_step_seconds = planned.step_seconds;
+    job.options.planned_ops = std::move(planned.op_seconds);
+  } catch (const ConfigError&) {  // the run needs no plan
   }
 }
 
@@ -437,9 +440,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     }
     job.peak_flops = peak_flops(job, *flags, options.reports);
     const bool is_first = invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
-    if (is_first && !(job.options.planned_step_seconds > 0)) {
-      job.options.planned_step_seconds = planned_seconds(job, *flags);
-    }
+    if (is_first) plan_by_profile(job, *flags);
     if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }

@@ -71,6 +71,7 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
 
 std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 
+// Only the spelling of checkpoint_name() counts, so that each step has one name.
 std::optional<std::int64_t> step_of_name(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = std::string_view(name).substr(kPrefix.size());

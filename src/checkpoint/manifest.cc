@@ -45,6 +45,7 @@ std::uint64_t number(const std::string& path, const Json& object, const char* na
   return value.get<std::uint64_t>();
 }
 
+/// A name with a slash or dots could name a file outside of the checkpoint, which a reader would open.
 std::string plain_name(const std::string& path, const Json& file) {
   const Json& value = member(path, file, "name");
   if (!value.is_string()) refuse(path, "name is not a string");
@@ -129,6 +130,7 @@ std::string to_text(const Manifest& manifest) {
                    {"files", files_json(manifest.files)}});
 }
 
+// The seal comes first: what is sealed was written by this program, so faults after it are those of another version.
 Manifest parse_manifest(const std::string& path, const std::string& text) {
   const Json object = remove_seal(path, text);
   if (member(path, object, "format") != Json(kFormat)) refuse(path, "format does not name a checkpoint");

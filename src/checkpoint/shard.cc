@@ -19,6 +19,7 @@ CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manife
   if (doubled != all.end()) throw CheckpointError(fmt::format("{}: has tensor {} twice", checkpoint, *doubled));
 }
 
+// Each file has a sorted table of its own; a checkpoint has few files, so they are searched one after the other.
 std::optional<WeightFiles::Found> CheckpointTensors::find(std::string_view tensor) const {
   for (const SafetensorsFile& file : files_) {
     if (auto found = file.tensors().find(tensor)) return WeightFiles::Found{&file, *std::move(found)};

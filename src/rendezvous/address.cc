@@ -144,6 +144,7 @@ std::optional<FileDescriptor> first_socket(const std::vector<SocketAddress>& add
   return std::nullopt;
 }
 
+/// A host that drops packets would hold connect() for two minutes, so the socket does not block.
 bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
   if (::connect(socket, address.get(), address.size) == 0) return true;
   if (errno != EINPROGRESS) return false;
@@ -190,6 +191,8 @@ std::string place_of(const RendezvousPoint& rendezvous) {
   return fmt::format("{}:{}", rendezvous.host, rendezvous.port);
 }
 
+// All ranks resolve the same name, but only on rank 0's host does it often mean a loopback address. Rank 0 then takes
+// an address that others reach; the other ranks see that address anyway.
 std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   int error = 0;
   std::vector<SocketAddress> addresses = look_up(rendezvous, 0, error);

@@ -30,6 +30,7 @@ Proof random_numbers() {
 
 std::string make_secret() { return fmt::format("{:02x}", fmt::join(random_numbers(), "")); }
 
+// Like ssh's keys: a secret that others can read is none.
 std::string read_secret(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -90,6 +91,7 @@ Channel::Channel(FileDescriptor socket) : socket_(std::move(socket)) {
 
 void Channel::close() noexcept { ::shutdown(socket_.get(), SHUT_RDWR); }
 
+// Polls for at most a minute at a time, so that a deadline far away does not overflow poll()'s milliseconds.
 void Channel::await(short events, Deadline deadline) const {
   pollfd watched{socket_.get(), events, 0};
   while (true) {

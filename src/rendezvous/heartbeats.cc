@@ -159,6 +159,9 @@ void Heartbeats::watch() {
 }
 
 /// Returns an empty text until the settling time is over.
+///
+/// A rank that fails tells the others, and then ends. A killed rank tells nothing, but its peers fail and tell, so
+/// after the first announcement the ranks that neither announce their end nor send heartbeats are the cause.
 std::string Heartbeats::find_gone() {
   const auto leaves = [](const auto& heard) { return heard.second.leaves; };
   const auto now = Clock::now();

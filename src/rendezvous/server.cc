@@ -90,6 +90,7 @@ std::string to_bytes(const Answer& answer) {
   return as_bytes(Json::array({answer.is_there, binary(answer.value), answer.number}));
 }
 
+// Every field is checked, because the bytes come from another host, before or after its proof.
 Request read_request(std::string_view bytes) {
   return read_array(bytes, 5, [](const Json& json) {
     const std::int64_t kind = integer_of(json[0]);
@@ -151,6 +152,7 @@ void KeyValueStore::stop() {
 RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
     : channel_(greeted(rendezvous, timeout)) {}
 
+// One request at a time: c10d uses a store from several threads, and answers carry no number of their request.
 Answer RendezvousClient::ask(const Request& request) {
   const std::scoped_lock lock(mutex_);
   const Deadline deadline = after(request.timeout + kAnswerTime);
@@ -208,6 +210,7 @@ void RendezvousServer::listen() {
   }
 }
 
+// Any fault of the client ends only its own connection: the port is open to every host.
 void RendezvousServer::serve(Connection& connection) {
   try {
     Channel& channel = connection.channel;

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/error.h"
+#include "core/files.h"
+#include "core/json.h"
 #include "telemetry/run_history.h"
 
 namespace chimera {
@@ -21,10 +26,10 @@ struct OpTotal {
   std::int64_t count = 0;
 };
 
-/// What the record of one rank shows of its complete steps.
+/// Complete steps in the record of one rank.
 struct RankSteps {
   std::vector<double> step_seconds;
-  StepParts total;
+  SpeedParts total;
   std::map<OpKey, OpTotal> ops;
 };
 
@@ -80,9 +85,9 @@ RankSteps steps_of(const std::vector<FlightEvent>& events) {
 }
 
 constexpr std::array kParts = {
-    std::pair("ops", &StepParts::ops),         std::pair("messages", &StepParts::messages),
-    std::pair("sums", &StepParts::sums),       std::pair("the slowest rank", &StepParts::ranks),
-    std::pair("updates", &StepParts::updates), std::pair("the rest", &StepParts::rest)};
+    std::pair("ops", &SpeedParts::ops),         std::pair("messages", &SpeedParts::messages),
+    std::pair("sums", &SpeedParts::sums),       std::pair("slowest rank", &SpeedParts::ranks),
+    std::pair("updates", &SpeedParts::updates), std::pair("rest", &SpeedParts::rest)};
 
 /// Returns the mean of the ops of all ranks but one, weighted as that rank runs them; 0 if an op runs nowhere else.
 double seconds_elsewhere(const std::vector<RankSteps>& all, std::size_t self) {
@@ -101,6 +106,12 @@ double seconds_elsewhere(const std::vector<RankSteps>& all, std::size_t self) {
   return seconds;
 }
 
+double planned_seconds(const FlightJob& job, const OpKey& key) {
+  const auto stage = static_cast<std::size_t>(key.first);
+  const auto kind = static_cast<std::size_t>(key.second);
+  return stage < job.planned_ops.size() && kind < job.planned_ops[stage].size() ? job.planned_ops[stage][kind] : 0;
+}
+
 constexpr double kStraggler = 1.1;
 
 const RankSpeed* straggler_of(const SpeedReport& report) {
@@ -116,7 +127,17 @@ std::string cause_of(const SpeedReport& report) {
         "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
         slow->slowdown(), slow->parts.ops - slow->elsewhere);
   }
-  const StepParts& parts = report.parts;
+  constexpr double kLargeShare = 0.2;
+  if (report.others_share.value_or(0) > kLargeShare) return "other processes use the cores";
+  const SpeedParts& parts = report.parts;
+  const auto slower = std::ranges::max_element(
+      report.ops, {}, [](const OpSpeed& op) { return op.planned > 0 ? op.seconds / op.planned : 0; });
+  if (slower != report.ops.end() && slower->planned > 0 && slower->seconds > kStraggler * slower->planned) {
+    return fmt::format(
+        "ops take longer than in the profile, {} of stage {} {:.2f} times as long: the profile is of "
+        "another machine or state, or other processes use the cores",
+        letter(slower->kind), slower->stage, slower->seconds / slower->planned);
+  }
   if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
     return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
            "other processes use the cores";
@@ -152,8 +173,10 @@ std::optional<SpeedReport> speed_of(const Flight& flight) {
   if (report.ranks.empty()) return std::nullopt;
   report.step_seconds = median_of(std::move(step_seconds));
   for (const auto& [key, op] : ops) {
-    report.ops.push_back(
-        {.kind = key.second, .stage = key.first, .seconds = op.seconds / static_cast<double>(op.count)});
+    report.ops.push_back({.kind = key.second,
+                          .stage = key.first,
+                          .seconds = op.seconds / static_cast<double>(op.count),
+                          .planned = planned_seconds(flight.job, key)});
   }
   for (const auto& [name, part] : kParts) {
     for (const RankSpeed& rank : report.ranks) report.parts.*part += rank.parts.*part;
@@ -178,25 +201,28 @@ std::string to_text(const SpeedReport& report) {
   for (const OpSpeed& op : report.ops) {
     if (op.stage != stage) text += fmt::format("\n    stage {:>3}", op.stage);
     text += fmt::format("  {} {:.4f} s", letter(op.kind), op.seconds);
+    if (op.planned > 0) text += fmt::format(" (profile {:.4f} s)", op.planned);
     stage = op.stage;
+  }
+  if (report.others_share) {
+    text += fmt::format("\n  other processes used {:.0f} % of the cores meanwhile", 100 * *report.others_share);
   }
   return text + fmt::format("\n  {}\n", cause_of(report));
 }
 
 nlohmann::ordered_json to_json(const SpeedReport& report) {
-  const auto parts_json = [](const StepParts& parts) {
+  const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nullptr; };
+  const auto parts_json = [](const SpeedParts& parts) {
     nlohmann::ordered_json json;
-    json["ops"] = parts.ops;
-    json["messages"] = parts.messages;
-    json["sums"] = parts.sums;
-    json["slowest_rank"] = parts.ranks;
-    json["updates"] = parts.updates;
-    json["rest"] = parts.rest;
+    for (const auto& [name, part] : kParts) json[name] = parts.*part;
     return json;
   };
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
   for (const OpSpeed& op : report.ops) {
-    ops.push_back({{"stage", op.stage}, {"kind", std::string(1, letter(op.kind))}, {"seconds", op.seconds}});
+    ops.push_back({{"stage", op.stage},
+                   {"kind", std::string(1, letter(op.kind))},
+                   {"seconds", op.seconds},
+                   {"planned", known(op.planned)}});
   }
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (const RankSpeed& rank : report.ranks) {
@@ -204,11 +230,48 @@ nlohmann::ordered_json to_json(const SpeedReport& report) {
   }
   return {{"steps", report.steps},
           {"step_seconds", report.step_seconds},
-          {"planned_step_seconds", report.planned > 0 ? nlohmann::ordered_json(report.planned) : nullptr},
+          {"planned_step_seconds", known(report.planned)},
+          {"simulated_step_seconds", known(report.simulated)},
+          {"others_share", report.others_share ? nlohmann::ordered_json(*report.others_share) : nullptr},
           {"seconds", parts_json(report.parts)},
           {"ops", ops},
           {"ranks", ranks},
           {"cause", cause_of(report)}};
+}
+
+std::optional<SpeedReport> read_speed(const std::string& folder) {
+  const std::string path = folder + "/" + kSpeedName;
+  std::error_code absent;
+  if (!std::filesystem::exists(path, absent)) return std::nullopt;
+  try {
+    const auto json = read_json(read_whole(path));
+    const auto number = [](const nlohmann::json& value) { return value.is_null() ? 0 : value.get<double>(); };
+    const auto parts_of = [](const nlohmann::json& value) {
+      SpeedParts parts;
+      for (const auto& [name, part] : kParts) parts.*part = value.at(name);
+      return parts;
+    };
+    SpeedReport report{.steps = json.at("steps"),
+                       .step_seconds = json.at("step_seconds"),
+                       .planned = number(json.at("planned_step_seconds")),
+                       .simulated = number(json.at("simulated_step_seconds")),
+                       .parts = parts_of(json.at("seconds"))};
+    if (!json.at("others_share").is_null()) report.others_share = json.at("others_share").get<double>();
+    for (const auto& op : json.at("ops")) {
+      const auto kind = op_kind(op.at("kind").get<std::string>().at(0));
+      if (!kind) throw ConfigError("an op of an unknown kind");
+      report.ops.push_back(
+          {.kind = *kind, .stage = op.at("stage"), .seconds = op.at("seconds"), .planned = number(op.at("planned"))});
+    }
+    for (const auto& rank : json.at("ranks")) {
+      RankSpeed speed{.rank = rank.at("rank"), .parts = parts_of(rank.at("seconds"))};
+      speed.elsewhere = speed.parts.ops / rank.at("slowdown").get<double>();
+      report.ranks.push_back(speed);
+    }
+    return report;
+  } catch (const std::exception& error) {
+    throw ConfigError(fmt::format("{}: is damaged ({})", path, error.what()));
+  }
 }
 
 }  // namespace chimera

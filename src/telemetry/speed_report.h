@@ -1,10 +1,13 @@
 #pragma once
 
-// Answers why a run is slower than predicted: the time of a step as planned and as measured, and what the step consists
-// of. A run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h),
-// which have the start of every instruction of the last steps. `chimera diagnose` prints the report.
+// Answers why a run is slower than predicted: the time of a step as planned and as measured, and the parts of a step. A
+// run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), which have
+// the start of every instruction of the last steps. A run that is over has left speed.json, with the figures of its
+// last lines (train/observe/step_summary.h). `chimera diagnose` prints the report.
 //
-//   flight records -> complete steps of each rank -> seconds in ops, messages, sums, waiting, updates -> text, JSON
+//   flight records -> complete steps of each rank --+
+//                                                   +-> SpeedReport -> text, JSON
+//   last lines of a run -> speed.json --------------+
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -17,8 +20,8 @@
 
 namespace chimera {
 
-/// Seconds of a step by what a rank does or waits for.
-struct StepParts {
+/// Seconds of a step, by activity of the rank.
+struct SpeedParts {
   double ops = 0;       ///< Forwards, backwards and recomputations
   double messages = 0;  ///< Waits for messages of other stages, and for the ends of own sends
   double sums = 0;      ///< Waits for sums of gradients
@@ -32,25 +35,31 @@ struct OpSpeed {
   OpKind kind = OpKind::Forward;
   std::int64_t stage = 0;
   double seconds = 0;
+  double planned = 0;  ///< Seconds by the profile; 0: none
 };
 
 /// A rank's time in ops per step, and the time that the same ops take on other ranks.
 struct RankSpeed {
   int rank = 0;
-  StepParts parts;
+  SpeedParts parts;
   double elsewhere = 0;  ///< 0: no other rank runs all of these ops
   /// Returns how many times as long as elsewhere the ops take; 1 if unknown.
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
 };
 
 struct SpeedReport {
-  std::int64_t steps = 0;    ///< Complete steps in the records of all ranks
-  double step_seconds = 0;   ///< Median
-  double planned = 0;        ///< Seconds of a step in the plan or profile that started the run; 0: none
-  StepParts parts;           ///< Mean over ranks
-  std::vector<OpSpeed> ops;  ///< By stage and kind
-  std::vector<RankSpeed> ranks;
+  std::int64_t steps = 0;                   ///< Complete steps in the records of all ranks, or of the run
+  double step_seconds = 0;                  ///< Median
+  double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
+  double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
+  std::optional<double> others_share = {};  ///< Of the cores, used by other processes; empty: not known
+  SpeedParts parts;                         ///< Mean over ranks
+  std::vector<OpSpeed> ops;                 ///< By stage and kind
+  std::vector<RankSpeed> ranks;             ///< May be empty
 };
+
+/// Name of the file in a run's folder with to_json() of the whole run.
+inline constexpr const char* kSpeedName = "speed.json";
 
 /// Returns the speed of the complete steps in the records, without the first step of the run, which touches memory for
 /// the first time. Returns nothing if the records hold no complete step.
@@ -59,5 +68,7 @@ struct SpeedReport {
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
 [[nodiscard]] std::string to_text(const SpeedReport& report);
 [[nodiscard]] nlohmann::ordered_json to_json(const SpeedReport& report);
+/// Reads kSpeedName in a run's folder; nothing if there is no such file. Throws ConfigError if it is damaged.
+[[nodiscard]] std::optional<SpeedReport> read_speed(const std::string& folder);
 
 }  // namespace chimera

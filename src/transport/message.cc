@@ -112,6 +112,8 @@ at::Tensor tensor_of(const at::Tensor& buffer, const TensorSpec& spec) {
   return tensor;
 }
 
+// A copy would read and write the whole tensor once more, so the header goes into free bytes before it if there are
+// any.
 at::Tensor make_message(const at::Tensor& tensor, const MessageTag& tag) {
   const MessageHeader header = to_header(tag);
   if (const auto whole = with_header_room(tensor)) {

@@ -176,8 +176,15 @@ TEST(TrainingRestartTest, AFailedRunSaysHowToContinue) {
   EXPECT_THAT(result.messages, HasSubstr(" --resume auto\n  why: chimera diagnose " + folder + "\n"));
   EXPECT_EQ(run_program({"diagnose", folder}).exit_code, 0);
   EXPECT_THAT(run_program({"diagnose", folder}).output, HasSubstr("\nnewest checkpoint: " + folder + "/step-"));
+  const auto of_failed = read_json(run_program({"diagnose", folder, "--format", "json"}).output).at("speed");
+  EXPECT_GE(of_failed.at("steps"), 3);
+  EXPECT_GT(of_failed.at("seconds").at("ops"), 0);
   const ProgramResult rest = run_program(training + Arguments{"--resume", "auto"});
   EXPECT_EQ(rest.exit_code, 0) << rest.messages;
+  const std::string ended = run_program({"diagnose", folder}).output;
+  EXPECT_THAT(ended, HasSubstr(folder + ": the last run has ended well\n"));
+  EXPECT_THAT(ended, HasSubstr("simulated with these ops "));
+  EXPECT_THAT(ended, HasSubstr("\n    stage   3  F "));
   EXPECT_EQ(hashes_in(scratch), without_faults());
 }
 

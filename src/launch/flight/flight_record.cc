@@ -71,7 +71,11 @@ constexpr const char* kVerdictName = "verdict.json";
 constexpr int kMostRecordedRanks = 1 << 16;
 
 FlightJob job_of(const nlohmann::json& json) {
-  FlightJob job{.schedule = json.at("schedule"), .ranks = json.at("ranks"), .sums = json.at("sums")};
+  FlightJob job{.schedule = json.at("schedule"),
+                .ranks = json.at("ranks"),
+                .sums = json.at("sums"),
+                .planned_step_seconds = json.at("planned_step_seconds"),
+                .planned_ops = json.at("planned_ops")};
   if (job.ranks.empty() || job.ranks.size() > kMostRecordedRanks) throw ConfigError("has no ranks, or too many");
   return job;
 }
@@ -212,7 +216,12 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
   } catch (const fs::filesystem_error& error) {
     throw Error(fmt::format("{}: cannot be made ({})", folder, error.code().message()));
   }
-  const nlohmann::json json = {{"version", 2}, {"schedule", job.schedule}, {"ranks", job.ranks}, {"sums", job.sums}};
+  const nlohmann::json json = {{"version", 2},
+                               {"schedule", job.schedule},
+                               {"ranks", job.ranks},
+                               {"sums", job.sums},
+                               {"planned_step_seconds", job.planned_step_seconds},
+                               {"planned_ops", job.planned_ops}};
   write_whole((fs::path(folder) / kJobName).string(), json_text(json) + "\n");
 }
 
@@ -230,6 +239,11 @@ void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
 void remove_flight(const std::string& folder) {
   std::error_code none;
   if (other_content(folder).empty()) fs::remove_all(folder, none);
+}
+
+bool has_flight(const std::string& path) {
+  std::error_code absent;
+  return fs::exists(fs::path(path) / kJobName, absent) || fs::exists(fs::path(path) / "flight" / kJobName, absent);
 }
 
 Flight read_flight_folder(const std::string& path) {

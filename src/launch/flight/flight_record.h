@@ -50,8 +50,10 @@ void record_flight(const RankProgress& progress);
 /// Ranks of a job, to interpret workers and groups in events.
 struct FlightJob {
   std::string schedule;
-  std::vector<GroupWorker> ranks = {};  ///< [rank]
-  RankGroups sums = {};                 ///< [parameter group]: ranks that sum its gradients
+  std::vector<GroupWorker> ranks = {};                ///< [rank]
+  RankGroups sums = {};                               ///< [parameter group]: ranks that sum its gradients
+  double planned_step_seconds = 0;                    ///< Of the plan or profile that started the run; 0: none
+  std::vector<std::vector<double>> planned_ops = {};  ///< [stage][op kind]: seconds by the profile; empty: none
 };
 
 struct FlightVerdict {
@@ -84,6 +86,8 @@ struct Flight {
   std::optional<FlightVerdict> verdict = {};  ///< Empty if the job runs or its launcher was killed
   std::vector<std::optional<std::vector<FlightEvent>>> ranks = {};  ///< [rank]; empty if unreadable
 };
+/// Returns whether read_flight_folder() finds the records of the latest attempt: they are removed after success.
+[[nodiscard]] bool has_flight(const std::string& path);
 /// Reads a folder of flight records, or the newest one of a run. Throws ConfigError if it is missing or damaged.
 [[nodiscard]] Flight read_flight_folder(const std::string& path);
 

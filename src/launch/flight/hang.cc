@@ -19,6 +19,8 @@ HangWatch::Duration HangWatch::interval() const {
 }
 
 /// Returns whether a process used more than 1/kWorkFactor of the time, or waits for a disk.
+///
+/// A hung rank may still use a little processor time, for its heartbeats and its loader.
 bool HangWatch::is_working(const Observation& now, Duration passed) const {
   if (now.is_waiting_for_disk) return true;
   for (std::size_t i = 0; i < std::min(now.work.size(), last_.work.size()); ++i) {
@@ -111,6 +113,7 @@ void ThreadWatch::run() {
   }
 }
 
+// Nothing can be cleaned up: the stuck thread may hold any lock.
 void ThreadWatch::end_hang() const {
   std::vector<StuckRank> stuck;
   for (int rank = 0; rank < ranks_; ++rank) stuck.push_back({.rank = rank, .progress = page_.last(rank)});

@@ -15,6 +15,7 @@
 namespace chimera {
 namespace {
 
+/// Reads variables of one launcher, and notes which ones it has read.
 class Reader {
  public:
   Reader(const Variables& variables, const char* rank) : variables_(variables), rank_(rank) {}
@@ -61,6 +62,8 @@ int tasks_of_node(const std::string& list, int node) {
       fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
 }
 
+/// SLURM has no variable for the number of tasks on this node, only a list for all nodes of the step. SLURM_NTASKS is
+/// the job's, so the step's number takes precedence.
 RankPlace by_slurm(Reader& read) {
   const int node = read.number("SLURM_NODEID");
   return {.launcher = LauncherKind::Slurm,

@@ -34,6 +34,7 @@ void send_through_pidfd(int pidfd, int signal_number) {
   ::syscall(SYS_pidfd_send_signal, pidfd, signal_number, nullptr, 0U);
 }
 
+/// What posix_spawn() does in the child before exec: descriptors, and signals that the launcher has blocked or ignored.
 class SpawnPlan {
  public:
   explicit SpawnPlan(const Command& command) {
@@ -74,6 +75,8 @@ class SpawnPlan {
 
 std::string_view name_of(std::string_view variable) { return variable.substr(0, variable.find('=')); }
 
+/// Returns `additions` and the inherited variables that they do not replace: of two equal names, which one a program
+/// sees is not defined.
 std::vector<std::string> merge_environment(const std::vector<std::string>& additions) {
   std::vector<std::string> merged = additions;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -159,6 +162,8 @@ pid_t fork_entry(const Command& command) {
 
 }  // namespace
 
+// The end of a pipe and an endless line both end the reader: a rank that writes without line ends must not fill the
+// launcher's memory.
 bool LineReader::read() {
   std::array<char, 4096> buffer{};
   const ssize_t size = ::read(descriptor_, buffer.data(), buffer.size());
@@ -219,6 +224,7 @@ bool SignalInbox::has_signal(std::chrono::milliseconds patience) const {
   return ::poll(&watched, 1, static_cast<int>(patience.count())) > 0;
 }
 
+// A signal between attempts finds nothing to save: the newest checkpoint is complete.
 std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause) {
   static_cast<void>(signals.has_signal(pause));
   const auto number = signals.next();
@@ -240,6 +246,7 @@ bool safe_to_fork() {
   return std::distance(begin(threads), end(threads)) == 1 + console_threads();
 }
 
+// The pidfd is opened while the child cannot have been reaped, so it is of this child even if the child has ended.
 ChildProcess::ChildProcess(const Command& command) {
   pid_ = command.entry != nullptr && safe_to_fork() ? fork_entry(command) : spawn(command);
   pidfd_ = FileDescriptor(open_pidfd(pid_));

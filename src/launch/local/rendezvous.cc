@@ -78,6 +78,9 @@ std::string describe_origin(const RankPlace& place, const std::string& where) {
 }
 
 /// Returns a folder that only this user can access.
+///
+/// Other users can write in the parent folder. A folder that another user has made would let them read the store or put
+/// links into it, so owner and mode are checked after mkdir(), without following a link.
 std::filesystem::path own_folder() {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
@@ -107,6 +110,7 @@ std::uint16_t port_of(const std::string& variable, const std::string& text) {
   return *port;
 }
 
+/// Half of a pair is an error: the other half is misspelled, or was lost on the way to the rank.
 std::optional<RendezvousPoint> given_server(const Variables& variables) {
   for (const auto& [host, port] :
        {std::pair(kMasterAddressVariable, kMasterPortVariable), std::pair("MASTER_ADDR", "MASTER_PORT")}) {

@@ -184,6 +184,7 @@ class Supervisor {
     return Clock::now() + hang_watch_->interval();
   }
 
+  /// After the verdict, ranks die by the launcher's own signals, so kills no longer tell of missing memory.
   void note_end(std::size_t rank, const Ending& ending) {
     RankOutcome& outcome = outcomes_[rank];
     require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
@@ -324,6 +325,7 @@ class Supervisor {
     if (hang_watch_) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
   }
 
+  /// Processor time tells a rank that computes for long from one that hangs. Ranks that wait for a GPU use it, too.
   [[nodiscard]] bool is_hanging() {
     if (!hang_watch_) return false;
     HangWatch::Observation now = observe(progress_, plan_.ranks);
@@ -363,6 +365,7 @@ class Supervisor {
     deadline_ = Clock::now() + kTerminationGrace;
   }
 
+  /// A failure decides before a signal, and both before an exit after saving.
   [[nodiscard]] StartOutcome outcome() const {
     if (verdict_ && verdict_->culprit) {
       const int culprit = *verdict_->culprit;

@@ -22,12 +22,15 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/files.h"
+#include "core/json.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/process.h"
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/event_file.h"
+#include "telemetry/speed_report.h"
 #include "train/export/export_model.h"
 #include "train/loop/trainer.h"
 #include "train/observe/observation.h"
@@ -103,6 +106,18 @@ void say_saved(const Job& job) {
 std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
   if (job.options.checkpoint.folder.empty()) return std::nullopt;
   return std::optional<StopSignals>(std::in_place, second);
+}
+
+/// Keeps the figures of the summary for `chimera diagnose`. They must not cost the result of the training.
+void write_speed(const Job& job, const RunSummary& run) {
+  const std::string& folder = job.options.checkpoint.folder;
+  if (folder.empty() || uses_gpu(job.options)) return;
+  try {
+    const SpeedReport report = speed_report(job, run, available_cores());
+    write_whole(folder + "/" + kSpeedName, json_text(to_json(report), 2) + "\n");
+  } catch (const Error& error) {
+    messages().write(fmt::format("chimera: {}\n", error.what()));
+  }
 }
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
@@ -202,7 +217,10 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (speaks) write_observations(job, recorded, run, lines);
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
-    if (speaks && run.steps > 0) output().write(summary(job, run, available_cores()));
+    if (speaks && run.steps > 0) {
+      output().write(summary(job, run, available_cores()));
+      write_speed(job, run);
+    }
     if (speaks && !run.rank_op_times.empty()) {
       output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
     }

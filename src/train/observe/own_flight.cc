@@ -8,7 +8,10 @@
 namespace chimera {
 
 FlightJob flight_job(const Job& job) {
-  FlightJob flight{.schedule = job.run.schedule.name, .ranks = {}, .sums = job.run.rank_groups()};
+  FlightJob flight{.schedule = job.run.schedule.name,
+                   .sums = job.run.rank_groups(),
+                   .planned_step_seconds = job.options.planned_step_seconds,
+                   .planned_ops = job.options.planned_ops};
   for (std::int64_t rank = 0; rank < job.run.num_ranks(); ++rank)
     flight.ranks.push_back(job.run.ranks.place(RankId(rank)));
   return flight;

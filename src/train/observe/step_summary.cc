@@ -9,6 +9,7 @@
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/stragglers.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -102,6 +103,39 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
                         memory_in_words(run.peak_memory_bytes), memory_in_words(run.used_memory_bytes));
   }
   return text;
+}
+
+SpeedReport speed_report(const Job& job, const RunSummary& run, int cores) {
+  SpeedReport report{.steps = run.steps,
+                     .step_seconds = run.step_seconds,
+                     .planned = job.options.planned_step_seconds,
+                     .simulated = forecast(job, run, cores).step_seconds,
+                     .others_share = run.others_share,
+                     .parts = {.ops = run.compute_seconds,
+                               .messages = run.waits.messages,
+                               .sums = run.waits.sums,
+                               .ranks = run.waits.ranks,
+                               .updates = run.optimizer_seconds}};
+  SpeedParts& parts = report.parts;
+  parts.rest = std::max(0.0, run.step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
+  for (std::int64_t stage = 0; stage < run.op_times.num_stages(); ++stage) {
+    for (std::size_t index = 0; index < kOpKinds; ++index) {
+      const auto kind = static_cast<OpKind>(index);
+      if (run.op_times.count(StageId(stage), kind) == 0) continue;
+      const auto& planned = job.options.planned_ops;
+      report.ops.push_back({.kind = kind,
+                            .stage = stage,
+                            .seconds = run.op_times.mean(StageId(stage), kind).wall_seconds,
+                            .planned = planned.empty() ? 0 : planned[static_cast<std::size_t>(stage)][index]});
+    }
+  }
+  if (run.rank_op_times.empty()) return report;
+  for (const RankPace& pace : paces(run.rank_op_times, run.steps)) {
+    report.ranks.push_back({.rank = static_cast<int>(pace.rank.value()),
+                            .parts = {.ops = pace.seconds},
+                            .elsewhere = pace.elsewhere.value_or(0)});
+  }
+  return report;
 }
 
 }  // namespace chimera

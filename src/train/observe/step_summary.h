@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "telemetry/speed_report.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/job.h"
 
@@ -34,5 +35,8 @@ struct StepForecast {
 /// A difference above a tenth also gets its largest part named, or the other processes. `cores` is the number of cores
 /// available to this process.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
+
+/// Returns the figures of summary() for `chimera diagnose`.
+[[nodiscard]] SpeedReport speed_report(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

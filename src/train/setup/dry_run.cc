@@ -161,6 +161,14 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
                   .memory_bytes = problem.memory_bytes,
                   .shared_cores = shares_cores(problem) ? machine.cores : 0,
                   .ranks = {}};
+  const CostTable costs(job.run.schedule, planned.model.costs);
+  const bool is_whole = job.run.schedule.slices == 1;  // Slices of a micro-batch have a time each
+  for (std::int64_t stage = 0; is_whole && stage < job.run.schedule.stages; ++stage) {
+    auto& seconds = result.op_seconds.emplace_back();
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      seconds.push_back(costs.duration(static_cast<OpKind>(kind), StageId(stage)));
+    }
+  }
   const auto held = held_stages(job);
   for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
     RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(RankId(r))};

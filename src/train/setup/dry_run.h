@@ -42,6 +42,7 @@ struct Forecast {
   double memory_bytes = 0;        // Machine memory per rank
   std::int64_t shared_cores = 0;  // Cores that more ranks share; 0: each rank has its own
   std::vector<RankForecast> ranks;
+  std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices
 
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
   [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }

@@ -150,16 +150,17 @@ struct TrainOptions {
   std::int64_t validate_batches = 4;  // Mini-batches per validation, at most
   std::int64_t sample_every = 0;      // Steps between continuations of `prompt`; 0: never
   std::string prompt;
-  std::string metrics;              // JSON lines file; outputs from here to `report` are off if empty
-  std::string tensorboard;          // Folder of an event file
-  std::string trace;                // Chrome trace of the last steps
-  std::string op_times;             // JSON file of measured costs
-  double planned_step_seconds = 0;  // Of the plan or profile that the run was started with; 0: none
-  SaveInterval log_every;           // Interval of progress lines in a log; zero: see LogPace
-  std::string tensor_memory;        // JSON file of peak tensor bytes per rank
-  std::string flight_record;        // Folder of flight records; empty: in the checkpoint folder; "none": off
-  std::string timeline;             // HTML page: a measured step and its simulation
-  std::string report;               // HTML report of the run
+  std::string metrics;                           // JSON lines file; outputs from here to `report` are off if empty
+  std::string tensorboard;                       // Folder of an event file
+  std::string trace;                             // Chrome trace of the last steps
+  std::string op_times;                          // JSON file of measured costs
+  double planned_step_seconds = 0;               // Of the plan or profile that the run was started with; 0: none
+  std::vector<std::vector<double>> planned_ops;  // [stage][op kind]: seconds by the profile; empty: none
+  SaveInterval log_every;                        // Interval of progress lines in a log; zero: see LogPace
+  std::string tensor_memory;                     // JSON file of peak tensor bytes per rank
+  std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
+  std::string timeline;       // HTML page: a measured step and its simulation
+  std::string report;         // HTML report of the run
 
   bool overwrite = false;  // Outputs may replace files of other runs
 

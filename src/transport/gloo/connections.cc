@@ -228,6 +228,7 @@ c10d::ProcessGroupGloo& GlooConnections::channel(int from, int to) const {
       "ranks {} and {} have no connection, because the program contains no message between them", from, to));
 }
 
+// With one host, the group of the sum is the process group itself, which is in the list already.
 std::vector<GlooGroup> GlooConnections::take_groups() noexcept {
   std::vector<GlooGroup> groups = std::exchange(process_groups_, {});
   for (SumGroups& sum : std::exchange(sum_groups_, {})) {
@@ -271,6 +272,7 @@ void GlooConnections::close() noexcept {
            std::chrono::steady_clock::now() < end);
 }
 
+// Destroying a group with a pending operation waits for that operation, which may never end.
 void GlooConnections::abandon() noexcept {
   for (GlooGroup& group : take_groups()) group.release();
   rendezvous_.abandon();

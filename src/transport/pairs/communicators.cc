@@ -99,6 +99,7 @@ VariableList cuda_variables() {
           {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
 }
 
+// On one host NCCL needs no interface but the loopback, and must not listen on any other.
 VariableList nccl_variables(const RendezvousPoint& rendezvous) {
   const std::string interface = rendezvous.host.empty() ? "lo" : own_interface(rendezvous);
   return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
@@ -192,6 +193,7 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
   return to;
 }
 
+// In the order of creation, since calls that connect or abort must have one order on all ranks.
 std::vector<Group> all_groups(const Communicators& of) {
   std::vector<Group> groups{of.everyone};
   groups.insert(groups.end(), of.process_groups.begin(), of.process_groups.end());

@@ -263,6 +263,7 @@ class PairTransport final : public Transport {
     });
   }
 
+  /// c10d starts the clock of an operation when it is launched, up to a step before the device reaches it.
   void note_longest_step(std::chrono::milliseconds longest) override {
     if (kStepsOfTimeout * longest > timeout_) set_timeouts(kStepsOfTimeout * longest);
   }
@@ -324,6 +325,7 @@ class PairTransport final : public Transport {
   [[nodiscard]] at::Tensor nothing(at::ScalarType type, std::int64_t elements = 1) const {
     return at::zeros({elements}, at::TensorOptions(to_.device).dtype(type));
   }
+  /// An ordered sum also uses an all-to-all, whose transfers connect members pair by pair.
   void connect_group(const Group& group) const {
     if (!group) return;
     std::vector<at::Tensor> sum{nothing(at::kFloat)};

@@ -56,6 +56,7 @@ std::optional<RankFailure> RankThreads::run(int ranks, const Body& body, const C
   return std::exchange(turn_.failure, std::nullopt);
 }
 
+// A thread sleeps between runs. It takes part in a run if its rank does, and skips runs with fewer ranks.
 void RankThreads::serve(RankId rank) {
   std::unique_lock lock(mutex_);
   for (std::int64_t seen = 0;;) {

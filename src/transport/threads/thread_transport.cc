@@ -107,6 +107,7 @@ struct Addend {
   StreamMark ready = {};  ///< when the tensors of `sum` are ready
 };
 
+/// Adds in the order of members, or in the given order. The first member's buffer holds the sum without an order.
 at::Tensor sum_of(std::vector<Addend>& addends) {
   if (const SumOrder* order = addends.front().sum.order; order != nullptr) {
     std::vector<std::vector<at::Tensor>> parts;
@@ -131,6 +132,7 @@ void all_gather(std::vector<Addend>& addends) {
   }
 }
 
+/// Copies the sum to all members, or to each the elements that it keeps in a reduce-scatter.
 void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   const std::vector<std::int64_t>& counts = addends.front().sum.counts;
   std::int64_t offset = 0;
@@ -145,7 +147,8 @@ void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   }
 }
 
-/// Returns an error text, or "".
+/// Returns an error text, or "". Tensors may be the work of other threads' streams, so the current stream waits for
+/// them first.
 std::string add_up(std::vector<Addend>& addends) {
   const at::NoGradGuard no_grad;
   const at::Tensor& first = addends.front().sum.gradients;
@@ -272,6 +275,7 @@ struct Network {
   ThreadSum everyone;
 };
 
+/// A send is complete at its start. Its wait still fails once the hub is closed, as a wait on a broken connection does.
 class Sent final : public Pending {
  public:
   Sent(const CloseFlag& close_flag, RankId from, RankId to) : close_flag_(close_flag), from_(from), to_(to) {}

@@ -1,0 +1,120 @@
+#include "telemetry/speed_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "support/scratch.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::Scratch;
+using ::testing::ThrowsMessage;
+
+using Events = std::vector<FlightEvent>;
+
+/// Appends a step of a rank whose forward of `stage` takes `forward` ms. A backward takes 2 ms, a wait for a message 3,
+/// the sum 4, the wait for the slowest rank 5, the update 1.
+void add_step(Events& events, std::int64_t step, std::int64_t stage, std::int64_t forward) {
+  std::int64_t now = events.empty() ? 0 : events.back().nanoseconds + 1'000'000;
+  const auto add = [&](Instruction instruction, std::int64_t milliseconds) {
+    events.push_back({now, {RankProgress::Phase::Steps, step, instruction}});
+    now += milliseconds * 1'000'000;
+  };
+  const auto compute = [&](OpKind kind) {
+    Op op{.kind = kind};
+    op.stage = StageId(stage);
+    return Instruction{.kind = InstructionKind::Compute, .op = op};
+  };
+  add(compute(OpKind::Forward), forward);
+  add({.kind = InstructionKind::WaitReceive}, 3);
+  add(compute(OpKind::Backward), 2);
+  add({.kind = InstructionKind::WaitAllReduce}, 4);
+  add({.kind = InstructionKind::ReduceScalars}, 5);
+  add({.kind = InstructionKind::OptimizerStep}, 1);
+}
+
+/// Records of two data-parallel ranks with one stage each, from step `first` on, with `steps` complete steps.
+Flight recorded(std::int64_t forward_of_second, std::int64_t first, std::int64_t steps) {
+  Flight flight{.folder = "run/flight"};
+  for (const std::int64_t forward : {std::int64_t{10}, forward_of_second}) {
+    Events events;
+    for (std::int64_t step = first; step <= first + steps; ++step) add_step(events, step, 0, forward);
+    flight.ranks.emplace_back(std::move(events));
+    flight.job.ranks.push_back({GroupId(std::ssize(flight.job.ranks)), WorkerId(0)});
+  }
+  return flight;
+}
+
+TEST(SpeedReportTest, SumsUpTheCompleteSteps) {
+  const auto report = speed_of(recorded(10, 7, 4));
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->steps, 3) << "the oldest step may lack its first events, and the last is not over";
+  EXPECT_NEAR(report->step_seconds, 0.025, 1e-12);
+  EXPECT_NEAR(report->parts.ops, 0.012, 1e-12);
+  EXPECT_NEAR(report->parts.messages, 0.003, 1e-12);
+  EXPECT_NEAR(report->parts.sums, 0.004, 1e-12);
+  EXPECT_NEAR(report->parts.ranks, 0.005, 1e-12);
+  EXPECT_NEAR(report->parts.updates, 0.001, 1e-12);
+  ASSERT_EQ(report->ops.size(), 2U);
+  EXPECT_EQ(report->ops[0].kind, OpKind::Forward);
+  EXPECT_NEAR(report->ops[0].seconds, 0.010, 1e-12);
+  EXPECT_NEAR(report->ops[1].seconds, 0.002, 1e-12);
+}
+
+TEST(SpeedReportTest, TheFirstStepOfARunDoesNotCount) {
+  Flight flight = recorded(10, 1, 3);
+  for (auto& events : flight.ranks) events->insert(events->begin(), {-1, {RankProgress::Phase::Joining}});
+  EXPECT_EQ(speed_of(flight)->steps, 2);
+}
+
+TEST(SpeedReportTest, NamesTheSlowRank) {
+  const auto report = speed_of(recorded(20, 7, 4));
+  EXPECT_NEAR(report->ranks[1].slowdown(), 22.0 / 12, 1e-9);
+  EXPECT_THAT(to_text(*report), HasSubstr("rank 1 is slow: the same ops take 1.83 times as long as on other ranks, up "
+                                          "to 0.0100 s a step"));
+}
+
+TEST(SpeedReportTest, ComparesOpsWithTheProfile) {
+  Flight flight = recorded(10, 7, 4);
+  EXPECT_THAT(to_text(*speed_of(flight)), HasSubstr("beside ops, most time goes to slowest rank (20 % of a step)"));
+  flight.job.planned_step_seconds = 0.02;
+  flight.job.planned_ops = {{0.004, 0.002, 0.001, 0.001}};
+  EXPECT_THAT(to_text(*speed_of(flight)),
+              ::testing::AllOf(HasSubstr("0.0250 s a step (median); planned 0.0200 s (-20.0 %)"),
+                               HasSubstr("stage   0  F 0.0100 s (profile 0.0040 s)"),
+                               HasSubstr("F of stage 0 2.50 times as long")));
+}
+
+TEST(SpeedReportTest, WithoutACompleteStepThereIsNoReport) {
+  EXPECT_FALSE(speed_of(recorded(10, 7, 1)).has_value());
+  EXPECT_FALSE(speed_of({.folder = "run/flight", .ranks = {std::nullopt, Events{}}}).has_value());
+}
+
+TEST(SpeedReportTest, IsReadBackFromTheFileOfARun) {
+  const Scratch scratch;
+  EXPECT_FALSE(read_speed(scratch.path("")).has_value());
+  SpeedReport report = *speed_of(recorded(20, 7, 4));
+  report.simulated = 0.02;
+  report.others_share = 0.4;
+  report.ops[0].planned = 0.004;
+  scratch.write(kSpeedName, json_text(to_json(report), 2));
+  const auto read = read_speed(scratch.path(""));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(to_text(*read), to_text(report));
+  EXPECT_THAT(to_text(*read), HasSubstr("other processes used 40 % of the cores meanwhile"));
+  report.ranks.clear();
+  EXPECT_THAT(to_text(report), HasSubstr("\n  other processes use the cores\n"));
+  scratch.write(kSpeedName, "{\"steps\": 3}");
+  EXPECT_THAT([&] { static_cast<void>(read_speed(scratch.path(""))); },
+              ThrowsMessage<ConfigError>(HasSubstr("is damaged")));
+}
+
+}  // namespace
+}  // namespace chimera
