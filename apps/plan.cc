@@ -264,8 +264,9 @@ if [ "$code" -eq 75 ]; then
 fi
 exit "$code"
 )",
-      fmt::arg("comment", as_comment(description(report, seconds))), fmt::arg("name", "chimera-" + options.problem.model),
-      fmt::arg("nodes", ranks / ranks_of_node), fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node),
+      fmt::arg("comment", as_comment(description(report, seconds))),
+      fmt::arg("name", "chimera-" + options.problem.model), fmt::arg("nodes", ranks / ranks_of_node),
+      fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node),
       fmt::arg("gpus", has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", ranks_of_node) : ""),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
   write_output(options.sbatch, script);

@@ -439,7 +439,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       report_without_effect(job);
     }
     job.peak_flops = peak_flops(job, *flags, options.reports);
-    const bool is_first = invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
+    const bool is_first =
+        invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
     if (is_first) plan_by_profile(job, *flags);
     if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);

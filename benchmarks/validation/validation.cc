@@ -1,5 +1,5 @@
-#include "core/files.h"
 #include "validation/validation.h"
+#include "core/files.h"
 
 #include <fmt/format.h>
 #include <algorithm>

@@ -350,10 +350,7 @@ FitStep RankFit::train_step(std::int64_t step, const Update& update, bool skip_n
   StepHooks with = hooks(step, update);
   if (skip_non_finite) with.update.skip_non_finite = [](const std::string& /*what*/, bool /*is_own*/) {};
   const StepResult done = driver_->train(run_.program.workers[place_.worker.index()], with);
-  return {.step = step + 1,
-          .loss = done.loss,
-          .gradient_norm = done.gradient_norm,
-          .is_skipped = done.is_skipped};
+  return {.step = step + 1, .loss = done.loss, .gradient_norm = done.gradient_norm, .is_skipped = done.is_skipped};
 }
 
 double RankFit::validation_loss(std::int64_t step) {

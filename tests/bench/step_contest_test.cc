@@ -1,5 +1,5 @@
-#include "core/files.h"
 #include "measuring/step_contest.h"
+#include "core/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
