@@ -263,7 +263,8 @@ Fingerprint fingerprint(const Job& job) {
       {"--checkpoint, --save-every, --keep",
        hash_of({saves.folder, saves.every.steps, saves.every.seconds, saves.keep.last, saves.keep.every})},
       {kResumeFlag, hash_of({o.resume.from, job.first_step})}};
-  for (const auto& [key, value] : hyperparameters(o).items()) parts.push_back({flag_of(key), hash_of(value)});
+  const Json numbers = hyperparameters(o);  // items() refers to it
+  for (const auto& [key, value] : numbers.items()) parts.push_back({flag_of(key), hash_of(value)});
   parts.push_back({"the program", hash_programs(job)});
   return parts;
 }
