@@ -84,10 +84,10 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",
                        rate.warmup, steps);
   }
-  if (rate.warmup == steps && rate.shape != LearningRateShape::Constant) {
+  if (rate.warmup == steps && rate.shape == LearningRateShape::Wsd) {
     return fmt::format(
-        "warmup: {} steps are the whole run, and leave none to lower the learning rate in; give fewer, or "
-        "--learning-rate-shape constant",
+        "warmup: {} steps are the whole run, and leave none for the cooldown; give fewer, or --learning-rate-shape "
+        "constant",
         rate.warmup);
   }
   const std::int64_t cooldown = rate.cooldown_steps(steps);

@@ -46,7 +46,7 @@ struct LearningRate {
   CooldownShape cooldown_shape = CooldownShape::Linear;
 
   /// Returns the rate of a step (from 0) in a run of `steps`. One step has the peak (with Wsd and Constant: several),
-  /// and the last step has the minimum, except if the run has a single step or the cooldown is 0.
+  /// and the last step has the minimum, except if no step follows the peak or the cooldown is 0.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
   /// Returns 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;

@@ -61,11 +61,12 @@ with tempfile.TemporaryDirectory() as name:
     assert [event.step for event in read(folder / "logs").Scalars("loss")] == [1, 2, 3]
 
     # A run that dies in step 4 has saved step 2 at most: step 3 comes again.
-    flags = ["--checkpoint", folder / "run", "--save-every", "2", "--resume", "auto", "--tensorboard", folder / "crash"]
+    flags = ["--checkpoint", folder / "run", "--save-every", "2", "--resume", "auto", "--tensorboard",
+             folder / "run" / "logs"]
     died = train(folder, *flags, check=False, CHIMERA_FAULT="kill@optimizer:0:4")
     assert died.returncode != 0, died
-    logged = {event.step for event in read(folder / "crash").Scalars("loss")}
+    logged = {event.step for event in read(folder / "run" / "logs").Scalars("loss")}
     assert 3 in logged and 5 not in logged, logged
     train(folder, *flags)
-    assert [event.step for event in read(folder / "crash").Scalars("loss")] == [1, 2, 3, 4, 5]
+    assert [event.step for event in read(folder / "run" / "logs").Scalars("loss")] == [1, 2, 3, 4, 5]
 print(f"{len(metrics)} steps of {len(tags)} numbers each")

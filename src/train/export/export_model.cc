@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/invariant.h"
 #include "hugging_face/config_json.h"
-#include "hugging_face/export_plan.h"
 #include "hugging_face/model_folder.h"
 #include "hugging_face/staged_folder.h"
 #include "hugging_face/stored_names.h"
@@ -18,6 +17,7 @@
 #include "model/element_types.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "train/setup/data_tokenizer.h"
+#include "train/setup/job_export.h"
 
 namespace chimera {
 namespace {
@@ -108,17 +108,6 @@ double sum_in_agreement(Transport& transport, const std::function<double()>& act
   return failures_and_number[1];
 }
 
-/// Returns the element type of the tensors of --export: --export-dtype, else the type of the weights.
-ElementType export_type(const TrainOptions& options) {
-  const std::string& given = options.export_dtype;
-  return element_type_of_word("--export-dtype",
-                              given.empty() ? std::string(to_text(master_type(options.dtype))) : given);
-}
-
-ExportPlan planned_export(const Job& job) {
-  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
-}
-
 }  // namespace
 
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
@@ -145,18 +134,6 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   staged.make_weights(plan);
   write_tensors(plan, sources, staged.path());
   complete(staged, folder.model(), &folder, type, chosen.empty() ? source : chosen);
-}
-
-void require_exportable(const Job& job) {
-  const ElementType type = export_type(job.options);
-  if (!job.from) (void)to_config_json(job.model, type);
-  std::uint64_t bytes = 0;
-  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
-  try {
-    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
-  } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--export {}", error.what()));
-  }
 }
 
 void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {

@@ -19,10 +19,10 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
-#include "train/export/export_model.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
+#include "train/setup/job_export.h"
 #include "train/setup/job_outputs.h"
 #include "transport/gloo/gloo_transport.h"
 

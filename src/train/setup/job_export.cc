@@ -1,0 +1,33 @@
+#include "train/setup/job_export.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "hugging_face/config_json.h"
+#include "hugging_face/staged_folder.h"
+
+namespace chimera {
+
+ElementType export_type(const TrainOptions& options) {
+  const std::string& given = options.export_dtype;
+  return element_type_of_word("--export-dtype",
+                              given.empty() ? std::string(to_text(master_type(options.dtype))) : given);
+}
+
+ExportPlan planned_export(const Job& job) {
+  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
+}
+
+void require_exportable(const Job& job) {
+  const ElementType type = export_type(job.options);
+  if (!job.from) (void)to_config_json(job.model, type);
+  std::uint64_t bytes = 0;
+  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  try {
+    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--export {}", error.what()));
+  }
+}
+
+}  // namespace chimera
