@@ -152,7 +152,7 @@ class Writer {
     if (!is_json()) write("\n");
     any_ = false;
     const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
-    if (job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
+    if (!is_json() && job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
       messages().write(
           fmt::format("chimera: the model continues with {} tokens of blanks only; see --prompt and "
                       "--temperature, or train it longer\n",

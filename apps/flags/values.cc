@@ -109,11 +109,11 @@ void complete_names(CLI::Option* option, std::vector<std::string> names) {
 }
 
 std::string name_for(const std::string& flag, const std::string& word, const std::vector<std::string>& names) {
-  // Words of other programs count as exact names.
   const auto same = std::ranges::find(kSameWords, std::string_view(word), &SameWord::first);
-  const std::string meant = same == kSameWords.end() ? word : std::string(same->second);
-  for (const std::string& name : {word, meant, complete_name(word, names)}) {
-    if (std::ranges::count(names, name) > 0) return name;
+  const std::string name = same == kSameWords.end() ? word : std::string(same->second);
+  // The beginning of a choice is not enough: `--optimizer adam` must not become adamw.
+  for (const std::string& exact : {word, name}) {
+    if (std::ranges::count(names, exact) > 0) return exact;
   }
   throw ConfigError(unknown_name(flag, word, names));
 }

@@ -87,8 +87,7 @@ std::string layer_table(const ModelReport& report) {
                         flops_text(layer.forward_flops), flops_text(backward_flops(layer)),
                         bytes_text(layer.activations), bytes_text(layer.deferred));
   }
-  // Otherwise the head's backward looks like half of a product too few.
-  return text + "F of the head includes the gradient of its input, because it keeps no logits\n";
+  return text;
 }
 
 std::string stage_table(const ModelReport& report, const std::vector<StageFootprint>& stages) {
@@ -202,6 +201,7 @@ std::string model_text(const ModelReport& report) {
              model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
          layer_table(report) +
+         // Otherwise the head's backward looks like half of a product too few.
          "F of the head also computes the gradient of its input, so that no logits are kept.\n\n" +
          stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) + worker_table(report);
 }

@@ -59,14 +59,16 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
 
 std::string unknown_name(std::string_view what, std::string_view name, std::span<const std::string> candidates) {
   const std::string message = "unknown " + std::string(what) + " '" + printable(name, kLongestName) + "'; ";
-  // The beginning of a name is near to names of its length too, but those are not what the user had in mind.
+  // Names of about the same length are near to the beginning of a longer name, but only names that begin with it count.
   std::vector<std::string> longer;
   std::ranges::copy_if(candidates, std::back_inserter(longer),
                        [&](const std::string& candidate) { return !name.empty() && candidate.starts_with(name); });
-  if (longer.size() > 1) return message + "several begin with it: " + listed(longer);
+  const std::optional<std::string> guess = nearest(name, longer.empty() ? candidates : longer);
   if (longer.size() == 1) return message + "did you mean '" + longer.front() + "'?";
-  if (const auto guess = nearest(name, candidates)) return message + "did you mean '" + *guess + "'?";
-  return message + "known: " + listed(candidates);
+  if (!guess)
+    return message + (longer.empty() ? "known: " + listed(candidates) : "several begin with it: " + listed(longer));
+  std::erase(longer, *guess);
+  return message + "did you mean '" + *guess + "'?" + (longer.empty() ? "" : " Also begin with it: " + listed(longer));
 }
 
 }  // namespace chimera

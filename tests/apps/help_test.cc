@@ -107,7 +107,8 @@ TEST(HelpTest, ListsAllCommandsInGroups) {
   EXPECT_EQ(names.front(), "train");
   EXPECT_LE(names.size(), 24U);
   std::vector<std::string> all;
-  for (const nlohmann::json& command : reference().at("subcommands")) all.push_back(last_name(command));
+  const nlohmann::json program = reference();
+  for (const nlohmann::json& command : program.at("subcommands")) all.push_back(last_name(command));
   EXPECT_THAT(all, ::testing::UnorderedElementsAreArray(names));
 }
 
@@ -143,7 +144,8 @@ std::vector<nlohmann::json> flags_below(const nlohmann::json& command) {
 }
 
 std::vector<nlohmann::json> reference_flags(const std::string& subcommand) {
-  for (const nlohmann::json& command : reference().at("subcommands")) {
+  const nlohmann::json program = reference();
+  for (const nlohmann::json& command : program.at("subcommands")) {
     if (last_name(command) == subcommand) return flags_below(command);
   }
   return {};

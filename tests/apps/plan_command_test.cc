@@ -287,8 +287,10 @@ TEST(PlanCommandTest, FindsShippedProfilesByName) {
   std::ranges::replace(by_name, kP100, "p100-aries");
   EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"})));
   std::ranges::replace(by_name, "p100-aries", "p100-arie");
+  EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"}))) << "the beginning of one name";
+  std::ranges::replace(by_name, "p100-arie", "p100-airs");
   EXPECT_THAT(run_program(by_name).messages,
-              HasSubstr("unknown machine profile 'p100-arie'; did you mean 'p100-aries'?"));
+              HasSubstr("unknown machine profile 'p100-airs'; did you mean 'p100-aries'?"));
 }
 
 const Words kEightBillion = {"plan", "--model",   "llama-3-8b", "--workers",   "16",  "--mini-batch",

@@ -35,6 +35,10 @@ TEST(NearestTest, UnknownNameSaysWhichNamesBeginWithIt) {
   const std::vector<std::string> machines = {"h100-80gb", "h200", "p100-aries"};
   EXPECT_EQ(unknown_name("machine", "h", machines), "unknown machine 'h'; several begin with it: h100-80gb, h200");
   EXPECT_EQ(unknown_name("machine", "h100", machines), "unknown machine 'h100'; did you mean 'h100-80gb'?");
+  EXPECT_EQ(unknown_name("machine", "h20", machines), "unknown machine 'h20'; did you mean 'h200'?");
+  const std::vector<std::string> fields = {"micro_batches", "micro_batch_scale", "stages"};
+  EXPECT_EQ(unknown_name("field", "micro_batch", fields),
+            "unknown field 'micro_batch'; did you mean 'micro_batches'? Also begin with it: micro_batch_scale");
   EXPECT_EQ(unknown_name("machine", "", machines), "unknown machine ''; known: h100-80gb, h200, p100-aries");
 }
 
