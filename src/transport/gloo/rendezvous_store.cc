@@ -172,7 +172,9 @@ void RendezvousStore::await_all(int rank, int world_size) {
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));
   if (rank != 0) keys = {kAllAreHere};
-  const std::chrono::milliseconds quiet = store_->getTimeout() / kQuietPart;
+  // A wait of no time is a wait without a limit (c10d's kNoTimeout).
+  const auto some = [](std::chrono::milliseconds time) { return std::max(time, std::chrono::milliseconds(1)); };
+  const std::chrono::milliseconds quiet = some(store_->getTimeout() / kQuietPart);
   const Deadline end_of_quiet = after(quiet);
   try {
     try {
@@ -180,7 +182,7 @@ void RendezvousStore::await_all(int rank, int world_size) {
     } catch (const std::exception&) {
       if (std::chrono::steady_clock::now() < end_of_quiet) throw;  // another failure
       announce_missing(rank, world_size, quiet);
-      store_->wait(keys, store_->getTimeout() - quiet);
+      store_->wait(keys, some(store_->getTimeout() - quiet));
     }
     if (rank == 0) store_->set(kAllAreHere, std::vector<std::uint8_t>{1});
   } catch (const std::exception&) {
