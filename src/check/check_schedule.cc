@@ -335,8 +335,9 @@ class ScheduleCheck {
     if ((seen & bit(OpKind::Forward)) == 0) missing([&] { return fmt::format("{}F{} is missing", s, m); });
     if (whole && (input || weight)) {
       findings_.add(ViolationKind::DoubledOp, {}, [&] {
-        return fmt::format("{0}B{1} and {0}{2}{1} are both present: a backward is whole or split", s, m,
-                           input ? 'I' : 'W');
+        return fmt::format("{0}B{1} and {0}{2}{1} are both present: a backward is whole or split{3}", s, m,
+                           input ? 'I' : 'W',
+                           input ? "" : " (in torch 2.5 and older, B is the input gradient: write I for it)");
       });
     } else if (!whole && !input && !weight) {
       missing([&] { return fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m); });

@@ -212,9 +212,6 @@ constexpr std::array<Action, 13> kActions = {{{"SEND_F_RECV_B", kMessages, true}
                                               {"RESHARD", kSharding, false},
                                               {"REDUCE_GRAD", kReduction, false}}};
 
-constexpr const char* kOlderTorch =
-    "in torch 2.5 and older, BW is the whole backward and B the input gradient: write B for BW, and I for B";
-
 // Reads cell by cell, in memory linear in the ops. Without a header, the shape of the schedule follows from the ops;
 // the largest ids are kept with their cells, so that an id far beyond the number of ops is refused before memory for it
 // is allocated.
@@ -231,10 +228,6 @@ class CsvReader {
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
       if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
     }
-    const auto has = [&](OpKind kind) { return kinds_[static_cast<std::size_t>(kind)]; };
-    if (has(OpKind::Backward) && has(OpKind::BackwardWeight) && !has(OpKind::BackwardInput)) {
-      result.notes.push_back(fmt::format("{}: has B and W, but no I; {}", text_.name(), kOlderTorch));
-    }
     return result;
   }
 
@@ -245,7 +238,10 @@ class CsvReader {
   }
   [[noreturn]] void refuse(std::string_view cell) const {
     if (is_whole_backward_of_older_torch(cell)) {
-      fail(fmt::format("'{}' is not a cell of a schedule; {}", printable(cell), kOlderTorch));
+      fail(fmt::format(
+          "'{}' is not a cell of a schedule; in torch 2.5 and older, BW is the whole backward and B the input "
+          "gradient: write B for BW, and I for B",
+          printable(cell)));
     }
     const bool sliced = schedule_.slices != 1;
     fail(
@@ -340,7 +336,6 @@ class CsvReader {
   void add(const Op& op) {
     if (++num_ops_ > kMostOps) fail(fmt::format("more than {} ops", kMostOps));
     if (!has_header_) remember_largest(op);
-    kinds_[static_cast<std::size_t>(op.kind)] = true;
     schedule_.workers.back().push_back(op);
   }
 
@@ -426,7 +421,6 @@ class CsvReader {
   Largest stage_;
   Largest micro_batch_;
   std::array<std::int64_t, kNotes.size()> dropped_{};
-  std::array<bool, kOpKinds> kinds_{};  // [kind]: whether an op has it
 };
 
 }  // namespace

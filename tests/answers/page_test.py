@@ -109,7 +109,7 @@ class Drive:
         self.type_into("#own-text", DEADLOCK)
         self.page.wait_for(f"{verdict}.includes('1B0')")
         self.expect("the counterexample in words", "before 1F0" in self.page.run(verdict))
-        self.expect("the verdict names the deadlock", "deadlock, a cycle of 2 waits" in self.page.run(verdict))
+        self.expect("the verdict names the deadlock", "deadlock, a cycle of 1 wait:" in self.page.run(verdict))
         self.keep("own-deadlock")
         self.type_into("#own-text", "0F0,0Q0")
         self.page.wait_for(f"{verdict}.startsWith('Not a schedule')")

@@ -51,6 +51,14 @@ INSTANTIATE_TEST_SUITE_P(
                               s.workers[1].back().kind = OpKind::BackwardInput;
                             },
                             ViolationKind::DoubledOp, "1B1 and 1I1 are both present"},
+                      Fault{"InputGradientOfOlderTorch",
+                            [](Schedule& s) {
+                              s.workers[1].push_back(s.workers[1].back());
+                              s.workers[1].back().kind = OpKind::BackwardWeight;
+                            },
+                            ViolationKind::DoubledOp,
+                            "1B1 and 1W1 are both present: a backward is whole or split (in torch 2.5 and older, B is "
+                            "the input gradient: write I for it)"},
                       Fault{"Doubled", [](Schedule& s) { s.workers[1].push_back(s.workers[1].front()); },
                             ViolationKind::DoubledOp, "worker 1, op 8 (1F0): the schedule has this op already"},
                       Fault{"WrongWorker", [](Schedule& s) { std::swap(s.workers[1][0], s.workers[2][0]); },

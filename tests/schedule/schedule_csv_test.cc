@@ -152,13 +152,6 @@ TEST(ScheduleCsvTest, DropsWaitsAndJoinedMessagesLikeSends) {
   EXPECT_THAT(result.notes, ElementsAre(StartsWith("text: 7 sends and receives are dropped")));
 }
 
-TEST(ScheduleCsvTest, ExplainsTheInputGradientsOfOlderTorch) {
-  EXPECT_THAT(read("0F0,0B0,0W0\n").notes,
-              ElementsAre("text: has B and W, but no I; in torch 2.5 and older, BW is the whole backward and B the "
-                          "input gradient: write B for BW, and I for B"));
-  EXPECT_TRUE(read("0F0,0I0,0W0,0F1,0B1\n").notes.empty());
-}
-
 TEST(ScheduleCsvTest, ReadsInvalidSchedulesUnchanged) {
   const Schedule schedule = read("0F0,0F0\n0B0,4W4\n0F1").schedule;
   EXPECT_EQ(schedule.stages, 5);
