@@ -96,9 +96,9 @@ TEST(WeightFilesTest, IndexAndFilesMustAgree) {
   EXPECT_THAT(folder_refusal(scratch.path("")),
               HasSubstr("1 of its 2 files cannot be found: 'model-00003-of-00002.safetensors'"));
   write_two(scratch, kIndex);
-  scratch.write("model-00002-of-00002.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                                                            R"("b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                                                            2));
+  scratch.write("model-00002-of-00002.safetensors", file_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
+                                                            R"("b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+                                                            3));
   EXPECT_EQ(folder_refusal(scratch.path("")), "") << "an equal copy of a tensor";
   EXPECT_THAT(WeightFiles(scratch.path("")).names(), ElementsAre("a", "b"));
   scratch.write("model-00002-of-00002.safetensors", file_of(R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"

@@ -77,7 +77,8 @@ def compare_configurations(program, folder):
     configs = [{}, *({field: value} for value in (True, False) for field in (
         "add_prefix_space", "fix_mistral_regex", "split_special_tokens", "do_lower_case", "strip_accents",
         "tokenize_chinese_chars")), {"eos_token": "a"}, {"pad_token": "a"}, {"additional_special_tokens": ["a"]},
-        {"extra_special_tokens": {"x_token": "<|x|>"}}, {"eos_token": {"content": "a", "lstrip": False}}]
+        {"extra_special_tokens": {"x_token": "<|x|>"}},
+        {"eos_token": {"__type": "AddedToken", "content": "a", "lstrip": False}}]
     refused = set()
     for number, (tokenizer, classes) in enumerate(kinds):
         for one in classes:
