@@ -729,8 +729,8 @@ class Pipeline:
         hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
         of_modules = [key for replica in self._replicas for key in hooks_of(replica.module)]
         training = [layer.module.training for layer in self._all()]
-        scale = self._loss.scale
-        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training, scale)
+        numbers = (repr(clip), self._loss.scale)
+        return (call, numbers, optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training)
 
     def _facts(
         self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any, scaler: Any

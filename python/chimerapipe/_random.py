@@ -118,8 +118,8 @@ def states_of_own(module: nn.Module) -> States:
 
 
 class RankGenerators:
-    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on one
-    thread at a time, because torch has one generator for all threads."""
+    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on
+    one thread at a time, because torch has one generator for all threads."""
 
     def __init__(self, device: torch.device, rank: int, users: dict[int, RankGenerators]) -> None:
         """`users`: generators by thread, of all ranks. A threading.local would lose its values, because Python knows a
@@ -191,6 +191,6 @@ def _in_json(state: State) -> Any:
 
 def _from_json(value: Any) -> State:
     if isinstance(value, dict):
-        data = base64.b64decode(value.get("tensor", value.get("bytes", "")))
+        data = base64.b64decode(str(value.get("tensor", value.get("bytes"))))
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if "tensor" in value else data
     return tuple(map(_from_json, value)) if isinstance(value, list) else value
