@@ -90,6 +90,7 @@ class Boundaries:
         return self._known[stage]
 
 
+_NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 _VALUE = "chimerapipe_value"  # Attribute of a tensor that stands for a value
 
 
@@ -142,15 +143,13 @@ class HeldLayer:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
-        if self._probing:
-            output = self._autocast.call(self._probe, value)
-        elif self.generators is not None and self.draws:
-            with self.generators.drawing():
-                output = self._autocast.call(self.module, value)
+        call = self._probe if self._probing else self.module
+        if self.generators is None:
+            output = self._autocast.call(call, value)
         else:
-            output = self._autocast.call(self.module, value)
-        if self.generators is not None:
             self.generators.use_on_this_thread()  # For the loss
+            with self.generators.drawing() if self.draws and not self._probing else _NOTHING:
+                output = self.generators.run(self._autocast.call, call, value)
         return self._message(output) if self.sends else carrier_of(output)
 
     def _received(self, message: Tensor) -> Any:
@@ -280,7 +279,7 @@ class HeldLayer:
     def _require_equal(self, output: Any, second: Any) -> None:
         """GPU kernels may add in any order, so only their results may differ slightly."""
         pairs = zip(flattened(output)[0], flattened(second)[0], strict=True)
-        if not all(_are_equal(one, other) for one, other in pairs):
+        if not all(are_equal(one, other) for one, other in pairs):
             raise ConfigError(
                 f"{self._name()} gives another result in a second forward of the same input: it draws random numbers, "
                 "or depends on earlier calls. Replicas or a recomputed forward would differ; choose another schedule"
@@ -300,7 +299,8 @@ def _required_arguments(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def are_equal(one: Any, other: Any) -> bool:
+    """Compares bits; on a GPU, whose kernels may add in any order, numbers within a hundredth."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and repr(one) == repr(other)
     if one.shape != other.shape or one.dtype != other.dtype:

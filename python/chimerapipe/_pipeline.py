@@ -36,9 +36,11 @@ from ._checkpoint import (  # noqa: E402
     Reader,
     Saver,
     Saving,
+    as_bytes,
     as_json,
     as_stored,
     from_portable,
+    modules_with_extra_state,
     optimizer_part,
     portable,
     restore_optimizer,
@@ -220,7 +222,14 @@ class Pipeline:
         self._autocast, self._inputs = Autocast(self._device), Inputs()
         self._saver = Saver(self._processes)
         of_threads: dict[int, RankGenerators] = {}
-        self._loss = CheckedLoss(loss, self._autocast, self._device, of_threads, checks_sum=self._checks_loss)
+        self._loss = CheckedLoss(
+            loss,
+            self._autocast,
+            self._device,
+            of_threads,
+            checks_sum=self._checks_loss,
+            is_repeated=schedule.stages - 1 in self._recomputed,
+        )
         self._count = counted(count)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
         if shared and reduction == "canonical":
@@ -389,6 +398,8 @@ class Pipeline:
 
         torch.distributed.checkpoint merges the dicts of several processes.
         """
+        if self._watch.moved():
+            follow_memory(self._twins)
         state: dict[str, Tensor] = {}
         for layer in self._all():
             for name, value in layer.module.state_dict().items():
@@ -406,17 +417,23 @@ class Pipeline:
                 raise RuntimeError(f"{in_words(layer.index, layer.module)}: {error}") from None
 
     def gather(self) -> None:
-        """Copies values trained by other processes into this process's given layers; collective."""
+        """Copies parameters, buffers and extra state of other processes into this process's given layers; collective."""
         if self._world == 1:
             return
         group = self._processes.group()
         for stage, (first, end) in enumerate(self._plan.stage_layers):
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
+                    owner = int(self._plan.owner(stage))
                     for value in [*layer.parameters(), *layer.buffers()]:
-                        moved = value.detach().cpu()  # Shares memory if it is on the CPU
-                        torch.distributed.broadcast(moved, self._plan.owner(stage), group=group)
+                        moved = value.detach().cpu().contiguous()  # Shares memory if it can
+                        torch.distributed.broadcast(as_bytes(moved), owner, group=group)
                         value.detach().copy_(moved)
+                    for module in modules_with_extra_state(layer):
+                        state = [module.get_extra_state() if self._rank == owner else None]
+                        torch.distributed.broadcast_object_list(state, owner, group=group)
+                        if self._rank != owner:
+                            module.set_extra_state(state[0])
 
     @overload
     def save_checkpoint(
@@ -659,6 +676,8 @@ class Pipeline:
         the executor gets."""
         if self._failed:
             raise _training.Error("this pipeline has failed before; create a new one")
+        for generators in self._generators:
+            generators.take_over_context()
         inputs = as_inputs(inputs)
         problem: Exception | None = None
         key = None

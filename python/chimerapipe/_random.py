@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import contextvars
 import json
 import pickle
 import random
@@ -126,6 +127,15 @@ class RankGenerators:
         rank's thread only during a call."""
         self._device, self._rank, self._users = device, rank, users
         self._states: States = {}
+        self._context: contextvars.Context | None = None
+
+    def take_over_context(self) -> None:
+        """Makes run() see the caller's context variables. Rank 0 works on the caller's thread and has them already."""
+        self._context = contextvars.copy_context() if self._rank > 0 else None
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns the function's result, called on the rank's thread."""
+        return function(*arguments) if self._context is None else self._context.run(function, *arguments)
 
     def begin(self, seeds: Mapping[str, int]) -> None:
         """Seeds the generators that are drawn from, by name. The process's generators keep their states."""
@@ -151,12 +161,6 @@ class RankGenerators:
     def use_on_this_thread(self) -> None:
         """Notes that this thread works for the rank."""
         self._users[threading.get_ident()] = self
-
-
-def drawing_on_this_thread(users: Mapping[int, RankGenerators]) -> contextlib.AbstractContextManager[None]:
-    """Returns drawing() of this thread's generators; a scope without effect if it has none."""
-    own = users.get(threading.get_ident())
-    return contextlib.nullcontext() if own is None else own.drawing()
 
 
 def drawn_seeds(names: Iterable[str]) -> dict[str, int]:

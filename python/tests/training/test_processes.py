@@ -27,6 +27,7 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
     "scaled_alike",
     "resumed_with_dropout",
     "sharded_tensors",
+    "gathered_types",
 ]
 
 
