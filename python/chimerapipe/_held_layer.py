@@ -90,7 +90,6 @@ class Boundaries:
         return self._known[stage]
 
 
-_NOTHING: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
 _VALUE = "chimerapipe_value"  # Attribute of a tensor that stands for a value
 
 
@@ -132,6 +131,8 @@ class HeldLayer:
         self.own = own  # This rank is the owner among its replicas
         self.of_stage = [self]  # All layers of the stage
         self.sends = False  # To another stage
+        self.gives_loss = False  # It is the last layer
+        self._has_scope = False  # A call needs more than the module
         self.boundaries = Boundaries(None)
         self._autocast = autocast
         self._inputs = inputs
@@ -143,14 +144,24 @@ class HeldLayer:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
+        output = self._call_in_scope(value) if self._has_scope else self._autocast.call(self.module, value)
+        return self._message(output) if self.sends else carrier_of(output)
+
+    def prepare(self) -> None:
+        """Decides for a step which calls need more than the module."""
+        generators = self.generators
+        self._has_scope = self._probing or (
+            generators is not None and (self.gives_loss or bool(self.draws) or generators.has_context)
+        )
+
+    def _call_in_scope(self, value: Any) -> Any:
         call = self._probe if self._probing else self.module
         if self.generators is None:
-            output = self._autocast.call(call, value)
-        else:
-            self.generators.use_on_this_thread()  # For the loss
-            with self.generators.drawing() if self.draws and not self._probing else _NOTHING:
-                output = self.generators.run(self._autocast.call, call, value)
-        return self._message(output) if self.sends else carrier_of(output)
+            return self._autocast.call(call, value)
+        if self.gives_loss:
+            self.generators.use_on_this_thread()
+        with self.generators.drawing() if self.draws and not self._probing else contextlib.nullcontext():
+            return self.generators.run(self._autocast.call, call, value)
 
     def _received(self, message: Tensor) -> Any:
         if self._probing:
@@ -199,6 +210,7 @@ class HeldLayer:
         for parameter in self.module.parameters():
             parameter.grad = None
         self._probing, self.draws = True, set()
+        self.prepare()
         try:
             yield
         finally:

@@ -79,8 +79,8 @@ class CheckedLoss:
             )
 
     def _call(self, value: Any, target: Tensor) -> Tensor:
-        own = self._generators.get(threading.get_ident())
         call = self._autocast.call
+        own = self._generators.get(threading.get_ident()) if self._generators else None
         found = call(self._loss, value, target) if own is None else own.run(call, self._loss, value, target)
         if not isinstance(found, Tensor):
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")

@@ -242,8 +242,9 @@ class Pipeline:
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
         self._replicas: list[Replica] = []
-        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if self._world == 1 else []
+        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if len(ranks) > 1 else []
         self._held = [self._layers_of(rank, shared) for rank in ranks]
+        self._every_layer = self._all()
         self._find_twins(shared)
         self._updated = list(self._find_updated())
         self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
@@ -328,7 +329,7 @@ class Pipeline:
         inputs, targets = self._prepare("step", inputs, targets, optimizer, clip, scaler)
         shares, scales = bool(self._shared.all), scaler is not None and scaler.is_enabled()
         own_clip = 0.0 if shares or scales else float(clip)
-        self._seed_ranks()
+        self._prepare_ranks()
         loss, norm, is_skipped = self._guarded(lambda: self._run.step(inputs, targets, own_clip, scales))
         if shares:
             norm = self._guarded(lambda: self._sum_shared(norm, 0.0 if scales else clip))
@@ -356,10 +357,12 @@ class Pipeline:
         scaler.step(optimizer)
         scaler.update()
 
-    def _seed_ranks(self) -> None:
+    def _prepare_ranks(self) -> None:
         """Seeds the generators of rank threads from the caller's, if layers or the loss draw random numbers."""
+        for layer in self._every_layer:
+            layer.prepare()
         if self._generators:
-            if drawn := self._loss.draws.union(*(layer.draws for layer in self._all())):
+            if drawn := self._loss.draws.union(*(layer.draws for layer in self._every_layer)):
                 seeds = drawn_seeds(drawn)
                 for generators in self._generators:
                     generators.begin(seeds)
@@ -375,7 +378,7 @@ class Pipeline:
                 if not self._validated:
                     self._validated = True
                     self._warm_up(inputs, targets, validates=True)
-                self._seed_ranks()
+                self._prepare_ranks()
                 return float(self._guarded(lambda: self._run.validate(inputs, targets)))
             finally:
                 for module, mode in training:
@@ -589,6 +592,7 @@ class Pipeline:
             for layer in held[first - end :]:
                 layer.of_stage = held[first - end :]
             held[-1].sends = stage + 1 < len(self._plan.stage_layers)
+            held[-1].gives_loss = not held[-1].sends
         return held
 
     def _shares_buffers(self, index: int, stage: int) -> bool:
@@ -747,7 +751,7 @@ class Pipeline:
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
         hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
         of_modules = [key for replica in self._replicas for key in hooks_of(replica.module)]
-        training = [layer.module.training for layer in self._all()]
+        training = [layer.module.training for layer in self._every_layer]
         numbers = (repr(clip), self._loss.scale)
         return (call, numbers, optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training)
 

@@ -131,7 +131,12 @@ class RankGenerators:
 
     def take_over_context(self) -> None:
         """Makes run() see the caller's context variables. Rank 0 works on the caller's thread and has them already."""
-        self._context = contextvars.copy_context() if self._rank > 0 else None
+        context = contextvars.copy_context() if self._rank > 0 else None
+        self._context = context or None
+
+    @property
+    def has_context(self) -> bool:
+        return self._context is not None
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the function's result, called on the rank's thread."""
