@@ -87,7 +87,7 @@ def _require_alone(variables: Mapping[str, str]) -> None:
             continue  # Another launcher's variables tell that it is alone
         known = f"{rank}={variables[rank]}" + (f" of {size}={variables[size]}" if size else "")
         raise LauncherError(
-            f"{known} tells of a job with several processes, but RANK and WORLD_SIZE are not set, so each would train "
+            f"{known}: a launcher started several processes, but RANK and WORLD_SIZE are not set, so each would train "
             "alone; set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from the launcher's variables, start "
             "the job with torchrun, or call torch.distributed.init_process_group first"
         )

@@ -1,4 +1,4 @@
-"""What users change in layers between steps.
+"""Changes that users make to layers between steps.
 
 The executor keeps gradients for the parameters that layers had when the pipeline was made. Other parameters or modules
 would not be trained, so they are refused by name. Other memory, buffers, attributes and hooks are followed by replicas
