@@ -117,13 +117,22 @@ def as_stored(values: Iterable[tuple[str, Any]]) -> tuple[NamedTensors, Descript
             plain = value.detach().resolve_conj().resolve_neg()
             if plain.dtype not in _TYPES_OF_FILES:
                 described[name] = {"dtype": str(plain.dtype).removeprefix("torch."), "shape": list(plain.shape)}
-                plain = torch.view_as_real(plain) if plain.is_complex() else plain
-                plain = plain.reshape(-1).contiguous().view(torch.uint8)
+                plain = as_bytes(plain.contiguous())
             stored.append((name, plain))
         else:
             described[name] = {"object": type(value).__name__}
             stored.append((name, _bytes_of(name, value)))
     return stored, described
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """Returns the bytes of a contiguous tensor, in its memory."""
+    plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    return plain.reshape(-1).view(torch.uint8)
+
+
+def modules_with_extra_state(layer: nn.Module) -> list[nn.Module]:
+    return [each for each in layer.modules() if type(each).get_extra_state is not nn.Module.get_extra_state]
 
 
 def _bytes_of(name: str, value: Any) -> Tensor:

@@ -131,6 +131,8 @@ class HeldLayer:
         self.own = own  # This rank is the owner among its replicas
         self.of_stage = [self]  # All layers of the stage
         self.sends = False  # To another stage
+        self.gives_loss = False  # It is the last layer
+        self._has_scope = False  # A call needs more than the module
         self.boundaries = Boundaries(None)
         self._autocast = autocast
         self._inputs = inputs
@@ -142,16 +144,24 @@ class HeldLayer:
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
-        if self._probing:
-            output = self._autocast.call(self._probe, value)
-        elif self.generators is not None and self.draws:
-            with self.generators.drawing():
-                output = self._autocast.call(self.module, value)
-        else:
-            output = self._autocast.call(self.module, value)
-        if self.generators is not None:
-            self.generators.use_on_this_thread()  # For the loss
+        output = self._call_in_scope(value) if self._has_scope else self._autocast.call(self.module, value)
         return self._message(output) if self.sends else carrier_of(output)
+
+    def prepare(self) -> None:
+        """Decides for a step which calls need more than the module."""
+        generators = self.generators
+        self._has_scope = self._probing or (
+            generators is not None and (self.gives_loss or bool(self.draws) or generators.has_context)
+        )
+
+    def _call_in_scope(self, value: Any) -> Any:
+        call = self._probe if self._probing else self.module
+        if self.generators is None:
+            return self._autocast.call(call, value)
+        if self.gives_loss:
+            self.generators.use_on_this_thread()
+        with self.generators.drawing() if self.draws and not self._probing else contextlib.nullcontext():
+            return self.generators.run(self._autocast.call, call, value)
 
     def _received(self, message: Tensor) -> Any:
         if self._probing:
@@ -200,6 +210,7 @@ class HeldLayer:
         for parameter in self.module.parameters():
             parameter.grad = None
         self._probing, self.draws = True, set()
+        self.prepare()
         try:
             yield
         finally:
@@ -219,13 +230,12 @@ class HeldLayer:
             self.draws = set(changed(before, states(self._device)))
             self._require_kept_buffers(buffers)
             if any(map(is_distributed, flattened(output)[0])):
-                raise ConfigError(
-                    f"{self._name()} returns a DTensor, which no message carries yet; return .full_tensor() or .to_local()"
-                )
+                way = "return .full_tensor() or .to_local()"
+                raise ConfigError(f"{self._name()} returns a DTensor, which no message carries yet; {way}")
             if uses_forward_mode and self.shares_process:
                 raise ConfigError(
-                    f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank threads "
-                    "would disturb each other; start a process per rank (torchrun), or use reverse mode"
+                    f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank "
+                    "threads would disturb each other; start a process per rank (torchrun), or use reverse mode"
                 )
             if self.copied:
                 self._require_kept(parameters)
@@ -238,12 +248,7 @@ class HeldLayer:
         try:
             return self.module(value)
         except TypeError as error:
-            try:
-                wanted = inspect.signature(self.module.forward).parameters.values()
-            except (TypeError, ValueError):
-                wanted = ()
-            kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            names = [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
+            names = _required_arguments(self.module.forward)
             if len(names) < 2:
                 raise
             raise ConfigError(
@@ -286,23 +291,35 @@ class HeldLayer:
     def _require_equal(self, output: Any, second: Any) -> None:
         """GPU kernels may add in any order, so only their results may differ slightly."""
         pairs = zip(flattened(output)[0], flattened(second)[0], strict=True)
-        if not all(_are_equal(one, other) for one, other in pairs):
+        if not all(are_equal(one, other) for one, other in pairs):
             raise ConfigError(
-                f"{self._name()} gives another result in a second forward of the same input: it draws random numbers, or "
-                "depends on earlier calls. Replicas or a recomputed forward would differ; choose another schedule"
+                f"{self._name()} gives another result in a second forward of the same input: it draws random numbers, "
+                "or depends on earlier calls. Replicas or a recomputed forward would differ; choose another schedule"
             )
 
     def _name(self) -> str:
         return in_words(self.index, self.module)
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def _required_arguments(function: Callable[..., Any]) -> list[str]:
+    """Returns the names of positional arguments without a default."""
+    try:
+        wanted = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
+
+
+def are_equal(one: Any, other: Any) -> bool:
+    """Compares bits; on a GPU, whose kernels may add in any order, numbers within a hundredth."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and repr(one) == repr(other)
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_cuda and (one.is_floating_point() or one.is_complex()):
-        return torch.allclose(one, other, rtol=1e-2, atol=1e-2 * float(one.abs().mean() if one.numel() else 0), equal_nan=True)
+        size = float(one.abs().nan_to_num(posinf=0).mean()) if one.numel() else 0.0
+        return bool(torch.allclose(one, other, rtol=1e-2, atol=1e-2 * size, equal_nan=True))
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
@@ -313,7 +330,7 @@ def in_words(index: int, module: nn.Module) -> str:
 def is_distributed(value: Any) -> bool:
     """Returns whether a tensor is a DTensor."""
     module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(value, module.DTensor)
+    return module is not None and bool(isinstance(value, module.DTensor))
 
 
 def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
@@ -345,8 +362,8 @@ def require_values(index: int, module: nn.Module) -> None:
     for name, value in [*module.named_parameters(), *module.named_buffers()]:
         if is_distributed(value):
             raise ConfigError(
-                f"{in_words(index, module)}: '{name}' is a DTensor (parallelize_module, fully_shard); a pipeline does not "
-                "train sharded tensors yet: give layers with plain tensors, and data_parallel= for replicas"
+                f"{in_words(index, module)}: '{name}' is a DTensor (parallelize_module, fully_shard); a pipeline does "
+                "not train sharded tensors yet: give layers with plain tensors, and data_parallel= for replicas"
             )
         if is_lazy(value):
             raise ConfigError(
@@ -407,8 +424,8 @@ def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: s
     except Exception as error:
         part, reason = _first_without_copy(module, memo)
         raise ConfigError(
-            f"{name} cannot be copied for another rank thread: {part}: {reason}; give a function that makes the layer, or "
-            "start a process per rank (torchrun)"
+            f"{name} cannot be copied for another rank thread: {part}: {reason}; give a function that makes the "
+            "layer, or start a process per rank (torchrun)"
         ) from error
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ._messages import as_inputs, mapped, tensors_of
+from ._random import untouched_generators
 from ._torch_version import require_same_torch
 
 require_same_torch()
@@ -38,7 +39,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
 
     `example`: inputs, for models whose inputs are neither token ids nor images.
 
-    Runs the model and the layers on a few tokens. Raises ConfigError if they differ, or the model has no blocks.
+    Runs the model and the layers on a few tokens, the layers also in training mode. Raises ConfigError if they differ, or
+    the model has no blocks.
     """
     name = type(model).__name__
     if hasattr(model, "get_base_model"):  # PEFT
@@ -54,8 +56,9 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
             layers = [TransformersLayer(model, cut, number) for number in range(len(cut.blocks) + 2)]
             _carry_only_what_is_used(layers, cut, inputs)
             _require_equal(model, layers, inputs)
+            _require_runs_in_training(model, layers, inputs)
         except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = _known_reason(model) or (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
     return list(layers)
 
@@ -269,7 +272,10 @@ class _StandIn(nn.Module):
         except AttributeError:
             if name.startswith("__") or "_target" not in self.__dict__:
                 raise
-            return getattr(self._target[0], name)
+            target = self._target[0]
+            if isinstance(target, SimpleNamespace) and not hasattr(target, name):
+                raise AttributeError(f"its forward reads '{name}' of blocks, which belong to other layers") from None
+            return getattr(target, name)
 
 
 class _Block(_StandIn):
@@ -476,3 +482,29 @@ def _require_equal(model: nn.Module, layers: list[TransformersLayer], inputs: An
     for wanted, tensor in zip(tensors_of(expected), tensors_of(found), strict=True):
         if wanted.shape != tensor.shape or not (tensor - wanted).abs().max() <= 1e-3 * wanted.abs().max():
             raise ConfigError("they compute something else than the model")
+
+
+def _require_runs_in_training(model: nn.Module, layers: list[TransformersLayer], inputs: Any) -> None:
+    """Runs the layers in training mode, in which some models do more. Keeps buffers and random generators."""
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    model.train()
+    try:
+        with untouched_generators(next(model.parameters()).device):
+            found = inputs
+            for layer in layers:
+                found = layer(found)
+    finally:
+        for buffer, value in buffers:
+            buffer.copy_(value)
+
+
+_REASONS = {
+    "hidden_size_per_layer_input": "its blocks take embeddings of their own besides the hidden states",
+    "num_kv_shared_layers": "its blocks share keys and values with earlier blocks",
+}
+
+
+def _known_reason(model: Any) -> str | None:
+    """Returns why models of a known kind cannot be cut."""
+    config = model.config.get_text_config()
+    return next((words for name, words in _REASONS.items() if getattr(config, name, 0)), None)

@@ -35,8 +35,8 @@ def default_group() -> Any:
 
 
 def place(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Returns rank and number of processes: those of the default group if it exists, else of RANK and WORLD_SIZE; (0, 1)
-    outside of a job.
+    """Returns rank and number of processes: those of the default group if it exists, else RANK and WORLD_SIZE. Returns
+    (0, 1) outside of a job.
 
     Raises LauncherError if a launcher's variables are incomplete: the process would train alone.
     """
@@ -72,8 +72,8 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
 def _incomplete(given: Mapping[str, str], missing: list[str]) -> str:
     have = ", ".join(f"{name}={value}" for name, value in given.items())
     return (
-        f"{have} {'is' if len(given) == 1 else 'are'} set, but not {' and '.join(missing)}; start the job with torchrun, "
-        "set all of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or call "
+        f"{have} {'is' if len(given) == 1 else 'are'} set, but not {' and '.join(missing)}; start the job with "
+        "torchrun, set all of RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, or call "
         "torch.distributed.init_process_group first"
     )
 
@@ -87,7 +87,7 @@ def _require_alone(variables: Mapping[str, str]) -> None:
             continue  # Another launcher's variables tell that it is alone
         known = f"{rank}={variables[rank]}" + (f" of {size}={variables[size]}" if size else "")
         raise LauncherError(
-            f"{known} tells of a job with several processes, but RANK and WORLD_SIZE are not set, so each would train "
+            f"{known}: a launcher started several processes, but RANK and WORLD_SIZE are not set, so each would train "
             "alone; set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from the launcher's variables, start "
             "the job with torchrun, or call torch.distributed.init_process_group first"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from . import _training
 from ._agreement import in_short, reduction_of, trained_in
-from ._held_layer import Autocast, value_of
+from ._held_layer import Autocast, are_equal, value_of
 from ._messages import mapped, tensors_of
-from ._random import RankGenerators, changed, drawing_on_this_thread, states
+from ._random import RankGenerators, changed, states
 
 ConfigError = _training.ConfigError
 LossFunction = Callable[[Any, Tensor], Tensor]
@@ -35,8 +36,11 @@ class CheckedLoss:
         generators: Mapping[int, RankGenerators],
         *,
         checks_sum: bool,
+        is_repeated: bool,
     ) -> None:
-        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean."""
+        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls the
+        loss again."""
+        self._is_repeated = is_repeated
         self._loss, self._autocast, self._device, self._generators = loss, autocast, device, generators
         self._checks_left = _MAX_CHECKS if checks_sum else 0
         self.scale = 1.0
@@ -50,9 +54,12 @@ class CheckedLoss:
         if self._is_first:
             before = states(self._device)
             found = self._call(value, target)
-            self._is_first, self.draws = False, set(changed(before, states(self._device)))
-        elif self.draws:
-            with drawing_on_this_thread(self._generators):
+            self.draws = set(changed(before, states(self._device)))
+            if self._is_repeated:
+                self._require_repeatable(value, target, found)
+            self._is_first = False
+        elif self.draws and (own := self._generators.get(threading.get_ident())):
+            with own.drawing():
                 found = self._call(value, target)
         else:
             found = self._call(value, target)
@@ -63,8 +70,18 @@ class CheckedLoss:
                     self._checks_left = 0
         return found if self.scale == 1.0 else found * self.scale
 
+    def _require_repeatable(self, value: Any, target: Tensor, found: Tensor) -> None:
+        """Raises ConfigError for a loss that a recomputation of the last stage would not repeat. Costs one call."""
+        if self.draws or not are_equal(found, self._call(value, target)):
+            raise ConfigError(
+                f"loss: {in_short(self._loss)} draws random numbers, or gives another result in a second call, but a "
+                "recomputed last stage calls it again; leave the last stage out of recompute="
+            )
+
     def _call(self, value: Any, target: Tensor) -> Tensor:
-        found = self._autocast.call(self._loss, value, target)
+        call = self._autocast.call
+        own = self._generators.get(threading.get_ident()) if self._generators else None
+        found = call(self._loss, value, target) if own is None else own.run(call, self._loss, value, target)
         if not isinstance(found, Tensor):
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
         return found

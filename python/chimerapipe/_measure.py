@@ -22,8 +22,8 @@ def measure(
 
     Times are medians of `repeats` runs after a warm-up. I is the gradient of the input; W is the rest of the backward.
     Activations are the tensors that autograd saves, without parameters and buffers; the example is copied, so that it
-    counts as a message of its own size, even if it is a part of a larger tensor. `optimizer_bytes`: optimizer state per byte of parameters, 2 for
-    Adam. Gradients stay unchanged.
+    counts as a message of its own size, even if it is a part of a larger tensor. `optimizer_bytes`: optimizer state per
+    byte of parameters, 2 for Adam. Gradients stay unchanged.
     """
     costs = []
     hidden = mapped(lambda tensor: _leaf(_alone(tensor), tensor.is_floating_point()), as_inputs(example))

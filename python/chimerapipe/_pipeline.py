@@ -36,9 +36,11 @@ from ._checkpoint import (  # noqa: E402
     Reader,
     Saver,
     Saving,
+    as_bytes,
     as_json,
     as_stored,
     from_portable,
+    modules_with_extra_state,
     optimizer_part,
     portable,
     restore_optimizer,
@@ -220,7 +222,14 @@ class Pipeline:
         self._autocast, self._inputs = Autocast(self._device), Inputs()
         self._saver = Saver(self._processes)
         of_threads: dict[int, RankGenerators] = {}
-        self._loss = CheckedLoss(loss, self._autocast, self._device, of_threads, checks_sum=self._checks_loss)
+        self._loss = CheckedLoss(
+            loss,
+            self._autocast,
+            self._device,
+            of_threads,
+            checks_sum=self._checks_loss,
+            is_repeated=schedule.stages - 1 in self._recomputed,
+        )
         self._count = counted(count)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
         if shared and reduction == "canonical":
@@ -233,8 +242,9 @@ class Pipeline:
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
         self._replicas: list[Replica] = []
-        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if self._world == 1 else []
+        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if len(ranks) > 1 else []
         self._held = [self._layers_of(rank, shared) for rank in ranks]
+        self._every_layer = self._all()
         self._find_twins(shared)
         self._updated = list(self._find_updated())
         self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
@@ -319,7 +329,7 @@ class Pipeline:
         inputs, targets = self._prepare("step", inputs, targets, optimizer, clip, scaler)
         shares, scales = bool(self._shared.all), scaler is not None and scaler.is_enabled()
         own_clip = 0.0 if shares or scales else float(clip)
-        self._seed_ranks()
+        self._prepare_ranks()
         loss, norm, is_skipped = self._guarded(lambda: self._run.step(inputs, targets, own_clip, scales))
         if shares:
             norm = self._guarded(lambda: self._sum_shared(norm, 0.0 if scales else clip))
@@ -347,10 +357,12 @@ class Pipeline:
         scaler.step(optimizer)
         scaler.update()
 
-    def _seed_ranks(self) -> None:
+    def _prepare_ranks(self) -> None:
         """Seeds the generators of rank threads from the caller's, if layers or the loss draw random numbers."""
+        for layer in self._every_layer:
+            layer.prepare()
         if self._generators:
-            if drawn := self._loss.draws.union(*(layer.draws for layer in self._all())):
+            if drawn := self._loss.draws.union(*(layer.draws for layer in self._every_layer)):
                 seeds = drawn_seeds(drawn)
                 for generators in self._generators:
                     generators.begin(seeds)
@@ -366,7 +378,7 @@ class Pipeline:
                 if not self._validated:
                     self._validated = True
                     self._warm_up(inputs, targets, validates=True)
-                self._seed_ranks()
+                self._prepare_ranks()
                 return float(self._guarded(lambda: self._run.validate(inputs, targets)))
             finally:
                 for module, mode in training:
@@ -389,6 +401,8 @@ class Pipeline:
 
         torch.distributed.checkpoint merges the dicts of several processes.
         """
+        if self._watch.moved():
+            follow_memory(self._twins)
         state: dict[str, Tensor] = {}
         for layer in self._all():
             for name, value in layer.module.state_dict().items():
@@ -406,17 +420,23 @@ class Pipeline:
                 raise RuntimeError(f"{in_words(layer.index, layer.module)}: {error}") from None
 
     def gather(self) -> None:
-        """Copies values trained by other processes into this process's given layers; collective."""
+        """Copies parameters, buffers and extra state of other processes into this process's given layers; collective."""
         if self._world == 1:
             return
         group = self._processes.group()
         for stage, (first, end) in enumerate(self._plan.stage_layers):
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
+                    owner = int(self._plan.owner(stage))
                     for value in [*layer.parameters(), *layer.buffers()]:
-                        moved = value.detach().cpu()  # Shares memory if it is on the CPU
-                        torch.distributed.broadcast(moved, self._plan.owner(stage), group=group)
+                        moved = value.detach().cpu().contiguous()  # Shares memory if it can
+                        torch.distributed.broadcast(as_bytes(moved), owner, group=group)
                         value.detach().copy_(moved)
+                    for module in modules_with_extra_state(layer):
+                        state = [module.get_extra_state() if self._rank == owner else None]
+                        torch.distributed.broadcast_object_list(state, owner, group=group)
+                        if self._rank != owner:
+                            module.set_extra_state(state[0])
 
     @overload
     def save_checkpoint(
@@ -572,6 +592,7 @@ class Pipeline:
             for layer in held[first - end :]:
                 layer.of_stage = held[first - end :]
             held[-1].sends = stage + 1 < len(self._plan.stage_layers)
+            held[-1].gives_loss = not held[-1].sends
         return held
 
     def _shares_buffers(self, index: int, stage: int) -> bool:
@@ -659,6 +680,8 @@ class Pipeline:
         the executor gets."""
         if self._failed:
             raise _training.Error("this pipeline has failed before; create a new one")
+        for generators in self._generators:
+            generators.take_over_context()
         inputs = as_inputs(inputs)
         problem: Exception | None = None
         key = None
@@ -728,9 +751,9 @@ class Pipeline:
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
         hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
         of_modules = [key for replica in self._replicas for key in hooks_of(replica.module)]
-        training = [layer.module.training for layer in self._all()]
-        scale = self._loss.scale
-        return (call, repr(clip), optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training, scale)
+        training = [layer.module.training for layer in self._every_layer]
+        numbers = (repr(clip), self._loss.scale)
+        return (call, numbers, optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training)
 
     def _facts(
         self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any, scaler: Any

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import contextvars
 import json
 import pickle
 import random
@@ -118,14 +119,28 @@ def states_of_own(module: nn.Module) -> States:
 
 
 class RankGenerators:
-    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on one
-    thread at a time, because torch has one generator for all threads."""
+    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on
+    one thread at a time, because torch has one generator for all threads."""
 
     def __init__(self, device: torch.device, rank: int, users: dict[int, RankGenerators]) -> None:
         """`users`: generators by thread, of all ranks. A threading.local would lose its values, because Python knows a
         rank's thread only during a call."""
         self._device, self._rank, self._users = device, rank, users
         self._states: States = {}
+        self._context: contextvars.Context | None = None
+
+    def take_over_context(self) -> None:
+        """Makes run() see the caller's context variables. Rank 0 works on the caller's thread and has them already."""
+        context = contextvars.copy_context() if self._rank > 0 else None
+        self._context = context or None
+
+    @property
+    def has_context(self) -> bool:
+        return self._context is not None
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns the function's result, called on the rank's thread."""
+        return function(*arguments) if self._context is None else self._context.run(function, *arguments)
 
     def begin(self, seeds: Mapping[str, int]) -> None:
         """Seeds the generators that are drawn from, by name. The process's generators keep their states."""
@@ -151,12 +166,6 @@ class RankGenerators:
     def use_on_this_thread(self) -> None:
         """Notes that this thread works for the rank."""
         self._users[threading.get_ident()] = self
-
-
-def drawing_on_this_thread(users: Mapping[int, RankGenerators]) -> contextlib.AbstractContextManager[None]:
-    """Returns drawing() of this thread's generators; a scope without effect if it has none."""
-    own = users.get(threading.get_ident())
-    return contextlib.nullcontext() if own is None else own.drawing()
 
 
 def drawn_seeds(names: Iterable[str]) -> dict[str, int]:
@@ -191,6 +200,6 @@ def _in_json(state: State) -> Any:
 
 def _from_json(value: Any) -> State:
     if isinstance(value, dict):
-        data = base64.b64decode(value.get("tensor", value.get("bytes", "")))
+        data = base64.b64decode(str(value.get("tensor", value.get("bytes"))))
         return torch.frombuffer(bytearray(data), dtype=torch.uint8) if "tensor" in value else data
     return tuple(map(_from_json, value)) if isinstance(value, list) else value

@@ -33,8 +33,8 @@ def digest_of_values(value: Any) -> int:
 def require_samples(digests: Sequence[Sequence[int]], groups: Sequence[int], *, must_differ: bool) -> None:
     """Raises ConfigError unless all ranks of a group pass the same samples, and different groups different ones.
 
-    `digests`: of inputs and targets by rank; 0 for a rank without a comparison. `groups`: by rank. `must_differ`: compare
-    groups too.
+    `digests`: of inputs and targets by rank; 0 for a rank without a comparison. `groups`: by rank. `must_differ`:
+    compare groups too.
     """
     first: dict[int, int] = {}
     for rank, group in enumerate(groups):
@@ -53,7 +53,7 @@ def require_samples(digests: Sequence[Sequence[int]], groups: Sequence[int], *, 
         other = found.setdefault(tuple(digests[rank]), rank)
         if other != rank and all(digests[rank]):
             raise ConfigError(
-                f"inputs: ranks {other} and {rank} of data-parallel groups {groups[other]} and {groups[rank]} pass equal "
-                "samples; each group takes its own share, as in DistributedSampler(dataset, pipeline.width, "
+                f"inputs: ranks {other} and {rank} of data-parallel groups {groups[other]} and {groups[rank]} pass "
+                "equal samples; each group takes its own share, as in DistributedSampler(dataset, pipeline.width, "
                 "pipeline.group). check_data=False turns this comparison off"
             )

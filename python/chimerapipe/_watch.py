@@ -1,4 +1,4 @@
-"""What users change in layers between steps.
+"""Changes that users make to layers between steps.
 
 The executor keeps gradients for the parameters that layers had when the pipeline was made. Other parameters or modules
 would not be trained, so they are refused by name. Other memory, buffers, attributes and hooks are followed by replicas
@@ -61,8 +61,8 @@ class Watch:
                     what = "parameter" if isinstance(names.get(name, now.get(name)), nn.Parameter) else "module"
                     how = "removed from" if name not in now else "replaced in" if name in names else "added to"
                     raise ConfigError(
-                        f"{in_words(index, layer)}: the {what} '{name}' was {how} the layer after the pipeline was made, "
-                        "so nothing would train it; load values without assign=True, or make a new pipeline"
+                        f"{in_words(index, layer)}: the {what} '{name}' was {how} the layer after the pipeline was "
+                        "made, so nothing would train it; load values without assign=True, or make a new pipeline"
                     )
 
     def moved(self) -> bool:
@@ -75,8 +75,8 @@ class Watch:
             if facts != (parameter.shape, parameter.dtype, parameter.device):
                 was, now = (tensor_in_words(*each[:2]) for each in (facts, (parameter.shape, parameter.dtype)))
                 raise ConfigError(
-                    f"parameter {name} is {now} on {parameter.device}, but was {was} on {facts[2]} when the pipeline was "
-                    "made; make a new pipeline"
+                    f"parameter {name} is {now} on {parameter.device}, but was {was} on {facts[2]} when the pipeline "
+                    "was made; make a new pipeline"
                 )
             if not parameter.is_contiguous():
                 parameter.data = parameter.data.contiguous()  # Before others share its memory

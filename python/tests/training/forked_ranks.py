@@ -10,7 +10,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 
 def launch(ranks, main, *arguments):
-    agent = LaunchConfig(1, 1, ranks, run_id="tests", rdzv_backend="c10d", start_method="fork", max_restarts=0)
+    place = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0"}  # A free port: other tests may run beside
+    agent = LaunchConfig(1, 1, ranks, run_id="tests", start_method="fork", max_restarts=0, **place)
     elastic_launch(agent, main)(*arguments)
 
 

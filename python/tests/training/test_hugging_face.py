@@ -44,6 +44,22 @@ def test_models_that_cannot_be_cut_are_refused_in_a_line():
         assert "\n" not in str(refusal.value)
 
 
+def test_models_with_blocks_of_another_kind_are_refused_with_the_reason():
+    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 4}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "hidden_size_per_layer_input": 4}
+    rwkv = {"context_length": 16, "attention_hidden_size": 16, "rescale_every": 2}
+    own = {"vocab_size_per_layer_input": 50, "laurel_rank": 4, "num_kv_shared_layers": 0}
+    own |= {"layer_types": ["full_attention"] * 4, "activation_sparsity_pattern": [0.0] * 4}
+    for made, words in (
+        (lambda t: t.RwkvForCausalLM(t.RwkvConfig(**sizes, **rwkv)), "its forward reads 'attention' of blocks, which"),
+        (lambda t: t.Gemma3nForCausalLM(t.Gemma3nTextConfig(**sizes, **heads, **own)), "take embeddings of their own"),
+    ):
+        model = made(transformers)
+        with pytest.raises(cp.ConfigError, match=words) as refusal:
+            cp.layers_of(model)
+        assert "\n" not in str(refusal.value) and type(model).__name__ in str(refusal.value)
+
+
 def test_a_model_is_profiled_by_its_layers():
     inputs, _ = batch_of("llama", 2)
     found = cp.profile(llama(), inputs, repeats=1)

@@ -1,7 +1,9 @@
 """Modes that torch keeps per thread reach all rank threads."""
 
+import contextvars
 import threading
 
+import numpy
 import pytest
 import torch
 from models import perceptron, squares
@@ -108,6 +110,28 @@ def test_a_profiler_sees_all_ranks():
         pair.pipeline.step(*samples())
     counts = {event.key: event.count for event in profile.key_averages()}
     assert counts["aten::addmm"] == 16 and counts["aten::tanh_backward"] == 16
+
+
+def test_context_variables_reach_all_ranks():
+    variable = contextvars.ContextVar("variable", default=0)
+    seen = []
+
+    class Reads(nn.Linear):
+        def forward(self, x):
+            seen.append((threading.get_ident(), variable.get(), str(numpy.geterr()["over"])))
+            return super().forward(x)
+
+    def loss(output, target):
+        seen.append((threading.get_ident(), variable.get(), str(numpy.geterr()["over"])))
+        return squares(output, target)
+
+    model = cp.Pipeline([Reads(6, 6).double() for _ in range(4)], loss, cp.schedule("1f1b", 4, 4))
+    for value in (3, 4):
+        seen.clear()
+        variable.set(value)
+        with numpy.errstate(over="raise"):
+            model.step(*samples())
+        assert {found[1:] for found in seen} == {(value, "raise")} and len({found[0] for found in seen}) == 4
 
 
 def test_a_default_device_reaches_layers_on_all_ranks():

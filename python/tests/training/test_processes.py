@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from users import CASES
 
 HERE = Path(__file__).parent
@@ -27,6 +28,7 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
     "scaled_alike",
     "resumed_with_dropout",
     "sharded_tensors",
+    "gathered_types",
 ]
 
 
@@ -73,6 +75,14 @@ def test_two_ranks_do_what_users_do():
     assert run.returncode == 0, run.stderr
     passed = sorted(line for line in run.stdout.splitlines() if line.startswith("rank "))
     assert passed == sorted(f"rank {rank}: {name}" for rank in (0, 1) for name in CASES_OF_RANKS), run.stdout
+
+
+@pytest.mark.parametrize("way", ["end", "exit", "destroy"])
+def test_groups_are_closed_before_the_interpreter_ends(way, monkeypatch):
+    monkeypatch.setenv("ENDS", way)
+    run = torchrun(2, HERE / "ends.py")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("ends with a group: False") == 2, run.stdout
 
 
 def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one_traceback():

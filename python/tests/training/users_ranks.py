@@ -6,6 +6,7 @@ import tempfile
 
 import torch
 from models import perceptron, squares
+from test_stored_values import DTYPES, HoldsMore, bits, example
 from torch import nn
 from users import CASES, SCHEDULES, Pair, Shift, refused, samples
 
@@ -218,6 +219,20 @@ def resumed_with_dropout():
     assert train(made, optimizer) == expected
 
 
+def gathered_types():
+    """Buffers of all types, and extra state, start equal in replicas and come back from other processes."""
+    for schedule in ("1f1b", "chimera"):
+        layers = [HoldsMore([example(dtype, (2, 3)) for dtype in DTYPES], extra={"of": RANK}) for _ in range(4)]
+        made = pipeline(layers, cp.schedule(schedule, 2, 4))
+        torch.manual_seed(3)
+        made.step(*samples())
+        made.gather()
+        assert [layer.extra["of"] for layer in layers] == [0, 0, 1, 1]
+        told = [None, None]
+        torch.distributed.all_gather_object(told, [bits(value) for layer in layers for value in layer.buffers()])
+        assert told[0] == told[1]
+
+
 class Fails(nn.Linear):
     at = 0
 
@@ -265,6 +280,7 @@ def main():
         scaled_alike,
         resumed_with_dropout,
         sharded_tensors,
+        gathered_types,
         a_caught_exception_lets_all_ranks_go_on,
     ):
         torch.manual_seed(3)
