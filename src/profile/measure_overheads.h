@@ -40,6 +40,9 @@ class SubgroupTransport final : public ForwardingTransport {
     const auto count = static_cast<std::int64_t>(values.size());
     (void)start_all_reduce(members_, at::from_blob(values.data(), {count}, at::kDouble))->wait();
   }
+  std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
+    return Transport::sum_to_host(values, before_wait);  // by all_sum()
+  }
 
  private:
   ParameterGroupId members_;
