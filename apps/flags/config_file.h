@@ -1,7 +1,8 @@
 #pragma once
 
-// Flags from other places than the command line: a TOML file (--config), a plan, or a launcher that passes all values
-// to its ranks. Names of other programs lead to our names.
+// Flags from other sources than the command line: a TOML file (--config), a plan, or a launcher that passes all values
+// to its ranks. If a flag is unknown, unknown_flag() suggests one. It maps flags of other programs, such as PyTorch and
+// Megatron-LM, to ours.
 
 #include <CLI/CLI.hpp>
 
@@ -19,9 +20,10 @@ void set_flag(CLI::App& command, const std::string& name, const std::string& val
 /// line, for bad TOML, an unknown key, or a value of another type. Throws as set_flag() does if a flag rejects its
 /// value.
 void merge_config(CLI::App& command, const std::string& path);
+/// The same for the text of a file; `path` appears only in messages.
 void merge_config_text(CLI::App& command, const std::string& text, const std::string& path);
 
-/// Returns words of a command line that give the same values.
+/// Returns arguments for a new command line that set the given flags of `command` to the same values.
 [[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
 
 /// Suggests flags with the same meaning (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is

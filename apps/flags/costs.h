@@ -121,7 +121,8 @@ struct LimitFlags {
   void add_to(CLI::App& app, const std::string& consequence = "");
   /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
-  /// Returns --memory if it is given without the bytes, which then are in --costs.
+  /// Returns --memory if it is given without --activation-bytes and --weight-bytes. The file of --costs then has these
+  /// bytes.
   [[nodiscard]] std::optional<double> memory_alone() const;
   [[nodiscard]] std::optional<double> in_flight() const;
   /// Example: `--max-in-flight 4, --memory 1e9`.
@@ -133,9 +134,10 @@ struct LimitFlags {
   const CLI::App* app_ = nullptr;
 };
 
-/// Returns a function that generates the schedule of least `makespan` among all values of the parameters that no flag
-/// gives and that only costs can decide (Tried::ByCosts). The schedules that `makespan` receives, and the result, have
-/// pairs as in `pairs`. `shape` and `pairs` must outlive the function.
+/// Returns a function that generates the fastest schedule. Some parameters of a generator have a best value that
+/// depends on the costs (Tried::ByCosts). The function tries all values of those that no flag sets, applies `pairs` to
+/// each schedule, and returns the schedule with the least `makespan`. It does not call `makespan` if there is only one
+/// candidate. `shape` and `pairs` must outlive the function.
 [[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 

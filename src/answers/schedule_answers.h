@@ -4,21 +4,23 @@
 
 #include "core/json_value.h"
 
-// The playground's answers about one schedule: its picture and times, its file, and its faults. answers/playground.h
-// reads the request and calls one of these functions. All throw ConfigError for an invalid request. All but
-// answer_read() and answer_check() throw ScheduleError for an invalid schedule.
+// The playground is a page in the browser that draws and checks schedules. These functions answer its requests about
+// one schedule: its picture and times, its file, and its violations. answers/playground.h reads the request and calls
+// one of these functions. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
+// throw ScheduleError for an invalid schedule.
 
 namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the times of a schedule at given costs: a panel to draw, or only the totals.
+/// Simulates a schedule. Returns its totals, such as makespan and bubble ratio, and the data of its picture (`panel`)
+/// unless the request asks for the totals only.
 [[nodiscard]] Json answer_simulate(const JsonValue& request);
 /// Returns a schedule or its timeline as the text of a file.
 [[nodiscard]] Json answer_export(const JsonValue& request);
 /// Returns a schedule as JSON, without validation.
 [[nodiscard]] Json answer_read(const JsonValue& request);
-/// Returns the violations in a schedule, and a picture of the ops that can run.
+/// Returns the violations in a schedule. If there are any, also returns a picture that marks the ops that cannot run.
 [[nodiscard]] Json answer_check(const JsonValue& request);
 
 }  // namespace chimera::playground

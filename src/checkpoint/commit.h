@@ -1,10 +1,11 @@
 #pragma once
 
 // Commits checkpoints of several ranks atomically. Each rank writes its part into `step-N.tmp`; then one rank writes
-// the manifest and renames the folder. A checkpoint with a manifest is complete. The checkpointer of the train room and
-// the Python package call these functions; checkpoint_folder.h reads the result.
+// the manifest and renames the folder. A checkpoint with a manifest is complete. `chimera train`
+// (train/recover/checkpointer.h) and the Python package call these functions. checkpoint_folder.h reads the result.
 //
-//   open_unfinished() -> each rank: write_shard(), finish_part() -> one rank: commit(), or abandon() after a failure
+//   open_unfinished() -> each rank: write_shard() (shard.h), finish_part()
+//                     -> one rank: commit(), or abandon() after a failure
 
 #include <nlohmann/json.hpp>
 

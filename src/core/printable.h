@@ -1,5 +1,5 @@
 #pragma once
-// Texts for messages: foreign bytes made printable, and sizes in bytes.
+// Text for error messages: printable() quotes text from files and users, and bytes_text() formats sizes.
 
 #include <cstddef>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace chimera {
 
-/// Returns the first `most` bytes of a text; other bytes than printable ASCII become \xNN.
+/// Returns the first `most` bytes of a text, with ` ...` if it is longer. Bytes other than printable ASCII become \xNN.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 40);
-/// Limit of printable() for the message of a parser, which may quote the text.
+/// Value of `most` for the error message of a JSON or TOML parser, which may quote parts of a user's file.
 inline constexpr std::size_t kParserMessage = 300;
 
-/// Example: `1.5 GiB`; up to four digits.
+/// Returns a size with up to four digits and a binary unit, such as `1.5 GiB`.
 [[nodiscard]] std::string bytes_text(double bytes);
 
 }  // namespace chimera

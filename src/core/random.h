@@ -10,14 +10,16 @@
 
 namespace chimera {
 
-/// Selects a sequence of a key. Sequences of different streams do not overlap.
+/// Selects one of the sequences of random words that a key has: the last three words of the Philox counter.
 using WordStream = std::array<std::uint32_t, 3>;
 
 inline constexpr std::size_t kWordGroup = 64;
 
 /// Fills `words` with words kWordGroup * group, kWordGroup * group + 1, ... of the sequence (key, stream), each uniform
-/// in 0 .. 2^32-1 and the same on every machine. Word 64 g + 16 w + l is word w of the Philox block with counter (16 g
-/// + l, stream), which lets vector units generate 16 blocks at once. A sequence repeats after 2^34 words.
+/// in 0 .. 2^32-1 and the same on every machine. A sequence repeats after 2^34 words.
+///
+/// Vector units generate 16 Philox blocks of 4 words at once. Group g therefore has first word 0 of its 16 blocks, then
+/// word 1 of each, and so on; block l of the group has the counter (16 g + l, stream).
 void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words);
 
 /// Random numbers with random access, determined by seed and name.

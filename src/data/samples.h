@@ -55,8 +55,9 @@ struct SampleOptions {
 
 /// Samples of a split, each a function of seed, step, index and mini-batch size.
 ///
-/// Each source is cut into disjoint windows. Position p = step * mini_batch + index is the q-th sample of a source
-/// (Mixture::place; with one source q = p). Epoch q / windows visits each window once, in a new order.
+/// Each source is cut into disjoint windows. The sample at position p = step * mini_batch + index is sample q of one
+/// source (Mixture::place). With a single source, q = p. An epoch of a source visits each of its windows once, in a new
+/// order; sample q belongs to epoch q / windows.
 ///
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
@@ -77,10 +78,11 @@ class Samples {
   /// Returns the targets per sample that are not kIgnoredTarget.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
-  /// Sample `index` of the only source in order, for evaluation; and the number of these. NextToken windows overlap by
-  /// one token, so that each token except the first is a target once. MaskedPairs windows are as above; sample i has
-  /// the pair and masks of position i. An incomplete last window is dropped.
+  /// Returns the sample of window `index`, without shuffling, for evaluation. Requires a single source. NextToken
+  /// windows overlap here by one token, so that each token except the first is a target once. MaskedPairs windows do
+  /// not overlap; the random pair and masks are drawn as for position `index`. An incomplete last window is dropped.
   [[nodiscard]] Sample ordered_sample(std::int64_t index) const;
+  /// Returns the number of samples that ordered_sample() has.
   [[nodiscard]] std::int64_t ordered_count() const;
 
  private:
@@ -95,7 +97,7 @@ class Samples {
 /// nearest to the middle, or else a line end or blank, or at the middle.
 [[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
 
-/// `window` is the window of the first text.
+/// Returns the MaskedPairs sample of a position. `window` is the window of the first text.
 [[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
                                  std::int64_t window);
 

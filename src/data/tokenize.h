@@ -59,8 +59,8 @@ struct TokenizeReport {
 
 /// Tokenizes the inputs in order. Progress is saved in PREFIX.resume, and the same call continues from there if the
 /// inputs are files and have not changed. Calls `progress` after each block. Throws ConfigError if input, tokenizer or
-/// output is invalid, and then deletes files that no call can continue. An output must not be an input, nor exist
-/// without `overwrite`.
+/// output is invalid. If the call fails before any progress is saved, it deletes its unfinished output files. An output
+/// must not be an input, and must not exist unless `overwrite` is set.
 TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress);
 
 }  // namespace chimera

@@ -47,18 +47,19 @@ struct SampleRange {
   std::int64_t count = 0;
 };
 
-/// `count` samples along the first dimension of all.
+/// Samples of a SampleRange. The first dimension of every tensor has length SampleRange::count.
 struct Batch {
   at::Tensor input;
   at::Tensor target;
   std::vector<at::Tensor> more_inputs = {};  // The first layer takes `input` and these
 };
 
-/// Deterministic function. Ranks of the first and last stage call it concurrently and repeatedly for the same range.
-/// Its results are not modified.
+/// Deterministic function that returns the samples of a range. Ranks of the first and last stage call it concurrently,
+/// and repeatedly for the same range. The trainer does not modify the returned tensors.
 using Data = std::function<Batch(const SampleRange&)>;
 
-/// Data that all ranks refuse before the first message of a step. The run can continue with other data.
+/// Error for a step whose data have nothing to train on: Loss::count is 0 for all targets. All ranks throw it before
+/// they run the first op of the step, so the run can continue with other data.
 class RefusedData : public ConfigError {
   using ConfigError::ConfigError;
 };
@@ -96,7 +97,8 @@ struct FitRun : RunShape {
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;
   [[nodiscard]] ModuleStageSpec stage(StageId id) const;
   [[nodiscard]] ModuleUse use(StageId id) const;
-  /// Returns the rank with the authoritative values: of replica 0 in group 0.
+  /// Returns the rank that holds the stage in replica 0 of group 0. All other ranks that hold the stage receive its
+  /// initial values from this rank.
   [[nodiscard]] RankId owner(StageId id) const;
   /// Returns all ranks that exchange messages or initial values, in ascending order.
   [[nodiscard]] std::vector<RankPair> talking_pairs() const;
@@ -110,7 +112,7 @@ struct FitRun : RunShape {
 /// Identical on every rank.
 struct FitStep {
   std::int64_t step = 0;  // from 1
-  double loss = 0;        // mean over units of Loss::count
+  double loss = 0;        // sum of all LossSum::sum / sum of all Loss::count
   double gradient_norm = 0;
   double learning_rate = 0;
   bool is_skipped = false;  // no update: the loss or a gradient was not finite
@@ -130,7 +132,8 @@ class RankFit {
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
-  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if all counts are 0.
+  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if Loss::count is 0
+  /// for all targets of the step.
   FitStep train_step(std::int64_t step);
   /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
   /// stages(). Ignores optimizer, learning rate and clipping of FitOptions. With `skip_non_finite`, all ranks skip the

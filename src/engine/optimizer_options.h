@@ -26,7 +26,8 @@ inline constexpr auto kNames<LearningRateShape> =
                                              {LearningRateShape::Wsd, "wsd"},
                                              {LearningRateShape::Constant, "constant"}});
 
-/// Remaining share of the way to the minimum after share q of Wsd's cooldown. q is 1 in the last step.
+/// Curve of Wsd's cooldown. The rate is minimum + (peak - minimum) * f(q), where q is the completed share of the
+/// cooldown: 0 in the last step with the peak, 1 in the last step of the run. Each enumerator has its own f(q).
 enum class CooldownShape : std::uint8_t {
   Linear,  ///< 1 - q
   Cosine,  ///< (1 + cos(pi q)) / 2
@@ -45,8 +46,9 @@ struct LearningRate {
   std::optional<std::int64_t> cooldown = {};  // last steps, wsd only; default: a tenth of the run, at least 1
   CooldownShape cooldown_shape = CooldownShape::Linear;
 
-  /// Returns the rate of a step (from 0) in a run of `steps`. One step has the peak (with Wsd and Constant: several),
-  /// and the last step has the minimum, except if no step follows the peak or the cooldown is 0.
+  /// Returns the rate of `step` (from 0) in a run of `steps` steps. The last step of the warm-up has the peak; without
+  /// a warm-up, step 0 has it. The last step of the run has the minimum. It has the peak instead if the shape is
+  /// Constant, if the cooldown is 0, or if it is the step in which the rate reaches the peak.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
   /// Returns 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;

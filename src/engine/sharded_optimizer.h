@@ -1,7 +1,9 @@
 #pragma once
 
-// ZeRO's first level (Rajbhandari et al., SC'20, section 5.1) over the copies of a stage, split between whole
-// parameters. Gradients are summed by a reduce-scatter to the owners (ProgramShape::scatters).
+// ZeRO stage 1 (Rajbhandari et al., SC'20, section 5.1): the ranks with a copy of a pipeline stage shard its optimizer
+// state. Each parameter belongs to one of these ranks as a whole (owners_of). A reduce-scatter sums the gradients and
+// sends each sum to the owner of its parameter (ProgramShape::scatters). The owner updates the parameter, and an
+// all-gather sends the new values to all copies.
 
 #include <map>
 #include <memory>
@@ -11,12 +13,14 @@
 
 namespace chimera {
 
-/// Creates an optimizer with the same bits as make_optimizer(). Each copy of a stage keeps state of its own parameters
-/// (owners_of), updates these and sends them to the other copies. It reads only their gradients. All workers start and
-/// await an all-gather per stage in stage order, so that even serialized collectives cannot deadlock.
+/// Creates the optimizer of a rank. It computes bit by bit the same parameters as make_optimizer(), but keeps state only
+/// for the parameters that the rank owns, and reads only their gradients. step() starts one all-gather per stage, in
+/// stage order on all ranks, and waits for them in the same order. Therefore it cannot deadlock, even if the transport
+/// runs one collective at a time. It throws TransportError.
 ///
-/// Parameters travel in ParameterGroup::gradients(), unused after a step, without further memory. `trained` is on this
-/// rank; `groups` are the ranks of each group. Borrows `trained` and `transport`. step() throws TransportError.
+/// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
+/// `trained` holds the parameter groups on this rank, and `groups` the ranks of each parameter group. Borrows `trained`
+/// and `transport`.
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
     const RankGroups& groups, RankId rank, Transport& transport);

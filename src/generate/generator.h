@@ -111,7 +111,7 @@ struct Generator {
   bool synchronous = true;                         // All stages update once, at the step's end
   std::optional<PaperModel> paper = std::nullopt;  // Set if equation 1 has a closed form
 
-  /// Returns the schedule. Throws ConfigError, `NAME: reason`, if refusal() returns a reason.
+  /// Returns the schedule. Throws ConfigError, `schedule NAME: reason`, if refusal() returns a reason.
   [[nodiscard]] Schedule generate(const PipelineShape& shape) const;
 };
 

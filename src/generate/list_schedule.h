@@ -1,10 +1,10 @@
 #pragma once
-// Greedy list scheduling, for orders without a formula: the step is simulated, and a worker that becomes free starts
-// the ready op of the best rank that its limits on activations (*credits*) allow. A generator gives the placement, the
-// deal of micro-batches, and a rank. Schedules with slices, Hanayo and chimera-zb use it. deepest_first() is a rank
-// with limits of its own: every worker runs the micro-batch that is farthest along. Ops that arrive late then delay
-// only what needs them, so the order suits latency and unequal op times. The scheduler in the source is one class: each
-// event changes an op's stage, its worker and its micro-batch together.
+// Greedy list scheduling, for orders without a formula. list_schedule() simulates a step: a worker that becomes free
+// starts the ready op with the smallest rank that its limits on activations (*credits*) allow. A generator gives the
+// placement, the replica of each micro-batch, and the rank function. Schedules with slices, Hanayo and chimera-zb use
+// it. deepest_first() is a variant with a fixed rank and limits of its own: every worker runs the micro-batch that is
+// farthest along. An op that arrives late then delays only the ops that need it, so the order suits high latency and
+// unequal op times. with_fewest_credits() tries several limits and keeps the lowest one that meets a deadline.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-/// What list_schedule() schedules. Times are in ticks of any length.
+/// Input of list_schedule(). Times are in ticks of any length.
 struct ListTask {
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};  // [micro-batch]
@@ -55,7 +55,7 @@ struct ListResult {
 struct DepthLimits {
   /// A: maximum number of micro-batches of a replica in flight, from the forward at stage 0 to the input gradient there
   std::int64_t admitted = std::numeric_limits<std::int64_t>::max();
-  /// Activations (replica, stage, micro-batch) on a worker from which on its oldest W has priority
+  /// Number of activations (replica, stage, micro-batch) on a worker at which its oldest W gets priority
   std::int64_t most_held = std::numeric_limits<std::int64_t>::max();
 };
 
@@ -75,8 +75,9 @@ struct CreditRange {
   std::int64_t most = 0;
 };
 
-/// Returns list_schedule() with as many credits for each worker, the fewest of at most 17 in the range that end by
-/// `deadline`; if none does, the result that is best by better().
+/// Calls list_schedule() with the same number of worker credits for each worker, in ascending order, for at most 17
+/// evenly spaced numbers of the range. Returns the first result that ends by `deadline`, or else the best result by
+/// better().
 [[nodiscard]] ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits,
                                              std::int64_t deadline);
 

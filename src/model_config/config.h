@@ -27,7 +27,7 @@ struct ModelOverrides {
 [[nodiscard]] std::vector<std::string> preset_names();
 
 /// Returns how to download the model if the name looks like a name on the Hugging Face hub, such as
-/// `meta-llama/Llama-3.1-8B`; else an empty text. For messages about a folder that does not exist.
+/// `meta-llama/Llama-3.1-8B`; else an empty string. For messages about a folder that does not exist.
 [[nodiscard]] std::string hub_download(const std::string& name);
 
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
@@ -52,8 +52,8 @@ void require_valid(const ModelConfig& config);
 /// Throws ConfigError if a sequence is longer than the model's sliding window.
 void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
-/// Returns the fields of a model file, without `layers`, unset fields, and Llama's fields for other families. They
-/// define one layer of each kind.
+/// Returns the fields of a model file, except `layers`, unset fields, and Llama's fields for other families. Two models
+/// with equal results have equal layers, but maybe not the same number of them.
 [[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);
 
 }  // namespace chimera

@@ -6,10 +6,12 @@
 
 namespace chimera {
 
-/// Returns the same orders with every forward and the B or I of another micro-batch right after it as a pair, except
-/// pairs that would deadlock together. All workers run until they block. Whenever all are blocked, the first worker
-/// whose pair waits only for an input of the second op runs it in order. Leaves an asynchronous schedule unchanged.
-/// Requires a schedule that check() accepts.
+/// Returns the schedule with the same orders of ops, and with new pairs: every forward, and the B or I of another
+/// micro-batch directly after it. A pair starts only when both ops have their inputs, so some pairs would deadlock. To
+/// find them, runs the ops of all workers until every worker is blocked. Then removes one pair: that of the lowest
+/// worker whose next op is the first of a pair and has its inputs. Repeats both until all ops have run.
+///
+/// Leaves a schedule unchanged if it is asynchronous or has slices. Requires a schedule that check() accepts.
 [[nodiscard]] Schedule pair_neighbors(Schedule schedule);
 
 }  // namespace chimera

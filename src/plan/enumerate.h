@@ -1,7 +1,9 @@
 #pragma once
 
-// All configurations that P workers allow: W x D (x T), micro-batch sizes, schedules and their shapes. A user may fix a
-// part of them (GivenConfiguration). The planner (plan/plan.h) ranks them.
+// All configurations that P workers allow. A configuration (Candidate) has W data-parallel groups of D pipeline workers,
+// with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the shape of the
+// schedule. A user may restrict each of these values (GivenConfiguration). candidates_of() lists the configurations, and
+// the planner (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
 #include <optional>
@@ -34,9 +36,10 @@ struct GivenConfiguration {
 struct PlanOptions {
   std::vector<std::string> schedules;  // empty: all synchronous
   GivenConfiguration given = {};
-  /// Balanced: even, and also balanced for the best candidates. Listed: only candidates with this many stages.
+  /// Balanced: ranks all candidates with even partitions, then also tries balanced partitions for the best of them.
+  /// Listed: this partition, and only candidates with its number of stages.
   PartitionChoice partition = {PartitionRule::Balanced};
-  /// Auto: as few stages as memory requires. Listed: only candidates that have these stages.
+  /// Auto: as few stages as memory requires. Listed: these stages, and only candidates that have all of them.
   StageChoice recompute = {StageRule::Auto};
   /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
   StageChoice offload = {};
@@ -48,10 +51,13 @@ struct PlanOptions {
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
 /// Returns all candidates that `given` allows. D divides P/T and is at most the number of layers; W divides the
-/// mini-batch; b divides a group's share. Schedules have every planned shape (TakenAxis::planned) that accepts D and N.
-/// Both replica layouts are tried if nodes hold several but not all workers. D = 1 (data parallelism) is listed once.
-/// Candidates have at most 2^21 ops and no recomputation yet. Throws ConfigError, with a proposal, if there is no
-/// candidate, and if the model or the sequence cannot be cut into given slices.
+/// mini-batch; b divides a group's share. A schedule is listed with every shape that TakenAxis::planned returns and
+/// Generator::refusal accepts for D and N. Both replica layouts are listed if D and W exceed 1 and a node holds several
+/// but not all workers. D = 1 (data parallelism) is listed once, because all schedules are then equal. Candidates have
+/// at most 2^21 ops; the planner adds their recomputation later.
+///
+/// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
+/// cut into the given slices.
 [[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
 
 }  // namespace chimera

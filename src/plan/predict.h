@@ -1,6 +1,7 @@
 #pragma once
 
-// Predicts step time and memory of a candidate (candidate.h), by the simulator and by equation 1.
+// Predicts step time and memory of a candidate (candidate.h) by simulation. If the schedule has a closed form, also
+// predicts the step time by equation 1 of the Chimera paper (equation_one.h).
 //
 //     Candidate --> schedule, partition, StageModel (PlannedSchedule) --> simulate() and explain() --> Prediction
 //
@@ -32,7 +33,7 @@ struct Prediction {
   bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
   std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
-  std::optional<EquationOne> paper;                   // empty without a closed form
+  std::optional<EquationOne> paper;                   // result of equation 1; empty without a closed form
 };
 
 /// Schedule, partition and costs of a candidate.
@@ -77,8 +78,8 @@ class Predictor {
   std::int64_t kept_ops_ = 0;
 };
 
-/// Returns a lower bound: total work over workers, or the pass of a whole micro-batch through all stages and back.
-/// Cheap: generates no schedule.
+/// Returns a lower bound of the step time, without generating the schedule. It is the larger of two times: the total
+/// work divided by the number of workers, and one micro-batch's way through all stages and back.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
 }  // namespace chimera

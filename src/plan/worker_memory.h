@@ -1,9 +1,10 @@
 #pragma once
 
 // Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
-// peaks_by_order() needs no times: it walks through a worker's ops in order and adds what each keeps and frees, an
-// upper bound. worker_peaks() reads the timeline of a simulation. choose_stages() turns --recompute, --offload and
-// --memory of a training run into stages.
+// peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes that each op keeps and
+// subtracts the bytes that it frees. worker_peaks() reads the timeline of a simulation and is more precise.
+// stages_to_recompute() and stages_to_offload() choose stages by the first estimate. choose_stages() returns the stages
+// of a training run for its flags --recompute, --offload and --memory.
 
 #include <functional>
 #include <optional>
@@ -18,25 +19,29 @@
 namespace chimera {
 
 /// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,
-/// optimizer state, activations, working sets, and as many messages as channels can have in flight. An upper bound of
-/// worker_peaks(), unless messages wait for their ops while later messages of the channel are made. `recompute`
-/// replaces the recomputation of `model`, and `offload`, if given, its CostModel::offload. A forward counts until the
-/// next offloaded one has ended.
+/// optimizer state, activations, working sets, and as many messages as channels can have in flight. The result is an
+/// upper bound of worker_peaks(), with one exception: a message may still wait for its op when the sender has already
+/// produced later messages of the same channel.
+///
+/// The stages in `recompute` are recomputed, whatever `model` says. The stages in `offload` are offloaded; without a
+/// value, the stages of CostModel::offload. Activations of an offloaded forward count until the worker's next offloaded
+/// forward has ended, and again from the start of their copy back to the device.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute,
                                                  const std::optional<std::set<StageId>>& offload = std::nullopt);
 
-/// Returns the peak bytes [worker] in the timeline: amounts of explain() plus working sets.
+/// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain(); the working set of each op
+/// is added to its amounts.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 
-/// Returns stages whose recomputation makes peaks_by_order() fit. Visits the workers in turn and adds the stage that
-/// saves most until the worker fits. Empty set: no recomputation needed; no value: recomputing all stages does not
-/// suffice.
+/// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. Visits the workers in
+/// turn and adds the stage that saves most until the worker fits. Returns an empty set if no recomputation is needed,
+/// and no value if recomputing all stages does not suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 
-/// The same for offloading.
+/// Returns stages to offload, chosen in the same way. The stages in `recompute` are recomputed.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
                                                                  const std::set<StageId>& recompute,
                                                                  double memory_bytes);
@@ -53,8 +58,9 @@ struct ChosenStages {
   std::set<StageId> offload;
 };
 
-/// Returns the stages of a training run. `auto` chooses stages until every worker fits; only it needs `model`. Throws
-/// ConfigError as resolve_stages() does, for `auto` without memory or for both flags, and if all stages do not suffice.
+/// Returns the stages of a training run. For `auto`, adds stages until every worker fits; `model` is called only then.
+/// Throws ConfigError as resolve_stages() does. Also throws it if `auto` is given without --memory or for both flags,
+/// and if the workers do not fit even with all stages.
 [[nodiscard]] ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
                                          const std::function<StageModel()>& model);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Ranks that measure together. A measurement with all cores busy, or between two ranks, needs every rank at the same
-// place; Lockstep holds them there. All functions of this room that take a Lockstep are collective: every rank calls
-// them, in the same order.
+// Synchronization of the ranks of `chimera profile`. A measurement with all cores busy, or between two ranks, requires
+// that all ranks run the same part of it at the same time. All functions of src/profile that take a Lockstep are
+// collective: every rank calls them, in the same order.
 
 #include <cstdint>
 #include <span>
@@ -31,10 +31,10 @@ inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same r
   return threads == 1 && is_whole ? duration.cpu_seconds : duration.wall_seconds;
 }
 
-/// A rank that measures in step with all others. All ranks make the same calls in the same order.
+/// Barriers and collectives of a rank. All ranks make the same calls in the same order.
 class Lockstep {
  public:
-  /// The first `computing` ranks compute. Borrows the transport.
+  /// Ranks 0 .. computing - 1 compute; the others only take part in the collectives. Borrows the transport.
   Lockstep(Transport& transport, int rank, int computing) : transport_(transport), rank_(rank), computing_(computing) {}
 
   [[nodiscard]] Transport& transport() const { return transport_; }
@@ -44,19 +44,21 @@ class Lockstep {
 
   /// Waits for all ranks.
   void meet() { (void)agree(true); }
+  /// Waits for all ranks, and returns the argument of rank 0 on every rank.
   [[nodiscard]] bool agree(bool says) {
     double value = rank_ == 0 && says ? 1 : 0;
     transport_.all_sum({&value, 1});
     return value > 0;
   }
-  /// Calls `round(i)` for i = 0, 1, ...: at least 4 times, because the first may warm up, and until rank 0 has counted
-  /// `seconds`.
+  /// Calls `round(i)` for i = 0, 1, ... until `seconds` have passed on rank 0, but at least 4 times, because the first
+  /// call may be a warm-up.
   template <class Round>
   void repeat(double seconds, const Round& round) {
     constexpr std::int64_t kFewestRounds = 4;
     const double deadline = monotonic_seconds() + seconds;
     for (std::int64_t i = 0; agree(i < kFewestRounds || monotonic_seconds() < deadline); ++i) round(i);
   }
+  /// Replaces each number, on every rank, by its mean over the computing ranks.
   void average(std::span<double> numbers) {
     for (double& number : numbers) number = computes() ? number / computing_ : 0;
     transport_.all_sum(numbers);

@@ -1,8 +1,9 @@
 #pragma once
 
-// `chimera profile`: measures a machine for the planner, in concurrent processes as in training. measure_machine()
-// alternates the measurements of layer_timer.h, measure_links.h, measure_contention.h and measure_overheads.h until
-// the time is over, and returns their medians as a MachineProfile (plan/machine.h).
+// `chimera profile`: measures a machine for the planner. As in training, several processes run at the same time, and
+// each of them calls measure_machine(). This function runs the measurements of measure_links.h, measure_overheads.h,
+// measure_contention.h and layer_timer.h one after another. Each measurement repeats for a fixed share of
+// ProfileOptions::seconds. The results form a MachineProfile (plan/machine.h).
 
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@
 
 namespace chimera {
 
+/// Model for layer measurements, with its sequence length and micro-batch sizes.
 struct ProfiledModel {
   ModelConfig model = {};
   std::int64_t sequence = 128;
@@ -24,17 +26,18 @@ struct ProfileOptions {
   std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets or TOML files
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
   std::int64_t sequence = 128;
-  std::vector<ProfiledModel> others = {};
+  std::vector<ProfiledModel> others = {};  // further models, each with its own sequence and sizes
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // each measurement runs at least a few times
 };
 
-/// Two further processes send messages while all cores compute.
+/// Number of ranks that a profile needs.
 struct ProfileRanks {
-  int computing = 1;
-  int started = 3;
+  int computing = 1;  // ranks that together keep all cores busy
+  int started = 3;    // all ranks: two further ranks send messages to each other while the others compute
 };
+/// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 
 /// Throws ConfigError if a model is unknown or too small for the sequence, a size is below 1, `threads` exceeds the
@@ -43,19 +46,21 @@ void require_measurable(const ProfileOptions& options, int cores);
 
 struct MachineReport {
   MachineProfile machine;
-  LinkSamples links;
-  std::int64_t rounds = 0;
+  LinkSamples links;        // measured messages and all-reduces, from which `machine` has its link times
+  std::int64_t rounds = 0;  // rounds of layer measurements after the warm-up
 };
 
-/// Collective; the result is valid on rank 0. The transport has profile_groups().
+/// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have the
+/// groups of profile_groups(). Calls `say` with the name of each phase as it starts.
 [[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                             const std::function<void(const std::string&)>& say);
 
-/// Returns `machine` with messages, all-reduces and contention of another transport of the same ranks. Otherwise like
-/// measure_machine().
+/// Returns `machine` with messages, all-reduces and contention measured again over another transport between the same
+/// ranks. Collective; the result is valid on rank 0. The transport must have the groups of profile_groups().
 [[nodiscard]] MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank,
                                            MachineProfile machine);
 
+/// Returns the tables that `chimera profile` prints.
 [[nodiscard]] std::string to_text(const MachineReport& report);
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
-// Line charts as standalone SVG pictures, dark on white, for reports of training runs and sweeps; in a page,
-// chart_style() sets their colors, dark mode included. Series differ in color, dash and mark: color alone carries no
-// information. ChartFrame has the parts of every chart (title, legend, axes); benchmarks/paper/grouped_bars.h draws
-// bars with it.
+// Line charts as SVG pictures, for reports of training runs and sweeps. to_svg() draws a LineChart as a standalone
+// picture, dark on white. In an HTML page, the style sheet of chart_style() replaces its colors in dark mode. Series
+// differ in color, dash and mark, so that readers need not distinguish colors. ChartFrame draws the parts that all
+// charts share (title, legend, axes); benchmarks/paper/grouped_bars.h uses it for bar charts.
 
 #include <string>
 #include <utility>
@@ -41,7 +41,8 @@ struct LineChart {
 /// Returns at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2 or 5 times a power of ten.
 [[nodiscard]] std::vector<double> ticks(double least, double most, double count);
 
-/// Thins curves to what pixels can show, but keeps peaks.
+/// Returns the chart as an SVG picture. If a curve has more points than the picture has pixels, draws only the lowest
+/// and highest point of each pixel column.
 [[nodiscard]] std::string to_svg(const LineChart& chart);
 
 /// Returns a style sheet for charts inside `main`: dark mode, full width, legible minimum size.
@@ -86,7 +87,7 @@ class ChartFrame {
                  const std::string& x_label, const std::string& y_label);
   /// Draws and returns the y axis, with grid lines and numbers.
   ChartAxis value_axis(const PlotArea& area, double least, double most);
-  /// `anchor` is start, middle or end.
+  /// Draws text. `anchor` is start, middle or end; `kind` is the class of its color: ink, or soft for gray.
   void text(double x, double y, const std::string& words, const char* anchor = "middle", const char* kind = "ink");
   [[nodiscard]] std::string finish() const;
 

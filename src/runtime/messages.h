@@ -1,8 +1,9 @@
 #pragma once
 
 // Tensors between ops: hidden states from stage to stage, and gradients back. An op of this worker puts its result
-// here; the next op takes it, or a send takes it for another worker. A receive puts the result of another worker's op
-// here, so the op that reads it does not differ. Each tensor is taken once and then freed.
+// here. The op of the next stage takes it, or a send takes it for another worker. wait_receive() puts a tensor from
+// another worker here, so an op takes its input in the same way wherever it was computed. Each tensor is taken once and
+// then freed. In the picture, 1F0 is the forward of stage 1 for micro-batch 0.
 //
 //   forward 1F0 --put--> [1F0] --take--> forward 2F0           (both stages on this worker)
 //                        [1F0] --start_send--> other worker --post_receive, wait_receive--> [1F0] --take--> 2F0
@@ -27,10 +28,10 @@ class Messages {
 
   void put(const Op& maker, at::Tensor tensor);
   [[nodiscard]] at::Tensor take(const Op& maker);
-  /// Takes the gradient that the backward of `stage` passes back for the micro-batch of `op`.
+  /// Takes the input gradient that the backward (B or I) of `stage` has computed for the micro-batch of `op`.
   [[nodiscard]] at::Tensor take_gradient(const Op& op, StageId stage);
 
-  /// `step` is the number in the message's tag.
+  /// The message's tag consists of `step` and `maker`. Messages are matched by order; the tag detects a mismatch.
   void post_receive(const Op& maker, WorkerId from, std::int64_t step);
   void wait_receive(const Op& maker);
   void start_send(const Op& maker, WorkerId to, std::int64_t step);

@@ -2,7 +2,8 @@
 
 // Constants of a worker while it runs its programs: which worker it is, its stages and their parameters, the shape of
 // the program, and the transport to the other workers. The parts of the executor (Messages, Activations, GradientSums,
-// OpRunner, StepReduction) borrow them.
+// OpRunner, StepReduction) borrow one WorkerContext. In a tied model, stage 0 and the last stage share one matrix, the
+// token embedding and output matrix. This tied matrix is a parameter group of its own, beside one group per stage.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,18 +24,24 @@ namespace chimera {
 struct ProgramShape {
   std::int64_t micro_batches = 0;
   RankLayout ranks;     // the program's workers in every data-parallel group
-  WorkerGroups groups;  // by parameter group; the first worker in data-parallel group 0 reports on it
-  GroupId group = {};   // the executor's data-parallel group
-  // names, ascending: the order of squared norms; empty: ordered by parameter group
+  // [parameter group]: workers that hold it; in data-parallel group 0, the first of them logs errors in its gradients
+  WorkerGroups groups;
+  GroupId group = {};  // the executor's data-parallel group
+  // Names of all model parameters, ascending. The step computes one squared gradient norm per name, in this order.
+  // Empty: one squared norm per parameter group.
   std::vector<std::string> parameters = {};
-  const CanonicalReduction* canonical = nullptr;  // borrowed; null: gradients are added in execution order
-  std::vector<std::int64_t> positions = {};       // canonical only: [micro-batch] position in the step's samples
-  // [S - 1]: tensor from stage s to s + 1, and its gradient; empty if all are equal
+  // Fixed order of gradient additions (--reduction canonical), borrowed. Null: gradients are added in execution order.
+  const CanonicalReduction* canonical = nullptr;
+  // [micro-batch]: its position in the data of a step; needed only with `canonical`
+  std::vector<std::int64_t> positions = {};
+  // [stage]: spec of the tensor to the next stage, and of its gradient; the last stage has none. Empty: all are equal.
   std::vector<TensorSpec> boundaries = {};
-  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
+  // First token of each slice, then the number of tokens of a sequence. Empty: micro-batches are not sliced.
   std::vector<std::int64_t> slice_bounds = {};
-  bool tied = false;             // stage 0 and the last stage share a matrix
-  bool scatters = false;         // sums are reduce-scatters: each rank gets those of its own parameters (owners_of)
+  bool tied = false;  // whether the model is tied
+  // Whether gradients are summed by reduce-scatter: a rank gets only the sums of the parameters that it owns
+  // (owners_of)
+  bool scatters = false;
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 
@@ -43,8 +50,9 @@ struct ProgramShape {
 };
 
 struct WorkerContext {
-  /// `whole_message` has the sizes and type of whole hidden states, [b, L, H]. `own_tied` is the tied matrix if this
-  /// worker owns it, else null. Borrows stages, tied matrix and transport.
+  /// `whole_message` has the type and sizes of the hidden states of a whole micro-batch: [samples, tokens, hidden
+  /// size]. `own_tied` is the tied matrix if this worker holds it, else null. Borrows stages, tied matrix and
+  /// transport.
   WorkerContext(WorkerId own_worker, std::map<StageId, Stage*> own_stages, Transport& connections,
                 TensorSpec whole_message, ProgramShape program_shape, ParameterGroup* own_tied);
   WorkerContext(const WorkerContext&) = delete;
@@ -56,7 +64,7 @@ struct WorkerContext {
   TensorSpec message;
   ProgramShape shape;
   ParameterGroup* tied;
-  std::vector<TensorSpec> slices;                      // [slice]: of `message`; empty: micro-batches run whole
+  std::vector<TensorSpec> slices;                      // [slice]: spec of its message; empty: not sliced
   std::map<ParameterGroupId, ParameterGroup*> groups;  // Stages and tied matrix
 
   [[nodiscard]] Stage& stage(const Op& op) const { return *stages.at(op.stage); }
@@ -70,8 +78,8 @@ struct WorkerContext {
   [[nodiscard]] at::Device device() const { return groups.begin()->second->gradients().device(); }
 };
 
-/// Returns the parameters that the `member`-th of `members` replicas owns (owners_of): it alone counts their gradients,
-/// updates them with a sharded optimizer, and writes them to checkpoints.
+/// Returns the parameters that the `member`-th of `members` replicas owns (owners_of). Only the owner adds a
+/// parameter's gradient to the global norm, updates it with a sharded optimizer, and writes it to checkpoints.
 [[nodiscard]] std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t members,
                                                       std::size_t member);
 

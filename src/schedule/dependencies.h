@@ -164,8 +164,9 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }
 
 /// Returns the earliest start of every op if F = I = W = 1, B = 2 and messages take no time: the topological order of
-/// lowering. With Pairs::Together the ops of a pair start together. Each result is ready after its op's duration, and
-/// the worker is free after the sum. Throws ScheduleError if the dependencies form a cycle.
+/// lowering. With Pairs::Together, both ops of a pair start at the same time. The result of each op is ready after its
+/// own duration, but the worker is free only after the sum of both durations. Throws ScheduleError if the dependencies
+/// form a cycle.
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
 }  // namespace chimera

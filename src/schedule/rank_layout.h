@@ -1,6 +1,6 @@
 #pragma once
-// Hybrid parallelism: W data-parallel groups run the same schedule, each on its share of the samples. With two groups
-// of two workers, ranks 0 to 3 are
+// Hybrid parallelism: W data-parallel groups of D workers run the same schedule, each group on its share of the
+// samples. With two groups of two workers, ranks 0 to 3 are
 //
 //   near   group 0: ranks 0 and 2   group 1: ranks 1 and 3   copies of a worker are neighbors
 //   far    group 0: ranks 0 and 1   group 1: ranks 2 and 3   workers of a pipeline are neighbors
@@ -32,18 +32,18 @@ struct GroupWorker {
   friend bool operator==(const GroupWorker&, const GroupWorker&) = default;
 };
 
-/// [group]: ranks that sum the gradients of a parameter group, ascending and distinct.
+/// [parameter group]: ranks that sum its gradients, ascending and distinct. They are in all data-parallel groups.
 using RankGroups = std::vector<std::vector<RankId>>;
 
 struct RankLayout {
-  std::int64_t workers = 1;        // Workers per group
+  std::int64_t workers = 1;        // D
   std::int64_t data_parallel = 1;  // W
   ReplicaLayout replicas = ReplicaLayout::Near;
 
   [[nodiscard]] std::int64_t num_ranks() const { return workers * data_parallel; }
   [[nodiscard]] RankId rank(const GroupWorker& place) const;
   [[nodiscard]] GroupWorker place(RankId rank) const;
-  /// Returns the ranks of these workers in all data-parallel groups, per parameter group.
+  /// Returns, for each parameter group, the ranks of its workers in all data-parallel groups.
   [[nodiscard]] RankGroups ranks_of(const WorkerGroups& holders) const;
 };
 

@@ -15,10 +15,11 @@ namespace chimera {
 /// Returns everything but the ops, as JSON on one line without a line end.
 [[nodiscard]] std::string header_to_json(const Schedule& schedule);
 
-/// Reads the output of to_json. Does not validate the schedule; check() does. Ids are clamped to their type.
+/// Reads the output of to_json. Does not validate the schedule; check() does. An id that is too large
+/// for its type becomes the largest value of the type, and a negative id becomes -1.
 ///
-/// Throws ConfigError, with the place, for anything outside the grammar, more than kMostOps ops or placements, and 64
-/// KiB without a value.
+/// Throws ConfigError, with the position in the file, if the text violates the grammar or has more than kMostOps ops or
+/// placements. To limit memory, also throws it if more than 64 KiB of text contain no complete JSON value.
 [[nodiscard]] Schedule schedule_from_json(TextSource& text);
 [[nodiscard]] Schedule schedule_from_json(std::string_view text, const std::string& source);
 /// Reads the output of header_to_json, to the end of the line. Throws like schedule_from_json.

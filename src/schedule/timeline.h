@@ -74,10 +74,11 @@ struct WorkerTimeline {
   std::vector<TimedOp> ops;
   double busy = 0;
   double idle = 0;  // Makespan - busy
-  // most (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
+  // Maximum number of (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
-  double inner_idle = 0;                         // Part of `idle` between its first and last op
-  double peak_stage_units = 0;                   // peak_in_flight in full micro-batches on 1/D of the model
+  double inner_idle = 0;  // Part of `idle` between its first and last op
+  // peak_in_flight in stage units. A unit is one full micro-batch on 1/D of the model's layers (D: number of workers).
+  double peak_stage_units = 0;
   std::int64_t peak_weight_versions = 1;         // Maximum number of versions of a stage kept at once
   std::vector<TimedAllReduce> all_reduces = {};  // In order of start; empty if they cost nothing
   std::vector<TimedUpdate> updates = {};         // In order; one per step in a synchronous schedule

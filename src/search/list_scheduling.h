@@ -1,7 +1,8 @@
 #pragma once
 
-// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op; each
-// worker runs the op with the smallest rank among those that can start soon. Random ranks give varied starts.
+// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op. Each
+// worker runs the op with the smallest rank (ListRule) among the ops that can start soon. random_rule() makes different
+// rules, so that the search has different starts. Chains and lanes are explained in search/instance.h.
 
 #include <array>
 #include <cstdint>
@@ -18,27 +19,31 @@ namespace chimera {
 /// micro-batches per replica: synchronous, with full micro-batches, possibly renumbered. `shape` is the layout's.
 [[nodiscard]] std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape);
 
-/// Rank of the ops that a worker may run next; the smallest runs first. The k-th op of a lane of stage s has rank
-/// step[F, I (or B), W] + age * k - depth * s + patience * t + a random number below `noise`, where t is its delay
-/// after the worker's earliest possible start. The rank also decides between workers at equal start. Times are in mean
-/// op durations.
+/// Rule that chooses a worker's next op. Of the ops that can start within `window` of the worker's earliest possible
+/// start, the op with the smallest rank runs first. The rank of an op of stage s is
+///
+///     step[kind] + age * m - depth * s + patience * t + a random number below `noise`
+///
+/// Here m is the number of earlier micro-batches in its lane (a fraction within slices), and t is the time from the
+/// worker's earliest possible start to the start of this op. If ops of two workers can start at the same time, the op
+/// with the smaller rank is scheduled first. Times are in mean op durations.
 struct ListRule {
-  std::array<double, kLanesOfChain> step = {1, 0, 2};
+  std::array<double, kLanesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
   double age = 0.01;
   double depth = 0.001;
-  double window = 0;  // longest wait for a better op
+  double window = 0;  // longest wait for an op of smaller rank
   double patience = 1;
   double noise = 0;
-  // [chain]: maximum number of slices in flight, at least those of a micro-batch; empty: no limit
+  // [chain]: maximum number of slices in flight, at least the slices of one micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
-  std::vector<double> model = {};  // [op]: replaces the rank, usually by ends in other orders
+  std::vector<double> model = {};  // [op]: ranks instead of the formula, usually end times in other orders
 };
 
 [[nodiscard]] ListRule random_rule(const Instance& instance, RandomSource& random);
 
-/// Schedules ops by rank, within the limits. Always completes, given the memory checked by require_room(): on each
-/// worker, the oldest unfinished micro-batch (smallest position in its replica, then smallest replica) fits, because
-/// the others leave enough memory for any.
+/// Schedules all ops by rank, within the memory limits of the workers. Requires limits that require_room() accepts.
+/// The result is always complete, because each worker reserves memory for its oldest unfinished micro-batch: smallest
+/// position in its replica, then smallest replica. Other micro-batches get only the remaining memory.
 [[nodiscard]] Orders orders_by_rule(const Instance& instance, const ListRule& rule, RandomSource& random);
 
 }  // namespace chimera

@@ -12,8 +12,8 @@
 
 namespace chimera {
 
-/// Finds the ops that complete an update: every `updates->micro_batches`-th op with a weight gradient (B or W) of a
-/// stage. No op of a synchronous schedule does.
+/// Finds the ops that complete an update. A replica updates a stage after every n ops that give a weight gradient of
+/// that stage (B or W); n is Schedule::updates->micro_batches. Finds none in a synchronous schedule.
 class UpdateCounter {
  public:
   explicit UpdateCounter(const Schedule& schedule);
@@ -36,8 +36,9 @@ struct VersionChange {
   int change = 1;  // +1: created by an update, -1: discarded
 };
 
-/// Returns all changes on a worker in order, discards before creations. Each held stage starts with one version; a
-/// version is kept until its last use and until the next exists. Empty for a synchronous schedule.
+/// Returns all changes on a worker in order. After the same op, discards come before creations. Each stage of the
+/// worker starts with one version, which is not listed as a creation. A version is discarded after its last use, but
+/// not before the next version exists. Returns nothing for a synchronous schedule.
 [[nodiscard]] std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t worker);
 
 /// Returns the maximum number of versions of a stage on the worker; 1 for a synchronous schedule.

@@ -1,8 +1,9 @@
 #pragma once
 
-// tokenizer_config.json and added_tokens.json: files beside a vocabulary that name its special tokens and, for
-// vocab.json and vocab.txt, settings of the pipeline. A tokenizer.json has its own tokens and settings; transformers
-// changes some of them by these files, so tokenizer_json.h follows or refuses what would change ids.
+// tokenizer_config.json and added_tokens.json: files beside a vocabulary that name its special tokens. For vocab.json
+// and vocab.txt, they also have the settings of the tokenizer's pipeline. A tokenizer.json has its own tokens and
+// settings, but the transformers library overrides some of them by these two files. tokenizer_json.h therefore adds the
+// special tokens that they name, and throws ConfigError for settings that would lead to other token ids.
 
 #include <map>
 #include <optional>

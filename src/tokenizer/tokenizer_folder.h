@@ -29,11 +29,11 @@ inline constexpr const char* kBytes = "bytes";
 
 struct TokenizerFile {
   std::string path;
-  std::string name;  ///< in a tokenizer folder
+  std::string name;  ///< standard name of this file in a tokenizer folder
 };
 
-/// Returns the existing files, also files for other programs only. Copies under these names are the same
-/// tokenizer.
+/// Returns the existing files of a tokenizer, including files that only other programs read. A folder with copies of
+/// them, each named TokenizerFile::name, opens as the same tokenizer.
 [[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
 
 /// Returns the file, existing or not, that determines the kind; nothing for "bytes" and folders without it.

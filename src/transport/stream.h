@@ -41,7 +41,8 @@ class OwnStream {
   std::optional<c10::StreamGuard> guard_;
 };
 
-/// Separate stream for occasional work, always the same because PyTorch caches memory per stream.
+/// Separate stream for occasional work, such as copies of activations to host memory. An object keeps one stream for
+/// all its work, because PyTorch caches memory per stream.
 class RankStream {
  public:
   explicit RankStream(at::Device device);

@@ -10,20 +10,29 @@
 
 namespace chimera {
 
-/// Joins the other ranks over c10d's Gloo backend (TCP); returns once all have joined. Ranks with a rendezvous file
-/// listen on 127.0.0.1, others at own_address(). Calls leave_header_room().
+/// Connects to the other ranks over c10d's Gloo backend (TCP), and returns once all ranks have connected. Ranks with a
+/// rendezvous file listen on 127.0.0.1, others at own_address(). From then on, ATen reserves room for a message header
+/// before each CPU tensor (leave_header_room()). The process must ignore SIGPIPE.
 ///
-/// Sends complete only after the receive is posted. Start functions also throw if a connection is lost. Gradient sums
-/// are deterministic, with the same bits on all members:
-/// - one host: in shared memory, in ascending order of workers;
-/// - several hosts with the same number of members, at least two: first on each host, then in Gloo's ring order;
-/// - otherwise, or without shared memory: in Gloo's ring order of members.
-/// A reduce-scatter adds in the same order on one host. Over several hosts it adds hosts in ascending order, or else
-/// members as the leaves of a tree (SumOrder). all_sum() adds in ascending order of workers.
+/// A send completes only after the peer has posted the receive. The functions that start an operation also throw if a
+/// connection is lost.
 ///
-/// The destructor waits up to three seconds for the other ranks, so that no connection in use breaks. After a failure
-/// it leaves everything open, or, with a breaker, breaks the connections and waits until no thread adds gradients, so
-/// that the process can connect again. Every Pending must be destroyed before. SIGPIPE must be ignored.
+/// Gradient sums are deterministic, with the same bits on all members. GradientSum::order sets the order of additions.
+/// Without it, the order depends on the hosts of the
+/// members, where "ascending" means in ascending order of ranks or hosts:
+///
+///   members                                                all-reduce               reduce-scatter
+///   one host, in shared memory                             ascending                ascending
+///   equal numbers (at least two) on each of several        ascending on each host,  ascending on each host,
+///   hosts, in shared memory                                then Gloo's ring         then hosts ascending
+///   all others                                             Gloo's ring              binary tree of members (SumOrder)
+///
+/// all_sum() adds in ascending order of ranks.
+///
+/// All Pending objects must be destroyed before the transport. The destructor waits up to three seconds for the other
+/// ranks to finish, because it breaks the connections to them. After a failure it does not wait. It then leaves all
+/// connections open, or, if GlooOptions::breaker is set, shuts them down and waits until no thread adds gradients, so
+/// that the process can connect again.
 ///
 /// Throws the errors of require_equal(), TransportError if ranks cannot be reached in time, and PeerLostError if a rank
 /// is lost. Fault points: rendezvous, connected, sum.

@@ -1,10 +1,13 @@
 #pragma once
 
-// Gradient sums in shared memory. All members of a host map each other's gradients; each adds one slice and writes it
-// to all, so every byte crosses memory a few times instead of a socket. Over several hosts, each member exchanges its
-// slice with its counterparts.
+// Gradient sums in shared memory. All members on a host map each other's gradients. Each member adds one slice of them
+// and writes the sum to all members, so gradients cross no socket within a host. Over several hosts, each member also
+// adds its slice to those of its counterparts, the members with the same slice on the other hosts.
 //
-//   gather addresses -> each adds its slice -> (exchange with other hosts) -> write to members -> sum of failures
+//   all-gather of addresses -> add own slice -> (add hosts) -> write to members -> all-reduce of error flags
+//
+// The all-gather is a barrier: afterwards the gradients of all members are ready to be added. The last all-reduce is a
+// barrier too: no member uses its gradients before all have written, and every member detects an error of another.
 
 #include <chrono>
 #include <functional>
@@ -17,22 +20,24 @@
 
 namespace chimera {
 
-/// Process groups of a sum. Each member of a host owns a slice, as do its counterparts on other hosts.
+/// Process groups of a sum, for one member.
 struct SumGroups {
   GlooGroup host;                               // members that can map each other's memory
-  GlooGroup counterparts;                       // null: one host
-  std::vector<std::size_t> places_of_sum = {};  // [member of `counterparts`]: place among all members of the sum
+  GlooGroup counterparts;                       // one member per host, all with the same slice; null: one host
+  std::vector<std::size_t> places_of_sum = {};  // [member of `counterparts`]: its index among all members of the sum
 };
 
-/// All-reduce or reduce-scatter in memory shared by a host's members. Once all have deposited, each member adds its
-/// slice, sums it with its counterparts, and writes it into all members' gradients; in a reduce-scatter it sends each
-/// counterpart its elements. The groups' threads or the last depositor do this. Tensors outside shared memory are
-/// copied. The constructor does not wait; it throws the errors of Gloo and StagingMemory. A rank's next sum over the
-/// same groups must start after wait(). Fault points: handed-in, sum (after all deposits).
+/// All-reduce or reduce-scatter of gradients in memory shared by a host's members. The constructor sends the addresses
+/// of this member's tensors and does not wait. The additions run on threads of the process groups, or on the thread of
+/// the member that constructs its sum last. In a reduce-scatter, a member writes only its own gradients, and sends each
+/// counterpart the elements that the counterpart keeps. Tensors outside shared memory are copied into it.
+///
+/// A rank must call wait() before it starts the next sum over the same groups. The constructor throws the errors of
+/// Gloo and StagingMemory. Fault points: handed-in (in the constructor), sum (after the all-gather).
 class SharedSum {
  public:
-  /// Without an order, adds in ascending order within a host, then in Gloo's order of hosts; a reduce-scatter adds
-  /// hosts in ascending order. An order is possible on one host only.
+  /// Without GradientSum::order, adds in ascending order of members within a host. An all-reduce then adds the hosts in
+  /// Gloo's order, a reduce-scatter in ascending order. GradientSum::order must be null if there are several hosts.
   SharedSum(const SumGroups& groups, std::shared_ptr<SumMemory> memory, GradientSum sum,
             std::chrono::milliseconds timeout);
   /// Returns once all members' gradients hold their sums. If a member cannot add its slice, it throws the cause, and
