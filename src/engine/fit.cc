@@ -103,7 +103,9 @@ MessageLayout on_all_ranks(const MessageLayout& own, const FitRun& run, RankId r
     shapes.push_back({static_cast<int>(shape.dtype), shape.has_gradient, shape.sizes});
   }
   MessageLayout layout;
-  for (const std::string& text : gather_texts(shapes.dump(), rank, run.num_ranks(), transport)) {
+  const std::string text_of_own = own.empty() ? "" : shapes.dump();  // The last stage has none, and needs no sum
+  for (const std::string& text : gather_texts(text_of_own, rank, run.num_ranks(), transport)) {
+    if (text.empty()) continue;
     for (const auto& shape : nlohmann::json::parse(text)) {
       layout.push_back(
           {.sizes = shape[2], .dtype = static_cast<at::ScalarType>(shape[0].get<int>()), .has_gradient = shape[1]});

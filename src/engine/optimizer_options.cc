@@ -84,7 +84,7 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",
                        rate.warmup, steps);
   }
-  if (rate.warmup == steps && rate.shape == LearningRateShape::Wsd) {
+  if (rate.warmup == steps && rate.shape == LearningRateShape::Wsd && !rate.cooldown) {
     return fmt::format(
         "warmup: {} steps are the whole run, and leave none for the cooldown; give fewer, or --learning-rate-shape "
         "constant",
