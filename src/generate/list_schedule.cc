@@ -20,7 +20,7 @@ constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
 struct RankedOp {
   std::int64_t rank = 0;
-  std::int64_t age = 0;
+  std::int32_t age = 0;  // 32 bits keep the entry of a queue at 32 bytes
   Op op;
 };
 
@@ -197,7 +197,7 @@ class ListScheduler {
   RankedOp ranked(const Op& op) const {
     const std::int64_t age =
         age_[op.micro_batch.index()] * slices_ + (op.kind == OpKind::Forward ? op.slice : slices_ - 1 - op.slice);
-    return {rank_(op, age), age, op};
+    return {rank_(op, age), static_cast<std::int32_t>(age), op};
   }
 
   // A stage runs its forwards in one order, so a count identifies the next one.

@@ -51,6 +51,7 @@ Schedule empty_schedule(const PipelineShape& shape, Placement placement) {
 }
 
 Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices) {
+  if (slices == 1) return {kind, replica, stage, MicroBatchId(i)};  // Without two divisions for each op
   Op op{kind, replica, stage, MicroBatchId(i / slices)};
   const std::int64_t slice = kind == OpKind::Forward ? i % slices : slices - 1 - i % slices;
   op.slice = static_cast<std::int16_t>(slice);
