@@ -19,7 +19,7 @@ class LlamaStage final : public TransformerStage {
  public:
   explicit LlamaStage(TransformerParts parts) : TransformerStage(std::move(parts)) {
     if (layers().embedding) embedding_ = token_table("model.embed_tokens.weight");
-    for (const std::string& name : block_names("model.layers().")) {
+    for (const std::string& name : block_names("model.layers.")) {
       const std::string attention = name + ".self_attn.";
       const auto head_norm = [&](const char* which) {
         return config().query_key_norm ? rms_norm_named(attention + which) : RmsNorm{};
