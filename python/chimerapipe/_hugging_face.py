@@ -39,8 +39,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
 
     `example`: inputs, for models whose inputs are neither token ids nor images.
 
-    Runs the model and the layers on a few tokens, the layers also in training mode. Raises ConfigError if they differ, or
-    the model has no blocks.
+    Runs the model and the layers on a few tokens, the layers also in training mode. Raises ConfigError if they differ,
+    or the model has no blocks.
     """
     name = type(model).__name__
     if hasattr(model, "get_base_model"):  # PEFT

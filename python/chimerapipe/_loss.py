@@ -38,8 +38,8 @@ class CheckedLoss:
         checks_sum: bool,
         is_repeated: bool,
     ) -> None:
-        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls the
-        loss again."""
+        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls
+        the loss again."""
         self._is_repeated = is_repeated
         self._loss, self._autocast, self._device, self._generators = loss, autocast, device, generators
         self._checks_left = _MAX_CHECKS if checks_sum else 0
