@@ -420,7 +420,7 @@ class Pipeline:
                 raise RuntimeError(f"{in_words(layer.index, layer.module)}: {error}") from None
 
     def gather(self) -> None:
-        """Copies parameters, buffers and extra state of other processes into this process's layers; collective."""
+        """Copies parameters, buffers and extra state of all processes into this one's given layers; collective."""
         if self._world == 1:
             return
         group = self._processes.group()

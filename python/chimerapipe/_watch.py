@@ -29,21 +29,20 @@ class Watch:
 
     def __init__(self, layers: Sequence[tuple[int, nn.Module]], updated: Sequence[tuple[str, nn.Parameter]]) -> None:
         """`layers`: with their indices. `updated`: parameters that optimizers update, by global name."""
-        self._layers = [(index, layer) for index, layer in dict(_unique(layers)).values()]
-        self.modules = list({id(each): each for _, layer in self._layers for each in layer.modules()}.values())
+        self._layers = list({id(layer): (index, layer) for index, layer in reversed(layers)}.values())
+        modules = {id(each): each for _, layer in self._layers for each in layer.modules()}.values()
+        self._dicts = [parts for each in modules for parts in (each._parameters, each._modules)]
         self._names = [self._names_in(layer) for _, layer in self._layers]
         self._kept = self._parts()  # Keeps objects alive, so that no other object gets their id
-        self._updated = list(updated)
+        self._updated, self._parameters = list(updated), [parameter for _, parameter in updated]
         self._facts = [(each.shape, each.dtype, each.device) for _, each in self._updated]
         self._places = self._pointers()
 
     def _parts(self) -> list[Any]:
-        return [
-            part for each in self.modules for parts in (each._parameters, each._modules) for part in parts.values()
-        ]
+        return [part for parts in self._dicts for part in parts.values()]
 
     def _pointers(self) -> list[int]:
-        return [parameter.data_ptr() for _, parameter in self._updated]
+        return [parameter.data_ptr() for parameter in self._parameters]
 
     @staticmethod
     def _names_in(layer: nn.Module) -> dict[str, Any]:
@@ -82,10 +81,6 @@ class Watch:
                 parameter.data = parameter.data.contiguous()  # Before others share its memory
         self._places = self._pointers()
         return True
-
-
-def _unique(layers: Sequence[tuple[int, nn.Module]]) -> dict[int, tuple[int, nn.Module]]:
-    return {id(layer): (index, layer) for index, layer in reversed(layers)}
 
 
 class Replica:

@@ -96,7 +96,7 @@ INCOMPLETE = [
     ({**TORCHS, "RANK": "x"}, "RANK is 'x'; expected a whole number"),
     ({**TORCHS, "WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
     ({name: value for name, value in TORCHS.items() if name != "MASTER_PORT"}, "are set, but not MASTER_PORT"),
-    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_PROCID=1 of SLURM_STEP_NUM_TASKS=4: a launcher started"),
+    ({"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "4"}, "SLURM_PROCID=1 of SLURM_STEP_NUM_TASKS=4: a launcher"),
     ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK=0 of OMPI_COMM_WORLD_SIZE=2"),
     ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_RANK=0 of PMI_SIZE=2"),
     ({"MV2_COMM_WORLD_RANK": "1", "MV2_COMM_WORLD_SIZE": "2"}, "MV2_COMM_WORLD_RANK=1"),
