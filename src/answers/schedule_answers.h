@@ -20,7 +20,8 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json answer_export(const JsonValue& request);
 /// Returns a schedule as JSON, without validation.
 [[nodiscard]] Json answer_read(const JsonValue& request);
-/// Returns the violations in a schedule. If there are any, also returns a picture that marks the ops that cannot run.
+/// Returns the violations in a schedule. If there are any, and its stages and ops can be drawn, also returns a picture
+/// that marks the ops that cannot run.
 [[nodiscard]] Json answer_check(const JsonValue& request);
 
 }  // namespace chimera::playground

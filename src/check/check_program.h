@@ -28,8 +28,8 @@ enum class SummedStages : std::uint8_t {
 //
 // Blocking
 // - Workers block only in waits and in ReduceScalars.
-// - A transfer happens once both its StartSend and its PostReceive have run. The ChannelDiscipline tells which send
-//   matches which receive.
+// - A transfer happens once both its StartSend and its PostReceive have run. The ChannelDiscipline determines which
+//   send matches which receive.
 // - On a GPU, the first use of an op may also wait for the device. The check ignores this, because every rank runs all
 //   its ops once before the first step (Executor::warm_up).
 //
@@ -47,12 +47,13 @@ enum class SummedStages : std::uint8_t {
 // - Each end waits exactly once for every transfer that it has started.
 //
 // Gradients and updates
-// - A training program sums each of the worker's stages that SummedStages selects, and the tied matrix, once. The sum
-//   starts after the last weight gradient of the stage, and the worker waits for it.
 // - Each worker sums the norms once per step (ReduceScalars), after the ops and updates of the step.
-// - In a training program, each worker runs one OptimizerStep after ReduceScalars, or UpdateWeights instead.
-// - Updates by UpdateWeights are in order. Each has all gradients since the previous update, after their all-reduce if
-//   there is one, and no gradient is left over. Ops use weight versions that exist at that time.
+// - In a synchronous training program, each worker sums the gradients of its stages (SummedStages) and of its tied
+//   matrix once. The sum starts after the last weight gradient of the stage. The worker waits for it before
+//   ReduceScalars, and runs one OptimizerStep after ReduceScalars.
+// - In an asynchronous program, UpdateWeights replaces the OptimizerStep. The updates of a stage are in order. Each has
+//   all gradients since the previous update, after their all-reduce if there is one, and no gradient is left over. Ops
+//   use weight versions that exist at that time.
 // - The orders in which workers start all-reduces form no cycle, so that groups with common workers do not block each
 //   other.
 

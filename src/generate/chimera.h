@@ -27,8 +27,8 @@
 namespace chimera {
 
 /// Returns the registry's entry for this schedule: its rule, the formula of its makespan, and the function that makes
-/// it. In a PipelineShape, `pipelines` is the number of pipelines (half down, half up), and `chunks` the number of stages
-/// that each of them has on a worker. `scale` is the method for more than D micro-batches.
+/// it. In a PipelineShape, `pipelines` is the number of pipelines (half down, half up), and `chunks` is the number of
+/// stages that each of them has on a worker. `scale` is the method for more than D micro-batches.
 [[nodiscard]] Generator chimera_entry();
 
 }  // namespace chimera

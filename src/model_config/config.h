@@ -52,8 +52,8 @@ void require_valid(const ModelConfig& config);
 /// Throws ConfigError if a sequence is longer than the model's sliding window.
 void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
-/// Returns the fields of a model file, except `layers`, unset fields, and Llama's fields for other families. Two models
-/// with equal results have equal layers, but maybe not the same number of them.
+/// Returns the fields of a model file, except `layers`, unset fields, and Llama's fields for other families. The
+/// result determines one layer of each kind, whatever the number of layers.
 [[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);
 
 }  // namespace chimera

@@ -1,9 +1,9 @@
 #pragma once
 
-// All configurations that P workers allow. A configuration (Candidate) has W data-parallel groups of D pipeline workers,
-// with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the shape of the
-// schedule. A user may restrict each of these values (GivenConfiguration). candidates_of() lists the configurations, and
-// the planner (plan/plan.h) simulates and ranks them.
+// All configurations that P workers allow. A configuration (Candidate) has W data-parallel groups, each a pipeline of
+// depth D with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the shape of the
+// schedule. A user may restrict these values (GivenConfiguration). candidates_of() lists the configurations, and the
+// planner (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
 #include <optional>
@@ -54,7 +54,7 @@ struct PlanOptions {
 /// mini-batch; b divides a group's share. A schedule is listed with every shape that TakenAxis::planned returns and
 /// Generator::refusal accepts for D and N. Both replica layouts are listed if D and W exceed 1 and a node holds several
 /// but not all workers. D = 1 (data parallelism) is listed once, because all schedules are then equal. Candidates have
-/// at most 2^21 ops; the planner adds their recomputation later.
+/// at most 2^21 ops. The planner chooses their recomputation later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.

@@ -78,8 +78,9 @@ class Predictor {
   std::int64_t kept_ops_ = 0;
 };
 
-/// Returns a lower bound of the step time, without generating the schedule. It is the larger of two times: the total
-/// work divided by the number of workers, and one micro-batch's way through all stages and back.
+/// Returns a lower bound of the step time, without generating the schedule. It is the total work divided by the number
+/// of workers. If a synchronous schedule does not divide micro-batches, the bound is at least the time of one
+/// micro-batch through all stages and back.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
 }  // namespace chimera

@@ -2,9 +2,9 @@
 
 // Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
 // peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes that each op keeps and
-// subtracts the bytes that it frees. worker_peaks() reads the timeline of a simulation and is more precise.
-// stages_to_recompute() and stages_to_offload() choose stages by the first estimate. choose_stages() returns the stages
-// of a training run for its flags --recompute, --offload and --memory.
+// subtracts the bytes that it frees. worker_peaks() reads the timeline of a simulation instead. stages_to_recompute()
+// and stages_to_offload() choose stages by the first estimate. choose_stages() returns the stages of a training run for
+// its flags --recompute, --offload and --memory.
 
 #include <functional>
 #include <optional>
@@ -23,21 +23,21 @@ namespace chimera {
 /// upper bound of worker_peaks(), with one exception: a message may still wait for its op when the sender has already
 /// produced later messages of the same channel.
 ///
-/// The stages in `recompute` are recomputed, whatever `model` says. The stages in `offload` are offloaded; without a
-/// value, the stages of CostModel::offload. Activations of an offloaded forward count until the worker's next offloaded
-/// forward has ended, and again from the start of their copy back to the device.
+/// The stages in `recompute` are recomputed, whatever `model` says. The stages in `offload` are offloaded; if it has no
+/// value, the stages of CostModel::offload are offloaded. Activations of an offloaded forward count until the worker's
+/// next offloaded forward has ended, and again from the start of their copy back to the device.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute,
                                                  const std::optional<std::set<StageId>>& offload = std::nullopt);
 
-/// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain(); the working set of each op
-/// is added to its amounts.
+/// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain(). The working set of each
+/// op is added to its amounts.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 
-/// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. Visits the workers in
-/// turn and adds the stage that saves most until the worker fits. Returns an empty set if no recomputation is needed,
-/// and no value if recomputing all stages does not suffice.
+/// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. Visits the workers
+/// in turn and adds the stage that saves most until the worker fits. Returns an empty set if none is needed, and no
+/// value if recomputing all stages does not suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 

@@ -34,7 +34,7 @@ inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same r
 /// Barriers and collectives of a rank. All ranks make the same calls in the same order.
 class Lockstep {
  public:
-  /// Ranks 0 .. computing - 1 compute; the others only take part in the collectives. Borrows the transport.
+  /// Ranks 0 .. computing - 1 compute; together they load all cores. Borrows the transport.
   Lockstep(Transport& transport, int rank, int computing) : transport_(transport), rank_(rank), computing_(computing) {}
 
   [[nodiscard]] Transport& transport() const { return transport_; }

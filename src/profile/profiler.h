@@ -2,8 +2,8 @@
 
 // `chimera profile`: measures a machine for the planner. As in training, several processes run at the same time, and
 // each of them calls measure_machine(). This function runs the measurements of measure_links.h, measure_overheads.h,
-// measure_contention.h and layer_timer.h one after another. Each measurement repeats for a fixed share of
-// ProfileOptions::seconds. The results form a MachineProfile (plan/machine.h).
+// measure_contention.h and layer_timer.h one after another. Most of them repeat for a fixed share of
+// ProfileOptions::seconds. The medians form a MachineProfile (plan/machine.h).
 
 #include <functional>
 #include <string>
@@ -32,10 +32,11 @@ struct ProfileOptions {
   double seconds = 45;       // each measurement runs at least a few times
 };
 
-/// Number of ranks that a profile needs.
+/// Number of ranks that a profile needs. Two more ranks than `computing` are started, so that all cores remain busy
+/// while ranks 0 and 1 send messages to each other.
 struct ProfileRanks {
-  int computing = 1;  // ranks that together keep all cores busy
-  int started = 3;    // all ranks: two further ranks send messages to each other while the others compute
+  int computing = 1;  // number of ranks that together keep all cores busy
+  int started = 3;
 };
 /// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
@@ -50,8 +51,8 @@ struct MachineReport {
   std::int64_t rounds = 0;  // rounds of layer measurements after the warm-up
 };
 
-/// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have the
-/// groups of profile_groups(). Calls `say` with the name of each phase as it starts.
+/// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have
+/// the groups of profile_groups(). Calls `say` with progress messages.
 [[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                             const std::function<void(const std::string&)>& say);
 

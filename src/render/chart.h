@@ -41,8 +41,8 @@ struct LineChart {
 /// Returns at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2 or 5 times a power of ten.
 [[nodiscard]] std::vector<double> ticks(double least, double most, double count);
 
-/// Returns the chart as an SVG picture. If a curve has more points than the picture has pixels, draws only the lowest
-/// and highest point of each pixel column.
+/// Returns the chart as an SVG picture. If a curve has more than two points per pixel column, draws only the lowest and
+/// the highest of neighboring points, so that peaks remain.
 [[nodiscard]] std::string to_svg(const LineChart& chart);
 
 /// Returns a style sheet for charts inside `main`: dark mode, full width, legible minimum size.

@@ -23,8 +23,9 @@ namespace chimera {
 /// Properties of a program besides its instructions.
 struct ProgramShape {
   std::int64_t micro_batches = 0;
-  RankLayout ranks;     // the program's workers in every data-parallel group
-  // [parameter group]: workers that hold it; in data-parallel group 0, the first of them logs errors in its gradients
+  RankLayout ranks;  // the program's workers in every data-parallel group
+  // [parameter group]: workers that hold it. The first of them, in data-parallel group 0, reports a gradient norm that
+  // is not finite.
   WorkerGroups groups;
   GroupId group = {};  // the executor's data-parallel group
   // Names of all model parameters, ascending. The step computes one squared gradient norm per name, in this order.
@@ -39,8 +40,7 @@ struct ProgramShape {
   // First token of each slice, then the number of tokens of a sequence. Empty: micro-batches are not sliced.
   std::vector<std::int64_t> slice_bounds = {};
   bool tied = false;  // whether the model is tied
-  // Whether gradients are summed by reduce-scatter: a rank gets only the sums of the parameters that it owns
-  // (owners_of)
+  // Whether gradients are summed by reduce-scatter. A rank then gets only the sums of its own parameters (owners_of).
   bool scatters = false;
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op

@@ -19,7 +19,7 @@ namespace chimera {
 /// for its type becomes the largest value of the type, and a negative id becomes -1.
 ///
 /// Throws ConfigError, with the position in the file, if the text violates the grammar or has more than kMostOps ops or
-/// placements. To limit memory, also throws it if more than 64 KiB of text contain no complete JSON value.
+/// placements. To limit memory, also throws it if the text has more than 64 KiB without a JSON value.
 [[nodiscard]] Schedule schedule_from_json(TextSource& text);
 [[nodiscard]] Schedule schedule_from_json(std::string_view text, const std::string& source);
 /// Reads the output of header_to_json, to the end of the line. Throws like schedule_from_json.

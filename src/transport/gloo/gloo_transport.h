@@ -18,14 +18,13 @@ namespace chimera {
 /// connection is lost.
 ///
 /// Gradient sums are deterministic, with the same bits on all members. GradientSum::order sets the order of additions.
-/// Without it, the order depends on the hosts of the
-/// members, where "ascending" means in ascending order of ranks or hosts:
+/// Without it, the order depends on the hosts of the members ("ascending" means by ascending rank):
 ///
-///   members                                                all-reduce               reduce-scatter
-///   one host, in shared memory                             ascending                ascending
-///   equal numbers (at least two) on each of several        ascending on each host,  ascending on each host,
-///   hosts, in shared memory                                then Gloo's ring         then hosts ascending
-///   all others                                             Gloo's ring              binary tree of members (SumOrder)
+///   members                                          all-reduce               reduce-scatter
+///   on one host, in shared memory                    ascending                ascending
+///   on several hosts, equally many (at least two)    ascending on each host,  ascending on each host,
+///   on each, in shared memory                        then Gloo's ring         then by ascending host
+///   all others                                       Gloo's ring              binary tree of members (SumOrder)
 ///
 /// all_sum() adds in ascending order of ranks.
 ///

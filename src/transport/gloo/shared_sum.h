@@ -28,9 +28,10 @@ struct SumGroups {
 };
 
 /// All-reduce or reduce-scatter of gradients in memory shared by a host's members. The constructor sends the addresses
-/// of this member's tensors and does not wait. The additions run on threads of the process groups, or on the thread of
-/// the member that constructs its sum last. In a reduce-scatter, a member writes only its own gradients, and sends each
-/// counterpart the elements that the counterpart keeps. Tensors outside shared memory are copied into it.
+/// of this member's tensors and does not wait. The additions run on threads of the process groups, or in the
+/// constructor if all other members have sent their addresses before. In a reduce-scatter, a member keeps its slice
+/// instead of writing it to all members. Over several hosts, it also sends each counterpart the elements that the
+/// counterpart keeps. Tensors outside shared memory are copied into it.
 ///
 /// A rank must call wait() before it starts the next sum over the same groups. The constructor throws the errors of
 /// Gloo and StagingMemory. Fault points: handed-in (in the constructor), sum (after the all-gather).
