@@ -192,6 +192,7 @@ std::string to_text(const SpeedReport& report) {
     text +=
         fmt::format("; planned {:.4f} s ({:+.1f} %)", report.planned, 100 * (report.planned / report.step_seconds - 1));
   }
+  if (report.simulated > 0) text += fmt::format("; simulated with these ops {:.4f} s", report.simulated);
   std::vector<std::string> shares;
   for (const auto& [name, part] : kParts) {
     shares.push_back(fmt::format("{} {:.4f} s", name, report.parts.*part));

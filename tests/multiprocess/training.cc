@@ -67,7 +67,8 @@ std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
 std::vector<std::string> complaints(const ProgramResult& result) {
   std::vector<std::string> lines = lines_of(result.messages);
   std::erase_if(lines, [](const std::string& line) {
-    constexpr std::array kAdvice = {"step ", "  last: ", "  newest checkpoint: ", "  continue: ", "  why: "};
+    constexpr std::array kAdvice = {
+        "step ", "  last: ", "  newest checkpoint: ", "  continue: ", "  start again: ", "  why: "};
     return std::ranges::any_of(kAdvice, [&](const char* words) { return line.starts_with(words); });
   });
   return lines;

@@ -196,6 +196,7 @@ void require_outputs(const Job& job) {
   }
   if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
   if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
+    require_folder("--flight-record", flight);
     name_flag("--flight-record", [&] {
       require_flight_folder(flight);
       if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
