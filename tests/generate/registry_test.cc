@@ -85,7 +85,8 @@ TEST(RegistryTest, AnEntryRefusesTheSameShapesAsItsGenerator) {
       } catch (const ConfigError& refused) {
         error = refused.what();
       }
-      EXPECT_EQ(error, refusal ? "schedule " + generator.name + ": " + *refusal : "") << testing::describe(generator.name, shape);
+      EXPECT_EQ(error, refusal ? "schedule " + generator.name + ": " + *refusal : "")
+          << testing::describe(generator.name, shape);
     }
   }
 }

@@ -127,10 +127,12 @@ TEST(MetricsFileTest, ClosedPipeIsNotAnError) {
 }
 
 /// Names in the first column of a table: | `name` | ...
+/// Of the first table of the page.
 std::vector<std::string> documented_fields() {
   std::vector<std::string> names;
   for (const std::string& line : testing::lines_of(read_file(testing::source_path("/docs/metrics.md")))) {
     if (line.starts_with("| `")) names.push_back(line.substr(3, line.find('`', 3) - 3));
+    if (line.empty() && !names.empty()) break;
   }
   return names;
 }
