@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "core/cgroup.h"
+#include "core/json.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
@@ -103,7 +104,7 @@ MessageLayout on_all_ranks(const MessageLayout& own, const FitRun& run, RankId r
     shapes.push_back({static_cast<int>(shape.dtype), shape.has_gradient, shape.sizes});
   }
   MessageLayout layout;
-  const std::string text_of_own = own.empty() ? "" : shapes.dump();  // The last stage has none, and needs no sum
+  const std::string text_of_own = own.empty() ? "" : json_text(shapes);  // The last stage has none, and needs no sum
   for (const std::string& text : gather_texts(text_of_own, rank, run.num_ranks(), transport)) {
     if (text.empty()) continue;
     for (const auto& shape : nlohmann::json::parse(text)) {

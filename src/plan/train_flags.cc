@@ -7,6 +7,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "core/json.h"
 #include "generate/registry.h"
 #include "plan/stage_model.h"
 
@@ -69,7 +70,7 @@ std::string to_toml(const std::vector<TrainFlag>& flags, const std::string& comm
     text += flag.name + " = ";
     // TOML quotes as JSON does.
     const bool is_text = std::holds_alternative<std::string>(flag.value);
-    text += (is_text ? nlohmann::json(value_text(flag)).dump() : value_text(flag)) + "\n";
+    text += (is_text ? json_text(nlohmann::json(value_text(flag))) : value_text(flag)) + "\n";
   }
   return text;
 }

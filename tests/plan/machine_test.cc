@@ -94,7 +94,9 @@ TEST(MachineTest, NamesNegativeAndNonNumericFields) {
 }
 
 TEST(MachineTest, SuggestsTheNearestNameForUnknownNames) {
-  EXPECT_EQ(refusal_with("/core", 2), "here.json: top level: unknown field 'core'; did you mean 'cores'?");
+  EXPECT_EQ(refusal_with("/core", 2),
+            "here.json: top level: unknown field 'core'; did you mean 'cores'? "
+            "Also begin with it: core_imbalance, core_sharing");
   EXPECT_EQ(refusal_with("/layers/2/kind", "heads"),
             "here.json: layers[2].kind: unknown kind 'heads'; did you mean 'head'?");
   EXPECT_EQ(refusal_with("/layers/0/dtype", "float23"),
