@@ -1,13 +1,13 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
-
-#include "core/json_value.h"
-
 // The playground is a page in the browser that draws and checks schedules. These functions answer its requests about
 // one schedule: its picture and times, its file, and its violations. answers/playground.h reads the request and calls
 // one of these functions. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
 // throw ScheduleError for an invalid schedule.
+
+#include <nlohmann/json.hpp>
+
+#include "core/json_value.h"
 
 namespace chimera::playground {
 
