@@ -427,8 +427,9 @@ class Pipeline:
         for parameter, gradient in before:
             if parameter.grad is not None:
                 parameter.grad.add_(gradient)
-        squares = [float(torch.linalg.vector_norm(p.grad, dtype=torch.float64)) ** 2 for p in self._counted_parameters()]
-        return float(self._processes.rows([sum(squares)], torch.float64).sum().sqrt())
+        norms = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for p in self._counted_parameters()]
+        squares = sum(float(norm) ** 2 for norm in norms)
+        return float(self._processes.rows([squares], torch.float64).sum().sqrt())
 
     def _counted_parameters(self) -> list[nn.Parameter]:
         """Returns the parameters with gradients that this rank counts, so that each is counted on one rank."""
@@ -530,8 +531,8 @@ class Pipeline:
         return (loss, outputs) if return_outputs else loss
 
     def predict(self, inputs: Any, *, gather: bool = False) -> Any:
-        """Returns the last stage's outputs for a mini-batch in eval mode, on the ranks that hold the last stage; None on
-        others. `gather`: on all ranks. `MicroBatches` give a list."""
+        """Returns the last stage's outputs for a mini-batch in eval mode, on ranks of the last stage; None on others.
+        `gather`: on all ranks. `MicroBatches` give a list."""
         return self._forwards(_Call("predict", inputs, return_outputs=True, gather=gather))[1]
 
     def _forwards(self, call: _Call) -> tuple[float, Any]:
@@ -902,7 +903,8 @@ class Pipeline:
         is_checked = self._calls <= _CHECK_SAMPLES_FIRST or self._calls % _CHECK_SAMPLES_EVERY == 0
         if self._world == 1 or not self._checks_data or not is_checked:
             return 0, 0
-        inputs, targets = (0 if each is None else digest_of_values(as_tree(each)) for each in (call.inputs, call.targets))
+        given = (as_tree(each) for each in (call.inputs, call.targets))
+        inputs, targets = (0 if each is None else digest_of_values(each) for each in given)
         return inputs, targets
 
     def _key(self, call: _Call) -> tuple[object, ...] | None:
