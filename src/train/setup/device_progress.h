@@ -57,7 +57,7 @@ class DeviceProgress {
   at::Device device_;
   std::function<void()> require_peers_;
   std::uint32_t retries_before_step_ = 0;  // allocation_retries of the notes
-  std::deque<Noted> waiting_;      // Oldest first
+  std::deque<Noted> waiting_;              // Oldest first
 };
 
 }  // namespace chimera
