@@ -35,6 +35,51 @@ TEST(NamedPartitionTest, BalancedCountsTheHead) {
   EXPECT_EQ(cut("balanced", "chimera", {4, 4}, large_head()), "1,3,3,1");
 }
 
+TEST(NamedPartitionTest, AutoIsBalancedOnlyWhereThatIsFaster) {
+  EXPECT_EQ(cut("auto", "1f1b", {2, 8}, large_head()), "7,1");
+  EXPECT_EQ(cut("auto", "1f1b", {3, 3}, find_model("gpt2-mini")), "3,3,2") << "the last stage has the head";
+  EXPECT_EQ(cut("auto", "1f1b", {1, 4}, large_head()), "8");
+  ModelConfig slightly = find_model("gpt2-mini");
+  slightly.layers = 32;
+  slightly.vocabulary = 6000;  // the head has the FLOPs of about 2 blocks, a gain below kFasterThanEven with 2 stages
+  EXPECT_EQ(cut("balanced", "1f1b", {2, 4}, slightly), "17,15");
+  EXPECT_EQ(cut("auto", "1f1b", {2, 4}, slightly), "16,16");
+}
+
+TEST(NamedPartitionTest, AutoStaysEvenIfOtherStagesDoNotFit) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 8});
+  const auto in = [&](double memory) {
+    return to_text(named_partition(
+        {PartitionRule::Auto}, {.schedule = schedule, .model = large_head(), .workload = {4, 128}, .memory = memory}));
+  };
+  EXPECT_EQ(in(1e12), "7,1");
+  EXPECT_EQ(in(250e6), "4,4");
+}
+
+/// The head's logits are 30 bytes each, which FLOPs alone leave out.
+TEST(NamedPartitionTest, BytesCountBesideFlops) {
+  const Schedule schedule = find_generator("1f1b").generate({8, 8});
+  const auto on = [&](double flops_per_byte) {
+    return to_text(named_partition({PartitionRule::Auto}, {.schedule = schedule,
+                                                           .model = find_model("llama-3-8b"),
+                                                           .workload = {1, 2048, 2},
+                                                           .flops_per_byte = flops_per_byte}));
+  };
+  EXPECT_EQ(on(0), "");
+  EXPECT_EQ(on(200), "");
+}
+
+/// A profile's times count in place of FLOPs.
+TEST(NamedPartitionTest, TakesMeasuredTimes) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 8});
+  ModelLoads loads = flop_loads(find_model("gpt2-mini"), {4, 128});
+  loads.embedding.forward = 4 * loads.blocks.front().forward;
+  loads.embedding.weight_gradient = 8 * loads.blocks.front().weight_gradient;
+  const PartitionProblem problem{
+      .schedule = schedule, .model = find_model("gpt2-mini"), .workload = {4, 128}, .loads = loads};
+  EXPECT_EQ(to_text(named_partition({PartitionRule::Auto}, problem)), "2,6");
+}
+
 TEST(NamedPartitionTest, RefusesInvalidPartitions) {
   const auto refusal = [](const std::string& name, const char* schedule, const char* words) {
     EXPECT_THAT(
