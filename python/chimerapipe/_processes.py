@@ -208,7 +208,7 @@ class Processes:
                 pairs[high] = (up, down)
             if self.rank == high:
                 pairs[low] = (down, up)
-        run.join_groups(everyone, groups, pairs, len(pairs) * of_pair)
+        run.join_groups(everyone, groups, pairs, 2 * len(pairs) * of_pair)
 
     def guarded(self, call: Callable[[], Any]) -> Any:
         """Returns `call()`. After a failure the other ranks lose their connections to this one; if nobody catches the
