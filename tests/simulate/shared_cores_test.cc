@@ -1,5 +1,6 @@
 #include "simulate/simulate.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
@@ -285,7 +286,7 @@ TEST(ContentionTest, PostedReceivesSlowTheOpBeforeTheirTurn) {
     for (const TimedOp& op : timeline.workers[worker].ops) ends.push_back(op.end);
     return ends;
   };
-  const auto near = [](std::vector<double> times) { return Pointwise(DoubleNear(1e-12), times); };
+  const auto near = [](std::vector<double> times) { return ::testing::Pointwise(::testing::DoubleNear(1e-12), times); };
   const double gradient = 4.5 - 1.0 / 3;  // 1B0 starts at 2 and waits for 0F1 until 2.5
   EXPECT_THAT(ends(1), near({2, gradient, gradient + 1, gradient + 3}));
   EXPECT_THAT(ends(0), near({1, 2.5, gradient + 3, gradient + 5})) << "0B0 takes 3, as 1B1 ends with it";

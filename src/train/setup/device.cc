@@ -13,6 +13,7 @@
 
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "core/resident_memory.h"
 #include "engine/programs.h"
 #include "launch/local/launcher.h"
