@@ -118,8 +118,8 @@ std::optional<ReceiveWaits> receive_waits(const Schedule& schedule) {
         beside += std::min(worker.ops[i].end, arrival) - worker.ops[i].start;
       if (!longest) longest = ReceiveWaits{};
     }
-    if (longest && worker.busy > 0 && beside / worker.busy > longest->share)
-      *longest = {.worker = WorkerId(static_cast<std::int64_t>(w)), .share = beside / worker.busy};
+    if (longest && worker.busy > 0 && beside / worker.busy > longest->beside_an_op)
+      *longest = {.worker = WorkerId(static_cast<std::int64_t>(w)), .beside_an_op = beside / worker.busy};
   }
   return longest;
 }
@@ -191,8 +191,8 @@ std::string check_text(const CheckReport& report) {
   }
   if (report.waits) {
     text += fmt::format(
-        "  on GPUs receives are posted an op ahead: they wait beside {:.0f} % of the ops of worker {}{}\n",
-        100 * report.waits->share, report.waits->worker.value(), report.waits->share > 0 ? ", the most" : "");
+        "  on GPUs, where receives are posted an op ahead: {:.2f} receives wait beside an op of worker {}, the most\n",
+        report.waits->beside_an_op, report.waits->worker.value());
   }
   return text;
 }
@@ -206,7 +206,7 @@ std::string check_json(const CheckReport& report) {
     json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
   }
   if (report.waits) {
-    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"share_of_ops", report.waits->share}};
+    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"beside_an_op", report.waits->beside_an_op}};
   }
   return json_text(json, 2) + "\n";
 }

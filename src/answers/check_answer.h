@@ -67,8 +67,8 @@ struct Proof {
 
 /// Receives of a program for GPUs that wait beside ops. Ops take 1 (F) and 2 (B) times D/S, messages no time.
 struct ReceiveWaits {
-  WorkerId worker;   // that waits longest
-  double share = 0;  // of its op time: sum over receives of the op time between post and arrival
+  WorkerId worker;          // with the most
+  double beside_an_op = 0;  // mean number over its op time of receives that wait
 };
 
 struct CheckReport {
