@@ -116,7 +116,7 @@ TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
 
 std::string layers_of(const json& run) {
   std::string layers;
-  for (const json& stage : run["stages"]) layers += fmt::format("{} ", stage["layers"].get<int>());
+  for (const json& stage : run["stages"]) layers += std::to_string(stage["layers"].get<int>()) + " ";
   return layers;
 }
 
