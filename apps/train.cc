@@ -231,9 +231,6 @@ double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
   const bool plans = flags.has("--plan");
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
-    if (!machine.empty() && !plans && reports) {
-      messages().write("chimera: --machine has no effect: the MFU of a run on GPUs is of their own peak\n");
-    }
     if (peak.flops == 0 && reports) {
       messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
     }
