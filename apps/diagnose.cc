@@ -37,7 +37,8 @@ std::string newest_of_run(const std::filesystem::path& run) {
 /// Prints the speed of a run that has ended well: its flight records are gone.
 void print_speed(const DiagnoseCommand& command, const nlohmann::ordered_json& speed) {
   if (command.format == Format::Json) {
-    return write_output("", json_text({{"folder", command.run}, {"speed", speed}}, 2) + "\n");
+    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}};
+    return write_output("", json_text(json, 2) + "\n");
   }
   const auto text = speed.at("text").get<std::string>();
   write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, text));
