@@ -35,12 +35,13 @@ std::string newest_of_run(const std::filesystem::path& run) {
 }
 
 /// Prints the speed of a run that has ended well: its flight records are gone.
-void print_speed(const DiagnoseCommand& command, const SpeedReport& speed) {
+void print_speed(const DiagnoseCommand& command, const nlohmann::ordered_json& speed) {
   if (command.format == Format::Json) {
-    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", to_json(speed)}};
+    const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}};
     return write_output("", json_text(json, 2) + "\n");
   }
-  write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, to_text(speed)));
+  const auto text = speed.at("text").get<std::string>();
+  write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, text));
 }
 
 void print_diagnosis(const DiagnoseCommand& command) {

@@ -1,5 +1,9 @@
 #pragma once
 
+// The measurement of `chimera plan --run`: trains the best plans for a few steps, because their predicted times may be
+// closer together than the prediction's error. Runs take turns (bench/contest.h), so that a change of the machine's
+// speed affects all of them. The command needs LibTorch only here, so this is a source of its own.
+
 #include <string>
 #include <vector>
 

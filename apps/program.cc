@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -18,6 +17,7 @@
 
 #include "build_information.h"
 #include "core/choices.h"
+#include "core/complete_name.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"

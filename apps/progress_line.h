@@ -1,5 +1,9 @@
 #pragma once
 
+// The progress of commands that take long: `tokenize` and `evaluate`. A person sees one line that
+// changes, and a log file gets a line now and then. Callers report as often as they like; the text is made only when it
+// is shown.
+
 #include <chrono>
 #include <functional>
 #include <string>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "check/check_limits.h"
+#include "core/complete_name.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "flags/costs.h"

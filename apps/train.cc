@@ -40,7 +40,6 @@
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
-#include "train/setup/job_identity.h"
 #include "train/setup/prepare_job.h"
 #include "train_command_line.h"
 #include "train_options.h"
@@ -368,8 +367,6 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
-  // Ranks then find the hashes in the cache.
-  hash_large_data(job);
   return launch({.ranks = static_cast<int>(job.run.num_ranks()),
                  .arguments = arguments,
                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <optional>
 #include <string>
 
 #include "model_config/config.h"

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <span>
-#include <utility>
 
 #include "core/error.h"
 #include "flags/values.h"

@@ -4,7 +4,6 @@
 // auto` fills the struct from its own flags.
 
 #include <CLI/CLI.hpp>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/cgroup.h"
+#include "core/complete_name.h"
 #include "core/console.h"
 #include "core/error.h"
 
@@ -91,13 +92,6 @@ class CountList {
 };
 
 }  // namespace
-
-std::string complete_name(const std::string& word, const std::vector<std::string>& names) {
-  if (word.empty() || std::ranges::count(names, word) > 0) return word;
-  const auto is_longer = [&](const std::string& name) { return name.starts_with(word); };
-  if (std::ranges::count_if(names, is_longer) != 1) return word;
-  return *std::ranges::find_if(names, is_longer);
-}
 
 void complete_names(CLI::Option* option, std::vector<std::string> names) {
   option->transform([names = std::move(names)](const std::string& word) {

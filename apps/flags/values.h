@@ -82,10 +82,6 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
       description);
 }
 
-/// Returns the only name that begins with the word. Returns the word if it is a name itself, or if none or several
-/// names begin with it; unknown_name() then lists them.
-[[nodiscard]] std::string complete_name(const std::string& word, const std::vector<std::string>& names);
-
 /// Lets an option take the beginning of a name for the name, such as `gpi` for gpipe. Paths and files that exist stay
 /// as they are.
 void complete_names(CLI::Option* option, std::vector<std::string> names);

@@ -228,7 +228,10 @@ def _workload(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _machine_text(machine: str | os.PathLike[str]) -> str:
-    path = _MACHINES / f"{machine}.json" if machine in machines() else Path(machine)
+    path = Path(machine)
+    longer = [name for name in machines() if name.startswith(str(machine)) and not path.exists()]
+    if machine in machines() or len(longer) == 1:
+        path = _MACHINES / f"{machine if machine in machines() else longer[0]}.json"
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

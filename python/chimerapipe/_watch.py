@@ -65,10 +65,10 @@ class Watch:
                     )
 
     def moved(self) -> bool:
-        """Returns whether a parameter has other memory since the last call. Raises ConfigError if it also has another
-        shape, type or device."""
+        """Returns whether a parameter has other memory, or other strides over it, since the last call. Raises ConfigError
+        if it also has another shape, type or device."""
         places = self._pointers()
-        if places == self._places:
+        if places == self._places and all(map(torch.Tensor.is_contiguous, self._parameters)):
             return False
         for (name, parameter), facts in zip(self._updated, self._facts, strict=True):
             if facts != (parameter.shape, parameter.dtype, parameter.device):
@@ -92,13 +92,19 @@ class Replica:
         self._seen = dict(vars(module))
 
     def follow(self) -> None:
-        """Takes over changed numbers, texts and flags, such as `training`, and other buffers. Buffers share memory."""
+        """Takes over changed numbers, texts and flags, such as `training`, and other buffers. Buffers share memory.
+        Raises ConfigError for another function, such as `forward`: it would use the parameters of the given module."""
         now = vars(self.module)
         if not self._is_seen(now):
             for name, value in now.items():
                 before = self._seen.get(name, self)
                 if isinstance(value, _FOLLOWED) and (type(value) is not type(before) or value != before):
                     setattr(self.made, name, value)
+                elif callable(value) and value is not before and not name.startswith("_"):
+                    raise ConfigError(
+                        f"the function '{name}' of a {type(self.module).__name__} was replaced after the pipeline was "
+                        "made, which copies of its layer cannot follow; make a new pipeline"
+                    )
             self._seen = dict(now)
         for name, buffer in self.module._buffers.items():
             if self.made._buffers.get(name) is not buffer:

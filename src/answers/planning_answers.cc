@@ -2,7 +2,6 @@
 #include "simulate/costs_json.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "answers/plan_answer.h"
 #include "answers/requests.h"
 #include "core/choices.h"
+#include "core/complete_name.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "generate/registry.h"
@@ -151,7 +151,8 @@ PlanOptions plan_options(const JsonValue& request) {
   options.given.data_parallel = given_counts(request, "data_parallel");
   options.given.micro_batch_sizes = given_counts(request, "micro_batch_sizes");
   if (request.has("schedules")) {
-    for (const JsonValue& name : request.field("schedules").list()) options.schedules.push_back(name.text());
+    for (const JsonValue& name : request.field("schedules").list())
+      options.schedules.push_back(complete_name(name.text(), schedule_names()));
   }
   options.partition = parse_partition(text_or(request, "partition", "balanced"));
   options.recompute_all = truth_or(request, "recompute_all", false);

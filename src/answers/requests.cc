@@ -8,6 +8,7 @@
 
 #include "check/check_schedule.h"
 #include "core/choices.h"
+#include "core/complete_name.h"
 #include "core/error.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
@@ -63,7 +64,7 @@ void require_taken(const JsonValue& value, const Generator& generator) {
 
 Schedule generate_requested(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
-  const Generator& generator = find_generator(value.text("name"));
+  const Generator& generator = find_generator(complete_name(value.text("name"), schedule_names()));
   // Negative counts are read too, so that the refusal of the schedule says what it needs.
   constexpr std::int64_t kLeast = -1'000'000'000;
   if (const std::int64_t stages = value.count("stages", kLeast);
@@ -178,8 +179,8 @@ CostModel requested_costs(const JsonValue& request, const Schedule& schedule) {
 }
 
 ModelConfig requested_model(const JsonValue& request) {
-  const std::string name = request.text("model");
   const auto presets = preset_names();
+  const std::string name = complete_name(request.text("model"), presets);
   if (std::find(presets.begin(), presets.end(), name) == presets.end())
     request.field("model").fail(unknown_name("model", name, presets));
   ModelOverrides fields;

@@ -1,14 +1,8 @@
 #include "bench/contest.h"
 
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -16,6 +10,7 @@
 #include <utility>
 
 #include "bench/machine_line.h"
+#include "core/core_use.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -23,44 +18,6 @@
 
 namespace chimera {
 namespace {
-
-/// Returns non-idle core seconds since boot.
-double busy_seconds() {
-  std::ifstream file("/proc/stat");
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, soft_irq = 0, stolen = 0;
-  file >> name >> user >> nice >> system >> idle >> waiting >> irq >> soft_irq >> stolen;
-  return (user + nice + system + irq + soft_irq + stolen) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-}
-
-double cpu_seconds(int who) {
-  rusage usage{};
-  ::getrusage(who, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double own_seconds() { return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN); }
-
-/// Measures CPU use by others. Linux only.
-class CompetingLoad {
- public:
-  /// Returns the share of all cores' time, 0 .. 1, used by others: processes except this one and its waited-for
-  /// children, and other virtual machines.
-  [[nodiscard]] double share() const {
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start_;
-    const double cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
-    const double others = busy_seconds() - busy_ - (own_seconds() - own_);
-    return std::clamp(others / (wall.count() * cores), 0.0, 1.0);
-  }
-
- private:
-  double busy_ = busy_seconds();  // seconds over all cores
-  double own_ = own_seconds();
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 class Contest {
  public:
@@ -82,9 +39,9 @@ class Contest {
   /// Repeats disturbed runs while retries remain.
   TrainingFigures measure(const Contender& contender, Score& score) {
     while (true) {
-      const CompetingLoad others;
+      const auto begin = core_use();
       TrainingFigures figures = measure_once(contender);
-      const double share = others.share();
+      const double share = share_of_others_since(begin).value_or(0);
       if (share <= options_.most_disturbed || options_.retries == 0) {
         score.disturbed += share > options_.most_disturbed;
         say_(fmt::format(" {:.0f}", figures.tokens_per_second));

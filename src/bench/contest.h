@@ -2,9 +2,8 @@
 
 // Compares the speed of training runs on a noisy machine, for `chimera bench`. A run is a shell command whose speed and
 // losses are read from its metrics: `chimera train`, or a program of another framework that writes the same JSON lines.
-// Contenders run in rounds, so that a
-// change of the machine's speed affects all of them. A run during which other programs used the cores is repeated.
-// Scores are medians over rounds, and ratios compare runs of the same round.
+// Contenders run in rounds, so that a change of the machine's speed affects all of them. A run during which other
+// programs used the cores is repeated. Scores are medians over rounds, and ratios compare runs of the same round.
 
 #include <cstdint>
 #include <cstdio>

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <utility>
 
 #include "check/violation.h"
 #include "schedule/dependencies.h"

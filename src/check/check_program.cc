@@ -1,10 +1,8 @@
 #include "check/check_program.h"
 
 #include <fmt/format.h>
-#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "check/check_schedule.h"

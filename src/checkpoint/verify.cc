@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -33,14 +34,16 @@ struct Examined {
 };
 
 void open(const std::string& checkpoint, Examined& examined) {
+  const std::string path = checkpoint + "/" + examined.record->name;
   try {
-    auto file = std::make_unique<RegularFile>(checkpoint + "/" + examined.record->name);
+    auto file = std::make_unique<RegularFile>(path);
     if (file->bytes() != examined.record->bytes) {
       return examined.blame(0, fmt::format("has {} bytes, not {}", file->bytes(), examined.record->bytes));
     }
     examined.file = std::move(file);
   } catch (const ConfigError&) {
-    examined.blame(0, "cannot be read");
+    std::error_code unknown;
+    examined.blame(0, std::filesystem::exists(path, unknown) ? "cannot be read" : "is missing");
   }
 }
 

@@ -10,7 +10,6 @@
 #include <deque>
 #include <iostream>
 #include <mutex>
-#include <string_view>
 #include <system_error>
 #include <thread>
 

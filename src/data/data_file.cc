@@ -11,21 +11,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
-#include <deque>
-#include <filesystem>
-#include <fstream>
-#include <future>
-#include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "core/cgroup.h"
 #include "core/error.h"
-#include "core/files.h"
-#include "core/signals.h"
 
 namespace chimera {
 namespace {
@@ -56,70 +45,6 @@ FileDescriptor open_regular(const std::string& path) {
   return file;
 }
 
-constexpr std::size_t kHexDigits = 16;
-
-std::string kept_in(const HashCache& cache, const DataFile::State& state) {
-  return fmt::format("{}/{:x}-{:x}-{:x}-{:x}-{:x}", cache.folder, state.device, state.inode, state.size, state.modified,
-                     state.changed);
-}
-
-std::optional<std::uint64_t> kept_hash(const std::string& path) {
-  std::string text(kHexDigits + 1, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.gcount() != static_cast<std::streamsize>(kHexDigits)) return std::nullopt;
-  std::uint64_t hash = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + kHexDigits, hash, 16);
-  if (error != std::errc() || end != text.data() + kHexDigits) return std::nullopt;
-  return hash;
-}
-
-void keep_hash(const HashCache& cache, const std::string& path, std::uint64_t hash) {
-  std::error_code ignored;
-  std::filesystem::create_directories(cache.folder, ignored);
-  try {
-    write_whole(path, fmt::format("{:016x}", hash));
-  } catch (const Error&) {
-    // The next run hashes the file again.
-  }
-}
-
-using Block = std::vector<std::byte>;
-
-Block read_block(const DataFile& file, std::int64_t offset, std::int64_t most) {
-  Block block(static_cast<std::size_t>(std::min(file.size() - offset, most)));
-  file.read(offset, block);
-  return block;
-}
-
-/// Hashing is several times faster than reading, also of a sparse file: other threads read the blocks, and this one
-/// hashes them in their order, so that the hash is that of the whole file.
-std::uint64_t read_and_hash(const DataFile& file, const std::function<void(std::int64_t bytes)>& progress) {
-  constexpr std::int64_t kBlock = 16 << 20;
-  constexpr int kMostReaders = 16;
-  const SignalBlocker no_signals;  // in the readers
-  std::deque<std::future<Block>> ahead;
-  std::int64_t next = 0;
-  const auto read_next = [&] {
-    if (next >= file.size()) return;
-    const bool is_only = file.size() <= kBlock;
-    ahead.push_back(std::async(is_only ? std::launch::deferred : std::launch::async | std::launch::deferred,
-                               [&file, offset = next] { return read_block(file, offset, kBlock); }));
-    next += kBlock;
-  };
-  for (int i = 0; i < std::min(available_cores(), kMostReaders); ++i) read_next();
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  for (std::int64_t hashed = 0; !ahead.empty();) {
-    const Block block = ahead.front().get();
-    ahead.pop_front();
-    read_next();
-    XXH3_64bits_update(&state, block.data(), block.size());
-    progress(hashed += static_cast<std::int64_t>(block.size()));
-  }
-  return XXH3_64bits_digest(&state);
-}
-
 }  // namespace
 
 DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name) {
@@ -137,7 +62,13 @@ DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& nam
 DataFile::DataFile(const std::string& path) : DataFile(open_regular(path), path) {}
 
 DataFile::DataFile(FileDescriptor file, std::string name) : file_(std::move(file)), path_(std::move(name)) {
-  size_ = state().size;
+  size_ = size_now();
+}
+
+std::int64_t DataFile::size_now() const {
+  struct stat status {};
+  check_system(::fstat(file_.get(), &status), "examine " + path_);
+  return status.st_size;
 }
 
 void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
@@ -149,45 +80,31 @@ void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
       throw Error(
           fmt::format("{} has shrunk: it had {} bytes when the run started and ends at byte {} now; do not change data "
                       "while a run reads them",
-                      path_, size_, state().size));
+                      path_, size_, size_now()));
     }
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += got;
   }
 }
 
-DataFile::State DataFile::state() const {
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  struct stat status {};
-  check_system(::fstat(file_.get(), &status), "examine " + path_);
-  const auto nanoseconds = [](const timespec& time) { return time.tv_sec * kSecond + time.tv_nsec; };
-  return {.device = static_cast<std::int64_t>(status.st_dev),
-          .inode = static_cast<std::int64_t>(status.st_ino),
-          .size = status.st_size,
-          .modified = nanoseconds(status.st_mtim),
-          .changed = nanoseconds(status.st_ctim),
-          .links = static_cast<std::int64_t>(status.st_nlink)};
-}
-
-HashCache default_hash_cache() {
-  const char* caches = std::getenv("XDG_CACHE_HOME");
-  if (caches != nullptr && *caches == '/') return {fmt::format("{}/chimera/hashes", caches)};
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return {fmt::format("{}/.cache/chimera/hashes", home)};
-  return {};
-}
-
-std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
-                           const std::function<void(std::int64_t bytes)>& progress) {
-  if (cache.folder.empty() || file.size() < cache.least_bytes) return read_and_hash(file, progress);
-  const DataFile::State before = file.state();
-  if (before.links == 0) return read_and_hash(file, progress);  // an in-memory file is never opened again
-  const std::string path = kept_in(cache, before);
-  if (const auto hash = kept_hash(path)) return *hash;
-  const std::uint64_t hash = read_and_hash(file, progress);
-  // A file that changed while it was read has a mixed content, whose hash fits no version of it.
-  if (before == file.state()) keep_hash(cache, path, hash);
-  return hash;
+std::uint64_t content_hash(const DataFile& file, std::int64_t samples, const std::function<void()>& progress) {
+  const std::int64_t all = (file.size() + kHashedBlock - 1) / kHashedBlock;
+  const bool is_whole = samples == 0 || samples >= all;
+  const std::int64_t blocks = is_whole ? all : std::max<std::int64_t>(samples, 2);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  std::vector<std::byte> block;
+  for (std::int64_t i = 0; i < blocks; ++i) {
+    // The first sample begins with the file, and the last ends with it.
+    const std::int64_t begin = is_whole ? i * kHashedBlock : (file.size() - kHashedBlock) * i / (blocks - 1);
+    block.resize(static_cast<std::size_t>(std::min(kHashedBlock, file.size() - begin)));
+    file.read(begin, block);
+    XXH3_64bits_update(&state, block.data(), block.size());
+    progress();
+  }
+  const std::int64_t size = file.size();
+  if (samples > 0) XXH3_64bits_update(&state, &size, sizeof size);
+  return XXH3_64bits_digest(&state);
 }
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
 
 // A file of training data. It stays open during a run and is read by offset, never mapped: if someone truncates it, the
-// run ends with a message. Its content hash tells a resumed run that its data is unchanged; hashes of large files are
-// cached.
+// run ends with a message. Its content hash tells a resumed run, and ranks of other hosts, that they read the same
+// data.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,19 +35,9 @@ class DataFile {
     return number;
   }
 
-  /// Identity of a file version.
-  struct State {
-    std::int64_t device = 0;
-    std::int64_t inode = 0;
-    std::int64_t size = 0;
-    std::int64_t modified = 0;  ///< nanoseconds since 1970
-    std::int64_t changed = 0;   ///< ctime in nanoseconds, which programs cannot set
-    std::int64_t links = 0;     ///< hard links; 0 for a file in memory
-    friend bool operator==(const State&, const State&) = default;
-  };
-  [[nodiscard]] State state() const;
-
  private:
+  [[nodiscard]] std::int64_t size_now() const;
+
   FileDescriptor file_;
   std::string path_;
   std::int64_t size_ = 0;
@@ -55,17 +45,13 @@ class DataFile {
 
 [[nodiscard]] DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name);
 
-/// Cache of hashes of large files, shared by ranks and later runs.
-struct HashCache {
-  std::string folder = {};                            ///< created if missing; empty: no cache
-  std::int64_t least_bytes = std::int64_t{64} << 20;  ///< smaller files are not cached
-};
+/// Size of the blocks that content_hash() reads.
+inline constexpr std::int64_t kHashedBlock = 64 << 10;
 
-[[nodiscard]] HashCache default_hash_cache();
-
-/// Returns the XXH3 hash (64 bits). A cached hash is valid until inode, size or times change. Ignores errors of writing
-/// the cache. Threads read ahead of the hash. Calls `progress` with the bytes hashed so far after each block.
-[[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
-                                         const std::function<void(std::int64_t bytes)>& progress);
+/// Returns the XXH3 hash (64 bits) of the bytes if `samples` is 0. Otherwise hashes the size and that many blocks, at
+/// least two, evenly spread from the first byte to the last: that tells other data apart, but may miss a change of a
+/// few bytes. Calls `progress` after each block.
+[[nodiscard]] std::uint64_t content_hash(const DataFile& file, std::int64_t samples,
+                                         const std::function<void()>& progress);
 
 }  // namespace chimera

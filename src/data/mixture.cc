@@ -6,7 +6,6 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
-#include <optional>
 #include <system_error>
 
 #include "core/choices.h"

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"

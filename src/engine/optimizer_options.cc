@@ -78,7 +78,7 @@ std::string fault_of(const LearningRate& rate, std::int64_t steps) {
     return "min-learning-rate has no effect on a constant learning rate; leave it out";
   }
   if (rate.cooldown && rate.shape != LearningRateShape::Wsd) {
-    return "cooldown is for learning-rate-shape wsd";
+    return "cooldown is for --learning-rate-shape wsd";
   }
   if (rate.warmup > steps) {
     return fmt::format("warmup: {} steps are more than the run's {}; the learning rate would never reach its peak",

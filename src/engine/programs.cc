@@ -34,7 +34,7 @@ Program proven(const Schedule& schedule, const LoweringOptions& options) {
   const auto violations = check(program, options.discipline,
                                 options.all_reduces.every_stage ? SummedStages::All : SummedStages::OfSeveralWorkers);
   if (!violations.empty())
-    throw ScheduleError("the program of this schedule could get stuck: " + violations.front().message);
+    throw ScheduleError("the program of this schedule could deadlock: " + violations.front().message);
   return program;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "core/invariant.h"
 #include "generate/chimera_placement.h"

@@ -35,7 +35,6 @@ using ReadyOps = std::priority_queue<RankedOp, std::vector<RankedOp>,
 
 struct Event {
   std::int64_t time = 0;
-  bool arrival = false;
   Op op;
 };
 
@@ -52,7 +51,7 @@ struct StageCopy {
   std::size_t arrived = 0;  // Forwards with arrived input
   std::size_t begun = 0;
   bool offered = false;              // Its next forward is in its worker's `forwards`
-  std::vector<Gradients> gradients;  // [index of the micro-batch in its replica]
+  std::vector<Gradients> gradients;  // [index of the micro-batch in its replica], if it has several slices
 };
 
 /// A micro-batch on a worker, in slices of its stages.
@@ -113,8 +112,7 @@ class ListScheduler {
       offer_forward(replica, StageId(0));
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_best(w);
-    while (!events_.empty()) {
-      take_events_of_next_instant();
+    while (take_events_of_next_instant()) {
       for (const std::size_t w : touched_) {
         workers_[w].touched = false;
         if (!workers_[w].busy) begin_best(w);
@@ -148,7 +146,7 @@ class ListScheduler {
       for (std::size_t s = 0; s < stages_; ++s) {
         StageCopy& copy = copies_.emplace_back();
         copy.worker = task_.placement.worker_of[r][s];
-        copy.gradients.resize(members_[r].size());
+        if (slices_ > 1) copy.gradients.resize(members_[r].size());
         workers_[copy.worker.index()].copies.emplace_back(static_cast<std::int64_t>(r), static_cast<std::int64_t>(s));
         if (task_.stage_credits.empty()) continue;
         copy.credits = task_.stage_credits[r][s];
@@ -223,6 +221,7 @@ class ListScheduler {
   // Slices of a micro-batch run backward one after the other. Only the next one is offered; the end of its backward
   // offers the slice before it.
   void add_gradients(const Op& op, std::int64_t count) {
+    if (slices_ == 1) return workers_[copy(op).worker.index()].backwards.push(ranked(op));
     Gradients& at = gradients(op);
     const bool waits = at.arrived == at.ended;
     at.arrived = static_cast<std::int16_t>(at.arrived + count);
@@ -245,8 +244,11 @@ class ListScheduler {
     } else if (op.kind == OpKind::BackwardWeight) {
       auto& weights = workers_[at.worker.index()].weights;
       const RankedOp ready = ranked(op);
-      weights.insert(std::ranges::upper_bound(weights, ready, [](auto& a, auto& b) { return runs_after(b, a); }),
-                     ready);
+      // Mostly the last place: a search of thousands of entries would touch memory that is in no cache.
+      auto place = weights.end();
+      if (!weights.empty() && runs_after(weights.back(), ready))
+        place = std::ranges::upper_bound(weights, ready, [](auto& a, auto& b) { return runs_after(b, a); });
+      weights.insert(place, ready);
     } else {
       add_gradients(op, op.stage.index() + 1 == stages_ ? slices_ : 1);
     }
@@ -256,7 +258,7 @@ class ListScheduler {
   void send(WorkerId from, const Op& consumer) {
     // A message without latency is no event, because events of one instant come before any choice.
     if (task_.latency_ticks == 0 || copy(consumer).worker == from) return make_ready(consumer);
-    events_.push({now_ + task_.latency_ticks, true, consumer});
+    arrivals_.push_back({now_ + task_.latency_ticks, consumer});
   }
 
   void touch(WorkerId w) {
@@ -266,13 +268,16 @@ class ListScheduler {
     touched_.push_back(w.index());
   }
 
-  void take_events_of_next_instant() {
-    now_ = events_.top().time;
-    while (!events_.empty() && events_.top().time == now_) {
-      const Event event = events_.top();
-      events_.pop();
-      event.arrival ? make_ready(event.op) : end(event.op);
-    }
+  /// Returns false if there are none.
+  bool take_events_of_next_instant() {
+    constexpr std::int64_t kNever = kNoLimit;
+    const auto time_of = [](const std::deque<Event>& events) { return events.empty() ? kNever : events.front().time; };
+    now_ = std::min({time_of(ends_), time_of(double_ends_), time_of(arrivals_)});
+    if (now_ == kNever) return false;
+    for (; time_of(arrivals_) == now_; arrivals_.pop_front()) make_ready(arrivals_.front().op);
+    for (; time_of(ends_) == now_; ends_.pop_front()) end(ends_.front().op);
+    for (; time_of(double_ends_) == now_; double_ends_.pop_front()) end(double_ends_.front().op);
+    return true;
   }
 
   void end(const Op& op) {
@@ -297,8 +302,10 @@ class ListScheduler {
       make_ready(next);
     }
     if (op.kind == OpKind::BackwardWeight) return;
-    ++gradients(op).ended;
-    offer_backward(op);
+    if (slices_ > 1) {
+      ++gradients(op).ended;
+      offer_backward(op);
+    }
     if (op.stage == StageId(0)) {
       --admitted_[op.replica.index()];
       return offer_forward(op.replica, op.stage);
@@ -400,7 +407,8 @@ class ListScheduler {
   void begin(std::size_t w, const Op& op) {
     workers_[w].busy = true;
     result_.schedule.workers[w].push_back(op);
-    events_.push({now_ + unit_duration(op.kind) * task_.op_ticks, false, op});
+    auto& ends = op.kind == OpKind::Backward ? double_ends_ : ends_;
+    ends.push_back({now_ + unit_duration(op.kind) * task_.op_ticks, op});
   }
 
   const ListTask& task_;
@@ -415,8 +423,10 @@ class ListScheduler {
   std::vector<StageCopy> copies_;                   // [replica * stages + stage]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
-  std::priority_queue<Event, std::vector<Event>, decltype([](const auto& a, const auto& b) { return a.time > b.time; })>
-      events_;  // Earliest first
+  // Events of one list have one delay, so each list is in order of time, as a heap of all would be, but for less.
+  std::deque<Event> arrivals_;
+  std::deque<Event> ends_;
+  std::deque<Event> double_ends_;  // Of B, which takes twice as long
   std::int64_t now_ = 0;
   ListResult result_;
 };

@@ -169,7 +169,7 @@ const KnownClass* find_class(std::string_view type) {
       find_class(text) != nullptr
           ? fmt::format("its language model is a {}: save that alone (save_pretrained of the language model)", text)
           : "train it in Python, where cp.layers_of() cuts models of transformers into layers";
-  config.fail(fmt::format("model_type is '{}'; Chimera's own models are {}. {}", printable(type),
+  config.fail(fmt::format("model_type is '{}'; Chimera's own models are {}; {}", printable(type),
                           fmt::join(types, ", "), remedy));
 }
 

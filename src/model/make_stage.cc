@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "core/random.h"

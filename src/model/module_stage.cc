@@ -52,13 +52,14 @@ const char* use_in_words(const ModuleUse& use) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-/// Returns call(), a call of a user's code. An exception becomes a ConfigError that begins with place().
+/// Returns call(), a call of a user's code. An exception becomes a ConfigError that begins with place(); a
+/// UserCodeError keeps its cause.
 template <class Call, class Place>
 auto call_user(const Call& call, const Place& place) {
   try {
     return call();
-  } catch (const UserCodeError&) {
-    throw;
+  } catch (const UserCodeError& error) {
+    throw UserCodeError(fmt::format("{}: {}", place(), error.what()), error.cause());
   } catch (const c10::Error& error) {
     throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what_without_backtrace())));
   } catch (const std::exception& error) {

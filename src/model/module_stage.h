@@ -70,7 +70,7 @@ class ModuleStage final : public Stage {
 
   /// Takes and returns messages. Throws ConfigError if a layer fails, writes to the stage's input, or returns an output
   /// that does not fit output_layout(). Also throws it if the loss is not one number, or its count is not Loss::count.
-  /// UserCodeError passes through.
+  /// A UserCodeError keeps its cause.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// Returns forward()'s output, from a run without a graph that restores buffers, and finds output_layout().

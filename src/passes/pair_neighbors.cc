@@ -1,7 +1,6 @@
 #include "passes/pair_neighbors.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "schedule/dependencies.h"
 

@@ -4,7 +4,6 @@
 // blocks 0 and 1 and another 2 and 3, or one worker all of them.
 
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -135,7 +135,7 @@ void PipelineState::require_ends() const {
   for (const Worker& worker : workers_) {
     if (worker.position == worker.end) continue;
     throw ScheduleError("schedule '" + table_.schedule().name +
-                        "' cannot run: its ops wait for each other; run `chimera check` on it");
+                        "' cannot run: it has a deadlock, ops that wait for each other; run `chimera check` on it");
   }
 }
 

@@ -154,6 +154,7 @@ std::optional<SpeedReport> speed_of(const Flight& flight) {
   std::vector<RankSteps> all;
   for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
   SpeedReport report{.planned = flight.job.planned_step_seconds};
+  if (flight.verdict) report.others_share = flight.verdict->others_share;
   std::vector<double> step_seconds;
   std::map<OpKey, OpTotal> ops;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -237,39 +238,18 @@ nlohmann::ordered_json to_json(const SpeedReport& report) {
           {"seconds", parts_json(report.parts)},
           {"ops", ops},
           {"ranks", ranks},
-          {"cause", cause_of(report)}};
+          {"cause", cause_of(report)},
+          {"text", to_text(report)}};
 }
 
-std::optional<SpeedReport> read_speed(const std::string& folder) {
+std::optional<nlohmann::ordered_json> read_speed(const std::string& folder) {
   const std::string path = folder + "/" + kSpeedName;
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) return std::nullopt;
   try {
-    const auto json = read_json(read_whole(path));
-    const auto number = [](const nlohmann::json& value) { return value.is_null() ? 0 : value.get<double>(); };
-    const auto parts_of = [](const nlohmann::json& value) {
-      SpeedParts parts;
-      for (const auto& [name, part] : kParts) parts.*part = value.at(name);
-      return parts;
-    };
-    SpeedReport report{.steps = json.at("steps"),
-                       .step_seconds = json.at("step_seconds"),
-                       .planned = number(json.at("planned_step_seconds")),
-                       .simulated = number(json.at("simulated_step_seconds")),
-                       .parts = parts_of(json.at("seconds"))};
-    if (!json.at("others_share").is_null()) report.others_share = json.at("others_share").get<double>();
-    for (const auto& op : json.at("ops")) {
-      const auto kind = op_kind(op.at("kind").get<std::string>().at(0));
-      if (!kind) throw ConfigError("an op of an unknown kind");
-      report.ops.push_back(
-          {.kind = *kind, .stage = op.at("stage"), .seconds = op.at("seconds"), .planned = number(op.at("planned"))});
-    }
-    for (const auto& rank : json.at("ranks")) {
-      RankSpeed speed{.rank = rank.at("rank"), .parts = parts_of(rank.at("seconds"))};
-      speed.elsewhere = speed.parts.ops / rank.at("slowdown").get<double>();
-      report.ranks.push_back(speed);
-    }
-    return report;
+    auto json = read_ordered_json(read_whole(path));
+    if (json.at("text").is_string()) return json;
+    throw ConfigError("its text is none");
   } catch (const std::exception& error) {
     throw ConfigError(fmt::format("{}: is damaged ({})", path, error.what()));
   }

@@ -3,7 +3,7 @@
 // Answers why a run is slower than predicted: the time of a step as planned and as measured, and the parts of a step. A
 // run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), which have
 // the start of every instruction of the last steps. A run that is over has left speed.json, with the figures of its
-// last lines (train/observe/step_summary.h). `chimera diagnose` prints the report.
+// last lines (train/observe/step_summary.h) and the report as text. `chimera diagnose` prints the report.
 //
 //   flight records -> complete steps of each rank --+
 //                                                   +-> SpeedReport -> text, JSON
@@ -52,7 +52,7 @@ struct SpeedReport {
   double step_seconds = 0;                  ///< Median
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
   double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
-  std::optional<double> others_share = {};  ///< Of the cores, used by other processes; empty: not known
+  std::optional<double> others_share = {};  ///< Of the cores, in the whole run or attempt; empty: not known
   SpeedParts parts;                         ///< Mean over ranks
   std::vector<OpSpeed> ops;                 ///< By stage and kind
   std::vector<RankSpeed> ranks;             ///< May be empty
@@ -67,8 +67,9 @@ inline constexpr const char* kSpeedName = "speed.json";
 
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
 [[nodiscard]] std::string to_text(const SpeedReport& report);
+/// Returns the figures, and to_text() as `text`.
 [[nodiscard]] nlohmann::ordered_json to_json(const SpeedReport& report);
 /// Reads kSpeedName in a run's folder; nothing if there is no such file. Throws ConfigError if it is damaged.
-[[nodiscard]] std::optional<SpeedReport> read_speed(const std::string& folder);
+[[nodiscard]] std::optional<nlohmann::ordered_json> read_speed(const std::string& folder);
 
 }  // namespace chimera

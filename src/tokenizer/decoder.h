@@ -3,7 +3,6 @@
 // Token texts back to text: the steps of the decoder in a tokenizer.json, in their order. Each step maps the list of
 // token texts to another list; the results are joined.
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>

@@ -6,7 +6,6 @@
 // special tokens that they name, and throws ConfigError for settings that would lead to other token ids.
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -1,12 +1,12 @@
 #define XXH_INLINE_ALL
-#include "data/data_file.h"
-
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include <chrono>
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 
+#include "data/data_file.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -14,91 +14,58 @@ namespace {
 
 using testing::Scratch;
 
-/// Counts how often a file is read, with its own cache that keeps every file.
+constexpr std::int64_t kMany = std::int64_t{40} << 30;
+
 class ContentHashTest : public ::testing::Test {
  protected:
-  std::uint64_t hash(const std::string& path) {
-    return content_hash(DataFile(path), {scratch_.path("cache/hashes"), 0}, [this](std::int64_t) { ++blocks_read_; });
+  std::uint64_t hash(const std::string& path, std::int64_t samples = 0) {
+    return content_hash(DataFile(path), samples, [this] { ++blocks_; });
+  }
+  /// Makes a sparse file of zeros.
+  std::string large(const std::string& name, std::int64_t bytes) {
+    const std::string path = scratch_.write(name, "");
+    std::filesystem::resize_file(path, static_cast<std::uintmax_t>(bytes));
+    return path;
+  }
+  static void put(const std::string& path, std::int64_t offset, char byte) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(offset).put(byte);
   }
   Scratch scratch_;
-  int blocks_read_ = 0;
+  int blocks_ = 0;
 };
 
-TEST_F(ContentHashTest, IsThatOfTheWholeFile) {
-  const std::string text(40 << 20, 'a');
-  EXPECT_EQ(hash(scratch_.write("a", text)), hash(scratch_.write("b", text)));
-  EXPECT_EQ(blocks_read_, 2 * 3) << "of 16 MiB";
-  EXPECT_NE(hash(scratch_.path("a")), hash(scratch_.write("c", text.substr(0, text.size() - 1) + "b")));
-}
-
-/// Blocks are read by several threads. Values of XXH3_64bits(), also those that checkpoints of earlier versions hold.
-TEST_F(ContentHashTest, IsXxh3OfTheBytesInTheirOrder) {
-  std::string text(50 << 20, 'a');
+/// Checkpoints of earlier versions hold XXH3_64bits() of the bytes.
+TEST_F(ContentHashTest, IsThatOfAllBytes) {
+  std::string text((1 << 20) + 1, 'a');
   for (std::size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>('a' + i / 4096 % 23);
-  const std::string path = scratch_.write("a", text);
-  std::int64_t last = 0;
-  const std::uint64_t found = content_hash(DataFile(path), {}, [&](std::int64_t bytes) {
-    EXPECT_GT(bytes, last);
-    last = bytes;
-  });
-  EXPECT_EQ(last, 50 << 20);
-  EXPECT_EQ(found, XXH3_64bits(text.data(), text.size()));
+  for (const std::size_t size : {std::size_t{1}, std::size_t{64} << 10, text.size()}) {
+    EXPECT_EQ(hash(scratch_.write("a", text.substr(0, size))), XXH3_64bits(text.data(), size));
+  }
 }
 
-TEST_F(ContentHashTest, AFileIsReadOnce) {
-  const std::string path = scratch_.write("a", "text");
-  const std::uint64_t first = hash(path);
-  EXPECT_EQ(hash(path), first);
-  EXPECT_EQ(blocks_read_, 1);
+TEST_F(ContentHashTest, SamplesDependOnTheSize) {
+  const std::string path = large("a", kMany);
+  const std::uint64_t zeros = hash(path, 1000);
+  EXPECT_EQ(blocks_, 1000);
+  EXPECT_EQ(hash(large("b", kMany), 1000), zeros);
+  EXPECT_NE(hash(large("b", kMany + 1), 1000), zeros);
+  EXPECT_NE(hash(scratch_.write("c", std::string(1, '\0')), 3), hash(scratch_.write("c", std::string(2, '\0')), 3))
+      << "one block";
 }
 
-TEST_F(ContentHashTest, AFileThatChangedIsReadAgain) {
-  const std::string path = scratch_.write("a", "text");
-  const std::uint64_t first = hash(path);
-  static_cast<void>(scratch_.write("a", "TEXT"));
-  std::filesystem::last_write_time(path, std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
-  EXPECT_NE(hash(path), first);
-  EXPECT_EQ(blocks_read_, 2);
-}
-
-TEST_F(ContentHashTest, AFileThatChangedWithItsTimePutBackIsReadAgain) {
-  const std::string path = scratch_.write("a", "text");
-  const auto time = std::filesystem::last_write_time(path);
-  const std::uint64_t first = hash(path);
-  static_cast<void>(scratch_.write("a", "TEXT"));
-  std::filesystem::last_write_time(path, time);
-  EXPECT_NE(hash(path), first);
-  EXPECT_EQ(blocks_read_, 2);
-}
-
-TEST_F(ContentHashTest, InvalidCachedHashCountsAsMissing) {
-  const std::string path = scratch_.write("a", "text");
-  const std::uint64_t first = hash(path);
-  for (const auto& kept : std::filesystem::directory_iterator(scratch_.path("cache/hashes"))) {
-    for (const char* wrong : {"", "123", "zzzzzzzzzzzzzzzz", "00000000000000000"}) {
-      static_cast<void>(scratch_.write("cache/hashes/" + kept.path().filename().string(), wrong));
-      EXPECT_EQ(hash(path), first) << wrong;
+TEST_F(ContentHashTest, SamplesAreSpreadFromTheFirstByteToTheLast) {
+  const std::string path = large("a", kMany);
+  for (const std::int64_t samples : {1, 2, 3, 1000}) {
+    const std::uint64_t zeros = hash(path, samples);
+    const std::int64_t last = std::max<std::int64_t>(samples, 2) - 1;
+    for (const std::int64_t sample : {std::int64_t{0}, std::int64_t{1}, last / 2, last}) {
+      const std::int64_t offset = (kMany - kHashedBlock) * sample / last + sample % kHashedBlock;
+      put(path, offset, 'x');
+      EXPECT_NE(hash(path, samples), zeros) << samples << " samples, byte " << offset;
+      put(path, offset, '\0');
     }
   }
-  EXPECT_EQ(blocks_read_, 5);
-}
-
-TEST_F(ContentHashTest, UnwritableCacheIsNotAnError) {
-  const std::string path = scratch_.write("a", "text");
-  int blocks = 0;
-  for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(content_hash(DataFile(path), {path + "/no folder", 0}, [&](std::int64_t) { ++blocks; }), hash(path));
-  }
-  EXPECT_EQ(blocks, 2);
-}
-
-TEST_F(ContentHashTest, SmallFilesAreReadEachTime) {
-  const std::string path = scratch_.write("a", "text");
-  for (int i = 0; i < 2; ++i) {
-    static_cast<void>(content_hash(DataFile(path), {scratch_.path("other")}, [this](std::int64_t) { ++blocks_read_; }));
-  }
-  EXPECT_EQ(blocks_read_, 2);
-  EXPECT_FALSE(std::filesystem::exists(scratch_.path("other")));
 }
 
 }  // namespace

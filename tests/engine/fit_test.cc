@@ -436,19 +436,25 @@ TEST(FitTest, CustomUpdateReplacesTheOptimizer) {
   });
 }
 
-TEST(FitTest, ForeignExceptionsPassThrough) {
+TEST(FitTest, ForeignExceptionsKeepTheirCause) {
   const auto raised = std::make_exception_ptr(std::out_of_range("as it was"));
-  Model model = small_network();
-  model.layers[6] = [&]() -> Layer {
-    return Layer([&](const at::Tensor&) -> at::Tensor { throw UserCodeError("in short", raised); });
+  const auto expect_raised = [&](const LayerFactory& layer, const std::string& message) {
+    Model model = small_network();
+    model.layers[6] = layer;
+    try {
+      fit(prepare_fit(model, images, small_options("1f1b", {4, 4})));
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const UserCodeError& error) {
+      EXPECT_EQ(error.cause(), raised);
+      EXPECT_THAT(error.what(), HasSubstr(message));
+    }
   };
-  const FitRun run = prepare_fit(model, images, small_options("1f1b", {4, 4}));
-  try {
-    fit(run);
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const UserCodeError& error) {
-    EXPECT_EQ(error.cause(), raised);
-  }
+  expect_raised(
+      [&]() -> Layer {
+        return Layer([&](const at::Tensor&) -> at::Tensor { throw UserCodeError("in short", raised); });
+      },
+      "in short");
+  expect_raised([&]() -> Layer { throw UserCodeError("in short", raised); }, "layer 6 could not be made: in short");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST(LearningRateTest, RejectsInvalidOptions) {
             "min-learning-rate must be 0 to the learning rate, 1, not 2");
   EXPECT_THAT(fault_of(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
               HasSubstr("min-learning-rate has no effect on a constant learning rate"));
-  EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for learning-rate-shape wsd");
+  EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for --learning-rate-shape wsd");
   EXPECT_EQ(fault_of(LearningRate{.warmup = 10}, 10), "");
   EXPECT_EQ(fault_of(LearningRate{.warmup = 10, .shape = LearningRateShape::Constant}, 10), "");
   EXPECT_THAT(fault_of(LearningRate{.warmup = 10, .shape = LearningRateShape::Wsd}, 10),

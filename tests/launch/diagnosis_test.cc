@@ -202,7 +202,7 @@ TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const FlightJob job = flight({}).job;
   begin_flight(folder, job);
   { FlightRecorder(flight_path(folder, 1)).note({RankProgress::Phase::Joining}); }
-  write_verdict(folder, {.reason = "rank 1 \xff", .culprit = 1, .op = "1B3", .nanoseconds = 5});
+  write_verdict(folder, {.reason = "rank 1 \xff", .culprit = 1, .op = "1B3", .nanoseconds = 5, .others_share = 0.25});
   const Flight first = read_flight_folder(scratch.path("run"));
   EXPECT_EQ(first.job.ranks, job.ranks);
   EXPECT_EQ(first.job.sums, job.sums);
@@ -210,6 +210,7 @@ TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   EXPECT_EQ(first.verdict->culprit, 1);
   EXPECT_GT(first.verdict->unix_seconds, 1'700'000'000);
   EXPECT_NE(first.verdict->host, "");
+  EXPECT_EQ(first.verdict->others_share, 0.25);
   Diagnosis found = diagnose(first);
   found.newest_checkpoint = "run/step-00000040";
   EXPECT_THAT(to_text(found, first, 0), ::testing::ContainsRegex("ended: 20[0-9-]+ [0-9:]+ on host "));

@@ -99,6 +99,8 @@ TEST(FindPlaceTest, OurOwnLauncherNeedsNoSecond) {
 TEST(FindPlaceTest, ShellOfABatchScriptIsNotATask) {
   Variables batch = kSlurm;
   batch.erase("SLURM_STEP_ID");
+  expect_refused(batch, "SLURM_PROCID is '9'");
+  batch["SLURM_PROCID"] = "0";
   EXPECT_EQ(find_place(batch), std::nullopt);
 }
 
@@ -180,11 +182,7 @@ TEST(FindPlaceTest, PmiBesideACompleteLauncherIsNoObstacle) {
                LauncherKind::Hydra, {5, 8, 1, 4});
 }
 
-TEST(DescribeLauncherTest, NamesTheOtherProcessesOrTheFault) {
-  EXPECT_EQ(describe_launcher(kSlurm), "SLURM has started this process as rank 9 of 12");
-  EXPECT_THAT(describe_launcher({{"PMIX_RANK", "3"}}), StartsWith("PMIX_RANK is '3'"));
-  EXPECT_EQ(describe_launcher({}), "");
-  EXPECT_EQ(describe_launcher({{"CHIMERA_RANK", "0"}, {"CHIMERA_WORLD_SIZE", "1"}}), "");
+TEST(LauncherVariablesTest, AreThoseOfLaunchers) {
   EXPECT_EQ(launcher_variables({{"PMIX_RANK", "3"}, {"HOME", "/"}, {"LOCAL_RANK", "1"}}),
             (Variables{{"LOCAL_RANK", "1"}, {"PMIX_RANK", "3"}}));
 }

@@ -266,7 +266,7 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
   }
   expect_refusals({{{"--learning-rate", "0"}, {"--learning-rate must be above 0"}},
                    {{"--min-learning-rate", "0.1"}, {"--min-learning-rate must be 0 to the learning rate, 0.001"}},
-                   {{"--cooldown", "3"}, {"--cooldown is for learning-rate-shape wsd"}},
+                   {{"--cooldown", "3"}, {"--cooldown is for --learning-rate-shape wsd"}},
                    {{"--cooldown-shape", "sqrt"}, {"--cooldown-shape is for --learning-rate-shape wsd"}},
                    {{"--learning-rate-shape", "wsd", "--cooldown", "99", "--warmup", "2"},
                     {"--cooldown: 99 steps of it and 2 of warm-up are more than the run's"}},

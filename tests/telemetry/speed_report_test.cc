@@ -14,6 +14,7 @@ namespace chimera {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::Scratch;
 using ::testing::ThrowsMessage;
 
@@ -92,6 +93,14 @@ TEST(SpeedReportTest, ComparesOpsWithTheProfile) {
                                HasSubstr("F of stage 0 2.50 times as long")));
 }
 
+/// The launcher measures it until it writes the verdict of a run that failed.
+TEST(SpeedReportTest, AFailedRunReportsOtherProcesses) {
+  Flight flight = recorded(10, 7, 4);
+  EXPECT_THAT(to_text(*speed_of(flight)), Not(HasSubstr("other processes")));
+  flight.verdict = {.reason = "rank 1 was killed by signal 9", .others_share = 0.1};
+  EXPECT_THAT(to_text(*speed_of(flight)), HasSubstr("other processes used 10 % of the cores meanwhile\n  beside ops,"));
+}
+
 TEST(SpeedReportTest, WithoutACompleteStepThereIsNoReport) {
   EXPECT_FALSE(speed_of(recorded(10, 7, 1)).has_value());
   EXPECT_FALSE(speed_of({.folder = "run/flight", .ranks = {std::nullopt, Events{}}}).has_value());
@@ -107,8 +116,10 @@ TEST(SpeedReportTest, IsReadBackFromTheFileOfARun) {
   scratch.write(kSpeedName, json_text(to_json(report), 2));
   const auto read = read_speed(scratch.path(""));
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(to_text(*read), to_text(report));
-  EXPECT_THAT(to_text(*read), HasSubstr("other processes used 40 % of the cores meanwhile"));
+  EXPECT_EQ(*read, to_json(report));
+  EXPECT_EQ(read->at("text"), to_text(report));
+  EXPECT_EQ(read->at("others_share"), 0.4);
+  EXPECT_THAT(to_text(report), HasSubstr("other processes used 40 % of the cores meanwhile"));
   report.ranks.clear();
   EXPECT_THAT(to_text(report), HasSubstr("\n  other processes use the cores\n"));
   scratch.write(kSpeedName, "{\"steps\": 3}");

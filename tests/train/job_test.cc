@@ -11,6 +11,7 @@
 #include "support/scratch.h"
 #include "support/training.h"
 #include "train/setup/device.h"
+#include "train/setup/job_identity.h"
 
 namespace chimera {
 namespace {
@@ -81,6 +82,17 @@ TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   EXPECT_TRUE(std::ranges::any_of(job.programs.training.workers[0], is_pair));
   options.pairs = Pairs::InOrder;
   EXPECT_FALSE(std::ranges::any_of(prepare_job(options).programs.training.workers[0], is_pair));
+}
+
+/// They have a hash of all bytes of large data, which takes a minute for 40 GB.
+TEST(JobIdentityTest, SamplesAreNotComparedWithHashesOfOlderCheckpoints) {
+  const auto run = [](const char* key, const char* hash) {
+    return nlohmann::ordered_json{{"data", {{key, hash}, {"seed", 1}}}};
+  };
+  EXPECT_TRUE(differences(run("content", "1"), run("sampled_content", "2")).data.empty());
+  EXPECT_EQ(differences(run("content", "1"), run("content", "2")).data.size(), 1U);
+  EXPECT_EQ(differences(run("sampled_content", "1"), run("sampled_content", "2")).data.size(), 1U);
+  EXPECT_EQ(differences(run("sampled_content", "1"), run("content", "1")).data.size(), 2U);
 }
 
 }  // namespace

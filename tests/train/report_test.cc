@@ -13,6 +13,7 @@
 namespace chimera {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 TEST(ReportTest, TimesAreReadable) {
@@ -209,7 +210,12 @@ TEST(ReportTest, EndsWithWhatToDoNext) {
   job.options.report = "report.html";
   EXPECT_THAT(ending(job), ::testing::StartsWith("saved run/step-00000020\n"));
   EXPECT_THAT(ending(job), HasSubstr("\nreport: report.html\n"));
-  EXPECT_THAT(ending(job), HasSubstr("chimera generate --from run "));
+  EXPECT_THAT(ending(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT --tokenizer FILE, or "
+                                    "chimera evaluate --from run --data FILE --sequence 16\n"));
+  job.data.tokenizer = "bytes";
+  EXPECT_THAT(ending(job), HasSubstr("--prompt TEXT, or chimera"));
+  job.model.family = ModelFamily::Bert;
+  EXPECT_THAT(ending(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
   job.options.export_folder = "hf";
   EXPECT_THAT(ending(job), HasSubstr("\nexported hf\n"));
   job.first_step = job.options.steps;

@@ -88,6 +88,14 @@ def test_own_layers_recompute_no_more_stages_than_they_must():
     assert all(c.peak_memory_bytes <= 1000 for c in found)
 
 
+def test_the_beginning_of_a_name_is_enough():
+    found = cp.plan("bert-4", workers=8, mini_batch=64, machine="p100", schedules=["gpi", "hanayo-z"])
+    assert found.machine == "p100-aries" and {c.name for c in found} <= {"gpipe", "hanayo-zb"}
+    assert cp.schedule("gpi", 2, 2).name == "gpipe"
+    with pytest.raises(cp.ScheduleError, match="several begin with it: hanayo, hanayo-zb"):
+        cp.plan("bert-48", **BERT, schedules=["hana"])
+
+
 def test_a_machines_links_slow_own_layers_down():
     quick = cp.plan(profile(slope=1e-6, fixed=1e-6), workers=2, mini_batch=8, schedules=["1f1b"])
     slow = cp.plan(profile(slope=1e-6, fixed=1e-6), workers=2, mini_batch=8, schedules=["1f1b"], machine="p100-aries")
@@ -123,7 +131,7 @@ def test_a_profile_is_its_layers_and_gives_costs():
     ("arguments", "words"),
     [
         ({"model": "bert-48", "workers": 2, "mini_batch": 2}, "machine is missing.*p100-aries"),
-        ({"model": "bert-48", **BERT, "machine": "p100"}, "machine 'p100'.*one of a100-80gb"),
+        ({"model": "bert-48", **BERT, "machine": "p1000"}, "machine 'p1000'.*one of a100-80gb"),
         ({"model": "bert", **BERT}, "bert"),
         ({"model": "bert-48", **BERT, "sequenze": 3}, "no argument 'sequenze'.*sequence"),
         ({"model": "bert-48", **BERT, "schedules": ["chimaera"]}, "did you mean 'chimera'"),

@@ -125,6 +125,27 @@ def test_attributes_modes_and_buffers_are_followed(schedule):
         pair.step(*samples())
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_other_strides_over_the_same_memory_are_followed(schedule):
+    pair = Pair(perceptron(4).layers, schedule)
+    pair.step(*samples())
+    for model in (pair.plain, nn.Sequential(*pair.layers)):
+        model[1][0].weight.data = model[1][0].weight.data.t()
+    pair.step(*samples())
+
+
+def test_another_forward_is_followed_or_refused():
+    for schedule in SCHEDULES:
+        pair = Pair(perceptron(4).layers, schedule)
+        pair.step(*samples())
+        for model in (pair.plain, pair.layers):
+            model[1].forward = lambda x: x * 2
+        if schedule != "1f1b":
+            refused(lambda pair=pair: pair.step(*samples()), "function 'forward' of a Sequential", cp.ConfigError)
+        else:
+            pair.step(*samples())
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
 def test_layers_that_leave_eval_mode_are_looked_at_again(schedule):
     layers = perceptron(4).layers

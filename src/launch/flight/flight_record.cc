@@ -87,6 +87,8 @@ FlightVerdict verdict_of(const nlohmann::json& json) {
                         .unix_seconds = json.value("unix_seconds", std::int64_t{0}),
                         .host = json.value("host", "")};
   if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
+  if (const auto share = json.find("others_share"); share != json.end() && !share->is_null())
+    verdict.others_share = share->get<double>();
   return verdict;
 }
 
@@ -226,12 +228,14 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
 }
 
 void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
-  const nlohmann::json json = {{"reason", verdict.reason},
-                               {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
-                               {"op", verdict.op},
-                               {"nanoseconds", verdict.nanoseconds},
-                               {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
-                               {"host", host_name()}};
+  const nlohmann::json json = {
+      {"reason", verdict.reason},
+      {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
+      {"op", verdict.op},
+      {"nanoseconds", verdict.nanoseconds},
+      {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
+      {"host", host_name()},
+      {"others_share", verdict.others_share ? nlohmann::json(*verdict.others_share) : nullptr}};
   const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }

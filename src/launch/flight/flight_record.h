@@ -63,6 +63,8 @@ struct FlightVerdict {
   std::int64_t nanoseconds = 0;     ///< on the clock of FlightEvent
   std::int64_t unix_seconds = 0;    ///< Set by write_verdict(); 0: unknown
   std::string host = {};            ///< Set by write_verdict(); empty: unknown
+  /// Share of the cores that other processes used during the attempt; empty: not known
+  std::optional<double> others_share = {};
 };
 
 /// Returns `folder`/rank-0003.flight.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/console.h"
+#include "core/core_use.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
@@ -90,14 +91,16 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
 
 StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
   RankChannels channels = open_channels(plan);
+  const auto begin = core_use();
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
   StartOutcome outcome = supervise(channels, signals, plan, [&](int rank, std::int64_t epoch, int orders) {
     return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
   });
   try_flight(plan.flight_folder, [&] {
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
-    if (!is_well) return write_verdict(plan.flight_folder, *outcome.verdict);
-    remove_flight(plan.flight_folder);
+    if (is_well) return remove_flight(plan.flight_folder);
+    outcome.verdict->others_share = share_of_others_since(begin);  // All ranks have been waited for
+    write_verdict(plan.flight_folder, *outcome.verdict);
   });
   return outcome;
 }

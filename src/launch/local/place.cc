@@ -148,6 +148,7 @@ bool are_consistent(const RankPlace& place, const RankPlace& second) {
 struct Sign {
   const char* variable;
   const char* world_size = "";
+  const char* alone = "";  ///< The variable's value in a process without others
 };
 constexpr std::array kSigns = {Sign{"PMI_RANK", "PMI_SIZE"},
                                Sign{"PMIX_RANK"},
@@ -156,6 +157,7 @@ constexpr std::array kSigns = {Sign{"PMI_RANK", "PMI_SIZE"},
                                Sign{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
                                Sign{"HOROVOD_RANK", "HOROVOD_SIZE"},
                                Sign{"PALS_RANKID"},
+                               Sign{.variable = "SLURM_PROCID", .alone = "0"},  // As in batch scripts
                                Sign{"ALPS_APP_PE"}};
 
 /// Throws ConfigError if variables show that a launcher has started this process among others, but not at which place.
@@ -170,14 +172,12 @@ void require_no_sign(const Variables& variables) {
     throw ConfigError(fmt::format("{} is not set, but {} is; a launcher sets both", launcher.rank,
                                   has_size ? launcher.world_size : launcher.local_rank));
   }
-  for (const auto& [variable, size] : kSigns) {
-    if (!variables.contains(variable) || is_one(size)) continue;
+  for (const auto& [variable, size, alone] : kSigns) {
+    if (!variables.contains(variable) || is_one(size) || variables.at(variable) == alone) continue;
     throw ConfigError(
         fmt::format("{} is '{}': a launcher has started this process among others, but its variables do not tell how "
-                    "many there are "
-                    "in all and on this host; use torchrun, mpirun of Open MPI or MPICH, srun or `chimera launch`, or "
-                    "set {}, {}, {} "
-                    "and {}. For a job of its own, unset it (env -u {})",
+                    "many there are in all and on this host; use torchrun, mpirun of Open MPI or MPICH, srun or "
+                    "`chimera launch`, or set {}, {}, {} and {}. For a job of its own, unset it (env -u {})",
                     variable, variables.at(variable), kRankVariable, kWorldSizeVariable, kLocalRankVariable,
                     kLocalSizeVariable, variable));
   }
@@ -227,17 +227,6 @@ std::optional<RankPlace> find_place(const Variables& variables) {
   // PMI and PMIx also stand beside the variables of Open MPI and SLURM, which tell the place.
   if (!found) require_no_sign(variables);
   return found;
-}
-
-std::string describe_launcher(const Variables& variables) {
-  try {
-    const auto place = find_place(variables);
-    if (!place || place->world_size == 1) return "";
-    return fmt::format("{} has started this process as rank {} of {}", to_text(place->launcher), place->rank,
-                       place->world_size);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
 }
 
 Variables launcher_variables(const Variables& variables) {

@@ -65,10 +65,6 @@ struct RankPlace {
 /// launcher of several processes that does not tell their places (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
-/// Returns "SLURM has started this process as rank 3 of 8", or the error of find_place(); empty if this process is
-/// alone. For callers that do not join the others by these variables, such as the Python package.
-[[nodiscard]] std::string describe_launcher(const Variables& variables);
-
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
 

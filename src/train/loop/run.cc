@@ -20,6 +20,7 @@
 #include "core/cgroup.h"
 #include "core/clock.h"
 #include "core/console.h"
+#include "core/core_use.h"
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/files.h"
@@ -311,6 +312,7 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
 int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
+  const auto begin = core_use();
   const auto ranks = static_cast<int>(job.run.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
   std::optional<MemoryMeter> meter = meter_of(job);
@@ -334,9 +336,11 @@ int run_threads(const Job& job) {
   failure.rank = static_cast<int>(failed->rank.value());
   const std::string reason = describe_failure(failure.rank, {.report = failure, .ending = {}});
   messages().write("chimera: " + reason + "\n");
-  end_own_flight(
-      job, FlightVerdict{
-               .reason = reason, .culprit = failure.rank, .op = failure.op, .nanoseconds = monotonic_nanoseconds()});
+  end_own_flight(job, FlightVerdict{.reason = reason,
+                                    .culprit = failure.rank,
+                                    .op = failure.op,
+                                    .nanoseconds = monotonic_nanoseconds(),
+                                    .others_share = share_of_others_since(begin)});
   messages().drain(kPromptEnd);
   return static_cast<int>(ExitCode::No);
 }

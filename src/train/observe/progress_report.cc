@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <cmath>
 #include <ctime>
 #include <numeric>
 #include <system_error>
@@ -212,10 +211,13 @@ std::string ending(const Job& job) {
   if (model.empty()) return text;
   if (!options.report.empty()) text += fmt::format("report: {}\n", options.report);
   if (!folder.empty()) text += "continue: the same command with a larger --steps and --resume auto\n";
-  return text + fmt::format(
-                    "use the model: chimera generate --from {0} --prompt TEXT, or chimera evaluate --from {0} "
-                    "--data FILE\n",
-                    shell_word(model));
+  text += "use the model: ";
+  if (is_causal(job.model.family)) {
+    text += fmt::format("chimera generate --from {} --prompt TEXT{}, or ", shell_word(model),
+                        job.data.tokenizer.empty() ? " --tokenizer FILE" : "");
+  }
+  return text +
+         fmt::format("chimera evaluate --from {} --data FILE --sequence {}\n", shell_word(model), options.sequence);
 }
 
 std::string partition_line(const Job& job) {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/core_use.h"
 #include "runtime/executor.h"
 #include "telemetry/metrics.h"
-#include "train/observe/core_use.h"
 #include "train/observe/measured_step.h"
 #include "train/setup/rank_context.h"
 

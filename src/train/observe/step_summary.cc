@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "passes/unroll.h"
 #include "simulate/simulate.h"

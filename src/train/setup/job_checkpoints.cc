@@ -62,20 +62,25 @@ Newest look_up(const TrainOptions& options, const std::string& from) {
   throw ConfigError(fmt::format("--resume {}: {}", checkpoint.path, why));
 }
 
+/// Texts give other tokens with another tokenizer, which a hash of the data does not say. Empty for the same tokenizer.
+std::string describe_tokenizers(const Checkpoint& checkpoint, const std::string& here) {
+  const auto& run = checkpoint.manifest.run;
+  const std::string there = recorded_source(run);
+  if (there.empty() || there == here) return "";
+  const bool has_copy = run.at("tokenizer").is_object() && !run.at("tokenizer").at("files").empty();
+  return fmt::format("; its tokenizer was {}, this run has {}: give --tokenizer {}", there,
+                     here.empty() ? "none" : here, has_copy ? checkpoint.path : there);
+}
+
 void require_same_run(const Job& job, const Checkpoint& checkpoint) {
   const RunDifferences differing = differences(checkpoint.manifest.run, job.checkpoints->record);
   if (!differing.model.empty()) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
   if (!differing.data.empty() && !job.options.resume.other_data) {
-    // Texts give other tokens with another tokenizer, which a hash of the data does not say.
-    const std::string source = recorded_source(checkpoint.manifest.run);
-    const std::string tokenizer = source == job.data.tokenizer
-                                      ? ""
-                                      : fmt::format("; its tokenizer was {}, this run has {}", source,
-                                                    job.data.tokenizer.empty() ? "none" : job.data.tokenizer);
-    refuse(checkpoint, fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
-                                   fmt::join(differing.data, "; "), tokenizer));
+    refuse(checkpoint,
+           fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
+                       fmt::join(differing.data, "; "), describe_tokenizers(checkpoint, job.data.tokenizer)));
   }
   if (job.options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <fstream>
 #include <span>
@@ -17,9 +16,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "core/console.h"
 #include "core/json.h"
-#include "core/printable.h"
 #include "data/data_file.h"
 #include "hugging_face/model_folder.h"
 #include "launch/local/rank.h"
@@ -129,28 +126,16 @@ std::uint64_t hash_folder(const ModelFolder& folder) {
   return hash.value();
 }
 
-/// Prevents a hang report while the disk is slow.
-void note_slow_disk(std::int64_t /*bytes*/) { note_progress({RankProgress::Phase::StartUp}); }
+constexpr std::int64_t kHashedWhole = std::int64_t{64} << 20;  // Of more data, as many bytes are samples
+// Keys of the data's hash, if it is of all bytes, and if it is of samples.
+constexpr const char* kContent = "content";
+constexpr const char* kSampledContent = "sampled_content";
 
-/// Says every few seconds how much of a large file has been read.
-class HashProgress {
- public:
-  explicit HashProgress(const DataFile& file) : file_(file) {}
-
-  void operator()(std::int64_t bytes) {
-    note_slow_disk(bytes);
-    constexpr std::chrono::seconds kInterval(5);
-    if (std::chrono::steady_clock::now() - written_ < kInterval) return;
-    written_ = std::chrono::steady_clock::now();
-    messages().write(fmt::format("chimera: reading {} once, so that a changed file is recognized: {} of {}\n",
-                                 file_.path(), bytes_text(static_cast<double>(bytes)),
-                                 bytes_text(static_cast<double>(file_.size()))));
-  }
-
- private:
-  const DataFile& file_;
-  std::chrono::steady_clock::time_point written_ = std::chrono::steady_clock::now();
-};
+std::int64_t bytes_of_data(const Job& job) {
+  std::int64_t bytes = 0;
+  for (const DataFile* file : job.data.corpus->opened.files) bytes += file->size();
+  return bytes;
+}
 
 Json model_section(const Job& job) {
   Json section = layer_sizes_json(job.model);
@@ -160,7 +145,7 @@ Json model_section(const Job& job) {
 
 Json data_section(const Job& job) {
   const TrainOptions& o = job.options;
-  return {{"content", fmt::format("{:016x}", data_hash(job))},
+  return {{bytes_of_data(job) > kHashedWhole ? kSampledContent : kContent, fmt::format("{:016x}", data_hash(job))},
           {"documents", to_text(o.documents)},
           {"end_of_document", o.end_of_document},
           {"sequence", o.sequence},
@@ -236,18 +221,14 @@ std::uint64_t data_hash(const Job& job) {
     for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
     for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
   }
+  // 40 GB take a minute to read, 64 MiB a tenth of a second. Samples are shared out by size.
+  const std::int64_t bytes = bytes_of_data(job);
   for (const DataFile* file : job.data.corpus->opened.files) {
-    hash.add(content_hash(*file, default_hash_cache(), note_slow_disk));
+    const std::int64_t samples = bytes > kHashedWhole ? 1 + file->size() / (bytes / (kHashedWhole / kHashedBlock)) : 0;
+    // A slow disk is no hang.
+    hash.add(content_hash(*file, samples, [] { note_progress({RankProgress::Phase::StartUp}); }));
   }
   return hash.value();
-}
-
-void hash_large_data(const Job& job) {
-  const HashCache cache = default_hash_cache();
-  for (const DataFile* file : job.data.corpus->opened.files) {
-    if (file->size() >= cache.least_bytes && file->state().links > 0)
-      static_cast<void>(content_hash(*file, cache, HashProgress(*file)));
-  }
 }
 
 Fingerprint fingerprint(const Job& job) {
@@ -315,7 +296,14 @@ RunDifferences differences(const Json& there, const Json& here) {
   };
   add("model", found.model);
   add("optimizer", found.model);
-  add("data", found.data);
+  Json data = section(here, "data");
+  Json saved_data = section(there, "data");
+  // Older versions hashed all bytes of large files too, which takes a minute for 40 GB.
+  if (saved_data.contains(kContent) && data.contains(kSampledContent)) {
+    saved_data.erase(kContent);
+    data.erase(kSampledContent);
+  }
+  compare("data", saved_data, data, found.data);
   add("hyperparameters", found.other);
   add("versions", found.other);
   return found;

@@ -15,11 +15,8 @@
 
 namespace chimera {
 
-/// Returns the XXH3 hash of all data files and mixture shares.
+/// Returns the XXH3 hash of mixture shares and of all data files (content_hash()).
 [[nodiscard]] std::uint64_t data_hash(const Job& job);
-
-/// Hashes the large files before ranks start, so that their fingerprints find cached hashes (default_hash_cache()).
-void hash_large_data(const Job& job);
 
 /// The entry of a fingerprint that names the checkpoint a job resumes from.
 inline constexpr const char* kResumeFlag = "--resume";

@@ -1,6 +1,6 @@
 // The load of other programs on the cores of a run.
 
-#include "train/observe/core_use.h"
+#include "core/core_use.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

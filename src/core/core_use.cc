@@ -1,4 +1,4 @@
-#include "train/observe/core_use.h"
+#include "core/core_use.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -15,6 +15,15 @@
 
 namespace chimera {
 namespace {
+
+double cpu_seconds(int who) {
+  rusage usage{};
+  ::getrusage(who, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
 
 std::vector<int> own_cores() {
   cpu_set_t set;
@@ -54,14 +63,10 @@ std::optional<CoreUse> core_use() {
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
   const std::vector<int> cores = own_cores();
   const auto busy = busy_seconds(stat, cores);
-  rusage own{};
-  if (!busy || ::getrusage(RUSAGE_SELF, &own) != 0) return std::nullopt;
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
+  if (!busy) return std::nullopt;
   return CoreUse{.time = monotonic_seconds(),
                  .busy_seconds = *busy,
-                 .own_seconds = seconds(own.ru_utime) + seconds(own.ru_stime),
+                 .own_seconds = cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN),
                  .cores = static_cast<int>(cores.size())};
 }
 
@@ -70,6 +75,11 @@ std::optional<double> share_of_others(const CoreUse& begin, const CoreUse& end, 
   if (elapsed < 0.5) return std::nullopt;
   const double others = end.busy_seconds - begin.busy_seconds - own_seconds;
   return std::clamp(others / (elapsed * end.cores), 0.0, 1.0);
+}
+
+std::optional<double> share_of_others_since(const std::optional<CoreUse>& begin) {
+  const auto end = begin ? core_use() : std::nullopt;
+  return end ? share_of_others(*begin, *end, end->own_seconds - begin->own_seconds) : std::nullopt;
 }
 
 }  // namespace chimera
