@@ -69,7 +69,7 @@ class BertStage final : public TransformerStage {
   };
 
   at::Tensor embed(const MicroBatch& batch) const override {
-    const at::Tensor words = token_embedding(embedding_.words, batch.tokens);
+    const at::Tensor words = token_embedding(embedding_.words, batch.tokens, vocabulary());
     const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types);
     const at::Tensor sum = add_positions(words + types, embedding_.positions);
     return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
@@ -79,18 +79,19 @@ class BertStage final : public TransformerStage {
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
+    const at::Tensor input = enter(hidden);
     const QueryKeyValue projections = {
-        .query = linear(hidden, layer.query), .key = linear(hidden, layer.key), .value = linear(hidden, layer.value)};
-    const at::Tensor attended = masked_attention(projections, mask, config().heads, masks);
-    return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+        .query = linear(input, layer.query), .key = linear(input, layer.key), .value = linear(input, layer.value)};
+    const at::Tensor attended = masked_attention(projections, mask, heads(), masks);
+    return hidden + dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
     const at::Tensor middle = layer_norm(sum, layer.attention_norm);
-    const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
-    const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
+    const at::Tensor inner = gelu(linear(enter(middle), layer.intermediate), Gelu::Exact);
+    const at::Tensor outer = dropout(row_linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
     return layer_norm(middle + outer, layer.output_norm);
   }
 
@@ -107,7 +108,8 @@ class BertStage final : public TransformerStage {
     // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
     const at::Tensor sentence_loss =
         cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
-    return linear_cross_entropy(masked, output(), targets.index_select(0, places), batch.token_loss_scale) +
+    return linear_cross_entropy(enter(masked), output(), targets.index_select(0, places), batch.token_loss_scale,
+                                std::nullopt, vocabulary()) +
            sentence_loss;
   }
 

@@ -116,7 +116,8 @@ struct TrainOptions {
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition;
-  std::int64_t data_parallel = 1;  // W: data-parallel groups
+  std::int64_t data_parallel = 1;    // W: data-parallel groups
+  std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
   ReplicaLayout replica_layout = ReplicaLayout::Near;
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;  // Q of canonical reduction; 0: default_reduction_blocks

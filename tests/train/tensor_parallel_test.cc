@@ -1,0 +1,230 @@
+// T ranks that share the layers compute what one rank computes: loss, norm and gathered gradients equal those of the
+// unpipelined model.
+//
+// Tolerance: float64 has 16 digits; another order of summation over the parts of a product costs a few of the last
+// ones.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "model/tensor_parallel.h"
+#include "support/scratch.h"
+#include "support/training.h"
+#include "train/observe/progress_report.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr double kTolerance = 1e-12;
+
+/// A model file: grouped queries with biases and norms, heads wider than hidden / heads.
+std::string wide_heads() {
+  static const testing::Scratch scratch;
+  const std::string path = scratch.path("wide-heads.toml");
+  std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nkey_value_heads = 4\nhead_size = 6\n"
+                         "feed_forward = 40\nvocabulary = 259\npositions = 64\ntied = true\n"
+                         "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n";
+  return path;
+}
+
+/// A vocabulary that neither 2 nor 4 divides.
+TrainOptions options_of(const std::string& model, std::int64_t tensor_parallel, const std::string& schedule,
+                        const PipelineShape& shape) {
+  TrainOptions options = testing::small_options(model, schedule, shape);
+  options.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 259};
+  if (model == "llama-tiny") options.overrides.key_value_heads = 4;
+  if (model.ends_with(".toml")) options.overrides = {};
+  options.tensor_parallel = tensor_parallel;
+  return options;
+}
+
+/// Puts the parts of all holders of a parameter together: `parts` are those of the ranks in order.
+std::vector<at::Tensor> wholes_of(const std::string& name, const std::vector<at::Tensor>& parts,
+                                  std::int64_t tensor_parallel, const at::Tensor& like) {
+  const auto cut = tensor_parallel == 1 ? std::nullopt : tensor_cut(name);
+  if (!cut) return parts;
+  std::vector<at::Tensor> wholes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto rank = static_cast<std::int64_t>(i) % tensor_parallel;
+    if (rank == 0) wholes.push_back(at::full_like(like, -7));
+    at::Tensor own = part_view(wholes.back(), *cut, {rank, tensor_parallel});
+    own.copy_(parts[i].view(own.sizes()));
+  }
+  return wholes;
+}
+
+testing::Trained reference(TrainOptions options, std::int64_t steps) {
+  options.tensor_parallel = 1;
+  options.shape.micro_batches *= options.data_parallel;
+  options.data_parallel = 1;
+  options.shape.slices = 1;
+  options.recompute = {};
+  return testing::train_unpipelined(options, steps);
+}
+
+void expect_same_gradients(const TrainOptions& options) {
+  SCOPED_TRACE(fmt::format("{} {} T = {}", options.model, options.schedule, options.tensor_parallel));
+  const auto trained = testing::train(options, 1);
+  const auto expected = reference(options, 1);
+  EXPECT_NEAR(trained.losses[0], expected.losses[0], kTolerance * expected.losses[0]);
+  EXPECT_NEAR(trained.gradient_norms[0], expected.gradient_norms[0], kTolerance * expected.gradient_norms[0]);
+  ASSERT_EQ(trained.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    for (const at::Tensor& whole :
+         wholes_of(name, trained.gradients.at(name), options.tensor_parallel, gradient.front())) {
+      ASSERT_EQ(whole.sizes(), gradient.front().sizes()) << name;
+      EXPECT_LE(testing::relative_error(whole, gradient.front(), expected.gradient_norms[0]), kTolerance) << name;
+    }
+  }
+}
+
+const std::vector<std::string>& models() {
+  static const std::vector<std::string> all = {"gpt2-tiny", "bert-tiny", "llama-tiny", wide_heads()};
+  return all;
+}
+
+TEST(TensorParallelTest, EveryFamilyComputesTheWholeModelsGradients) {
+  for (const std::string& model : models()) {
+    for (const std::int64_t ranks : {2, 4}) expect_same_gradients(options_of(model, ranks, "gpipe", {1, 2}));
+  }
+}
+
+TEST(TensorParallelTest, AnUntiedHeadHasItsOwnRows) {
+  for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const bool tied : {false, true}) {
+      TrainOptions options = options_of(model, 2, "1f1b", {2, 2});
+      options.overrides.tied = tied;
+      expect_same_gradients(options);
+    }
+  }
+}
+
+TEST(TensorParallelTest, SchedulesDoNotKnowOfSharedLayers) {
+  const std::vector<std::pair<std::string, PipelineShape>> schedules = {
+      {"gpipe", {2, 4}},   {"1f1b", {2, 4}}, {"chimera", {2, 4}},
+      {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
+      {"dualpipe", {2, 4}}};
+  for (const auto& [schedule, shape] : schedules) {
+    for (const std::string& model : models()) expect_same_gradients(options_of(model, 2, schedule, shape));
+  }
+}
+
+TEST(TensorParallelTest, ARecomputedForwardRepeatsItsSums) {
+  for (const std::string& model : models()) {
+    for (const StageRule rule : {StageRule::Attention, StageRule::Full}) {
+      TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
+      options.recompute.rule = rule;
+      expect_same_gradients(options);
+    }
+  }
+}
+
+TEST(TensorParallelTest, GroupsOfDataParallelismAddRankByRank) {
+  for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
+    options.data_parallel = 2;
+    options.replica_layout = layout;
+    expect_same_gradients(options);
+  }
+}
+
+TEST(TensorParallelTest, SlicesCarryTheKeysOfARanksHeads) {
+  PipelineShape shape{2, 2};
+  shape.slices = 2;
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) expect_same_gradients(options_of(model, 2, "1f1b", shape));
+}
+
+TEST(TensorParallelTest, DropoutMasksAreThoseOfTheWholeTensor) {
+  for (const std::string& model : models()) {
+    for (const std::int64_t slices : {1, 2}) {
+      if (model == "bert-tiny" && slices > 1) continue;
+      PipelineShape shape{2, 2};
+      shape.slices = slices;
+      TrainOptions options = options_of(model, 4, "1f1b", shape);
+      options.dropout = 0.3;
+      expect_same_gradients(options);
+    }
+  }
+}
+
+TEST(TensorParallelTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
+  for (const bool shards : {false, true}) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
+    options.clip = 0.5;
+    options.data_parallel = 2;
+    options.shard_optimizer = shards;
+    options.learning_rate.peak = 0.01;
+    options.validate_every = 6;
+    const auto trained = testing::train(options, 6);
+    options.shard_optimizer = false;
+    const auto expected = reference(options, 6);
+    for (std::size_t step = 0; step < 6; ++step) {
+      EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << "step " << step + 1;
+    }
+    EXPECT_NEAR(trained.validation_losses[0], expected.validation_losses[0], 1e-11 * expected.validation_losses[0]);
+    for (const auto& [name, parts] : trained.parameters) {
+      const auto wholes = wholes_of(name, parts, 2, expected.parameters.at(name).front());
+      for (const at::Tensor& whole : wholes) EXPECT_TRUE(at::equal(whole, wholes[0])) << name << " drifted";
+    }
+  }
+}
+
+TEST(TensorParallelTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
+  const auto hash_of = [](const std::string& schedule, std::int64_t data_parallel) {
+    TrainOptions options = options_of("gpt2-tiny", 2, schedule, {2, 4 / data_parallel});
+    options.data_parallel = data_parallel;
+    options.reduction = ReductionOrder::Canonical;
+    return testing::train(options, 2).parameters_hashes.back();
+  };
+  const std::string hash = hash_of("gpipe", 1);
+  EXPECT_EQ(hash.size(), 16);
+  EXPECT_EQ(hash_of("chimera", 1), hash);
+  EXPECT_EQ(hash_of("zb-h1", 2), hash);
+}
+
+TEST(TensorParallelTest, TheReportSaysHowManyRanksShareLayers) {
+  EXPECT_THAT(describe(prepare_job(options_of("gpt2-tiny", 2, "1f1b", {2, 4}))),
+              HasSubstr("schedule 1f1b: 2 stages on 4 processes, 2 on the layers of a worker"));
+}
+
+TEST(TensorParallelTest, SizesThatTDoesNotDivideAreRefused) {
+  const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
+    TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
+    options.overrides = overrides;
+    return [options] { (void)prepare_job(options); };
+  };
+  EXPECT_THAT(prepare(3, {.layers = 4, .hidden = 16, .heads = 4}),
+              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: does not divide the 4 heads of model")));
+  EXPECT_THAT(prepare(4, {.layers = 4, .hidden = 16, .heads = 4, .key_value_heads = 2}),
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
+}
+
+TEST(TensorParallelTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
+  const auto expect_refused = [](const std::string& what, const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
+    change(options);
+    EXPECT_THAT([&] { (void)prepare_job(options); },
+                ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 2: " + what + " is not supported yet")));
+  };
+  expect_refused("--device cuda", [](TrainOptions& o) { o.device = DeviceKind::Cuda; });
+  expect_refused("an asynchronous schedule", [](TrainOptions& o) {
+    o.schedule = "pipedream";
+    o.overrides.tied = false;
+  });
+  expect_refused("--optimizer lamb", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; });
+  expect_refused("--sample-every", [](TrainOptions& o) { o.sample_every = 5; });
+  expect_refused("--recover twin", [](TrainOptions& o) { o.recover = Recover::Twin; });
+  expect_refused("--recompute auto or --offload auto", [](TrainOptions& o) { o.recompute.rule = StageRule::Auto; });
+}
+
+}  // namespace
+}  // namespace chimera
