@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/error.h"
 #include "model/tensor_parallel.h"
 #include "support/scratch.h"
@@ -173,6 +174,55 @@ TEST(TensorParallelTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
     for (const auto& [name, parts] : trained.parameters) {
       const auto wholes = wholes_of(name, parts, 2, expected.parameters.at(name).front());
       for (const at::Tensor& whole : wholes) EXPECT_TRUE(at::equal(whole, wholes[0])) << name << " drifted";
+    }
+  }
+}
+
+/// Trains to the end of the job; returns the losses by step.
+std::map<std::int64_t, double> run(const TrainOptions& options) {
+  const Job job = prepare_job(options);
+  std::map<std::int64_t, double> losses;
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.run([&](const StepMetrics& metrics) {
+      if (rank == RankId(0)) losses[metrics.step] = metrics.loss;
+    });
+    EXPECT_TRUE(trainer.finish_checkpoints());
+  });
+  return losses;
+}
+
+// Layouts with T = 1, 2 and 4, one and two groups, sharded optimizers.
+TEST(TensorParallelTest, EveryLayoutResumesFromEveryOther) {
+  const auto layout = [](std::int64_t ranks, const std::string& schedule, std::int64_t stages, std::int64_t groups) {
+    TrainOptions options = options_of("gpt2-tiny", ranks, schedule, {stages, 4 / groups});
+    options.overrides.tied = true;
+    options.data_parallel = groups;
+    options.shard_optimizer = groups > 1;
+    options.steps = 4;
+    options.learning_rate.peak = 0.01;
+    options.clip = 0.5;
+    options.dropout = 0.1;
+    return options;
+  };
+  const std::vector<TrainOptions> layouts = {layout(1, "none", 1, 1),  layout(1, "chimera", 4, 1),
+                                             layout(2, "1f1b", 2, 1),  layout(2, "chimera", 2, 2),
+                                             layout(4, "gpipe", 1, 1), layout(4, "zb-v", 2, 1)};
+  const auto undisturbed = run(layouts.front());
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const testing::Scratch scratch;
+    TrainOptions saving = layouts[from];
+    saving.checkpoint = {.folder = scratch.path("run"), .every = {.steps = 2, .seconds = 0}, .keep = {}};
+    (void)run(saving);
+    for (std::size_t to = 0; to < layouts.size(); ++to) {
+      TrainOptions resuming = layouts[to];
+      resuming.resume.from = scratch.path("run") + "/" + checkpoint_name(2);
+      const auto losses = run(resuming);
+      ASSERT_EQ(losses.size(), 2U) << from << " to " << to;
+      for (const auto& [step, loss] : losses) {
+        EXPECT_NEAR(loss, undisturbed.at(step), 1e-11 * loss) << from << " to " << to << ", step " << step;
+      }
     }
   }
 }

@@ -97,9 +97,9 @@ CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<Param
       }
     }
   }
-  for (const OptimizerTensor& tensor : state) {
-    if (!written.contains(tensor.parameter)) continue;
-    add(state_, state_name(job.model, tensor.parameter, tensor.kind), tensor.parameter, tensor.value);
+  for (const OptimizerTensor& moment : state) {
+    if (!written.contains(moment.parameter)) continue;
+    add(state_, state_name(job.model, moment.parameter, moment.kind), moment.parameter, moment.value);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/parameter_group.h"
+#include "model_config/tensor_cut.h"
 #include "transport/transport.h"
 
 namespace chimera {

@@ -57,6 +57,9 @@ struct OpSum::Slots {
   std::int64_t process = 0;
 };
 
+OpSum::OpSum(GlooGroup members, std::shared_ptr<ConnectionBreaker> breaker)
+    : members_(std::move(members)), breaker_(std::move(breaker)) {}
+
 OpSum::~OpSum() {
   if (slots_.empty()) return;
   const Slots& own = *slots_[static_cast<std::size_t>(members_->getRank())];

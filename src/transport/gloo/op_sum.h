@@ -25,8 +25,7 @@ namespace chimera {
 class OpSum {
  public:
   /// `breaker` may be null; it ends waits.
-  OpSum(GlooGroup members, std::shared_ptr<ConnectionBreaker> breaker)
-      : members_(std::move(members)), breaker_(std::move(breaker)) {}
+  OpSum(GlooGroup members, std::shared_ptr<ConnectionBreaker> breaker);
   OpSum(const OpSum&) = delete;
   OpSum& operator=(const OpSum&) = delete;
   /// Peers that wait for this rank then throw.
