@@ -2,7 +2,7 @@
 
 // Tensor parallelism in plans: T workers share every layer of a stage, split as in Megatron-LM. These functions
 // divide a layer's time, parameters and activations by T where the split does, and add the all-reduces within its
-// ops. Training has no tensor parallelism.
+// ops. model/tensor_parallel.h executes the split.
 
 #include <cstdint>
 
