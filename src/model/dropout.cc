@@ -56,11 +56,12 @@ struct Runs {
 
 Runs runs_of(const at::Tensor& input, const Masks& masks) {
   const std::int64_t sample_size = input.numel() / input.size(0);
-  const std::int64_t head = masks.dropout.first_head;
+  const bool has_heads = masks.site == DropoutSite::AttentionProbabilities;
+  const std::int64_t head = has_heads ? masks.dropout.first_head : 0;
   if (masks.dropout.sequence == 0) {
     return {.length = sample_size, .first = head == 0 ? 0 : head * (sample_size / input.size(1))};
   }
-  if (masks.site != DropoutSite::AttentionProbabilities) {
+  if (!has_heads) {
     return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   }
   const std::int64_t rows = input.size(2);
