@@ -78,10 +78,11 @@ class TensorLane final : public ForwardingTransport {
 /// Sums over the T ranks of a worker on a transport of all ranks, which it borrows.
 class RankTensorGroup final : public TensorGroup {
  public:
-  RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group)
-      : TensorGroup(place), all_(all), group_(group) {}
+  RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false)
+      : TensorGroup(place, cuts_tokens), all_(all), group_(group) {}
 
   void sum(const at::Tensor& values) override { all_.sum_in_op(group_, values.view({-1})); }
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override;
 
  private:
   Transport& all_;

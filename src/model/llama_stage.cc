@@ -55,7 +55,7 @@ class LlamaStage final : public TransformerStage {
 
   at::Tensor embed(const MicroBatch& batch) const override {
     const at::Tensor embedded = token_embedding(embedding_, batch.tokens, vocabulary());
-    return dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
+    return token_dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
 
   at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
@@ -65,7 +65,7 @@ class LlamaStage final : public TransformerStage {
     const at::Tensor normed = enter(rms_norm(hidden, layer.input_norm));
     const QueryKeyValue seen = with_earlier(index, projections(layer, normed, batch.first_token), batch);
     const at::Tensor attended = causal_attention(seen, heads(), masks, mask);
-    return hidden + dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+    return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
@@ -75,7 +75,7 @@ class LlamaStage final : public TransformerStage {
     const at::Tensor inner = layers.size() == 1 ? swiglu(linear(gated, layers[0]))
                                                 : swiglu(linear(gated, layers[0]), linear(gated, layers[1]));
     const Dropout masks = block_dropout(index, batch);
-    return sum + dropout(row_linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
+    return sum + token_dropout(row_linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
   }
 
   at::Tensor final_states(const at::Tensor& hidden) const override { return rms_norm(hidden, norm_); }

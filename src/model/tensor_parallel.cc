@@ -18,17 +18,42 @@ struct HeldGroup : torch::CustomClassHolder {
   TensorGroup* group;
 };
 
+void save_group(AutogradContext* context, TensorGroup* group) {
+  context->saved_data["group"] = at::IValue::make_capsule(c10::make_intrusive<HeldGroup>(group));
+}
+
+TensorGroup& saved_group(AutogradContext* context) {
+  return *c10::static_intrusive_pointer_cast<HeldGroup>(context->saved_data["group"].toCapsule())->group;
+}
+
+/// [b, L / T, H] -> [b, L, H]
+at::Tensor all_tokens(const at::Tensor& own, TensorGroup& group) {
+  return at::cat(group.exchange(own.contiguous()), 1);
+}
+
+at::Tensor own_tokens(const at::Tensor& all, const TensorGroup& group) {
+  const TensorRange tokens = group.place().share_of(all.size(1));
+  return all.narrow(1, tokens.first, tokens.count);
+}
+
+/// Adds the ranks' [b, L, H] -> [b, L / T, H]
+at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
+  const std::vector<at::Tensor> parts = group.exchange(part.contiguous());
+  at::Tensor sum = at::add(own_tokens(parts[0], group), own_tokens(parts[1], group));
+  for (std::size_t rank = 2; rank < parts.size(); ++rank) sum.add_(own_tokens(parts[rank], group));
+  return sum;
+}
+
 struct EnterFunction : torch::autograd::Function<EnterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, TensorGroup* group) {
-    context->saved_data["group"] = at::IValue::make_capsule(c10::make_intrusive<HeldGroup>(group));
+    save_group(context, group);
     return whole;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
-    const auto held = c10::static_intrusive_pointer_cast<HeldGroup>(context->saved_data["group"].toCapsule());
     // A sum of products that nobody else reads, so it may be overwritten.
     const at::Tensor gradient = output_gradients[0].contiguous();
-    held->group->sum(gradient);
+    saved_group(context).sum(gradient);
     return {gradient, at::Tensor()};
   }
 };
@@ -42,6 +67,33 @@ struct LeaveFunction : torch::autograd::Function<LeaveFunction> {
 
   static variable_list backward(AutogradContext* /*context*/, const variable_list& output_gradients) {
     return {output_gradients[0], at::Tensor()};
+  }
+};
+
+/// The gradient of all tokens is a part of a sum, or equal on all ranks (`is_equal`).
+struct GatherFunction : torch::autograd::Function<GatherFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, TensorGroup* group, bool is_equal) {
+    save_group(context, group);
+    context->saved_data["equal"] = is_equal;
+    return all_tokens(own, *group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    TensorGroup& group = saved_group(context);
+    const at::Tensor& gradient = output_gradients[0];
+    const bool is_equal = context->saved_data["equal"].toBool();
+    return {is_equal ? own_tokens(gradient, group) : sum_of_own_tokens(gradient, group), at::Tensor(), at::Tensor()};
+  }
+};
+
+struct ScatterFunction : torch::autograd::Function<ScatterFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
+    save_group(context, group);
+    return sum_of_own_tokens(part, *group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    return {all_tokens(output_gradients[0], saved_group(context)), at::Tensor()};
   }
 };
 
@@ -85,12 +137,23 @@ at::Tensor whole_of(const at::Tensor& part, const TensorCut& cut, const std::vec
   return whole;
 }
 
-at::Tensor enter_split(const at::Tensor& whole, TensorGroup* group) {
+at::Tensor share_whole(const at::Tensor& whole, TensorGroup* group) {
   return group == nullptr ? whole : EnterFunction::apply(whole, group);
 }
 
+at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group) {
+  const bool is_cut = group != nullptr && group->cuts_tokens();
+  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/true) : own;
+}
+
+at::Tensor enter_split(const at::Tensor& own, TensorGroup* group) {
+  const bool is_cut = group != nullptr && group->cuts_tokens();
+  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/false) : share_whole(own, group);
+}
+
 at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {
-  return group == nullptr ? part : LeaveFunction::apply(part, group);
+  if (group == nullptr) return part;
+  return group->cuts_tokens() ? ScatterFunction::apply(part, group) : LeaveFunction::apply(part, group);
 }
 
 at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group) {

@@ -63,14 +63,19 @@ class TransformerStage : public Stage {
   void set_output(const std::string& name, const at::Tensor& bias = {});
   [[nodiscard]] const Linear& output() const { return output_; }
 
-  /// Returns `whole`, the input of layers that T ranks divide by outputs.
-  [[nodiscard]] at::Tensor enter(const at::Tensor& whole) const { return enter_split(whole, tensor_); }
+  [[nodiscard]] TensorGroup* tensor() const { return tensor_; }
+  /// Returns the input of layers that T ranks divide by outputs.
+  [[nodiscard]] at::Tensor enter(const at::Tensor& own) const { return enter_split(own, tensor_); }
   /// Applies a layer that T ranks divide by inputs.
   [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer) const {
     return chimera::row_linear(input, layer, tensor_);
   }
   /// Returns the query heads of this rank.
   [[nodiscard]] std::int64_t heads() const;
+  /// Returns the tokens that this rank has between split layers, of `count` tokens of a micro-batch or slice.
+  [[nodiscard]] TensorRange own_tokens(std::int64_t count) const;
+  /// Applies dropout() to hidden states of own_tokens(), [b, l, H].
+  [[nodiscard]] at::Tensor token_dropout(const at::Tensor& hidden, Dropout masks, DropoutSite site) const;
   /// Returns the rows of this rank in the token embedding and the output matrix.
   [[nodiscard]] VocabularyPart vocabulary() const;
 

@@ -68,7 +68,9 @@ std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& pl
   return parameter.count() / size * cut->blocks * place.share_of(size / cut->blocks).count;
 }
 
-bool has_partial_gradient(std::string_view parameter) {
+bool has_partial_gradient(std::string_view parameter, bool own_tokens) {
+  const bool is_of_head = parameter.starts_with("bert.pooler.") || parameter.starts_with("cls.");
+  if (own_tokens && !is_of_head && !tensor_cut(parameter)) return true;
   return parameter.ends_with("self_attn.q_norm.weight") || parameter.ends_with("self_attn.k_norm.weight");
 }
 

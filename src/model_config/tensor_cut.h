@@ -48,8 +48,9 @@ struct TensorCut {
 [[nodiscard]] std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& place);
 
 /// Returns whether a rank computes only its part of the gradient of a whole parameter: norms of queries and keys, which
-/// see the heads of one rank. Such gradients are added over the T ranks once a step.
-[[nodiscard]] bool has_partial_gradient(std::string_view parameter);
+/// see the heads of one rank; if ranks have `own_tokens` between split layers, all but BERT's head, which sees all
+/// tokens. Such gradients are added over the T ranks once a step.
+[[nodiscard]] bool has_partial_gradient(std::string_view parameter, bool own_tokens);
 
 /// Throws ConfigError unless T divides the heads (also of keys and values) and the feed-forward width, and every rank
 /// has tokens of the vocabulary.

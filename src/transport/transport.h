@@ -86,6 +86,11 @@ class Transport {
   virtual void sum_in_op(ParameterGroupId group, at::Tensor values) {
     start_all_reduce(group, std::move(values))->wait();
   }
+  /// Returns the values (contiguous) of all members of the group for reading, until the next such call or sum_in_op();
+  /// blocks. Returns nothing if the transport has no memory that members share.
+  virtual std::vector<at::Tensor> exchange_in_op(ParameterGroupId /*group*/, const at::Tensor& /*values*/) {
+    return {};
+  }
   /// Starts an in-place all-gather of `buffer` (flat, contiguous): the group's m-th rank owns `counts[m]` consecutive
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,

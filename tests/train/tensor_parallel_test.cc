@@ -67,12 +67,15 @@ testing::Trained reference(TrainOptions options, std::int64_t steps) {
   options.shape.micro_batches *= options.data_parallel;
   options.data_parallel = 1;
   options.shape.slices = 1;
+  options.slice_lengths.clear();
   options.recompute = {};
   return testing::train_unpipelined(options, steps);
 }
 
-void expect_same_gradients(const TrainOptions& options) {
-  SCOPED_TRACE(fmt::format("{} {} T = {}", options.model, options.schedule, options.tensor_parallel));
+void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
+  options.sequence_parallel = tokens;
+  SCOPED_TRACE(fmt::format("{} {} T = {}, tokens cut: {}", options.model, options.schedule, options.tensor_parallel,
+                           to_text(tokens)));
   const auto trained = testing::train(options, 1);
   const auto expected = reference(options, 1);
   EXPECT_NEAR(trained.losses[0], expected.losses[0], kTolerance * expected.losses[0]);
@@ -94,7 +97,11 @@ const std::vector<std::string>& models() {
 
 TEST(TensorParallelTest, EveryFamilyComputesTheWholeModelsGradients) {
   for (const std::string& model : models()) {
-    for (const std::int64_t ranks : {2, 4}) expect_same_gradients(options_of(model, ranks, "gpipe", {1, 2}));
+    for (const std::int64_t ranks : {2, 4}) {
+      for (const auto tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
+        expect_same_gradients(options_of(model, ranks, "gpipe", {1, 2}), tokens);
+      }
+    }
   }
 }
 
@@ -114,7 +121,10 @@ TEST(TensorParallelTest, SchedulesDoNotKnowOfSharedLayers) {
       {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
       {"dualpipe", {2, 4}}};
   for (const auto& [schedule, shape] : schedules) {
-    for (const std::string& model : models()) expect_same_gradients(options_of(model, 2, schedule, shape));
+    for (const std::string& model : models()) {
+      expect_same_gradients(options_of(model, 2, schedule, shape));
+      expect_same_gradients(options_of(model, 2, schedule, shape), SequenceParallel::None);
+    }
   }
 }
 
@@ -124,6 +134,7 @@ TEST(TensorParallelTest, ARecomputedForwardRepeatsItsSums) {
       TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
       options.recompute.rule = rule;
       expect_same_gradients(options);
+      expect_same_gradients(options, SequenceParallel::None);
     }
   }
 }
@@ -152,6 +163,7 @@ TEST(TensorParallelTest, DropoutMasksAreThoseOfTheWholeTensor) {
       TrainOptions options = options_of(model, 4, "1f1b", shape);
       options.dropout = 0.3;
       expect_same_gradients(options);
+      expect_same_gradients(options, SequenceParallel::None);
     }
   }
 }
@@ -225,6 +237,21 @@ TEST(TensorParallelTest, EveryLayoutResumesFromEveryOther) {
       }
     }
   }
+}
+
+TEST(TensorParallelTest, TokensAreCutOnlyWhereTDividesThem) {
+  TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
+  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  options.sequence = 18;
+  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  expect_same_gradients(options);
+  options.sequence = 16;
+  options.shape.slices = 2;
+  options.slice_lengths = {10, 6};
+  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  options.slice_lengths = {12, 4};
+  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  expect_same_gradients(options);
 }
 
 TEST(TensorParallelTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {

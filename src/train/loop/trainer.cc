@@ -19,7 +19,8 @@ namespace {
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
-  return {{job.run.samples_per_op(), job.options.sequence, job.model.hidden}, scalar_type(job.options.dtype)};
+  const std::int64_t tokens = job.options.sequence / (job.cuts_tokens() ? job.options.tensor_parallel : 1);
+  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(job.options.dtype)};
 }
 
 ProgramShape program_shape_of(const RankContext& self) {

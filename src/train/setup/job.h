@@ -89,6 +89,13 @@ struct Job {
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
+  /// Returns whether T ranks divide the tokens between shared layers (SequenceParallel).
+  [[nodiscard]] bool cuts_tokens() const {
+    const std::int64_t t = options.tensor_parallel;
+    const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };
+    return t > 1 && options.sequence_parallel == SequenceParallel::Auto && is_cut(options.sequence) &&
+           std::ranges::all_of(slice_bounds, is_cut);
+  }
   /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
   [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
   [[nodiscard]] std::int64_t local_ranks() const {

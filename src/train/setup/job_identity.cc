@@ -269,7 +269,7 @@ Fingerprint fingerprint(const Job& job) {
       {"the data", data_hash(job)},
       {"--seed", hash_of(o.seed)},
       {"--device, --tf32, --cuda-graphs", hash_of({to_text(o.device), o.tf32, o.cuda_graphs})},
-      {"--tensor-parallel", hash_of(o.tensor_parallel)},
+      {"--tensor-parallel", hash_of({o.tensor_parallel, job.cuts_tokens()})},
       {"--micro-batch-size", hash_of(job.run.samples_per_op())},
       {"--sequence", hash_of(o.sequence)},
       {"--optimizer", hash_of(to_text(o.optimizer.kind))},

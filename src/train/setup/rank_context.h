@@ -56,7 +56,7 @@ struct RankContext {
     const TensorRanks ranks = job.ranks();
     if (ranks.ranks == 1) return nullptr;
     const ParameterGroupId group = ranks.tensor_group(rank, job.run.worker_groups().size());
-    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group);
+    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens());
   }
 };
 

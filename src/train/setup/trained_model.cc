@@ -87,7 +87,8 @@ void TrainedModel::complete_gradients() const {
   std::vector<at::Tensor> gradients;
   for (const auto& [id, group] : groups_) {
     for (const Parameter& parameter : group->parameters()) {
-      if (has_partial_gradient(parameter.name)) gradients.push_back(parameter.value.grad().view({-1}));
+      if (has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
+        gradients.push_back(parameter.value.grad().view({-1}));
     }
   }
   if (gradients.empty()) return;

@@ -251,14 +251,15 @@ class GlooTransport final : public Transport {
   }
 
   void sum_in_op(ParameterGroupId id, at::Tensor values) override {
-    const GlooGroup& members = group(id);
-    const SumGroups& shared = connections_.sum_groups(id);
-    if (!members || !shared.host || shared.counterparts) return Transport::sum_in_op(id, std::move(values));
-    self_.guarded(Operation{.name = "sum in an op, group", .other = id.value()}, [&] {
-      auto& sum = op_sums_[id];
-      if (!sum) sum = std::make_unique<OpSum>(members, self_.options().breaker);
-      sum->add(values, self_.options().timeout);
-    });
+    OpSum* const sum = op_sum(id);
+    if (sum == nullptr) return Transport::sum_in_op(id, std::move(values));
+    self_.guarded(in_op(id), [&] { sum->add(values, self_.options().timeout); });
+  }
+
+  std::vector<at::Tensor> exchange_in_op(ParameterGroupId id, const at::Tensor& values) override {
+    OpSum* const sum = op_sum(id);
+    if (sum == nullptr) return {};
+    return self_.guarded(in_op(id), [&] { return sum->exchange(values, self_.options().timeout); });
   }
 
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
@@ -283,6 +284,16 @@ class GlooTransport final : public Transport {
     if (!self_.options().breaker) return connections_.abandon();
     sum_memory_->close();
     connections_.close();
+  }
+  static Operation in_op(ParameterGroupId id) { return {.name = "sum in an op, group", .other = id.value()}; }
+  /// Returns null unless all members are on this host.
+  [[nodiscard]] OpSum* op_sum(ParameterGroupId id) {
+    const GlooGroup& members = group(id);
+    const SumGroups& shared = connections_.sum_groups(id);
+    if (!members || !shared.host || shared.counterparts) return nullptr;
+    auto& sum = op_sums_[id];
+    if (!sum) sum = std::make_unique<OpSum>(members, self_.options().breaker);
+    return sum.get();
   }
   /// Returns null if this rank is the only member.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {

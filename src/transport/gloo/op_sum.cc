@@ -112,8 +112,7 @@ void OpSum::await(std::size_t member, std::chrono::milliseconds timeout) const {
   }
 }
 
-void OpSum::add(const at::Tensor& values, std::chrono::milliseconds timeout) {
-  const at::NoGradGuard no_grad;
+std::vector<at::Tensor> OpSum::exchange(const at::Tensor& values, std::chrono::milliseconds timeout) {
   if (slots_.empty() || values.nbytes() > slot_bytes_) make_slots(values.nbytes(), timeout);
   ++turn_;
   const auto own = static_cast<std::size_t>(members_->getRank());
@@ -125,6 +124,12 @@ void OpSum::add(const at::Tensor& values, std::chrono::milliseconds timeout) {
     if (member != own) await(member, timeout);
     parts.push_back(at::from_blob(slots_[member]->slot(turn_, slot_bytes_), values.sizes(), values.options()));
   }
+  return parts;
+}
+
+void OpSum::add(const at::Tensor& values, std::chrono::milliseconds timeout) {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> parts = exchange(values, timeout);
   const std::int64_t chunk = kSumChunkBytes / static_cast<std::int64_t>(values.element_size());
   for (std::int64_t first = 0; first < values.numel(); first += chunk) {
     const std::int64_t count = std::min(chunk, values.numel() - first);

@@ -34,6 +34,8 @@ class OpSum {
   /// Adds `values` (flat, contiguous) of all members in ascending order, in place. Throws PeerLostError if a member has
   /// ended, TransportError on timeout, and Gloo's errors.
   void add(const at::Tensor& values, std::chrono::milliseconds timeout);
+  /// Returns the `values` (contiguous) of all members, [member], for reading until the next call. Throws as add() does.
+  [[nodiscard]] std::vector<at::Tensor> exchange(const at::Tensor& values, std::chrono::milliseconds timeout);
 
  private:
   struct Slots;
