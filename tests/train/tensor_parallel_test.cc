@@ -31,7 +31,7 @@ std::string wide_heads() {
   static const testing::Scratch scratch;
   const std::string path = scratch.path("wide-heads.toml");
   std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nkey_value_heads = 4\nhead_size = 6\n"
-                         "feed_forward = 40\nvocabulary = 259\npositions = 64\ntied = true\n"
+                         "feed_forward = 40\nvocabulary = 261\npositions = 64\ntied = true\n"
                          "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n";
   return path;
 }
@@ -40,7 +40,7 @@ std::string wide_heads() {
 TrainOptions options_of(const std::string& model, std::int64_t tensor_parallel, const std::string& schedule,
                         const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
-  options.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 259};
+  options.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 261};
   if (model == "llama-tiny") options.overrides.key_value_heads = 4;
   if (model.ends_with(".toml")) options.overrides = {};
   options.tensor_parallel = tensor_parallel;
@@ -95,7 +95,7 @@ const std::vector<std::string>& models() {
   return all;
 }
 
-TEST(TensorParallelTest, EveryFamilyComputesTheWholeModelsGradients) {
+TEST(SharedLayersTest, EveryFamilyComputesTheWholeModelsGradients) {
   for (const std::string& model : models()) {
     for (const std::int64_t ranks : {2, 4}) {
       for (const auto tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
@@ -105,7 +105,7 @@ TEST(TensorParallelTest, EveryFamilyComputesTheWholeModelsGradients) {
   }
 }
 
-TEST(TensorParallelTest, AnUntiedHeadHasItsOwnRows) {
+TEST(SharedLayersTest, AnUntiedHeadHasItsOwnRows) {
   for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
     for (const bool tied : {false, true}) {
       TrainOptions options = options_of(model, 2, "1f1b", {2, 2});
@@ -115,7 +115,7 @@ TEST(TensorParallelTest, AnUntiedHeadHasItsOwnRows) {
   }
 }
 
-TEST(TensorParallelTest, SchedulesDoNotKnowOfSharedLayers) {
+TEST(SharedLayersTest, SchedulesDoNotKnowOfSharedLayers) {
   const std::vector<std::pair<std::string, PipelineShape>> schedules = {
       {"gpipe", {2, 4}},   {"1f1b", {2, 4}}, {"chimera", {2, 4}},
       {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
@@ -128,7 +128,7 @@ TEST(TensorParallelTest, SchedulesDoNotKnowOfSharedLayers) {
   }
 }
 
-TEST(TensorParallelTest, ARecomputedForwardRepeatsItsSums) {
+TEST(SharedLayersTest, ARecomputedForwardRepeatsItsSums) {
   for (const std::string& model : models()) {
     for (const StageRule rule : {StageRule::Attention, StageRule::Full}) {
       TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
@@ -139,7 +139,7 @@ TEST(TensorParallelTest, ARecomputedForwardRepeatsItsSums) {
   }
 }
 
-TEST(TensorParallelTest, GroupsOfDataParallelismAddRankByRank) {
+TEST(SharedLayersTest, GroupsOfDataParallelismAddRankByRank) {
   for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
     options.data_parallel = 2;
@@ -148,13 +148,13 @@ TEST(TensorParallelTest, GroupsOfDataParallelismAddRankByRank) {
   }
 }
 
-TEST(TensorParallelTest, SlicesCarryTheKeysOfARanksHeads) {
+TEST(SharedLayersTest, SlicesCarryTheKeysOfARanksHeads) {
   PipelineShape shape{2, 2};
   shape.slices = 2;
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) expect_same_gradients(options_of(model, 2, "1f1b", shape));
 }
 
-TEST(TensorParallelTest, DropoutMasksAreThoseOfTheWholeTensor) {
+TEST(SharedLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
   for (const std::string& model : models()) {
     for (const std::int64_t slices : {1, 2}) {
       if (model == "bert-tiny" && slices > 1) continue;
@@ -168,7 +168,7 @@ TEST(TensorParallelTest, DropoutMasksAreThoseOfTheWholeTensor) {
   }
 }
 
-TEST(TensorParallelTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
+TEST(SharedLayersTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
   for (const bool shards : {false, true}) {
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
     options.clip = 0.5;
@@ -206,7 +206,7 @@ std::map<std::int64_t, double> run(const TrainOptions& options) {
 }
 
 // Layouts with T = 1, 2 and 4, one and two groups, sharded optimizers.
-TEST(TensorParallelTest, EveryLayoutResumesFromEveryOther) {
+TEST(SharedLayersTest, EveryLayoutResumesFromEveryOther) {
   const auto layout = [](std::int64_t ranks, const std::string& schedule, std::int64_t stages, std::int64_t groups) {
     TrainOptions options = options_of("gpt2-tiny", ranks, schedule, {stages, 4 / groups});
     options.overrides.tied = true;
@@ -239,7 +239,7 @@ TEST(TensorParallelTest, EveryLayoutResumesFromEveryOther) {
   }
 }
 
-TEST(TensorParallelTest, TokensAreCutOnlyWhereTDividesThem) {
+TEST(SharedLayersTest, TokensAreCutOnlyWhereTDividesThem) {
   TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
   EXPECT_TRUE(prepare_job(options).cuts_tokens());
   options.sequence = 18;
@@ -254,7 +254,7 @@ TEST(TensorParallelTest, TokensAreCutOnlyWhereTDividesThem) {
   expect_same_gradients(options);
 }
 
-TEST(TensorParallelTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
+TEST(SharedLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
   const auto hash_of = [](const std::string& schedule, std::int64_t data_parallel) {
     TrainOptions options = options_of("gpt2-tiny", 2, schedule, {2, 4 / data_parallel});
     options.data_parallel = data_parallel;
@@ -267,12 +267,12 @@ TEST(TensorParallelTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
   EXPECT_EQ(hash_of("zb-h1", 2), hash);
 }
 
-TEST(TensorParallelTest, TheReportSaysHowManyRanksShareLayers) {
+TEST(SharedLayersTest, TheReportSaysHowManyRanksShareLayers) {
   EXPECT_THAT(describe(prepare_job(options_of("gpt2-tiny", 2, "1f1b", {2, 4}))),
               HasSubstr("schedule 1f1b: 2 stages on 4 processes, 2 on the layers of a worker"));
 }
 
-TEST(TensorParallelTest, SizesThatTDoesNotDivideAreRefused) {
+TEST(SharedLayersTest, SizesThatTDoesNotDivideAreRefused) {
   const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
     TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
     options.overrides = overrides;
@@ -285,7 +285,7 @@ TEST(TensorParallelTest, SizesThatTDoesNotDivideAreRefused) {
                   HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
 }
 
-TEST(TensorParallelTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
+TEST(SharedLayersTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
   const auto expect_refused = [](const std::string& what, const std::function<void(TrainOptions&)>& change) {
     TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
     change(options);
