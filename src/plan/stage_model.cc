@@ -139,8 +139,10 @@ class StageModelBuilder {
     StageMemory& memory = model_.costs.memory[s];
     for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
     memory.keys_and_values /= static_cast<double>(candidate_.tensor_parallel);
-    const double kept = held_activations(candidate_.tensor_parallel);
-    memory.activations = memory.boundary + kept * (memory.activations - memory.boundary);
+    const double kept = kept_activations();
+    const double inside = kept * (memory.activations - memory.boundary);
+    if (cuts_tokens(problem_.workload, candidate_.tensor_parallel)) memory.boundary /= real(candidate_.tensor_parallel);
+    memory.activations = memory.boundary + inside;
     if (memory.deferred) memory.deferred = *memory.deferred * kept;
     for (double* bytes : working_sets(footprint)) *bytes *= kept;
   }
@@ -148,6 +150,11 @@ class StageModelBuilder {
   static std::array<double*, 4> working_sets(StageFootprint& footprint) {
     return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
             &footprint.weight_gradient_working_set};
+  }
+
+  [[nodiscard]] double kept_activations() const {
+    const std::int64_t count = candidate_.tensor_parallel;
+    return held_activations(count, cuts_tokens(problem_.workload, count));
   }
 
   [[nodiscard]] std::int64_t tied_matrix() const {
@@ -207,7 +214,7 @@ class StageModelBuilder {
     const double norms = 8 * tokens + states * (bert ? 3 : 1);  // BERT's transform has two more layers
     const double freed = bert ? states : 0;                     // the last block's output
     const double ours = layer_footprint(problem_.model, LayerKind::Head, workload_).activations - freed;
-    const double scale = machine_.activation_scale * held_activations(candidate_.tensor_parallel);
+    const double scale = machine_.activation_scale * kept_activations();
     model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
     StageFootprint& footprint = model_.footprints[stage];
     const double at_once = scale * logits / slices();

@@ -78,6 +78,13 @@ std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int6
   return held;
 }
 
-double held_activations(std::int64_t tensor_parallel) { return (10 + 24 / static_cast<double>(tensor_parallel)) / 34; }
+bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
+  return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
+}
+
+double held_activations(std::int64_t tensor_parallel, bool cuts_tokens) {
+  const auto count = static_cast<double>(tensor_parallel);
+  return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;
+}
 
 }  // namespace chimera
