@@ -82,8 +82,11 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   compare_ranks(store,
                 {.rank = options.rank, .fingerprint = options.fingerprint, .gpu = ranks_share_gpus() ? "" : gpu.uuid},
                 options.world_size);
-  const CommunicatorPlan plan{
-      .rank = options.rank, .world_size = options.world_size, .groups = options.groups, .pairs = options.pairs};
+  const CommunicatorPlan plan{.rank = options.rank,
+                              .world_size = options.world_size,
+                              .groups = options.groups,
+                              .pairs = options.pairs,
+                              .advanced = options.advanced};
   const BlockLimits limits =
       block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
   try {
@@ -202,6 +205,10 @@ class CudaAccelerator final : public Accelerator {
     return static_cast<std::int64_t>(total - free);
   }
 
+  [[nodiscard]] std::int64_t allocation_retries(int gpu) const override {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu)).num_alloc_retries;
+  }
+
   [[nodiscard]] std::string problem() const override {
     try {
       static_cast<void>(c10::cuda::device_count_ensure_non_zero());
@@ -210,6 +217,8 @@ class CudaAccelerator final : public Accelerator {
       return first_line(error);
     }
   }
+
+  void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
     try {
@@ -237,7 +246,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_8() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_10() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

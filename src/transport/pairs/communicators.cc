@@ -1,5 +1,6 @@
 #include "transport/pairs/communicators.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -52,6 +53,11 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
                     "visible to each process");
 }
 
+void configure_allocator(VariableList& variables, const std::string& setting) {
+  if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr) return;  // PyTorch reads one of two names
+  variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", setting);
+}
+
 using Group = Communicators::Group;
 
 void require_few(const CommunicatorCount& count, int multiprocessors) {
@@ -94,9 +100,11 @@ int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size)
 }
 
 VariableList cuda_variables() {
-  return {{"CUDA_MODULE_LOADING", "EAGER"},
-          // More streams share hardware queues, so a waiting receive blocks other work.
-          {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  VariableList variables = {{"CUDA_MODULE_LOADING", "EAGER"},
+                            // More streams share hardware queues, so a waiting receive blocks other work.
+                            {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  configure_allocator(variables, "expandable_segments:True");
+  return variables;
 }
 
 // On one host NCCL needs no interface but the loopback, and must not listen on any other.
@@ -112,13 +120,13 @@ VariableList graph_variables() {
   VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
                             {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
                             {"NCCL_GRAPH_REGISTER", "0"}};
-  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of two names
-    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True");
-  }
+  configure_allocator(variables, "graph_capture_record_stream_reuse:True");
   return variables;
 }
 
 VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
+
+void prefer_cublaslt_for_products() { at::globalContext().setBlasPreferredBackend(at::BlasBackend::Cublaslt); }
 
 bool ranks_share_gpus() {
   const char* value = std::getenv("CHIMERA_SHARE_GPU");
@@ -161,8 +169,13 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   return limits;
 }
 
-Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make) {
-  Communicators to{.rank = plan.rank, .groups = plan.groups};
+Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make_group) {
+  Communicators to{.rank = plan.rank, .groups = plan.groups, .advanced = plan.advanced};
+  const auto make = [&](const NewCommunicator& wanted) {
+    Group group = make_group(wanted);
+    if (plan.advanced) plan.advanced();
+    return group;
+  };
   to.process_groups.resize(plan.groups.size());
   if (plan.world_size == 1) return to;
   to.everyone = make({.name = "everyone", .member = plan.rank, .size = plan.world_size, .blocks = limits.everyone});
@@ -189,7 +202,7 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
     if (!is_low) std::swap(up, down);
     to.pairs[is_low ? high : low] = {.out = std::move(up), .in = std::move(down)};
   }
-  to.receive_blocks = limits.pair * static_cast<int>(to.pairs.size());
+  to.message_blocks = 2 * limits.pair * static_cast<int>(to.pairs.size());
   return to;
 }
 
