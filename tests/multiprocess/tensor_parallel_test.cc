@@ -5,6 +5,7 @@
 
 #include "core/json.h"
 #include "multiprocess/training.h"
+#include "support/paths.h"
 #include "support/refusal.h"
 
 namespace chimera::testing {
@@ -119,6 +120,25 @@ TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   const double half = parameters(whole.at("ranks")[0]) / 2;
   EXPECT_GT(parameters(shared.at("ranks")[0]), half) << "norms are whole";
   EXPECT_LT(parameters(shared.at("ranks")[0]), 1.05 * half);
+}
+
+TEST(TensorParallelTrainingTest, APlanWithSharedLayersTrains) {
+  const Scratch scratch;
+  auto machine = try_json(read_file(source_path("/machines/p100-aries.json")));
+  machine["cores"] = 8;
+  machine["workers_per_node"] = 4;
+  const std::string plan = scratch.path("plan.toml");
+  const ProgramResult planned =
+      run_program({"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
+                   "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b", "--stages",
+                   "2", "--tensor-parallel", "2", "--output", plan});
+  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  EXPECT_THAT(read_file(plan), HasSubstr("tensor-parallel = 2\n"));
+  const ProgramResult result =
+      run_program({"train", "--config", plan, "--data", scratch.write("text.txt", sample_text()), "--steps", "2",
+                   "--transport", "threads"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("2 stages on 4 threads, 2 on the layers of a worker"));
 }
 
 TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
