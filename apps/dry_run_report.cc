@@ -42,7 +42,8 @@ Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
           {"ranks", ranks_with(forecast, StageId(static_cast<std::int64_t>(s)))}};
 }
 
-Json rank_json(const Forecast& forecast, const RankForecast& rank) {
+/// `tensor` is t, the place among the ranks of the worker.
+Json rank_json(const Forecast& forecast, const RankForecast& rank, std::int64_t tensor) {
   Json stages = Json::array();
   for (const HeldStage& held : rank.stages) {
     stages.push_back({{"replica", held.replica.value()}, {"stage", held.stage.value()}});
@@ -50,6 +51,7 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank) {
   return {{"rank", rank.rank.value()},
           {"group", rank.place.group.value()},
           {"worker", rank.place.worker.value()},
+          {"tensor", tensor},
           {"stages", stages},
           {"parameters", rank.parameters},
           {"weights_bytes", rank.weights_bytes},
@@ -65,8 +67,14 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank) {
 /// bubble ratio of the same schedule is lower.
 std::string shared_cores_text(const Job& job, const Forecast& forecast) {
   if (forecast.shared_cores == 0) return "";
-  return fmt::format(" ({} ranks on {} core{})", job.run.num_ranks(), forecast.shared_cores,
+  return fmt::format(" ({} ranks on {} core{})", job.num_ranks(), forecast.shared_cores,
                      forecast.shared_cores == 1 ? "" : "s");
+}
+
+/// W x D, or W x T x D.
+std::string layout_text(const Job& job) {
+  const std::string tensor = job.options.tensor_parallel == 1 ? "" : fmt::format(" x {}", job.options.tensor_parallel);
+  return fmt::format("{}{} x {}", job.run.ranks.data_parallel, tensor, job.run.ranks.workers);
 }
 
 std::string gpu_text(const Job& job, const GpuResources& gpus) {
@@ -101,14 +109,14 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
   const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
-      "schedule {}: {} stages on {} ranks ({} x {}), {} micro-batches of {} x {} tokens a step\n"
+      "schedule {}: {} stages on {} ranks ({}), {} micro-batches of {} x {} tokens a step\n"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
       "  for {}\n",
-      job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(),
-      job.run.ranks.data_parallel, job.run.ranks.workers, job.run.micro_batches(), job.run.samples_per_op(),
-      job.options.sequence, forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio,
-      shared_cores_text(job, forecast), bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes),
-      forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
+      job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.num_ranks(),
+      layout_text(job), job.run.micro_batches(), job.run.samples_per_op(), job.options.sequence, forecast.step_seconds,
+      tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
+      bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
+      forecast.machine);
   if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
   text += partition_line(job) + "\n";
   std::size_t width = 6;
@@ -139,6 +147,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
       {"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.run.schedule.name}};
   json.update(layout_json({.workers = job.run.ranks.workers,
                            .data_parallel = job.run.ranks.data_parallel,
+                           .tensor_parallel = job.options.tensor_parallel,
                            .micro_batches = job.run.schedule.micro_batches,
                            .mini_batch = job.run.mini_batch()}));
   json.update(Json{{"micro_batch_size", job.run.samples_per_op()},
@@ -154,7 +163,8 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
                    {"stages", Json::array()},
                    {"ranks", Json::array()}});
   for (std::size_t s = 0; s < job.partition.size(); ++s) json["stages"].push_back(stage_json(job, forecast, s));
-  for (const RankForecast& rank : forecast.ranks) json["ranks"].push_back(rank_json(forecast, rank));
+  for (const RankForecast& rank : forecast.ranks)
+    json["ranks"].push_back(rank_json(forecast, rank, job.ranks().place(rank.rank).rank));
   if (gpus) json["gpu"] = gpu_json(job, *gpus);
   return json_text(json, 2) + "\n";
 }

@@ -79,7 +79,7 @@ void add_given(CLI::App& command, PlanArguments& options) {
              "faster layout)");
   add_allowed(command, "--tensor-parallel", options.given.tensor_parallel,
               "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of "
-              "the heads; planning only, training does not support it (default 1)",
+              "the heads (default 1)",
               "T", 1'000'000);
   add_allowed(command, "--slices", options.given.slices,
               "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 "
@@ -160,11 +160,11 @@ PlanReport make_report(const PlanArguments& options) {
   return report;
 }
 
-/// Training does not support tensor parallelism.
-void require_trainable(const Candidate& candidate, const char* flag) {
-  if (candidate.tensor_parallel == 1) return;
+/// Training with tensor parallelism runs on CPUs alone.
+void require_trainable(const PlanProblem& problem, const Candidate& candidate, const char* flag) {
+  if (candidate.tensor_parallel == 1 || problem.machine.cores > 0) return;
   throw ConfigError(
-      fmt::format("{}: the plan has tensor parallelism (T {}), with which nothing here trains; leave out "
+      fmt::format("{}: the plan has tensor parallelism (T {}) on GPUs, and such runs train on CPUs alone; leave out "
                   "--tensor-parallel, or {}",
                   flag, candidate.tensor_parallel, flag));
 }
@@ -181,7 +181,7 @@ void measure(const PlanArguments& options, PlanReport& report) {
   std::vector<std::vector<std::string>> runs;
   // All candidates are checked before the first run starts.
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
-    require_trainable(report.candidates[i].ranked.candidate, "--run");
+    require_trainable(report.problem, report.candidates[i].ranked.candidate, "--run");
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
   }
   if (runs.empty()) return;
@@ -210,7 +210,7 @@ std::string description(const PlanReport& report, const std::string& seconds) {
 void write_plan(const PlanArguments& options, const PlanReport& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
-  require_trainable(chosen.candidate, "--output");
+  require_trainable(report.problem, chosen.candidate, "--output");
   // A field, so that the run can compare its steps with the plan.
   write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
                                        description(report, "") + "chimera train --config THIS --data FILE") +
@@ -226,9 +226,9 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
 void write_job(const PlanArguments& options, const PlanReport& report) {
   if (options.sbatch.empty()) return;
   const auto& [chosen, prediction] = report.plan.ranked.front();
-  require_trainable(chosen, "--sbatch");
+  require_trainable(report.problem, chosen, "--sbatch");
   const std::string seconds = fmt::format("{:.4g} s a step, ", prediction.step_seconds);
-  const std::int64_t ranks = chosen.data_parallel * chosen.shape.stages;
+  const std::int64_t ranks = chosen.data_parallel * chosen.tensor_parallel * chosen.shape.stages;
   const bool has_gpus = report.problem.machine.cores == 0;
   std::int64_t ranks_of_node = options.ranks_of_node;
   if (has_gpus && options.ranks_option->count() == 0) {

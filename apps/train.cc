@@ -199,7 +199,7 @@ void report_without_effect(const Job& job) {
   report((cut == PartitionRule::Balanced || cut == PartitionRule::Listed) && options.given == nullptr &&
              options.schedule == "none",
          "--partition", "one stage has all layers");
-  report(options.verify_messages && job.run.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
+  report(options.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
   report(options.optimizer.decayed != OptimizerOptions().decayed && options.optimizer.weight_decay == 0, "--decay",
          "--weight-decay is 0");
   report(!options.validation.empty() && options.validate_every == 0, "--validation",
@@ -237,7 +237,7 @@ double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
   }
   if (machine.empty() || machine == "-") return 0;  // standard input can be read only once
   const double peak =
-      matrix_peak(read_machine(machine_file(machine)), job.options.dtype, job.run.num_ranks(), intra_op_threads(job));
+      matrix_peak(read_machine(machine_file(machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
   if (peak == 0 && !plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", machine,
                                   to_text(job.options.dtype)));
@@ -292,14 +292,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
   // Another launcher has fixed the number of processes. It must be the number of ranks, since nothing starts or stops
   // them here.
-  const bool has_processes = job.run.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
-  if (!has_processes || job.run.num_ranks() != place.world_size) {
-    throw ConfigError(
-        fmt::format("{} has started {} processes, but this run has {}; start as many as D W = {}, or change "
-                    "--stages and --data-parallel",
-                    to_text(place.launcher), place.world_size,
-                    has_processes ? fmt::format("{} ranks", job.run.num_ranks()) : "one process",
-                    has_processes ? job.run.num_ranks() : 1));
+  const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
+  if (!has_processes || job.num_ranks() != place.world_size) {
+    throw ConfigError(fmt::format(
+        "{} has started {} processes, but this run has {}; start as many as D W T = {}, or change "
+        "--stages, --data-parallel and --tensor-parallel",
+        to_text(place.launcher), place.world_size,
+        has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
   }
   if (job.options.max_restarts > 0) {
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
@@ -309,8 +308,14 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
     throw ConfigError(fmt::format("--recover twin: {} has started the ranks, and would have to replace them",
                                   to_text(place.launcher)));
   }
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   if (place.rank == 0) output().write(describe(job));
+  if (place.local_rank == 0 && place.local_size % job.options.tensor_parallel != 0) {
+    messages().write(fmt::format(
+        "chimera: --tensor-parallel {} does not divide the {} ranks of this host: ranks that share layers are "
+        "on two hosts, and every sum in an op crosses the network\n",
+        job.options.tensor_parallel, place.local_size));
+  }
   RankEnvironment rank = join_place(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
@@ -351,7 +356,7 @@ std::string way_to_continue(const Job& job, Words typed) {
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.recover == Recover::Twin;
   if (has_twins) require_twins(job);
-  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.run.num_ranks()), "use fewer ranks");
+  require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
   // Written and drained before ranks start, so that their messages follow the description.
@@ -359,7 +364,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   output().write(describe(job));
   output().drain(kPromptEnd);
   if (output().error() != 0) finish_output(kPromptEnd);
-  if (job.run.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
+  if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
@@ -367,7 +372,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
-  return launch({.ranks = static_cast<int>(job.run.num_ranks()),
+  return launch({.ranks = static_cast<int>(job.num_ranks()),
                  .arguments = arguments,
                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
                  .entry = uses_gpu(job.options) ? nullptr : entry,
@@ -379,7 +384,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .most_restarts = static_cast<int>(job.options.max_restarts),
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
-                 .copies = job.run.rank_groups(),
+                 .copies = job.rank_groups(),
                  .replacement_arguments = {"--resume", "none"},
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});

@@ -206,6 +206,12 @@ void add_schedule_and_shape(CLI::App& command, TrainCommandLine& flags) {
 void add_parallelism(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kParallelism);
   add_count(command, "--data-parallel", o.data_parallel, "number of data-parallel groups (W; default 1)");
+  add_count(command, "--tensor-parallel", o.tensor_parallel,
+            "number of neighboring ranks that share the layers of a worker (T; default 1)");
+  add_choice(command, "--sequence-parallel", o.sequence_parallel,
+             "divide the tokens of norms and dropout over the T ranks: auto, if T divides the sequence and its slices; "
+             "or none "
+             "(default auto)");
   add_choice(
       command, "--replica-layout", o.replica_layout,
       "which ranks are neighbors: the replicas of a worker (near), or the workers of a pipeline (far) (default near)");

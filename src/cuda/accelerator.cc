@@ -248,7 +248,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_10() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_11() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

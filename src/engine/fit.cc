@@ -135,7 +135,8 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
   std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();
   for (const auto& [id, stage] : stages) {
-    for (const auto& [name, value] : stage->values()) {
+    for (const Parameter& parameter : stage->values()) {
+      const at::Tensor& value = parameter.value;
       if (rank != run.owner(id)) {
         received.emplace_back(run.owner(id), value);
         continue;
@@ -419,7 +420,7 @@ Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_
     }
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
-      for (const auto& [name, value] : stage->values()) parameters.emplace(name, value.detach());
+      for (const Parameter& own : stage->values()) parameters.emplace(own.name, own.value.detach());
     }
   });
   return parameters;

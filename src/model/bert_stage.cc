@@ -69,28 +69,30 @@ class BertStage final : public TransformerStage {
   };
 
   at::Tensor embed(const MicroBatch& batch) const override {
-    const at::Tensor words = token_embedding(embedding_.words, batch.tokens);
-    const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types);
-    const at::Tensor sum = add_positions(words + types, embedding_.positions);
-    return dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
+    const at::Tensor words = token_embedding(embedding_.words, batch.tokens, vocabulary());
+    const TensorRange own = own_tokens(batch.tokens.size(1));
+    const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types.narrow(1, own.first, own.count));
+    const at::Tensor sum = add_positions(words + types, embedding_.positions, own.first);
+    return token_dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
   }
 
   at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
+    const at::Tensor input = enter(hidden);
     const QueryKeyValue projections = {
-        .query = linear(hidden, layer.query), .key = linear(hidden, layer.key), .value = linear(hidden, layer.value)};
-    const at::Tensor attended = masked_attention(projections, mask, config().heads, masks);
-    return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+        .query = linear(input, layer.query), .key = linear(input, layer.key), .value = linear(input, layer.value)};
+    const at::Tensor attended = masked_attention(projections, mask, heads(), masks);
+    return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
     const at::Tensor middle = layer_norm(sum, layer.attention_norm);
-    const at::Tensor inner = gelu(linear(middle, layer.intermediate), Gelu::Exact);
-    const at::Tensor outer = dropout(linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
+    const at::Tensor inner = gelu(linear(enter(middle), layer.intermediate), Gelu::Exact);
+    const at::Tensor outer = token_dropout(row_linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);
     return layer_norm(middle + outer, layer.output_norm);
   }
 
@@ -99,7 +101,9 @@ class BertStage final : public TransformerStage {
   }
 
   /// Adds the losses of masked tokens and of sentence order.
-  at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const override {
+  at::Tensor loss(const at::Tensor& own, const MicroBatch& batch) const override {
+    // Masked tokens are few and anywhere, so every rank has all tokens here.
+    const at::Tensor hidden = gather_tokens(own, tensor());
     const at::Tensor targets = batch.targets.flatten();
     const at::Tensor places = batch.target_indices.defined() ? batch.target_indices : target_indices(targets);
     // Only masked tokens have a loss: the head sees about 15 % of the hidden states.
@@ -107,7 +111,8 @@ class BertStage final : public TransformerStage {
     // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
     const at::Tensor sentence_loss =
         cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
-    return linear_cross_entropy(masked, output(), targets.index_select(0, places), batch.token_loss_scale) +
+    return linear_cross_entropy(share_whole(masked, tensor()), output(), targets.index_select(0, places),
+                                batch.token_loss_scale, std::nullopt, vocabulary()) +
            sentence_loss;
   }
 

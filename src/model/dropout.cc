@@ -56,14 +56,18 @@ struct Runs {
 
 Runs runs_of(const at::Tensor& input, const Masks& masks) {
   const std::int64_t sample_size = input.numel() / input.size(0);
-  if (masks.dropout.sequence == 0) return {.length = sample_size};
-  if (masks.site != DropoutSite::AttentionProbabilities) {
+  const bool has_heads = masks.site == DropoutSite::AttentionProbabilities;
+  const std::int64_t head = has_heads ? masks.dropout.first_head : 0;
+  if (masks.dropout.sequence == 0) {
+    return {.length = sample_size, .first = head == 0 ? 0 : head * (sample_size / input.size(1))};
+  }
+  if (!has_heads) {
     return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   }
   const std::int64_t rows = input.size(2);
   return {.per_sample = input.size(1) * rows,
           .length = input.size(3),
-          .first = masks.dropout.first_token * masks.dropout.sequence,
+          .first = (head * masks.dropout.sequence + masks.dropout.first_token) * masks.dropout.sequence,
           .rows = rows,
           .sequence = masks.dropout.sequence};
 }

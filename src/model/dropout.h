@@ -29,6 +29,7 @@ struct Dropout {
   std::int64_t layer = 0;         ///< global, from 0
   std::int64_t first_token = 0;   ///< of a slice
   std::int64_t sequence = 0;      ///< tokens of the sample that a slice is cut from; 0: tensors have whole samples
+  std::int64_t first_head = 0;    ///< of a tensor that has only some of the heads
 
   [[nodiscard]] bool is_active() const { return probability > 0; }
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
@@ -37,8 +38,8 @@ struct Dropout {
 /// Sets elements of `input` [b, ...] to 0 with the given probability and divides the others by 1 - probability; returns
 /// `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to 2 ns per element, on a
 /// GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch. A slice has
-/// the elements of its tokens in the whole sample's mask: `input` is [b, l, ...], or [b, heads, l, first_token + l] at
-/// AttentionProbabilities.
+/// the elements of its tokens in the whole sample's mask, and some of the heads (tensor parallelism) have theirs:
+/// `input` is [b, l, ...], or [b, heads, l, first_token + l] at AttentionProbabilities.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 /// Scope of one layer's forward: KeyedDropout modules on this thread use its masks.

@@ -41,25 +41,26 @@ class Gpt2Stage final : public TransformerStage {
   };
 
   at::Tensor embed(const MicroBatch& batch) const override {
-    const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens), wpe_, batch.first_token);
-    return dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
+    const std::int64_t first = batch.first_token + own_tokens(batch.tokens.size(1)).first;
+    const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens, vocabulary()), wpe_, first);
+    return token_dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
 
   at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
-    const auto projections = linear(layer_norm(hidden, layer.ln_1), layer.c_attn).chunk(3, /*dim=*/2);
+    const auto projections = linear(enter(layer_norm(hidden, layer.ln_1)), layer.c_attn).chunk(3, /*dim=*/2);
     const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
-    const at::Tensor attended = causal_attention(seen, config().heads, masks, mask);
-    return hidden + dropout(linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
+    const at::Tensor attended = causal_attention(seen, heads(), masks, mask);
+    return hidden + token_dropout(row_linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   }
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
-    const at::Tensor inner = gelu(linear(layer_norm(sum, layer.ln_2), layer.c_fc), Gelu::Tanh);
+    const at::Tensor inner = gelu(linear(enter(layer_norm(sum, layer.ln_2)), layer.c_fc), Gelu::Tanh);
     const Dropout masks = block_dropout(index, batch);
-    return sum + dropout(linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
+    return sum + token_dropout(row_linear(inner, layer.mlp_c_proj), masks, DropoutSite::FeedForwardOutput);
   }
 
   at::Tensor final_states(const at::Tensor& hidden) const override { return layer_norm(hidden, ln_f_); }

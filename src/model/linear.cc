@@ -169,7 +169,7 @@ at::Tensor gradient_of(at::Tensor parameter) {
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
                          const at::Tensor& factor, WeightGradients* queue) {
   const at::NoGradGuard no_graph;
-  if (layer.weight.requires_grad()) {
+  if (layer.weight.defined() && layer.weight.requires_grad()) {
     const at::Tensor gradient = gradient_of(layer.weight);
     // In a large head, the input is smaller than the output's gradient.
     const at::Tensor scaled_input = factor.defined() ? input * factor : input;

@@ -103,8 +103,8 @@ void for_each_fast_part(std::int64_t size, const Act& act) {
   if (first < size) act(first, size - first);
 }
 
-/// Adds to the gradients of weight and bias if they require grad. `input` [rows, in]; `output_gradient` [rows, out];
-/// `factor` []: scale of the output gradient, default 1. `queue` is the running queue; null: none.
+/// Adds to the gradients of weight and bias if they are defined and require grad. `input` [rows, in]; `output_gradient`
+/// [rows, out]; `factor` []: scale of the output gradient, default 1. `queue` is the running queue; null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
                          const at::Tensor& factor = {}, WeightGradients* queue = nullptr);
 

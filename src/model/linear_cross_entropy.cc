@@ -10,6 +10,7 @@
 #include "core/invariant.h"
 #include "model/layers.h"
 #include "model/linear.h"
+#include "model_config/footprint.h"
 
 namespace chimera {
 namespace {
@@ -23,18 +24,27 @@ struct Problem {
   Linear head;
   double scale = 1;
   TokenChunks chunks;
+  VocabularyPart part;
+  at::Tensor log_sums = {};  // [n] with a group: logarithm of the sum of exponentials of all ranks' logits
 };
 
 struct Chunk {
   Chunk(const Problem& problem, std::int64_t index)
-      : hidden(rows(problem, index, problem.hidden)), targets(rows(problem, index, problem.targets)) {}
+      : hidden(rows(problem, index, problem.hidden)), targets(rows(problem, index, problem.targets)) {
+    if (problem.part.group == nullptr) return;
+    const at::Tensor rows_here = targets - problem.part.first;
+    is_here = rows_here.ge(0).logical_and_(rows_here.lt(out_in(problem.head).size(0)));
+    log_sums = rows(problem, index, problem.log_sums);
+  }
 
   static at::Tensor rows(const Problem& problem, std::int64_t index, const at::Tensor& all) {
     return all.narrow(0, problem.chunks.first_token(index), problem.chunks.size_of(index));
   }
 
-  at::Tensor hidden;   // [c, H]
-  at::Tensor targets;  // [c]
+  at::Tensor hidden;    // [c, H]
+  at::Tensor targets;   // [c]
+  at::Tensor is_here;   // [c] with a group: whether this rank has the target
+  at::Tensor log_sums;  // [c] with a group
 };
 
 /// Length of a row of logits on a GPU: rows begin at multiples of 128 bytes (see for_each_fast_part()).
@@ -56,12 +66,18 @@ void write_logits(at::Tensor logits, const Chunk& chunk, const Linear& head, std
   }
 }
 
+/// [c, V of this rank], in at least float32.
+at::Tensor own_logits(const Chunk& chunk, const Linear& head) {
+  const at::ScalarType wide = at::promote_types(chunk.hidden.scalar_type(), at::kFloat);
+  return at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide);
+}
+
 /// [c, V], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32.
 at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   const at::ScalarType narrow = chunk.hidden.scalar_type();
   const at::ScalarType wide = at::promote_types(narrow, at::kFloat);
   if (chunk.hidden.is_cpu()) {
-    return at::log_softmax(at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide), 1);
+    return at::log_softmax(own_logits(chunk, head), 1);
   }
   const std::int64_t vocabulary = out_in(head).size(0);
   const auto options = chunk.hidden.options().dtype(head.bias.defined() ? narrow : wide);
@@ -91,22 +107,44 @@ void write_hidden_gradient(at::Tensor rows, const at::Tensor& logit_gradient, co
   });
 }
 
-/// Targets as indices [c, 1]; ignored targets are 0.
-at::Tensor indices(const Chunk& chunk) { return chunk.targets.clamp_min(0).unsqueeze(1); }
+/// Targets as indices of this rank's logits [c, 1]; ignored targets and those of other ranks are 0.
+at::Tensor indices(const Problem& problem, const Chunk& chunk) {
+  if (!chunk.is_here.defined()) return chunk.targets.clamp_min(0).unsqueeze(1);
+  return (chunk.targets - problem.part.first).masked_fill_(chunk.is_here.logical_not(), 0).unsqueeze(1);
+}
 
 /// Unscaled loss of the chunk, [].
-at::Tensor loss_sum(const Chunk& chunk, const at::Tensor& log_probabilities) {
-  const at::Tensor losses = log_probabilities.gather(1, indices(chunk)).squeeze(1);
+at::Tensor loss_sum(const Problem& problem, const Chunk& chunk, const at::Tensor& log_probabilities) {
+  const at::Tensor losses = log_probabilities.gather(1, indices(problem, chunk)).squeeze(1);
   return -losses.masked_fill(chunk.targets == kIgnored, 0).sum();
+}
+
+/// Adds over the ranks what a chunk's loss needs of all logits, [c, V of this rank]: sets the chunk's log_sums, turns
+/// the logits into logarithms of probabilities, and returns the unscaled loss, [].
+at::Tensor shared_loss_sum(const Problem& problem, const Chunk& chunk, at::Tensor logits) {
+  TensorGroup& group = *problem.part.group;
+  const std::int64_t ranks = group.place().ranks;
+  // A row for each rank's logarithm, as a sum of exponentials alone could overflow; the last row is the target's logit.
+  const at::Tensor numbers = at::zeros({ranks + 1, logits.size(0)}, logits.options());
+  numbers[group.place().rank].copy_(logits.logsumexp(1));
+  numbers[ranks].copy_(
+      logits.gather(1, indices(problem, chunk)).squeeze(1).masked_fill_(chunk.is_here.logical_not(), 0));
+  group.sum(numbers);
+  at::Tensor log_sums = chunk.log_sums;
+  log_sums.copy_(numbers.narrow(0, 0, ranks).logsumexp(0));
+  logits.sub_(log_sums.unsqueeze(1));
+  return (log_sums - numbers[ranks]).masked_fill_(chunk.targets == kIgnored, 0).sum();
 }
 
 /// Gradient of the scaled loss in the chunk's logits, [c, V] in the type of hidden states; a view of padded rows on a
 /// GPU. Reuses the argument's memory.
 at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor log_probabilities) {
   at::Tensor gradient = std::move(log_probabilities).exp_();
-  const at::Tensor target_indices = indices(chunk);
+  const at::Tensor target_indices = indices(problem, chunk);
   // softmax - one-hot; ignored targets subtract at 0 and get the scale 0 below.
-  gradient.scatter_add_(1, target_indices, at::full_like(target_indices, -1, gradient.options()));
+  const at::Tensor one_hot = chunk.is_here.defined() ? chunk.is_here.to(gradient.scalar_type()).neg_().unsqueeze(1)
+                                                     : at::full_like(target_indices, -1, gradient.options());
+  gradient.scatter_add_(1, target_indices, one_hot);
   const at::Tensor scales = (chunk.targets != kIgnored).to(gradient.scalar_type()).mul_(problem.scale);
   if (gradient.is_cpu()) return gradient.mul_(scales.unsqueeze(1)).to(chunk.hidden.scalar_type());
   at::Tensor result = at::empty(gradient.sizes(), chunk.hidden.options());
@@ -129,8 +167,10 @@ Result solve(const Problem& problem, bool with_gradients) {
     // Frees the last chunk before the next one is computed: two chunks at a time would double the peak.
     result.last_logit_gradient.reset();
     const Chunk chunk(problem, i);
-    at::Tensor logs = log_probabilities(chunk, problem.head);
-    result.loss += loss_sum(chunk, logs);
+    at::Tensor logs =
+        problem.part.group == nullptr ? log_probabilities(chunk, problem.head) : own_logits(chunk, problem.head);
+    result.loss +=
+        problem.part.group == nullptr ? loss_sum(problem, chunk, logs) : shared_loss_sum(problem, chunk, logs);
     if (!with_gradients) continue;
     result.last_logit_gradient = logit_gradient(problem, chunk, std::exchange(logs, {}));
     write_hidden_gradient(Chunk::rows(problem, i, result.hidden_gradient), result.last_logit_gradient, problem.head);
@@ -149,7 +189,9 @@ void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient
   if (last >= 0) add(Chunk(problem, last), std::exchange(last_logit_gradient, {}));
   for (std::int64_t i = 0; i < last; ++i) {
     const Chunk chunk(problem, i);
-    add(chunk, logit_gradient(problem, chunk, log_probabilities(chunk, problem.head)));
+    at::Tensor logs = problem.part.group == nullptr ? log_probabilities(chunk, problem.head)
+                                                    : own_logits(chunk, problem.head).sub_(chunk.log_sums.unsqueeze(1));
+    add(chunk, logit_gradient(problem, chunk, std::move(logs)));
   }
 }
 
@@ -188,11 +230,18 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 }  // namespace
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets, double scale,
-                                std::optional<std::int64_t> logits_of_chunk) {
-  const std::int64_t vocabulary = out_in(head).size(0);
+                                std::optional<std::int64_t> logits_of_chunk, const VocabularyPart& part) {
+  const std::int64_t vocabulary = part.group == nullptr ? out_in(head).size(0) : part.all;
   require_below(targets, vocabulary, "target");
   const std::int64_t most = logits_of_chunk.value_or(hidden.is_cpu() ? kLogitsOfChunk : kLogitsOfGpuChunk);
-  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), vocabulary, most)};
+  // All ranks cut equal chunks, although the last may have fewer rows.
+  const std::int64_t rows =
+      part.group == nullptr ? vocabulary : TensorPlace{0, part.group->place().ranks}.share_of(vocabulary).count;
+  Problem problem{hidden, targets, head, scale, chunks_of(hidden.size(0), rows, most), part};
+  if (part.group != nullptr) {
+    problem.log_sums =
+        at::empty({hidden.size(0)}, hidden.options().dtype(at::promote_types(hidden.scalar_type(), at::kFloat)));
+  }
   if (!at::GradMode::is_enabled()) return solve(problem, /*with_gradients=*/false).loss;
   return LinearCrossEntropyFunction::apply(hidden, head.weight, bias_of(head), std::move(problem));
 }

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "model/linear.h"
-#include "model_config/footprint.h"
+#include "model/tensor_parallel.h"
 
 namespace chimera {
 
@@ -22,8 +22,13 @@ namespace chimera {
 /// weight gradient is queued as in linear(), and recomputes the logits of all chunks but the last: up to one more
 /// product beside three. A forward in no-grad mode computes only the loss. Backward can run only once.
 ///
+/// With the group of `part`, `head` has only these rows of the vocabulary, and `hidden` and the loss are equal on all
+/// ranks. Three numbers per token are summed: each rank's logarithm of its sum of exponentials (in a row of its own),
+/// and the logit of the target. The gradient of `hidden` is this rank's part of a sum (enter_split()).
+///
 /// `logits_of_chunk` is the maximum number of logits in a chunk; default: kLogitsOfChunk or kLogitsOfGpuChunk.
 [[nodiscard]] at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets,
-                                              double scale, std::optional<std::int64_t> logits_of_chunk = std::nullopt);
+                                              double scale, std::optional<std::int64_t> logits_of_chunk = std::nullopt,
+                                              const VocabularyPart& part = {});
 
 }  // namespace chimera

@@ -54,28 +54,28 @@ class LlamaStage final : public TransformerStage {
   };
 
   at::Tensor embed(const MicroBatch& batch) const override {
-    const at::Tensor embedded = token_embedding(embedding_, batch.tokens);
-    return dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
+    const at::Tensor embedded = token_embedding(embedding_, batch.tokens, vocabulary());
+    return token_dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
 
   at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
-    const at::Tensor normed = rms_norm(hidden, layer.input_norm);
+    const at::Tensor normed = enter(rms_norm(hidden, layer.input_norm));
     const QueryKeyValue seen = with_earlier(index, projections(layer, normed, batch.first_token), batch);
-    const at::Tensor attended = causal_attention(seen, config().heads, masks, mask);
-    return hidden + dropout(linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
+    const at::Tensor attended = causal_attention(seen, heads(), masks, mask);
+    return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
-    const at::Tensor gated = rms_norm(sum, layer.post_attention_norm);
+    const at::Tensor gated = enter(rms_norm(sum, layer.post_attention_norm));
     const std::vector<Linear>& layers = layer.gate_and_up;
     const at::Tensor inner = layers.size() == 1 ? swiglu(linear(gated, layers[0]))
                                                 : swiglu(linear(gated, layers[0]), linear(gated, layers[1]));
     const Dropout masks = block_dropout(index, batch);
-    return sum + dropout(linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
+    return sum + token_dropout(row_linear(inner, layer.down), masks, DropoutSite::FeedForwardOutput);
   }
 
   at::Tensor final_states(const at::Tensor& hidden) const override { return rms_norm(hidden, norm_); }
@@ -108,8 +108,8 @@ class LlamaStage final : public TransformerStage {
               .key = positioned(linear(normed, layers[1]), layer.key_norm, first),
               .value = linear(normed, layers[2])};
     }
-    const std::int64_t query = config().heads * head_size_of(config());
-    const std::int64_t key = key_value_heads_of(config()) * head_size_of(config());
+    const std::int64_t query = heads() * head_size_of(config());
+    const std::int64_t key = query / config().heads * key_value_heads_of(config());
     // Queries and keys turn together, in one kernel.
     const auto parts = linear(normed, layers[0]).split({query + key, key}, /*dim=*/2);
     const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);

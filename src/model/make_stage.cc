@@ -34,6 +34,16 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
   throw ConfigError("model '" + config.name + "' is tied: a stage with embedding or head needs a TiedWeight with them");
 }
 
+/// Makes the parameter, or this rank's part of it. The whole value exists for a moment, as its random numbers and files
+/// do not depend on T.
+Parameter make_parameter(const ParameterSpec& spec, const at::TensorOptions& options, const InitialValue& value,
+                         TensorGroup* tensor) {
+  at::Tensor whole = value(spec, options);
+  const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(spec.name);
+  if (!cut) return {.name = spec.name, .value = std::move(whole)};
+  return {.name = spec.name, .value = part_of(whole, *cut, tensor->place()), .whole_elements = spec.count()};
+}
+
 }  // namespace
 
 InitialValue initial_values_of(std::uint64_t seed) {
@@ -48,15 +58,17 @@ InitialValue initial_values_of(std::uint64_t seed) {
 }
 
 std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers, at::ScalarType dtype,
-                                  const InitialValue& value, const TiedLeaves& tied, at::Device device) {
+                                  const InitialValue& value, const TiedLeaves& tied, at::Device device,
+                                  TensorGroup* tensor) {
   TransformerParts parts{.config = config,
                          .layers = layers,
                          .parameters = {},
                          .tied = used_leaves(config, layers, tied),
-                         .compute = dtype};
+                         .compute = dtype,
+                         .tensor = tensor};
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
   for (const ParameterSpec& spec : own_parameters(config, layers)) {
-    parts.parameters.push_back({.name = spec.name, .value = value(spec, options)});
+    parts.parameters.push_back(make_parameter(spec, options, value, tensor));
   }
   switch (config.family) {
     case Family::Gpt2: return make_gpt2_stage(std::move(parts));
@@ -67,10 +79,9 @@ std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& 
 }
 
 std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses, at::ScalarType dtype,
-                                             const InitialValue& value, at::Device device) {
+                                             const InitialValue& value, at::Device device, TensorGroup* tensor) {
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
-  const ParameterSpec spec = tied_parameter(config);
-  return std::make_unique<TiedWeight>(Parameter{.name = spec.name, .value = value(spec, options)}, uses);
+  return std::make_unique<TiedWeight>(make_parameter(tied_parameter(config), options, value, tensor), uses);
 }
 
 }  // namespace chimera

@@ -21,6 +21,7 @@
 
 #include "model/parameter_group.h"
 #include "model/stage.h"
+#include "model/tensor_parallel.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
@@ -40,13 +41,15 @@ using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, co
 }
 
 /// Makes the stage with the layers `layers` of `config`. `tied` holds the worker's leaves of a tied matrix, which is
-/// not a parameter of the stage. Throws ConfigError if the stage needs a tied leaf that is missing.
+/// not a parameter of the stage. With a `tensor` group, the stage has one rank's part of the layers. Throws ConfigError
+/// if the stage needs a tied leaf that is missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
                                                 at::ScalarType dtype, const InitialValue& value,
-                                                const TiedLeaves& tied = {}, at::Device device = at::kCPU);
+                                                const TiedLeaves& tied = {}, at::Device device = at::kCPU,
+                                                TensorGroup* tensor = nullptr);
 
 [[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
                                                            at::ScalarType dtype, const InitialValue& value,
-                                                           at::Device device = at::kCPU);
+                                                           at::Device device = at::kCPU, TensorGroup* tensor = nullptr);
 
 }  // namespace chimera

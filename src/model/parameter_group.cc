@@ -88,7 +88,9 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
 
 std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members) {
   std::vector<std::int64_t> sizes;
-  for (const Parameter& parameter : group.parameters()) sizes.push_back(parameter.value.numel());
+  for (const Parameter& parameter : group.parameters()) {
+    sizes.push_back(std::max(parameter.whole_elements, parameter.value.numel()));
+  }
   return owners_of(sizes, members);
 }
 

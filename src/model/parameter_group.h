@@ -21,6 +21,8 @@ namespace chimera {
 struct Parameter {
   std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
   at::Tensor value;
+  /// Elements of the whole parameter, of which `value` is the part of one of T ranks; 0: `value` is whole
+  std::int64_t whole_elements = 0;
 };
 
 class ParameterGroup {
@@ -74,9 +76,9 @@ class TiedWeight final : public ParameterGroup {
   TiedLeaves leaves_;
 };
 
-/// Returns the owner of each parameter, given the sizes, if `members` divide them: consecutive parameters, cut near
-/// equal numbers of elements. A parameter belongs to the member in whose equal share its middle lies. Members may own
-/// nothing.
+/// Returns the owner of each parameter, given the sizes (of whole parameters, so that owners are equal on T ranks), if
+/// `members` divide them: consecutive parameters, cut near equal numbers of elements. A parameter belongs to the member
+/// in whose equal share its middle lies. Members may own nothing.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 

@@ -15,7 +15,8 @@ TransformerStage::TransformerStage(TransformerParts parts)
     : Stage(std::move(parts.parameters), parts.tied, parts.compute),
       config_(std::move(parts.config)),
       layers_(parts.layers),
-      tied_(std::move(parts.tied)) {}
+      tied_(std::move(parts.tied)),
+      tensor_(parts.tensor) {}
 
 at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& batch) {
   const at::Tensor hidden = hidden_states(input, batch);
@@ -82,12 +83,38 @@ void TransformerStage::set_output(const std::string& name, const at::Tensor& bia
 }
 
 at::Tensor TransformerStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
-  const at::Tensor states = final_states(hidden).flatten(0, 1);
-  return linear_cross_entropy(states, output_, batch.targets.flatten(), batch.token_loss_scale);
+  const at::Tensor states = enter(final_states(hidden)).flatten(0, 1);
+  return linear_cross_entropy(states, output_, batch.targets.flatten(), batch.token_loss_scale, std::nullopt,
+                              vocabulary());
 }
 
 Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {
-  return batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
+  Dropout masks = batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
+  if (tensor_ != nullptr) masks.first_head = tensor_->place().rank * heads();
+  return masks;
+}
+
+std::int64_t TransformerStage::heads() const {
+  return tensor_ == nullptr ? config_.heads : config_.heads / tensor_->place().ranks;
+}
+
+TensorRange TransformerStage::own_tokens(std::int64_t count) const {
+  return tensor_ != nullptr && tensor_->cuts_tokens() ? tensor_->place().share_of(count) : TensorRange{0, count};
+}
+
+at::Tensor TransformerStage::token_dropout(const at::Tensor& hidden, Dropout masks, DropoutSite site) const {
+  if (tensor_ != nullptr && tensor_->cuts_tokens()) {
+    // A rank's tokens are a slice of the sample, or of its slice.
+    const std::int64_t tokens = hidden.size(1) * tensor_->place().ranks;
+    if (masks.sequence == 0) masks.sequence = tokens;
+    masks.first_token += own_tokens(tokens).first;
+  }
+  return dropout(hidden, masks, site);
+}
+
+VocabularyPart TransformerStage::vocabulary() const {
+  if (tensor_ == nullptr) return {};
+  return {tensor_, tensor_->place().share_of(config_.vocabulary).first, config_.vocabulary};
 }
 
 QueryKeyValue TransformerStage::with_earlier(std::size_t index, const QueryKeyValue& projections,

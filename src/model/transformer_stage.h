@@ -7,7 +7,8 @@
 //
 // A family (gpt2_stage.cc, bert_stage.cc, llama_stage.cc) adds its layers and their parameters' names; it reads its
 // parameters by name in its constructor. Slices (and text generation, which feeds a token at a time), recomputation of
-// attention and the tied matrix are handled here. make_stage.h makes the stages.
+// attention, the tied matrix and the layers' division over T ranks (tensor_parallel.h) are handled here. make_stage.h
+// makes the stages.
 
 #include <cstddef>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "model/layers.h"
 #include "model/stage.h"
+#include "model/tensor_parallel.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
 
@@ -27,6 +29,7 @@ struct TransformerParts {
   std::vector<Parameter> parameters;
   TiedLeaves tied;  ///< the leaves that the stage uses
   at::ScalarType compute = at::kFloat;
+  TensorGroup* tensor = nullptr;  ///< ranks that share the layers; null: this rank has them whole
 };
 
 class TransformerStage : public Stage {
@@ -35,7 +38,7 @@ class TransformerStage : public Stage {
 
   /// Returns the output of this stage's last block, [b, L, H]; `input` as in forward().
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
-  /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head.
+  /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head, and all layers whole.
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const { return linear(final_states(hidden), output_); }
   /// Returns BERT's scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
   [[nodiscard]] virtual at::Tensor sentence_logits(const at::Tensor& /*hidden*/) const { return {}; }
@@ -59,6 +62,22 @@ class TransformerStage : public Stage {
   /// Sets the output matrix [V, H] likewise.
   void set_output(const std::string& name, const at::Tensor& bias = {});
   [[nodiscard]] const Linear& output() const { return output_; }
+
+  [[nodiscard]] TensorGroup* tensor() const { return tensor_; }
+  /// Returns the input of layers that T ranks divide by outputs.
+  [[nodiscard]] at::Tensor enter(const at::Tensor& own) const { return enter_split(own, tensor_); }
+  /// Applies a layer that T ranks divide by inputs.
+  [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer) const {
+    return chimera::row_linear(input, layer, tensor_);
+  }
+  /// Returns the query heads of this rank.
+  [[nodiscard]] std::int64_t heads() const;
+  /// Returns the tokens that this rank has between split layers, of `count` tokens of a micro-batch or slice.
+  [[nodiscard]] TensorRange own_tokens(std::int64_t count) const;
+  /// Applies dropout() to hidden states of own_tokens(), [b, l, H].
+  [[nodiscard]] at::Tensor token_dropout(const at::Tensor& hidden, Dropout masks, DropoutSite site) const;
+  /// Returns the rows of this rank in the token embedding and the output matrix.
+  [[nodiscard]] VocabularyPart vocabulary() const;
 
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   /// Returns `projections` with the keys and values of earlier tokens that the batch carries, if any.
@@ -88,6 +107,7 @@ class TransformerStage : public Stage {
   StageLayers layers_;
   TiedLeaves tied_;
   Linear output_;  // undefined without the head
+  TensorGroup* tensor_;
 };
 
 [[nodiscard]] std::unique_ptr<Stage> make_gpt2_stage(TransformerParts parts);

@@ -73,7 +73,8 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
     load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
     load.weight_gradient = time.weight_gradient / micro_batch_scale;
     for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
-    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= held_activations(count);
+    const double kept = held_activations(count, cuts_tokens(workload, count));
+    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= kept;
   };
   set_times(loads.embedding, LayerKind::Embedding);
   set_times(loads.head, LayerKind::Head);

@@ -2,11 +2,15 @@
 
 // Tensor parallelism in plans: T workers share every layer of a stage, split as in Megatron-LM. These functions
 // divide a layer's time, parameters and activations by T where the split does, and add the all-reduces within its
-// ops. Training has no tensor parallelism.
+// ops. model/tensor_parallel.h executes the split.
 
+#include <array>
 #include <cstdint>
 
+#include "model_config/footprint.h"
+#include "model_config/partition.h"
 #include "plan/layer_times.h"
+#include "simulate/costs.h"
 
 namespace chimera {
 
@@ -28,9 +32,27 @@ namespace chimera {
 /// vocabulary token, all others in full.
 [[nodiscard]] std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel);
 
-/// Returns the share of a layer's activations, without attention scores, on each of the T workers. Inputs of sub-layers
-/// and norms, and masks, are not split: 10 of 34 bytes (Korthikanti et al., arXiv 2205.05198, section 4.2: s b h (10 +
-/// 24 / T)).
-[[nodiscard]] double held_activations(std::int64_t tensor_parallel);
+/// Returns whether training also divides norms, dropout and messages, by tokens (model/tensor_parallel.h).
+[[nodiscard]] bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel);
+
+/// Returns the share of a layer's activations, without attention scores, on each of the T workers. Of 34 bytes (s b h
+/// (10
+/// + 24 / T), Korthikanti et al., arXiv 2205.05198, section 4.2), the inputs of sub-layers, norms and masks are not
+/// split. With `cuts_tokens`, only the gathered inputs of two matrices are whole, because the weight gradient needs
+/// them.
+[[nodiscard]] double held_activations(std::int64_t tensor_parallel, bool cuts_tokens);
+
+/// T, and whether the T workers divide the tokens.
+struct TensorSplit {
+  std::int64_t tensor_parallel = 1;
+  bool cuts_tokens = false;
+};
+
+/// Divides a stage's bytes among its T workers: matrices are split, norms are not, inputs only by tokens.
+void split_bytes(StageFootprint& footprint, StageMemory& memory, const ModelConfig& model, const StageLayers& stage,
+                 const TensorSplit& split);
+
+/// Returns the bytes of a footprint's working sets.
+[[nodiscard]] std::array<double*, 4> working_sets(StageFootprint& footprint);
 
 }  // namespace chimera

@@ -37,6 +37,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
     std::adjacent_difference(bounds.begin(), bounds.end(), lengths.begin());
     flags.push_back({"slice-lengths", fmt::format("{}", fmt::join(lengths.begin() + 1, lengths.end(), ","))});
   }
+  if (candidate.tensor_parallel > 1) flags.push_back({"tensor-parallel", candidate.tensor_parallel});
   if (!candidate.offload.empty()) flags.push_back({"offload", to_text(offload_choice(candidate))});
   if (candidate.replica_layout != ReplicaLayout::Near)
     flags.push_back({"replica-layout", to_text(candidate.replica_layout)});

@@ -121,7 +121,8 @@ GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
 }
 
 void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tensor values) {
-  const std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), share.members, share.member);
+  std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), share.members, share.member);
+  if (!shape_.counts_whole) std::erase_if(parameters, [](const Parameter& p) { return p.whole_elements == 0; });
   if (parameters.empty()) return;
   const at::Tensor squares = squares_of(parameters);
   if (shape_.parameters.empty()) {

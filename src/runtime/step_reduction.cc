@@ -55,6 +55,7 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
                 .used_memory = std::vector<double>(num_ranks, 0),
                 .allocation_retries = std::vector<double>(num_ranks, 0)};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
+  if (!worker_.shape.counts_whole) return sums;
   sums.peak_memory[own] = hooks.observation.peak_memory();
   if (hooks.observation.used_memory) sums.used_memory[own] = hooks.observation.used_memory();
   if (hooks.observation.allocation_retries) sums.allocation_retries[own] = hooks.observation.allocation_retries();
@@ -70,7 +71,8 @@ StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, 
   const at::Tensor all = on_device(sums.pack(), worker_.device());
   const std::int64_t micro_batches = worker_.shape.micro_batches;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
-    if (const auto loss = losses.extract(MicroBatchId(step * micro_batches + m))) {
+    const auto loss = losses.extract(MicroBatchId(step * micro_batches + m));
+    if (loss && worker_.shape.counts_whole) {
       const std::int64_t number = worker_.shape.group.value() * micro_batches + m;
       sums.loss_in(all, static_cast<std::size_t>(number)).copy_(loss.mapped());
     }
@@ -92,7 +94,8 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
   for (const Op& op : suspects) found[index_of(op)] = 1;
   worker_.transport.all_sum(found);
   // All ranks see the same marks, so all find the same first op without another message.
-  const auto first = static_cast<std::size_t>(std::ranges::find(found, 1) - found.begin());
+  const auto first =
+      static_cast<std::size_t>(std::ranges::find_if(found, [](double ranks) { return ranks > 0; }) - found.begin());
   if (first < found.size()) {
     const auto [group, op] = order.place(first);
     NonFiniteResult result{.what = describe_result(op, shape.stages())};

@@ -11,7 +11,8 @@ std::vector<TensorSpec> slices_of(const TensorSpec& whole, const std::vector<std
   std::vector<TensorSpec> slices;
   for (std::size_t end = 1; end < bounds.size(); ++end) {
     slices.push_back(whole);
-    slices.back().sizes.at(1) = bounds[end] - bounds[end - 1];
+    // A message may have a share of each slice's tokens.
+    slices.back().sizes.at(1) = (bounds[end] - bounds[end - 1]) * whole.sizes.at(1) / bounds.back();
   }
   return slices;
 }

@@ -42,6 +42,9 @@ struct ProgramShape {
   bool tied = false;  // whether the model is tied
   // Whether gradients are summed by reduce-scatter. A rank then gets only the sums of its own parameters (owners_of).
   bool scatters = false;
+  // Whether this rank's losses and whole parameters count in sums over all ranks. Another rank has equal ones if not,
+  // and only parts of parameters (Parameter::whole_elements) count.
+  bool counts_whole = true;
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 

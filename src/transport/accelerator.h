@@ -72,7 +72,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_10";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_11";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

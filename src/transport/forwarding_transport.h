@@ -24,6 +24,10 @@ class ForwardingTransport : public Transport {
   std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override {
     return ranks_->start_sum(group, std::move(sum));
   }
+  void sum_in_op(ParameterGroupId group, at::Tensor values) override { ranks_->sum_in_op(group, std::move(values)); }
+  std::vector<at::Tensor> exchange_in_op(ParameterGroupId group, const at::Tensor& values) override {
+    return ranks_->exchange_in_op(group, values);
+  }
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     return ranks_->start_all_gather(group, std::move(buffer), counts);

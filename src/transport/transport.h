@@ -64,7 +64,8 @@ struct GradientSum {
 };
 
 /// Endpoint of a rank, for that rank's thread only. A channel is a directed pair of ranks: messages arrive in the order
-/// of start_send(), and receives are posted in the same order. Only wait(), all_sum() and sum_to_host() block.
+/// of start_send(), and receives are posted in the same order. Only wait(), sum_in_op(),
+/// all_sum() and sum_to_host() block.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -79,6 +80,16 @@ class Transport {
   /// Starts an in-place all-reduce of `gradients` in the transport's own order.
   std::unique_ptr<Pending> start_all_reduce(ParameterGroupId group, at::Tensor gradients) {
     return start_sum(group, {.gradients = std::move(gradients)});
+  }
+  /// Adds `values` (flat, contiguous) over the group's ranks in place, with the same bits on each, and blocks: for sums
+  /// inside ops, of which a step has many. No other sum of the group may be in flight.
+  virtual void sum_in_op(ParameterGroupId group, at::Tensor values) {
+    start_all_reduce(group, std::move(values))->wait();
+  }
+  /// Returns the values (contiguous) of all members of the group for reading, until the next such call or sum_in_op();
+  /// blocks. Returns nothing if the transport has no memory that members share.
+  virtual std::vector<at::Tensor> exchange_in_op(ParameterGroupId /*group*/, const at::Tensor& /*values*/) {
+    return {};
   }
   /// Starts an in-place all-gather of `buffer` (flat, contiguous): the group's m-th rank owns `counts[m]` consecutive
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.

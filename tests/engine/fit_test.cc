@@ -179,7 +179,7 @@ Outcome run_over_pairs(const FitOptions& options) {
     for (std::int64_t step = 0; step < options.steps; ++step) steps.push_back(trainer.train_step(step));
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
-      for (const auto& [name, value] : stage->values()) result.parameters.emplace(name, value.detach());
+      for (const Parameter& own : stage->values()) result.parameters.emplace(own.name, own.value.detach());
     }
     if (rank != RankId(0)) return;
     for (const FitStep& step : steps) {

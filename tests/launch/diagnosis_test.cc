@@ -74,6 +74,21 @@ TEST(DiagnosisTest, RankThatDoesNotWaitIsGuilty) {
   EXPECT_EQ(diagnosis.op, "0F1 in step 4");
 }
 
+/// Two workers of two ranks each: messages and sums are among ranks of equal t.
+TEST(DiagnosisTest, RanksThatShareLayersHaveLanes) {
+  Flight shared = flight({Events{at(5, 4, sum_of(InstructionKind::WaitAllReduce, 0))},
+                          Events{at(7, 4, transfer(InstructionKind::WaitReceive, op(OpKind::Backward, 1, 1), 1))},
+                          Events{at(9, 4, {.kind = InstructionKind::ReduceScalars})}, Events{at(2, 4, compute(kF1))}});
+  shared.job.ranks = {
+      {GroupId(0), WorkerId(0)}, {GroupId(0), WorkerId(0)}, {GroupId(0), WorkerId(1)}, {GroupId(0), WorkerId(1)}};
+  shared.job.sums = {{RankId(0), RankId(2)}, {RankId(1), RankId(3)}};
+  shared.job.tensor_parallel = 2;
+  const Diagnosis diagnosis = diagnose(shared);
+  EXPECT_THAT(diagnosis.ranks[0].waits_for, ElementsAre(2));
+  EXPECT_THAT(diagnosis.ranks[1].waits_for, ElementsAre(3));
+  EXPECT_THAT(to_text(diagnosis, shared, 0), HasSubstr("guilty: rank 3 (worker 1, t 1), at 0F1"));
+}
+
 TEST(DiagnosisTest, RankThatTheLauncherBlamedIsGuilty) {
   Flight blamed = hanging();
   blamed.verdict = {

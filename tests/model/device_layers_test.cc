@@ -25,6 +25,7 @@
 #include "model/rms_norm.h"
 #include "model/rotary.h"
 #include "model_config/config.h"
+#include "model_config/footprint.h"
 #include "support/fake_device.h"
 #include "transport/stream.h"
 

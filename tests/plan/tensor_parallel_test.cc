@@ -71,6 +71,19 @@ TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
   EXPECT_GT(half.peak_memory_bytes, 0.5 * whole.peak_memory_bytes);
 }
 
+TEST(TensorParallelTest, TokensAreCutIfTDividesThem) {
+  EXPECT_DOUBLE_EQ(held_activations(1, false), 1);
+  EXPECT_DOUBLE_EQ(held_activations(2, false), 22.0 / 34);
+  EXPECT_DOUBLE_EQ(held_activations(2, true), 19.0 / 34);
+  PlanProblem problem = problem_of(8, 8);
+  const auto boundary = [&](std::int64_t sequence, std::int64_t tensor_parallel) {
+    problem.workload.sequence = sequence;
+    return Predictor(problem).prepare(shared_by(tensor_parallel)).model.costs.memory[1].boundary;
+  };
+  EXPECT_DOUBLE_EQ(boundary(128, 2), boundary(128, 1) / 2);
+  EXPECT_DOUBLE_EQ(boundary(127, 2), boundary(127, 1));
+}
+
 TEST(TensorParallelTest, ItsSumsArePartOfTheStep) {
   PlanProblem problem = problem_of(4, 8);
   problem.machine.all_reduce.within_node.alpha = 0.125;  // an all-reduce over two workers takes a quarter

@@ -78,22 +78,21 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 /// Runs `steps` steps with every worker as a thread.
 inline Trained train(const TrainOptions& options, std::int64_t steps) {
   const Job job = prepare_job(options);
-  std::vector<Trained> results(static_cast<std::size_t>(job.run.num_ranks()));
-  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
-                   [&](RankId rank, Transport& transport) {
-                     at::set_num_threads(1);
-                     const OwnStream stream(device_of(options, rank));
-                     Trained& result = results[rank.index()];
-                     Trainer trainer(job, rank, transport);
-                     for (std::int64_t step = 0; step < steps; ++step) {
-                       const StepMetrics metrics = trainer.train_step(step);
-                       result.losses.push_back(metrics.loss);
-                       result.gradient_norms.push_back(metrics.gradient_norm);
-                       result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
-                     }
-                     collect(trainer, result);
-                     if (options.validate_every > 0) result.validation_losses.push_back(trainer.validation_loss());
-                   });
+  std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    const OwnStream stream(device_of(options, rank));
+    Trained& result = results[rank.index()];
+    Trainer trainer(job, rank, transport);
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const StepMetrics metrics = trainer.train_step(step);
+      result.losses.push_back(metrics.loss);
+      result.gradient_norms.push_back(metrics.gradient_norm);
+      result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
+    }
+    collect(trainer, result);
+    if (options.validate_every > 0) result.validation_losses.push_back(trainer.validation_loss());
+  });
   Trained trained = std::move(results.front());
   for (std::size_t w = 1; w < results.size(); ++w) {
     for (auto& [name, tensors] : results[w].gradients) {

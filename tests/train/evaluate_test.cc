@@ -35,7 +35,7 @@ class EvaluateTest : public ::testing::Test {
     run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
       trainer.train_step(0);
-      export_model(job, trainer.model().own_groups(), rank, transport);
+      export_model(job, trainer.model().whole_parameters(), rank, transport);
     });
     return options.export_folder;
   }

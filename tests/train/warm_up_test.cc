@@ -279,8 +279,8 @@ Fitted fitted(const FitRun& run, RankId rank, Transport& transport) {
   }
   result.validation_loss = trainer.validation_loss(0);
   for (const auto& [id, stage] : trainer.stages()) {
-    for (const auto& [name, value] : stage->values()) {
-      if (name == "0.0.num_batches_tracked") result.batches_tracked = value.item<std::int64_t>();
+    for (const Parameter& own : stage->values()) {
+      if (own.name == "0.0.num_batches_tracked") result.batches_tracked = own.value.item<std::int64_t>();
     }
   }
   return result;

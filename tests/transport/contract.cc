@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
+#include <thread>
 
 #include <array>
 #include <stdexcept>
@@ -136,6 +137,22 @@ void matches_successive_sums_in_order(Transport& transport, RankId me) {
     const at::Tensor expected = gradients(RankId(9), at::kFloat) * (i + 1);
     expect(at::equal(sum->wait(), expected), "successive all-reduces of a stage got mixed up");
   }
+}
+
+// Sizes grow and shrink, and workers come late to some of the sums.
+void sums_inside_ops_one_after_the_other(Transport& transport, RankId me) {
+  for (const std::int64_t size : {7, 300'000, 1, 40'000, 900'000}) {
+    for (int i = 0; i < kMessages; ++i) {
+      if (i % kWorkers == me.value()) std::this_thread::yield();
+      const at::Tensor values = at::arange(size, at::kFloat).remainder(1000) * static_cast<double>(me.value() + 1 + i);
+      transport.sum_in_op(ParameterGroupId(2), values);
+      const at::Tensor expected = at::arange(size, at::kFloat).remainder(1000) * (10.0 + kWorkers * i);
+      expect(at::equal(values, expected), fmt::format("sum {} of {} numbers inside an op is wrong", i, size));
+    }
+  }
+  at::Tensor alone = at::ones({3});
+  if (me == RankId(0)) transport.sum_in_op(ParameterGroupId(3), alone);
+  expect(at::equal(alone, at::ones({3})), "the sum of one worker is not its own");
 }
 
 void sums_a_stage_held_alone(Transport& transport, RankId me) {
@@ -301,6 +318,7 @@ const std::vector<Scenario>& scenarios() {
       {"sums_each_stage_over_its_group", sums_each_stage_over_its_group},
       {"sums_stages_started_in_any_order", sums_stages_started_in_any_order},
       {"matches_successive_sums_in_order", matches_successive_sums_in_order},
+      {"sums_inside_ops_one_after_the_other", sums_inside_ops_one_after_the_other},
       {"sums_a_stage_held_alone", sums_a_stage_held_alone},
       {"all_sum_adds_in_order_of_workers", all_sum_adds_in_order_of_workers},
       {"leaves_the_same_bits_everywhere", leaves_the_same_bits_everywhere},

@@ -43,7 +43,7 @@ class Waits {
     switch (waits.kind) {
       case InstructionKind::WaitReceive: return {peer(rank, waits.peer), InstructionKind::StartSend};
       case InstructionKind::WaitSend: return {peer(rank, waits.peer), InstructionKind::PostReceive};
-      case InstructionKind::WaitAllReduce: return {members(waits.group), InstructionKind::StartAllReduce};
+      case InstructionKind::WaitAllReduce: return {members(rank, waits.group), InstructionKind::StartAllReduce};
       case InstructionKind::ReduceScalars: return {all(), InstructionKind::ReduceScalars};
       default: return {};
     }
@@ -79,13 +79,15 @@ class Waits {
     const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, worker};
     const auto found = std::ranges::find(flight_.job.ranks, other);
     if (found == flight_.job.ranks.end()) return {};
-    return {static_cast<int>(found - flight_.job.ranks.begin())};
+    return {static_cast<int>(found - flight_.job.ranks.begin() + self % flight_.job.tensor_parallel)};
   }
 
-  [[nodiscard]] std::vector<int> members(ParameterGroupId group) const {
+  [[nodiscard]] std::vector<int> members(int self, ParameterGroupId group) const {
     std::vector<int> ranks;
-    if (group.index() >= flight_.job.sums.size()) return ranks;
-    for (const RankId rank : flight_.job.sums[group.index()]) {
+    const std::int64_t shared = flight_.job.tensor_parallel;  // messages and sums stay among ranks of equal t
+    const auto own = static_cast<std::size_t>(group.value() * shared + self % shared);
+    if (own >= flight_.job.sums.size()) return ranks;
+    for (const RankId rank : flight_.job.sums[own]) {
       if (rank.index() < flight_.ranks.size()) ranks.push_back(static_cast<int>(rank.value()));
     }
     return ranks;
@@ -118,6 +120,13 @@ std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
 }
 
 std::string reason_of(const Flight& flight) { return flight.verdict ? flight.verdict->reason : ""; }
+
+/// Returns " (worker 1, t 0)" if ranks share layers.
+std::string part_of(int rank, const FlightJob& job) {
+  if (job.tensor_parallel == 1 || static_cast<std::size_t>(rank) >= job.ranks.size()) return "";
+  const GroupWorker& place = job.ranks[static_cast<std::size_t>(rank)];
+  return fmt::format(" (worker {}, t {})", place.worker.value(), rank % job.tensor_parallel);
+}
 
 std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
 
@@ -197,7 +206,8 @@ std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_
   text += ended_text(flight);
   if (!diagnosis.newest_checkpoint.empty()) text += fmt::format("newest checkpoint: {}\n", diagnosis.newest_checkpoint);
   if (diagnosis.guilty) {
-    text += fmt::format("guilty: rank {}, at {}{}\n", *diagnosis.guilty, diagnosis.op,
+    text += fmt::format("guilty: rank {}{}, at {}{}\n", *diagnosis.guilty, part_of(*diagnosis.guilty, flight.job),
+                        diagnosis.op,
                         diagnosis.is_inferred ? " (inferred: it waits for no other rank, or has waited longest)" : "");
   } else {
     text += "guilty: no rank\n";

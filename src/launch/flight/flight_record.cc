@@ -74,6 +74,7 @@ FlightJob job_of(const nlohmann::json& json) {
   FlightJob job{.schedule = json.at("schedule"),
                 .ranks = json.at("ranks"),
                 .sums = json.at("sums"),
+                .tensor_parallel = std::max<std::int64_t>(json.value("tensor_parallel", std::int64_t{1}), 1),
                 .planned_step_seconds = json.at("planned_step_seconds"),
                 .planned_ops = json.at("planned_ops")};
   if (job.ranks.empty() || job.ranks.size() > kMostRecordedRanks) throw ConfigError("has no ranks, or too many");
@@ -222,6 +223,7 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
                                {"schedule", job.schedule},
                                {"ranks", job.ranks},
                                {"sums", job.sums},
+                               {"tensor_parallel", job.tensor_parallel},
                                {"planned_step_seconds", job.planned_step_seconds},
                                {"planned_ops", job.planned_ops}};
   write_whole((fs::path(folder) / kJobName).string(), json_text(json) + "\n");

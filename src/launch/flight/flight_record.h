@@ -50,8 +50,10 @@ void record_flight(const RankProgress& progress);
 /// Ranks of a job, to interpret workers and groups in events.
 struct FlightJob {
   std::string schedule;
-  std::vector<GroupWorker> ranks = {};                ///< [rank]
-  RankGroups sums = {};                               ///< [parameter group]: ranks that sum its gradients
+  std::vector<GroupWorker> ranks = {};  ///< [rank]
+  /// [parameter group]: ranks that sum its gradients; T groups for each, one after the other, if T ranks share layers
+  RankGroups sums = {};
+  std::int64_t tensor_parallel = 1;                   ///< T; the T ranks of a worker are neighbors
   double planned_step_seconds = 0;                    ///< Of the plan or profile that started the run; 0: none
   std::vector<std::vector<double>> planned_ops = {};  ///< [stage][op kind]: seconds by the profile; empty: none
 };

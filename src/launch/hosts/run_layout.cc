@@ -8,6 +8,7 @@ namespace chimera {
 
 nlohmann::ordered_json layout_json(const RunLayout& layout) {
   return {{"data_parallel", layout.data_parallel},
+          {"tensor_parallel", layout.tensor_parallel},
           {"workers", layout.workers},
           {"micro_batches", layout.micro_batches},
           {"mini_batch", layout.mini_batch}};
@@ -18,9 +19,11 @@ std::optional<RunLayout> parse_layout(const std::string& dry_run) {
     const auto json = read_json(dry_run);
     const RunLayout layout{.workers = json.at("workers"),
                            .data_parallel = json.at("data_parallel"),
+                           .tensor_parallel = json.value("tensor_parallel", std::int64_t{1}),
                            .micro_batches = json.at("micro_batches"),
                            .mini_batch = json.at("mini_batch")};
-    const bool is_one = std::min({layout.workers, layout.data_parallel, layout.micro_batches, layout.mini_batch}) >= 1;
+    const bool is_one = std::min({layout.workers, layout.data_parallel, layout.tensor_parallel, layout.micro_batches,
+                                  layout.mini_batch}) >= 1;
     return is_one ? std::optional(layout) : std::nullopt;
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -34,10 +37,12 @@ std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks)
   const std::int64_t in_step = now.micro_batches * now.data_parallel;
   std::vector<RunLayout> layouts;
   const auto add = [&](std::int64_t workers, std::int64_t most_groups) {
-    for (std::int64_t groups = std::min({most_groups, ranks / workers, in_step}); groups >= 1; --groups) {
+    for (std::int64_t groups = std::min({most_groups, ranks / workers / now.tensor_parallel, in_step}); groups >= 1;
+         --groups) {
       if (in_step % groups == 0)
         layouts.push_back({.workers = workers,
                            .data_parallel = groups,
+                           .tensor_parallel = now.tensor_parallel,
                            .micro_batches = in_step / groups,
                            .mini_batch = now.mini_batch});
     }

@@ -13,14 +13,15 @@
 
 namespace chimera {
 
-/// Layout of a run: D workers in each of W groups, N micro-batches per step and group.
+/// Layout of a run: D workers in each of W groups, T ranks for each worker, N micro-batches per step and group.
 struct RunLayout {
-  std::int64_t workers = 1;        ///< D (--stages)
-  std::int64_t data_parallel = 1;  ///< W
-  std::int64_t micro_batches = 1;  ///< N
-  std::int64_t mini_batch = 1;     ///< Sequences per step, over all groups
+  std::int64_t workers = 1;          ///< D (--stages)
+  std::int64_t data_parallel = 1;    ///< W
+  std::int64_t tensor_parallel = 1;  ///< T
+  std::int64_t micro_batches = 1;    ///< N
+  std::int64_t mini_batch = 1;       ///< Sequences per step, over all groups
 
-  [[nodiscard]] std::int64_t ranks() const { return workers * data_parallel; }
+  [[nodiscard]] std::int64_t ranks() const { return workers * data_parallel * tensor_parallel; }
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };
 
@@ -30,7 +31,7 @@ struct RunLayout {
 [[nodiscard]] std::optional<RunLayout> parse_layout(const std::string& dry_run);
 
 /// Returns layouts of at most `ranks` ranks with the same micro-batches per step, best first: fewer groups of the same
-/// size, then fewer workers per group with as many groups as possible. The job may reject them.
+/// size, then fewer workers per group with as many groups as possible; T stays. The job may reject them.
 [[nodiscard]] std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks);
 
 [[nodiscard]] std::vector<std::string> layout_flags(const RunLayout& layout);

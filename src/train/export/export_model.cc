@@ -75,17 +75,14 @@ TensorSource source_in_file(const WeightFiles::Found& found) {
           }};
 }
 
-TensorSources own_sources(const ModelConfig& model, const std::vector<const ParameterGroup*>& own) {
+TensorSources own_sources(const ModelConfig& model, const std::vector<Parameter>& own) {
   // A tied matrix has one parameter but may have two names, for example of embedding and head.
   TensorSources sources;
-  for (const ParameterGroup* group : own) {
-    for (const Parameter& parameter : group->parameters()) {
-      const at::Tensor flat = parameter.value.detach().view({-1});
-      for (const std::string& name : exported_names(model, parameter.name)) {
-        sources[name] = {.elements = flat.numel(), .read = [flat](std::int64_t first, std::int64_t count) {
-                           return flat.narrow(0, first, count);
-                         }};
-      }
+  for (const Parameter& parameter : own) {
+    const at::Tensor flat = parameter.value.detach().view({-1});
+    for (const std::string& name : exported_names(model, parameter.name)) {
+      sources[name] = {.elements = flat.numel(),
+                       .read = [flat](std::int64_t first, std::int64_t count) { return flat.narrow(0, first, count); }};
     }
   }
   return sources;
@@ -136,7 +133,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   complete(staged, folder.model(), &folder, type, chosen.empty() ? source : chosen);
 }
 
-void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport) {
+void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = planned_export(job);
   // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds

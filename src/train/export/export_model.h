@@ -30,10 +30,10 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 /// it before a training, whose end is too late for such an error.
 void require_exportable(const Job& job);
 
-/// All ranks call it. Each writes its `own` groups into preallocated files, so no rank holds the whole model. `own`
+/// All ranks call it. Each writes its `own` parameters into preallocated files, so no rank holds the whole model. `own`
 /// must cover each parameter on exactly one rank. Rank 0 adds config.json, generation_config.json and the tokenizer's
 /// files if known. The folder appears atomically. Throws ConfigError on a rank that cannot write, PeerLostError on the
 /// others.
-void export_model(const Job& job, const std::vector<const ParameterGroup*>& own, RankId rank, Transport& transport);
+void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport);
 
 }  // namespace chimera

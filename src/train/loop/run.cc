@@ -89,13 +89,13 @@ void use_threads(const Job& job) {
 
 std::optional<MemoryMeter> meter_of(const Job& job) {
   if (job.options.tensor_memory.empty()) return std::nullopt;
-  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.run.num_ranks()));
+  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
 }
 
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes;
   const double own = static_cast<double>(meter.usage(rank).peak);
-  for (const auto& peak : gather({own}, rank, job.run.num_ranks(), transport)) bytes.push_back(peak.front());
+  for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
   if (rank != RankId(0)) return;
   write_at_end(job, "--tensor-memory", job.options.tensor_memory,
                fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
@@ -215,7 +215,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
     if (run.is_whole && !job.options.export_folder.empty())
-      export_model(job, trainer->model().own_groups(), rank, transport);
+      export_model(job, trainer->model().whole_parameters(), rank, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
@@ -271,7 +271,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .rendezvous = rank.rendezvous,
                          .timeout = timeout,
                          .start_up_timeout = start_up_timeout,
-                         .groups = job.run.rank_groups(),
+                         .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(own),
                          // A failed rank stays until the culprit is known, but peers must notice at once.
@@ -281,7 +281,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .world_size = rank.world_size,
                                 .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
                                 .rendezvous = rank.rendezvous,
-                                .groups = job.run.rank_groups(),
+                                .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job),
                                 .sums_in_order = job.canonical.has_value(),
                                 .fingerprint = std::move(own),
@@ -300,7 +300,7 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
                          .world_size = rank.world_size,
                          .rendezvous = rendezvous,
                          .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
-                         .groups = job.run.rank_groups(),
+                         .groups = job.rank_groups(),
                          .pairs = talking_pairs(job),
                          .fingerprint = std::move(compared),
                          .breaker = breaker});
@@ -313,7 +313,7 @@ int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
   const auto begin = core_use();
-  const auto ranks = static_cast<int>(job.run.num_ranks());
+  const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
@@ -321,7 +321,7 @@ int run_threads(const Job& job) {
   // No launcher watches thread ranks, so this process detects its own hangs.
   ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
                     !uses_gpu(job.options), job.options.cuda_graphs);
-  const auto failed = try_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
+  const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const RecordedRank recorded(job, static_cast<int>(rank.value()));
     const OwnStream stream(device_of(job.options, rank));
@@ -359,9 +359,9 @@ int run_rank(const Job& job, RankEnvironment rank) {
   };
   try {
     // Another launcher decides how many processes it starts, and knows nothing of the options.
-    if (rank.world_size != job.run.num_ranks()) {
-      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started",
-                                    job.run.num_ranks(), rank.world_size));
+    if (rank.world_size != job.num_ranks()) {
+      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
+                                    rank.world_size));
     }
     bool is_whole = true;
     bind_near_gpu(job, rank.rank);

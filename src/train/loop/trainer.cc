@@ -19,7 +19,8 @@ namespace {
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
-  return {{job.run.samples_per_op(), job.options.sequence, job.model.hidden}, scalar_type(job.options.dtype)};
+  const std::int64_t tokens = job.options.sequence / (job.cuts_tokens() ? job.options.tensor_parallel : 1);
+  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(job.options.dtype)};
 }
 
 ProgramShape program_shape_of(const RankContext& self) {
@@ -30,6 +31,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   if (job.canonical) shape.canonical = &*job.canonical;
   shape.scatters = job.options.shard_optimizer;
   shape.slice_bounds = job.slice_bounds;
+  shape.counts_whole = !self.is_copy();
   return shape;
 }
 
@@ -56,7 +58,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
     last_.loss_watch = job.checkpoints->resumed->loss_watch;
   }
   if (!options().checkpoint.folder.empty()) {
-    checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state());
+    checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
   }
 }
 
@@ -144,6 +146,7 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
 void Trainer::note_instruction(const Instruction& instruction) {
   if (instruction.kind == InstructionKind::ReduceScalars) {  // All gradients are complete here
     if (options().watches_weights()) replicas_.require_unchanged();
+    model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
   progress_.note({RankProgress::Phase::Steps, steps_.step(), instruction});
@@ -242,7 +245,7 @@ void Trainer::rejoin() {
 /// other ops with a mask, which only padded micro-batches have. What steps allocate later must not make a GPU wait.
 void Trainer::warm_up(std::int64_t step) {
   const Job& job = self_.job;
-  if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.run.num_ranks() == 1) return;
+  if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.num_ranks() == 1) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {
     const auto load = [&](StageId stage, MicroBatchId id) {
       MicroBatch batch = loader_.training(step, stage, id);
@@ -277,7 +280,8 @@ std::string Trainer::current() const {
 }
 
 std::string Trainer::hash_parameters() {
-  return parameters_hash(self_.job.parameters, model_.own_groups(), self_.transport);
+  return parameters_hash(self_.job.parameters, model_.own_groups(), self_.transport,
+                         self_.job.ranks().place(self_.world_rank));
 }
 
 /// `tensor` is an index into TrainedModel::state_of() of the first group: 0 for a weight, 1 for its optimizer state.

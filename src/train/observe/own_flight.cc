@@ -9,11 +9,12 @@ namespace chimera {
 
 FlightJob flight_job(const Job& job) {
   FlightJob flight{.schedule = job.run.schedule.name,
-                   .sums = job.run.rank_groups(),
+                   .sums = job.rank_groups(),
+                   .tensor_parallel = job.options.tensor_parallel,
                    .planned_step_seconds = job.options.planned_step_seconds,
                    .planned_ops = job.options.planned_ops};
-  for (std::int64_t rank = 0; rank < job.run.num_ranks(); ++rank)
-    flight.ranks.push_back(job.run.ranks.place(RankId(rank)));
+  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank)
+    flight.ranks.push_back(job.run.ranks.place(job.ranks().in_lane(RankId(rank))));
   return flight;
 }
 

@@ -42,8 +42,12 @@ std::string joined_within(std::vector<LineField> parts, std::size_t columns) {
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
 std::string groups_in_words(const Job& job) {
-  if (job.run.ranks.data_parallel == 1) return "";
-  return fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
+  std::string text;
+  if (job.run.ranks.data_parallel > 1)
+    text += fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
+  if (job.options.tensor_parallel > 1)
+    text += fmt::format(", {} on the layers of a worker", job.options.tensor_parallel);
+  return text;
 }
 
 std::string time_of_day() {
@@ -234,9 +238,9 @@ std::string describe(const Job& job) {
   std::string text =
       fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
                   job.model.layers, job.model.hidden, to_text(options.dtype));
-  const std::string ranks = job.run.num_ranks() == 1 ? "worker" : to_text(options.transport);
+  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.transport);
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
-                      job.run.schedule.name, job.run.schedule.stages, job.run.num_ranks(), ranks, groups_in_words(job),
+                      job.run.schedule.name, job.run.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.run.micro_batches(), job.run.samples_per_op(), options.sequence);
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)

@@ -19,7 +19,7 @@ void RunTimes::note_step(const StepMetrics& metrics, bool is_warm_up) {
 
 RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) const {
   const auto steps = static_cast<double>(std::max<std::size_t>(step_seconds_.size(), 1));
-  const std::int64_t ranks = self.job.run.num_ranks();
+  const std::int64_t ranks = self.job.num_ranks();
   const auto end = begin_ ? core_use() : std::nullopt;
   std::vector<double> total = own.op_times().numbers();
   self.transport.all_sum(total);
@@ -31,8 +31,8 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
   const WaitTimes& waits = own.wait_times();
   const double cpu_seconds = end ? end->own_seconds - begin_->own_seconds : 0;
   double job_cpu_seconds = 0;
-  for (const auto& rank : gather({update_seconds_, waits.messages, waits.sums, waits.ranks, cpu_seconds}, self.rank,
-                                 ranks, self.transport)) {
+  for (const auto& rank : gather({update_seconds_, waits.messages, waits.sums, waits.ranks, cpu_seconds},
+                                 self.world_rank, ranks, self.transport)) {
     const double share = 1 / steps / static_cast<double>(ranks);
     summary.optimizer_seconds = std::max(summary.optimizer_seconds, rank[0] / steps);
     summary.waits.messages += share * rank[1];
@@ -44,7 +44,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
   if (self.job.options.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
   if (end && self.job.local_ranks() == ranks) summary.others_share = share_of_others(*begin_, *end, job_cpu_seconds);
   if (!self.job.options.report_stragglers) return summary;
-  for (const auto& times : gather(own.op_times().numbers(), self.rank, ranks, self.transport)) {
+  for (const auto& times : gather(own.op_times().numbers(), self.world_rank, ranks, self.transport)) {
     summary.rank_op_times.emplace_back(times);
   }
   return summary;

@@ -70,7 +70,7 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
   work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
-  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.run.num_ranks());
+  const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;
   return made;

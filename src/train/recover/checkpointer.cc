@@ -80,27 +80,35 @@ nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
 }  // namespace
 
 CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                               const std::vector<OptimizerTensor>& state)
-    : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.run.num_ranks())) {
+                               const std::vector<OptimizerTensor>& state, TensorGroup* tensor)
+    : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.num_ranks())), tensor_(tensor) {
+  if (tensor != nullptr) {
+    for (ParameterSpec& spec : all_parameters(job.model)) shapes_.emplace(spec.name, std::move(spec.shape));
+  }
   const RankGroups holders = job.run.rank_groups();
   std::set<std::string> written;
   for (const auto& [id, group] : trained) {
     const std::vector<RankId>& ranks = holders[id.index()];
-    const auto member = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+    const auto member = static_cast<std::size_t>(std::ranges::find(ranks, job.ranks().in_lane(rank)) - ranks.begin());
     for (const Parameter& parameter : owned_parameters(*group, ranks.size(), member)) {
       written.insert(parameter.name);
-      for (const std::string& name : exported_names(job.model, parameter.name)) add(weights_, name, parameter.value);
+      for (const std::string& name : exported_names(job.model, parameter.name)) {
+        add(weights_, name, parameter.name, parameter.value);
+      }
     }
   }
-  for (const OptimizerTensor& tensor : state) {
-    if (!written.contains(tensor.parameter)) continue;
-    add(state_, state_name(job.model, tensor.parameter, tensor.kind), tensor.value);
+  for (const OptimizerTensor& moment : state) {
+    if (!written.contains(moment.parameter)) continue;
+    add(state_, state_name(job.model, moment.parameter, moment.kind), moment.parameter, moment.value);
   }
 }
 
-void CheckpointPart::add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source) {
+void CheckpointPart::add(std::vector<Piece>& pieces, std::string name, const std::string& parameter,
+                         const at::Tensor& source) {
   TensorEntry entry{.name = std::move(name), .type = element_type(source.scalar_type()), .shape = source.sizes().vec()};
-  pieces.push_back({std::move(entry), source, {}});
+  const auto cut = tensor_ == nullptr ? std::nullopt : tensor_cut(parameter);
+  if (cut) entry.shape = shapes_.at(parameter);
+  if (cut || is_written()) pieces.push_back({.entry = std::move(entry), .source = source, .cut = cut, .copy = {}});
 }
 
 // Pageable memory: the driver stages its copies through pinned memory, and pinning a checkpoint would take as long as
@@ -109,7 +117,9 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
   const at::NoGradGuard no_grad;
   for (std::vector<Piece>* pieces : {&weights_, &state_}) {
     for (Piece& piece : *pieces) {
-      const at::Tensor source = piece.source.detach();
+      at::Tensor source = piece.source.detach();
+      if (piece.cut) source = whole_of(source, *piece.cut, piece.entry.shape, *tensor_);
+      if (!is_written()) continue;
       if (!piece.copy.defined()) piece.copy = at::empty_like(source, source.options().device(at::kCPU));
       piece.copy.copy_(source);
       progress();
@@ -120,6 +130,7 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
 std::vector<FileEntry> CheckpointPart::write(Disk& disk, const std::string& unfinished,
                                              const std::function<void()>& progress) const {
   std::vector<FileEntry> files;
+  if (!is_written()) return files;
   for (const ShardKind kind : {ShardKind::Weights, ShardKind::OptimizerState}) {
     std::vector<ShardTensor> tensors;
     for (const Piece& piece : kind == ShardKind::Weights ? weights_ : state_) {
@@ -141,12 +152,12 @@ void SaveRetries::note_failure(Clock::time_point now) {
 
 Checkpointer::Checkpointer(const Job& job, RankId rank, Transport& transport,
                            const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                           const std::vector<OptimizerTensor>& state, Disk& disk)
+                           const std::vector<OptimizerTensor>& state, TensorGroup* tensor, Disk& disk)
     : job_(job),
       rank_(rank),
       transport_(transport),
       disk_(disk),
-      part_(job, rank, trained, state),
+      part_(job, rank, trained, state, tensor),
       plans_{.saved = job.first_step} {
   if (rank == RankId(0)) lock_ = hold_folder(disk, job.options.checkpoint.folder);
 }
@@ -244,7 +255,7 @@ void Checkpointer::resume(const SavePlans& plans) {
 /// Applies the summed votes, the same on every rank.
 void Checkpointer::advance() {
   // Every rank applies the same sums, so all change their phase after the same step.
-  if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.run.num_ranks())) {
+  if (current_.phase == Phase::Writing && votes_.written == static_cast<double>(job_.num_ranks())) {
     current_.phase = Phase::Committing;
     current_.has_failed = votes_.failed > 0;
     if (rank_ == RankId(0)) start([this] { commit_parts(); });
@@ -296,7 +307,7 @@ void Checkpointer::commit_parts() {
     Description description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, current_.metrics);
     description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
-    commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.run.num_ranks()), description);
+    commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.num_ranks()), description);
   } catch (const std::exception&) {
     abandon(disk_, options.folder, current_.metrics.step);
     throw;

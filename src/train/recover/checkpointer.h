@@ -32,14 +32,16 @@
 namespace chimera {
 
 /// Tensors that one rank writes. The ranks of a stage divide its parameters like a sharded optimizer
-/// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part.
+/// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part. Of T ranks that share layers, the
+/// first writes whole tensors, so that a checkpoint does not depend on T.
 class CheckpointPart {
  public:
   /// Borrows the tensors of `trained` and `state`.
   CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                 const std::vector<OptimizerTensor>& state);
+                 const std::vector<OptimizerTensor>& state, TensorGroup* tensor);
 
-  /// Copies to own memory, which later calls reuse. Calls `progress` after each tensor.
+  /// Copies to own memory, which later calls reuse. Collective over the ranks that share layers. Calls `progress` after
+  /// each tensor.
   void copy(const std::function<void()>& progress);
   /// Calls `progress` repeatedly.
   [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished,
@@ -49,12 +51,16 @@ class CheckpointPart {
   struct Piece {
     TensorEntry entry;
     at::Tensor source;  // Its storage changes with the weight version
-    at::Tensor copy;    // On the CPU; undefined before the first copy
+    std::optional<TensorCut> cut;
+    at::Tensor copy;  // On the CPU; undefined before the first copy
   };
-  static void add(std::vector<Piece>& pieces, std::string name, const at::Tensor& source);
+  void add(std::vector<Piece>& pieces, std::string name, const std::string& parameter, const at::Tensor& source);
+  [[nodiscard]] bool is_written() const { return tensor_ == nullptr || tensor_->place().rank == 0; }
 
   int rank_;
   int ranks_;
+  TensorGroup* tensor_;
+  std::map<std::string, std::vector<std::int64_t>> shapes_;  // of whole parameters, with a group
   std::vector<Piece> weights_;
   std::vector<Piece> state_;
 };
@@ -105,7 +111,7 @@ class Checkpointer {
   /// On rank 0, creates and locks the folder and removes remains of a killed run. Throws ConfigError if this fails.
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
-               Disk& disk = real_disk());
+               TensorGroup* tensor = nullptr, Disk& disk = real_disk());
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 

@@ -42,7 +42,7 @@ std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& r
     socket = Heartbeats::socket_at(address);
     own = fmt::format("{} {}", Heartbeats::port_of(socket), address);
   }
-  std::istringstream told(gather_texts(own, RankId(rank.rank), job.run.num_ranks(), transport).front());
+  std::istringstream told(gather_texts(own, RankId(rank.rank), job.num_ranks(), transport).front());
   if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
   std::uint16_t port = 0;
   std::string address;

@@ -19,7 +19,7 @@ constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
 void require_twins(const Job& job) {
   const TrainOptions& options = job.options;
-  if (job.run.num_ranks() == 1 || options.transport == TransportKind::Threads) {
+  if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
     refuse("needs a run of several processes; this run has one");
   }
   if (options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; use --recover restart");

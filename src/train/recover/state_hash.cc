@@ -62,13 +62,15 @@ std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks&
 }
 
 std::string parameters_hash(const std::vector<std::string>& names, const std::vector<const ParameterGroup*>& own,
-                            Transport& transport) {
-  std::vector<double> halves(2 * names.size(), 0);
+                            Transport& transport, const TensorPlace& place) {
+  const auto ranks = static_cast<std::size_t>(place.ranks);
+  std::vector<double> halves(2 * names.size() * ranks, 0);
   for (const ParameterGroup* group : own) {
     for (const Parameter& parameter : group->parameters()) {
       const at::Tensor value = parameter.value.cpu();
       const HashHalves hash(XXH3_64bits(value.data_ptr(), value.nbytes()));
-      const auto number = static_cast<std::size_t>(std::ranges::lower_bound(names, parameter.name) - names.begin());
+      const auto name = static_cast<std::size_t>(std::ranges::lower_bound(names, parameter.name) - names.begin());
+      const std::size_t number = name * ranks + static_cast<std::size_t>(place.rank);
       halves[2 * number] = hash.high;
       halves[2 * number + 1] = hash.low;
       note_more_progress();

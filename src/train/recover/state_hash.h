@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/parameter_group.h"
+#include "model_config/tensor_cut.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -41,8 +42,10 @@ struct HashHalves {
 };
 
 /// Returns XXH3 (16 hexadecimal digits) over the hashes of all parameters in the order of `names`. `own` must cover
-/// each parameter on exactly one rank. All ranks call it. Notes progress after each parameter.
+/// each parameter on exactly one rank, or on each of the T ranks at `place` that share its layer. All ranks call it.
+/// Notes progress after each parameter.
 [[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
-                                          const std::vector<const ParameterGroup*>& own, Transport& transport);
+                                          const std::vector<const ParameterGroup*>& own, Transport& transport,
+                                          const TensorPlace& place = {});
 
 }  // namespace chimera

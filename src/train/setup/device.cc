@@ -182,7 +182,7 @@ std::vector<RankPair> talking_pairs(const Job& job) {
   const bool copies_are_given =
       job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job, pairs);
-  return {pairs.begin(), pairs.end()};
+  return job.ranks().pairs({pairs.begin(), pairs.end()});
 }
 
 const Accelerator& open_accelerator(const std::string& path) {
@@ -232,10 +232,9 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
 }
 
 std::optional<GpuResources> gpu_resources(const Job& job) {
-  if (!uses_gpu(job.options) || !has_processes(job.options) || job.run.num_ranks() == 1) return std::nullopt;
-  const CommunicatorPlan plan{.world_size = static_cast<int>(job.run.num_ranks()),
-                              .groups = job.run.rank_groups(),
-                              .pairs = talking_pairs(job)};
+  if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
+  const CommunicatorPlan plan{
+      .world_size = static_cast<int>(job.num_ranks()), .groups = job.rank_groups(), .pairs = talking_pairs(job)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
   return result;
@@ -335,7 +334,7 @@ GpuPeak gpu_peak(const Job& job) {
   double share = 0;  // Of the bfloat16 peak
   if (options.dtype == DataType::BFloat16) share = 1;
   if (is_tf32) share = 0.5;
-  const auto ranks = static_cast<int>(job.run.num_ranks());
+  const auto ranks = static_cast<int>(job.num_ranks());
   int gpus = has_processes(options) ? ranks : 1;
   if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
   return {.flops = share * gpus * bfloat16_peak(name),

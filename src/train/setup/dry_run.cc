@@ -39,7 +39,7 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   PlanProblem problem;
   problem.model = job.model;
   problem.machine = machine;
-  problem.workers = job.run.num_ranks();
+  problem.workers = job.num_ranks();
   problem.mini_batch = job.run.mini_batch();
   problem.memory_bytes = machine.memory_bytes;
   problem.workload = workload_of(job.options);
@@ -53,6 +53,7 @@ Candidate candidate_of(const Job& job, const PlanProblem& problem) {
                       .shape = job.options.shape,
                       .data_parallel = job.run.ranks.data_parallel,
                       .micro_batch_size = job.options.micro_batch_size,
+                      .tensor_parallel = job.options.tensor_parallel,
                       .recompute = job.stages.recompute,
                       .offload = job.stages.offload,
                       .recompute_attention = problem.workload.recompute_attention,
@@ -102,14 +103,16 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
   for (const HeldStage& held : rank.stages) stages.insert(held.stage);
   for (const StageId stage : stages) {
     const StageMemory& memory = model.costs.memory[stage.index()];
-    rank.parameters += parameter_count(job.model, job.partition[stage.index()]);
+    for (const ParameterSpec& parameter : stage_parameters(job.model, job.partition[stage.index()]))
+      rank.parameters += held_elements(parameter, job.ranks().place(rank.rank));
     rank.weights_bytes += memory.weights;
     rank.gradients_bytes += memory.gradients;
     rank.optimizer_bytes += memory.optimizer;
   }
   // A worker of a bidirectional schedule may hold both ends, and then has the tied matrix once.
   const bool both_ends = stages.contains(StageId(0)) && stages.contains(StageId(job.run.schedule.stages - 1));
-  if (job.model.tied && both_ends && job.run.schedule.stages > 1) rank.parameters -= tied_parameter(job.model).count();
+  if (job.model.tied && both_ends && job.run.schedule.stages > 1)
+    rank.parameters -= held_elements(tied_parameter(job.model), job.ranks().place(rank.rank));
 }
 
 }  // namespace
@@ -126,8 +129,8 @@ MachineProfile assumed_machine(const Job& job) {
                              speed / 1e9);
   machine.cores = available_cores();
   machine.threads = threads;
-  machine.workers_per_node = job.run.num_ranks();
-  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.run.num_ranks());
+  machine.workers_per_node = job.num_ranks();
+  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());
   for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
     const LayerFootprint work = layer_footprint(job.model, kind, workload);
     machine.layers.push_back({kind,
@@ -176,8 +179,8 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
     }
   }
   const auto held = held_stages(job);
-  for (std::int64_t r = 0; r < job.run.num_ranks(); ++r) {
-    RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(RankId(r))};
+  for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
+    RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(job.ranks().in_lane(RankId(r)))};
     const std::size_t worker = rank.place.worker.index();
     rank.stages = held[worker];
     add_parameters(job, planned.model, rank);

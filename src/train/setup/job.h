@@ -16,6 +16,7 @@
 
 #include "data/samples.h"
 #include "engine/run_shape.h"
+#include "engine/tensor_ranks.h"
 #include "hugging_face/model_folder.h"
 #include "model_config/partition.h"
 #include "passes/unroll.h"
@@ -57,7 +58,7 @@ struct Job {
   TrainOptions options;
   ModelConfig model;
   std::shared_ptr<const ModelFolder> from;  // Initial weights; null: from the seed
-  RunShape run;                             // Schedule, ranks and samples
+  RunShape run;                             // Schedule, ranks of a lane (tensor_ranks.h) and samples
   // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
   std::vector<std::int64_t> slice_bounds;
 
@@ -85,8 +86,20 @@ struct Job {
     const std::int64_t first = step / longest * longest;
     return {first, std::min(longest, options.steps - first)};
   }
+  /// Returns all ranks of the job, over all lanes.
+  [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
+  [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
+  /// Returns whether T ranks divide the tokens between shared layers (SequenceParallel).
+  [[nodiscard]] bool cuts_tokens() const {
+    const std::int64_t t = options.tensor_parallel;
+    const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };
+    return t > 1 && options.sequence_parallel == SequenceParallel::Auto && is_cut(options.sequence) &&
+           std::ranges::all_of(slice_bounds, is_cut);
+  }
+  /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
+  [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
   [[nodiscard]] std::int64_t local_ranks() const {
-    return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), run.num_ranks());
+    return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
   }
 };
 

@@ -280,12 +280,22 @@ InitialValue resumed_values(const Job& job) {
   });
 }
 
-void resume_optimizer(const Job& job, Optimizer& optimizer) {
+void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor) {
   const ResumedRun& resumed = *job.checkpoints->resumed;
   for (const OptimizerTensor& state : optimizer.state()) {
     note_slow_checkpoint();
-    read_values(found_tensor(resumed, state_name(job.model, state.parameter, state.kind), state.value.sizes().vec()),
-                state.value);
+    const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(state.parameter);
+    const std::string name = state_name(job.model, state.parameter, state.kind);
+    if (!cut) {
+      read_values(found_tensor(resumed, name, state.value.sizes().vec()), state.value);
+      continue;
+    }
+    const auto found = resumed.tensors.find(name);
+    if (!found) throw CheckpointError(fmt::format("{}: has no tensor {}", resumed.checkpoint.path, name));
+    const at::Tensor whole = at::empty(found->tensor.shape, state.value.options());
+    read_values(*found, whole);
+    at::Tensor part = state.value;
+    part.copy_(part_of(whole, *cut, tensor->place()));
   }
   optimizer.set_steps(resumed.updates);
 }

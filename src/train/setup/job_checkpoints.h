@@ -58,8 +58,8 @@ void require_space(const Job& job, std::int64_t first_step);
 
 /// Returns the checkpoint's parameters.
 [[nodiscard]] InitialValue resumed_values(const Job& job);
-/// Restores this rank's optimizer state from the checkpoint.
-void resume_optimizer(const Job& job, Optimizer& optimizer);
+/// Restores this rank's optimizer state from the checkpoint: its parts of the tensors, with a group.
+void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor);
 
 /// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.
 [[nodiscard]] std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind);

@@ -101,7 +101,7 @@ std::uint64_t hash_programs(const Job& job) {
   add_program(hash, job.programs.training);
   add_program(hash, job.programs.validation);
   for (const auto& [steps, run] : job.programs.runs) add_program(hash, run.program);
-  for (const auto& group : job.run.rank_groups()) {
+  for (const auto& group : job.rank_groups()) {
     hash.add(group.size());
     for (const RankId rank : group) hash.add(rank.value());
   }
@@ -184,7 +184,8 @@ Json layout_section(const Job& job) {
           {"micro_batches", job.run.schedule.micro_batches},
           {"micro_batch_size", job.run.samples_per_op()},
           {"data_parallel", job.run.ranks.data_parallel},
-          {"ranks", job.run.num_ranks()},
+          {"tensor_parallel", o.tensor_parallel},
+          {"ranks", job.num_ranks()},
           {"partition", layers},
           {"transport", to_text(o.transport)},
           {"device", to_text(o.device)},
@@ -249,6 +250,7 @@ Fingerprint fingerprint(const Job& job) {
       {"the data", data_hash(job)},
       {"--seed", hash_of(o.seed)},
       {"--device, --tf32, --cuda-graphs", hash_of({to_text(o.device), o.tf32, o.cuda_graphs})},
+      {"--tensor-parallel", hash_of({o.tensor_parallel, job.cuts_tokens()})},
       {"--micro-batch-size", hash_of(job.run.samples_per_op())},
       {"--sequence", hash_of(o.sequence)},
       {"--optimizer", hash_of(to_text(o.optimizer.kind))},

@@ -96,6 +96,15 @@ template <>
 inline constexpr auto kNames<DifferentCopies> =
     std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
 
+/// Whether T ranks divide the tokens of hidden states between shared layers (model/tensor_parallel.h).
+enum class SequenceParallel : std::uint8_t {
+  Auto,  ///< if T divides the sequence and each slice
+  None,
+};
+template <>
+inline constexpr auto kNames<SequenceParallel> =
+    std::to_array<Named<SequenceParallel>>({{SequenceParallel::Auto, "auto"}, {SequenceParallel::None, "none"}});
+
 /// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
@@ -119,6 +128,8 @@ struct TrainOptions {
   PartitionChoice partition = {PartitionRule::Auto};
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
   std::int64_t data_parallel = 1;                 // W: data-parallel groups
+  SequenceParallel sequence_parallel = SequenceParallel::Auto;
+  std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
   ReplicaLayout replica_layout = ReplicaLayout::Near;
   ReductionOrder reduction = ReductionOrder::Natural;
   std::int64_t reduction_blocks = 0;  // Q of canonical reduction; 0: default_reduction_blocks

@@ -19,6 +19,7 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
+#include "plan/tensor_parallel.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -51,6 +52,7 @@ void require_possible(const TrainOptions& options) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
   require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
+  require_between("--tensor-parallel", options.tensor_parallel, 1, kMostRanks);
   constexpr double kWeek = 7 * 24 * 3600;
   if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
@@ -137,15 +139,17 @@ std::vector<StageLayers> partition_of(const Job& job) {
 }
 
 std::string ranks_in_words(const Job& job) {
-  const std::string groups =
+  std::string groups =
       job.run.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.run.ranks.data_parallel);
+  if (job.options.tensor_parallel > 1)
+    groups += fmt::format(" times --tensor-parallel {}", job.options.tensor_parallel);
   return fmt::format("{} {}{}", job.options.given == nullptr ? "--stages" : "workers", job.run.ranks.workers, groups);
 }
 
 void require_fitting(const Job& job) {
   require_whole_micro_batches(job.run, "--micro-batch-size");
   require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
-  if (job.run.num_ranks() > kMostRanks)
+  if (job.num_ranks() > kMostRanks)
     throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMostRanks));
 }
 
@@ -157,6 +161,10 @@ void require_host_for_ranks(const Job& job) {
 
 StageModel bytes_of_stages(const Job& job) {
   StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
+  for (std::size_t s = 0; s < job.partition.size(); ++s) {
+    split_bytes(model.footprints[s], model.costs.memory[s], job.model, job.partition[s],
+                {job.options.tensor_parallel, job.cuts_tokens()});
+  }
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.shard_optimizer) {
@@ -197,7 +205,11 @@ void require_memory(const Job& job) {
     require_gpu_memory(job, peaks_by_order(job.run.schedule, bytes, recompute, offload));
     return;
   }
-  std::vector<double> held = least_bytes(job);
+  std::vector<double> held;
+  for (const double bytes : least_bytes(job)) {
+    const auto ranks = static_cast<std::size_t>(job.options.tensor_parallel);
+    held.insert(held.end(), ranks, bytes);
+  }
   std::ranges::sort(held);
   const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
   require_memory_for(job.model, "weights, gradients and optimizer", needed);
@@ -297,6 +309,25 @@ void require_asynchronous(const Job& job) {
                                   job.options.steps, most / job.run.schedule.micro_batches,
                                   job.run.schedule.micro_batches));
   }
+}
+
+/// Refuses what has no meaning yet for layers that several ranks share (docs/operator_parallelism.md).
+void require_shareable(const Job& job) {
+  const TrainOptions& options = job.options;
+  const auto refuse = [&](bool is_given, const char* what, const char* instead) {
+    if (!is_given) return;
+    throw ConfigError(
+        fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.tensor_parallel, what, instead));
+  };
+  refuse(uses_gpu(options), "--device cuda", "use --device cpu");
+  refuse(job.run.schedule.updates.has_value(), "an asynchronous schedule", "use a synchronous one");
+  refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
+  refuse(options.optimizer.kind == OptimizerKind::Lamb, "--optimizer lamb", "use adamw or sgd");
+  refuse(options.sample_every > 0, "--sample-every", "use `chimera generate` with a checkpoint");
+  refuse(options.observes(), "an output of op times (--trace, --op-times, --timeline, --report)", "leave it out");
+  refuse(options.recover == Recover::Twin, "--recover twin", "use --recover restart");
+  refuse(options.different_copies == DifferentCopies::Repair, "--on-different-copies repair", "leave it out");
+  require_divisible(job.model, options.tensor_parallel);
 }
 
 void require_repairable(const Job& job) {
@@ -408,6 +439,7 @@ Job job_shape(const TrainOptions& options) {
   job.slice_bounds = slice_bounds(job);
   if (job.run.schedule.updates) require_asynchronous(job);
   if (job.options.pairs == Pairs::Together) require_pairs(job);
+  if (options.tensor_parallel > 1) require_shareable(job);
   if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }
@@ -434,8 +466,8 @@ Job prepare_job(Job shape) {
   Job job = cut_job(std::move(shape));
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
-  require_recordable(options, job.run.num_ranks());
-  require_device(options, job.run.num_ranks());
+  require_recordable(options, job.num_ranks());
+  require_device(options, job.num_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);
   lower_programs(job);
@@ -455,8 +487,8 @@ Job prepare_job(Job shape) {
 
 std::int64_t descriptors_needed(const Job& job) {
   constexpr std::int64_t kOwn = 20;  // Standard streams, launcher channels, open files
-  const std::int64_t ranks = job.run.num_ranks();
-  const RankGroups groups = job.run.rank_groups();
+  const std::int64_t ranks = job.num_ranks();
+  const RankGroups groups = job.rank_groups();
   std::vector<std::int64_t> held(static_cast<std::size_t>(ranks), 0);  // [rank]: parameter groups
   for (const auto& group : groups) {
     for (const RankId rank : group) ++held[rank.index()];

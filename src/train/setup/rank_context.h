@@ -5,9 +5,11 @@
 // data-parallel group, on which device, over which connections. RankContext holds them once, and the parts borrow it.
 
 #include <ATen/core/Tensor.h>
+#include <memory>
 #include <optional>
 
 #include "engine/canonical.h"
+#include "engine/tensor_ranks.h"
 #include "schedule/rank_layout.h"
 #include "train/setup/device.h"
 #include "train/setup/job.h"
@@ -20,22 +22,42 @@ namespace chimera {
 struct RankContext {
   RankContext(const Job& own_job, RankId own_rank, Transport& connections)
       : job(own_job),
-        rank(own_rank),
+        world_rank(own_rank),
+        rank(job.ranks().in_lane(own_rank)),
         place(job.run.ranks.place(rank)),
-        device(device_of(job.options, rank)),
+        device(device_of(job.options, own_rank)),
         kernels(job.canonical.has_value()),
-        verified(job.options.verify_messages ? std::optional<VerifiedMessages>(connections) : std::nullopt),
-        transport(verified ? static_cast<Transport&>(*verified) : connections) {}
+        tensor(tensor_group(job, own_rank, connections)),
+        lane(tensor ? std::make_unique<TensorLane>(connections, job.ranks(), tensor->place().rank) : nullptr),
+        verified(job.options.verify_messages ? std::optional<VerifiedMessages>(lane ? *lane : connections)
+                                             : std::nullopt),
+        transport(verified ? *verified
+                  : lane   ? *lane
+                           : connections) {}
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
+  /// Returns whether the other ranks of the worker count this rank's losses and whole parameters.
+  [[nodiscard]] bool is_copy() const { return tensor && tensor->place().rank > 0; }
+
   const Job& job;
-  const RankId rank;
+  const RankId world_rank;  // Among all ranks
+  const RankId rank;        // In its lane (engine/tensor_ranks.h); without tensor parallelism the same
   const GroupWorker place;
   const at::Device device;
-  const DeterministicKernels kernels;        // On for canonical reduction, as long as the rank trains
-  std::optional<VerifiedMessages> verified;  // Adds checksums, with --verify-messages
-  Transport& transport;                      // `verified`, or the job's connections
+  const DeterministicKernels kernels;             // On for canonical reduction, as long as the rank trains
+  const std::unique_ptr<RankTensorGroup> tensor;  // Ranks that share this rank's layers; null without such
+  const std::unique_ptr<TensorLane> lane;         // Null without tensor parallelism
+  std::optional<VerifiedMessages> verified;       // Adds checksums, with --verify-messages
+  Transport& transport;                           // To the ranks of the lane
+
+ private:
+  static std::unique_ptr<RankTensorGroup> tensor_group(const Job& job, RankId rank, Transport& connections) {
+    const TensorRanks ranks = job.ranks();
+    if (ranks.ranks == 1) return nullptr;
+    const ParameterGroupId group = ranks.tensor_group(rank, job.run.worker_groups().size());
+    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens());
+  }
 };
 
 }  // namespace chimera

@@ -10,6 +10,7 @@
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
 #include "launch/local/rank.h"
+#include "model_config/parameters.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 
@@ -40,10 +41,11 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
-  if (job.model.tied && uses.any()) tied_ = make_tied_weight(job.model, uses, dtype, value, self.device);
+  if (job.model.tied && uses.any())
+    tied_ = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
   const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
   stages_ = make_held_stages(job.run, self.place.worker, [&](StageId id) {
-    return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device);
+    return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
   if (tied_) groups_[tied_matrix(job.run.schedule.stages)] = tied_.get();
@@ -65,7 +67,7 @@ void TrainedModel::make_optimizers() {
     optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order);
   }
   if (job.first_step == 0) return;
-  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer);
+  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
 }
 
 std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
@@ -77,6 +79,44 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
     if (self_.place.group == GroupId(0) && workers[id.index()].front() == self_.place.worker) own.push_back(group);
   }
   return own;
+}
+
+void TrainedModel::complete_gradients() const {
+  if (!self_.tensor) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const auto& [id, group] : groups_) {
+    for (const Parameter& parameter : group->parameters()) {
+      if (has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
+        gradients.push_back(parameter.value.grad().view({-1}));
+    }
+  }
+  if (gradients.empty()) return;
+  const at::Tensor all = at::cat(gradients);  // One sum instead of one for each
+  self_.tensor->sum(all);
+  std::int64_t first = 0;
+  for (at::Tensor& gradient : gradients) {
+    gradient.copy_(all.narrow(0, first, gradient.numel()));
+    first += gradient.numel();
+  }
+}
+
+std::vector<Parameter> TrainedModel::whole_parameters() const {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  if (self_.tensor) {
+    for (ParameterSpec& spec : all_parameters(self_.job.model)) shapes.emplace(spec.name, std::move(spec.shape));
+  }
+  std::vector<Parameter> whole;
+  for (const ParameterGroup* group : own_groups()) {
+    for (Parameter parameter : group->parameters()) {
+      if (parameter.whole_elements > 0) {
+        parameter.value =
+            whole_of(parameter.value, *tensor_cut(parameter.name), shapes.at(parameter.name), *self_.tensor);
+      }
+      if (!self_.is_copy()) whole.push_back(std::move(parameter));
+    }
+  }
+  return whole;
 }
 
 std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {

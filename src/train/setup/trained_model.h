@@ -35,6 +35,12 @@ class TrainedModel {
   [[nodiscard]] TiedWeight* tied() const { return tied_.get(); }
   /// Returns stages and tied matrix.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& groups() const { return groups_; }
+  /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers. Call it once in a step,
+  /// when all gradients are complete. Collective over these ranks.
+  void complete_gradients() const;
+  /// Returns the parameters of own_groups() with whole values; nothing on ranks other than the first that shares the
+  /// layers. Collective over these ranks.
+  [[nodiscard]] std::vector<Parameter> whole_parameters() const;
   /// Returns the groups that this rank represents: each belongs to its first worker in data-parallel group 0.
   [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
 

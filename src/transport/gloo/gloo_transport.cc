@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "transport/gloo/collectives.h"
 #include "transport/gloo/connections.h"
 #include "transport/gloo/group.h"
+#include "transport/gloo/op_sum.h"
 #include "transport/gloo/shared_sum.h"
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
@@ -248,6 +250,18 @@ class GlooTransport final : public Transport {
     });
   }
 
+  void sum_in_op(ParameterGroupId id, at::Tensor values) override {
+    OpSum* const sum = op_sum(id);
+    if (sum == nullptr) return Transport::sum_in_op(id, std::move(values));
+    self_.guarded(in_op(id), [&] { sum->add(values, self_.options().timeout); });
+  }
+
+  std::vector<at::Tensor> exchange_in_op(ParameterGroupId id, const at::Tensor& values) override {
+    OpSum* const sum = op_sum(id);
+    if (sum == nullptr) return {};
+    return self_.guarded(in_op(id), [&] { return sum->exchange(values, self_.options().timeout); });
+  }
+
   std::unique_ptr<Pending> start_all_gather(ParameterGroupId id, at::Tensor buffer,
                                             const std::vector<std::int64_t>& counts) override {
     const GlooGroup& members = group(id);
@@ -266,9 +280,20 @@ class GlooTransport final : public Transport {
 
  private:
   void end_after_failure() noexcept {
+    op_sums_.clear();  // peers that wait notice at once
     if (!self_.options().breaker) return connections_.abandon();
     sum_memory_->close();
     connections_.close();
+  }
+  static Operation in_op(ParameterGroupId id) { return {.name = "sum in an op, group", .other = id.value()}; }
+  /// Returns null unless all members are on this host.
+  [[nodiscard]] OpSum* op_sum(ParameterGroupId id) {
+    const GlooGroup& members = group(id);
+    const SumGroups& shared = connections_.sum_groups(id);
+    if (!members || !shared.host || shared.counterparts) return nullptr;
+    auto& sum = op_sums_[id];
+    if (!sum) sum = std::make_unique<OpSum>(members, self_.options().breaker);
+    return sum.get();
   }
   /// Returns null if this rank is the only member.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {
@@ -280,6 +305,7 @@ class GlooTransport final : public Transport {
   int exceptions_before_ = std::uncaught_exceptions();
   std::shared_ptr<SumMemory> sum_memory_;
   GlooConnections connections_;
+  std::map<ParameterGroupId, std::unique_ptr<OpSum>> op_sums_;
 };
 
 }  // namespace

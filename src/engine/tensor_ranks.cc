@@ -1,0 +1,43 @@
+#include "engine/tensor_ranks.h"
+
+#include <ATen/ATen.h>
+
+namespace chimera {
+
+RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
+  if (ranks == 1) return of_lane;
+  RankGroups all;
+  for (const auto& group : of_lane) {
+    for (std::int64_t lane = 0; lane < ranks; ++lane) {
+      auto& copy = all.emplace_back();
+      for (const RankId member : group) copy.push_back(rank(member, lane));
+    }
+  }
+  for (std::int64_t worker = 0; worker < pipelines; ++worker) {
+    auto& shared = all.emplace_back();
+    for (std::int64_t lane = 0; lane < ranks; ++lane) shared.push_back(rank(RankId(worker), lane));
+  }
+  return all;
+}
+
+std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) const {
+  std::vector<RankPair> all;
+  const auto ends = static_cast<int>(ranks);
+  for (const auto& [low, high] : of_lane) {
+    for (int lane = 0; lane < ends; ++lane) all.emplace_back(low * ends + lane, high * ends + lane);
+  }
+  return all;
+}
+
+std::vector<at::Tensor> RankTensorGroup::exchange(const at::Tensor& values) {
+  if (auto shared = all_.exchange_in_op(group_, values); !shared.empty()) return shared;
+  const std::int64_t count = values.numel();
+  const at::Tensor buffer = at::empty({place().ranks * count}, values.options());
+  buffer.narrow(0, place().rank * count, count).copy_(values.detach().view({-1}));
+  const std::vector<std::int64_t> counts(static_cast<std::size_t>(place().ranks), count);
+  std::vector<at::Tensor> parts = all_.start_all_gather(group_, buffer, counts)->wait().split(count);
+  for (at::Tensor& part : parts) part = part.view(values.sizes());
+  return parts;
+}
+
+}  // namespace chimera

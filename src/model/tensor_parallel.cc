@@ -1,0 +1,176 @@
+#include "model/tensor_parallel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "model/embedding.h"
+#include "model/layers.h"
+
+namespace chimera {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct HeldGroup : torch::CustomClassHolder {
+  explicit HeldGroup(TensorGroup* ranks) : group(ranks) {}
+  TensorGroup* group;
+};
+
+void save_group(AutogradContext* context, TensorGroup* group) {
+  context->saved_data["group"] = at::IValue::make_capsule(c10::make_intrusive<HeldGroup>(group));
+}
+
+TensorGroup& saved_group(AutogradContext* context) {
+  return *c10::static_intrusive_pointer_cast<HeldGroup>(context->saved_data["group"].toCapsule())->group;
+}
+
+/// [b, L / T, H] -> [b, L, H]
+at::Tensor all_tokens(const at::Tensor& own, TensorGroup& group) {
+  return at::cat(group.exchange(own.contiguous()), 1);
+}
+
+at::Tensor own_tokens(const at::Tensor& all, const TensorGroup& group) {
+  const TensorRange tokens = group.place().share_of(all.size(1));
+  return all.narrow(1, tokens.first, tokens.count);
+}
+
+/// Adds the ranks' [b, L, H] -> [b, L / T, H]
+at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
+  const std::vector<at::Tensor> parts = group.exchange(part.contiguous());
+  at::Tensor sum = at::add(own_tokens(parts[0], group), own_tokens(parts[1], group));
+  for (std::size_t rank = 2; rank < parts.size(); ++rank) sum.add_(own_tokens(parts[rank], group));
+  return sum;
+}
+
+struct EnterFunction : torch::autograd::Function<EnterFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, TensorGroup* group) {
+    save_group(context, group);
+    return whole;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    // A sum of products that nobody else reads, so it may be overwritten.
+    const at::Tensor gradient = output_gradients[0].contiguous();
+    saved_group(context).sum(gradient);
+    return {gradient, at::Tensor()};
+  }
+};
+
+struct LeaveFunction : torch::autograd::Function<LeaveFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
+    context->mark_dirty({part});
+    group->sum(part);
+    return part;
+  }
+
+  static variable_list backward(AutogradContext* /*context*/, const variable_list& output_gradients) {
+    return {output_gradients[0], at::Tensor()};
+  }
+};
+
+/// The gradient of all tokens is a part of a sum, or equal on all ranks (`is_equal`).
+struct GatherFunction : torch::autograd::Function<GatherFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& own, TensorGroup* group, bool is_equal) {
+    save_group(context, group);
+    context->saved_data["equal"] = is_equal;
+    return all_tokens(own, *group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    TensorGroup& group = saved_group(context);
+    const at::Tensor& gradient = output_gradients[0];
+    const bool is_equal = context->saved_data["equal"].toBool();
+    return {is_equal ? own_tokens(gradient, group) : sum_of_own_tokens(gradient, group), at::Tensor(), at::Tensor()};
+  }
+};
+
+struct ScatterFunction : torch::autograd::Function<ScatterFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
+    save_group(context, group);
+    return sum_of_own_tokens(part, *group);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    return {all_tokens(output_gradients[0], saved_group(context)), at::Tensor()};
+  }
+};
+
+/// Adds the gradient of the bias through the queue, as linear() does.
+struct BiasFunction : torch::autograd::Function<BiasFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& bias) {
+    save_leaves(context, {bias});
+    save_queue(context);
+    return input + bias;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const at::Tensor& gradient = output_gradients[0];
+    const auto queue = saved_queue(context);
+    queue->submit([bias = saved_leaves(context)[0], gradient, queue = queue.get()] {
+      add_weight_gradient({.weight = {}, .bias = bias}, {}, gradient.flatten(0, -2), /*factor=*/{}, queue);
+    });
+    return {gradient, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
+  const std::int64_t block = whole.size(cut.dimension) / cut.blocks;
+  const TensorRange range = place.share_of(block);
+  return whole.unflatten(cut.dimension, {cut.blocks, block}).narrow(cut.dimension + 1, range.first, range.count);
+}
+
+at::Tensor part_of(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
+  const at::Tensor part = part_view(whole, cut, place).flatten(cut.dimension, cut.dimension + 1);
+  return part.clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor whole_of(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
+                    TensorGroup& group) {
+  at::Tensor whole = at::zeros(shape, part.options());
+  at::Tensor own = part_view(whole, cut, group.place());
+  own.copy_(part.detach().view(own.sizes()));
+  group.sum(whole);
+  return whole;
+}
+
+at::Tensor share_whole(const at::Tensor& whole, TensorGroup* group) {
+  return group == nullptr ? whole : EnterFunction::apply(whole, group);
+}
+
+at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group) {
+  const bool is_cut = group != nullptr && group->cuts_tokens();
+  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/true) : own;
+}
+
+at::Tensor enter_split(const at::Tensor& own, TensorGroup* group) {
+  const bool is_cut = group != nullptr && group->cuts_tokens();
+  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/false) : share_whole(own, group);
+}
+
+at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {
+  if (group == nullptr) return part;
+  return group->cuts_tokens() ? ScatterFunction::apply(part, group) : LeaveFunction::apply(part, group);
+}
+
+at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group) {
+  if (group == nullptr) return linear(input, layer);
+  const at::Tensor sum =
+      leave_split(linear(input, {.weight = layer.weight, .bias = {}, .layout = layer.layout}), group);
+  return layer.bias.defined() ? BiasFunction::apply(sum, layer.bias) : sum;
+}
+
+at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part) {
+  if (part.group == nullptr) return token_embedding(table, tokens);
+  require_below(tokens, part.all, "token");
+  const at::Tensor rows = tokens - part.first;
+  const at::Tensor elsewhere = rows.lt(0).logical_or_(rows.ge(table.size(0)));
+  // Tokens of other ranks are zeros here, and their gradient is zero.
+  const at::Tensor own = token_embedding(table, rows.masked_fill(elsewhere, 0));
+  return leave_split(own.masked_fill(elsewhere.unsqueeze(-1), 0), part.group);
+}
+
+}  // namespace chimera

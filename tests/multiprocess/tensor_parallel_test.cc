@@ -1,0 +1,153 @@
+// Ranks that share layers, as processes: the same numbers as one rank, checkpoints for any T, refusals.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/json.h"
+#include "multiprocess/training.h"
+#include "support/paths.h"
+#include "support/refusal.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kTolerance = 1e-11;  // relative, in float64: sums in another order
+
+const Arguments kModel = {"--model",           "llama-tiny", "--layers",  "4", "--hidden", "32",  "--heads", "4",
+                          "--key-value-heads", "2",          "--steps",   "6", "--clip",   "0.5", "--seed",  "3",
+                          "--dropout",         "0.1",        "--threads", "1"};
+const Arguments kShared = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--tensor-parallel", "2"};
+const Arguments kWhole = {"--schedule", "none", "--micro-batches", "4"};
+const Arguments kFourStages = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "4"};
+
+std::vector<double> losses_in(const std::string& path) {
+  std::vector<double> losses;
+  for (const auto& line : read_metrics(path)) losses.push_back(line.at("loss"));
+  return losses;
+}
+
+void expect_same_losses(const Scratch& scratch, const std::string& one, const std::string& other) {
+  const auto expected = losses_in(scratch.path(one));
+  const auto losses = losses_in(scratch.path(other));
+  ASSERT_EQ(losses.size(), 6U);
+  ASSERT_EQ(expected.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(losses[i], expected[i], kTolerance * expected[i]) << "step " << i + 1;
+}
+
+void run_to_its_end(const Arguments& arguments) {
+  const ProgramResult result = run_program(arguments);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+}
+
+TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
+  const Scratch scratch;
+  const Arguments validates = kModel + Arguments{"--validate-every", "3"};
+  run_to_its_end(small_training(scratch, "whole.jsonl") + validates + kWhole);
+  for (const char* transport : {"processes", "threads"}) {
+    run_to_its_end(small_training(scratch, "shared.jsonl") + validates + kShared + Arguments{"--transport", transport});
+    expect_same_losses(scratch, "whole.jsonl", "shared.jsonl");
+  }
+}
+
+TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSharedLayersAndBack) {
+  const Scratch scratch;
+  run_to_its_end(small_training(scratch, "whole.jsonl") + kModel + kWhole);
+  const std::pair<Arguments, Arguments> ways[] = {{kShared, kFourStages}, {kFourStages, kShared}};
+  for (const auto& [first, second] : ways) {
+    const Scratch folder;
+    const Arguments saves = {"--checkpoint", folder.path("run"), "--save-every", "2"};
+    ProgramSetup fault;
+    fault.environment = {"CHIMERA_FAULT=kill@step:3:5"};
+    const ProgramResult killed =
+        ProgramRun(small_training(scratch, "metrics.jsonl") + kModel + first + saves, fault).wait();
+    EXPECT_NE(killed.exit_code, 0);
+    EXPECT_THAT(killed.messages, HasSubstr("rank 3"));
+    run_to_its_end(small_training(scratch, "metrics.jsonl") + kModel + second + saves + Arguments{"--resume", "auto"});
+    expect_same_losses(scratch, "whole.jsonl", "metrics.jsonl");
+  }
+}
+
+TEST(TensorParallelTrainingTest, ARestartedJobGoesOn) {
+  const Scratch scratch;
+  run_to_its_end(small_training(scratch, "whole.jsonl") + kModel + kWhole);
+  ProgramSetup fault;
+  fault.environment = {"CHIMERA_FAULT=kill@step:2:4"};
+  const ProgramResult restarted =
+      ProgramRun(small_training(scratch, "metrics.jsonl") + kModel + kShared +
+                     Arguments{"--checkpoint", scratch.path("run"), "--save-every", "2", "--max-restarts", "3"},
+                 fault)
+          .wait();
+  EXPECT_EQ(restarted.exit_code, 0) << restarted.messages;
+  expect_same_losses(scratch, "whole.jsonl", "metrics.jsonl");
+}
+
+TEST(TensorParallelTrainingTest, ExportsTheModelThatOneRankExports) {
+  const Scratch scratch;
+  for (const auto& [folder, layout] : {std::pair{"whole", kWhole}, std::pair{"shared", kShared}}) {
+    run_to_its_end(small_training(scratch) + kModel + layout + Arguments{"--export", scratch.path(folder)});
+  }
+  for (const char* folder : {"whole", "shared"}) {
+    const ProgramResult result = run_program({"evaluate", "--from", scratch.path(folder), "--data",
+                                              scratch.path("text.txt"), "--sequence", "32", "--format", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    scratch.write(std::string(folder) + ".json", result.output);
+  }
+  const auto loss = [&](const char* folder) {
+    return try_json(read_file(scratch.path(std::string(folder) + ".json"))).at("loss").get<double>();
+  };
+  EXPECT_NEAR(loss("shared"), loss("whole"), 1e-9 * loss("whole"));
+}
+
+TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
+  const Scratch scratch;
+  const auto dry_run = [&](const Arguments& layout) {
+    const ProgramResult result =
+        run_program(small_training(scratch) + kModel + layout + Arguments{"--dry-run", "--format", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return try_json(result.output);
+  };
+  const auto shared = dry_run(kShared);
+  ASSERT_EQ(shared.at("ranks").size(), 4U);
+  EXPECT_EQ(shared.at("tensor_parallel"), 2);
+  EXPECT_EQ(shared.at("ranks")[3].at("worker"), 1);
+  EXPECT_EQ(shared.at("ranks")[3].at("tensor"), 1);
+  const auto whole = dry_run({"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4"});
+  const auto parameters = [](const auto& rank) { return rank.at("parameters").template get<double>(); };
+  const double half = parameters(whole.at("ranks")[0]) / 2;
+  EXPECT_GT(parameters(shared.at("ranks")[0]), half) << "norms are whole";
+  EXPECT_LT(parameters(shared.at("ranks")[0]), 1.05 * half);
+}
+
+TEST(TensorParallelTrainingTest, APlanWithSharedLayersTrains) {
+  const Scratch scratch;
+  auto machine = try_json(read_file(source_path("/machines/p100-aries.json")));
+  machine["cores"] = 8;
+  machine["workers_per_node"] = 4;
+  const std::string plan = scratch.path("plan.toml");
+  const ProgramResult planned =
+      run_program({"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
+                   "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b", "--stages",
+                   "2", "--tensor-parallel", "2", "--output", plan});
+  ASSERT_EQ(planned.exit_code, 0) << planned.messages;
+  EXPECT_THAT(read_file(plan), HasSubstr("tensor-parallel = 2\n"));
+  const ProgramResult result =
+      run_program({"train", "--config", plan, "--data", scratch.write("text.txt", sample_text()), "--steps", "2",
+                   "--transport", "threads"});
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.output, HasSubstr("2 stages on 4 threads, 2 on the layers of a worker"));
+}
+
+TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
+  const Scratch scratch;
+  expect_refusal({small_training(scratch) + kModel + kShared + Arguments{"--optimizer", "lamb"},
+                  {"--tensor-parallel 2: --optimizer lamb is not supported yet"}});
+  expect_refusal({small_training(scratch) + kModel + kFourStages + Arguments{"--tensor-parallel", "3"},
+                  {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
+}
+
+}  // namespace
+}  // namespace chimera::testing

@@ -1,0 +1,317 @@
+// T ranks that share the layers compute what one rank computes: loss, norm and gathered gradients equal those of the
+// unpipelined model.
+//
+// Tolerance: float64 has 16 digits; another order of summation over the parts of a product costs a few of the last
+// ones.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "checkpoint/checkpoint_folder.h"
+#include "core/error.h"
+#include "model/tensor_parallel.h"
+#include "support/scratch.h"
+#include "support/training.h"
+#include "train/observe/progress_report.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr double kTolerance = 1e-12;
+
+/// A model file: grouped queries with biases and norms, heads wider than hidden / heads.
+std::string wide_heads() {
+  static const testing::Scratch scratch;
+  const std::string path = scratch.path("wide-heads.toml");
+  std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nkey_value_heads = 4\nhead_size = 6\n"
+                         "feed_forward = 40\nvocabulary = 261\npositions = 64\ntied = true\n"
+                         "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n";
+  return path;
+}
+
+/// A vocabulary that neither 2 nor 4 divides.
+TrainOptions options_of(const std::string& model, std::int64_t tensor_parallel, const std::string& schedule,
+                        const PipelineShape& shape) {
+  TrainOptions options = testing::small_options(model, schedule, shape);
+  options.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 261};
+  if (model == "llama-tiny") options.overrides.key_value_heads = 4;
+  if (model.ends_with(".toml")) options.overrides = {};
+  options.tensor_parallel = tensor_parallel;
+  return options;
+}
+
+/// Puts the parts of all holders of a parameter together: `parts` are those of the ranks in order.
+std::vector<at::Tensor> wholes_of(const std::string& name, const std::vector<at::Tensor>& parts,
+                                  std::int64_t tensor_parallel, const at::Tensor& like) {
+  const auto cut = tensor_parallel == 1 ? std::nullopt : tensor_cut(name);
+  if (!cut) return parts;
+  std::vector<at::Tensor> wholes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto rank = static_cast<std::int64_t>(i) % tensor_parallel;
+    if (rank == 0) wholes.push_back(at::full_like(like, -7));
+    at::Tensor own = part_view(wholes.back(), *cut, {rank, tensor_parallel});
+    own.copy_(parts[i].view(own.sizes()));
+  }
+  return wholes;
+}
+
+testing::Trained reference(TrainOptions options, std::int64_t steps) {
+  options.tensor_parallel = 1;
+  options.shape.micro_batches *= options.data_parallel;
+  options.data_parallel = 1;
+  options.shape.slices = 1;
+  options.slice_lengths.clear();
+  options.recompute = {};
+  return testing::train_unpipelined(options, steps);
+}
+
+void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
+  options.sequence_parallel = tokens;
+  SCOPED_TRACE(fmt::format("{} {} T = {}, tokens cut: {}", options.model, options.schedule, options.tensor_parallel,
+                           to_text(tokens)));
+  const auto trained = testing::train(options, 1);
+  const auto expected = reference(options, 1);
+  EXPECT_NEAR(trained.losses[0], expected.losses[0], kTolerance * expected.losses[0]);
+  EXPECT_NEAR(trained.gradient_norms[0], expected.gradient_norms[0], kTolerance * expected.gradient_norms[0]);
+  ASSERT_EQ(trained.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    for (const at::Tensor& whole :
+         wholes_of(name, trained.gradients.at(name), options.tensor_parallel, gradient.front())) {
+      ASSERT_EQ(whole.sizes(), gradient.front().sizes()) << name;
+      EXPECT_LE(testing::relative_error(whole, gradient.front(), expected.gradient_norms[0]), kTolerance) << name;
+    }
+  }
+}
+
+const std::vector<std::string>& models() {
+  static const std::vector<std::string> all = {"gpt2-tiny", "bert-tiny", "llama-tiny", wide_heads()};
+  return all;
+}
+
+TEST(SharedLayersTest, EveryFamilyComputesTheWholeModelsGradients) {
+  for (const std::string& model : models()) {
+    for (const std::int64_t ranks : {2, 4}) {
+      for (const auto tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
+        expect_same_gradients(options_of(model, ranks, "gpipe", {1, 2}), tokens);
+      }
+    }
+  }
+}
+
+TEST(SharedLayersTest, AnUntiedHeadHasItsOwnRows) {
+  for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const bool tied : {false, true}) {
+      TrainOptions options = options_of(model, 2, "1f1b", {2, 2});
+      options.overrides.tied = tied;
+      expect_same_gradients(options);
+    }
+  }
+}
+
+TEST(SharedLayersTest, SchedulesDoNotKnowOfSharedLayers) {
+  const std::vector<std::pair<std::string, PipelineShape>> schedules = {
+      {"gpipe", {2, 4}},   {"1f1b", {2, 4}}, {"chimera", {2, 4}},
+      {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
+      {"dualpipe", {2, 4}}};
+  for (const auto& [schedule, shape] : schedules) {
+    for (const std::string& model : models()) {
+      expect_same_gradients(options_of(model, 2, schedule, shape));
+      expect_same_gradients(options_of(model, 2, schedule, shape), SequenceParallel::None);
+    }
+  }
+}
+
+TEST(SharedLayersTest, ARecomputedForwardRepeatsItsSums) {
+  for (const std::string& model : models()) {
+    for (const StageRule rule : {StageRule::Attention, StageRule::Full}) {
+      TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
+      options.recompute.rule = rule;
+      expect_same_gradients(options);
+      expect_same_gradients(options, SequenceParallel::None);
+    }
+  }
+}
+
+TEST(SharedLayersTest, GroupsOfDataParallelismAddRankByRank) {
+  for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
+    options.data_parallel = 2;
+    options.replica_layout = layout;
+    expect_same_gradients(options);
+  }
+}
+
+TEST(SharedLayersTest, SlicesCarryTheKeysOfARanksHeads) {
+  PipelineShape shape{2, 2};
+  shape.slices = 2;
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) expect_same_gradients(options_of(model, 2, "1f1b", shape));
+}
+
+TEST(SharedLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
+  for (const std::string& model : models()) {
+    for (const std::int64_t slices : {1, 2}) {
+      if (model == "bert-tiny" && slices > 1) continue;
+      PipelineShape shape{2, 2};
+      shape.slices = slices;
+      TrainOptions options = options_of(model, 4, "1f1b", shape);
+      options.dropout = 0.3;
+      expect_same_gradients(options);
+      expect_same_gradients(options, SequenceParallel::None);
+    }
+  }
+}
+
+TEST(SharedLayersTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
+  for (const bool shards : {false, true}) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
+    options.clip = 0.5;
+    options.data_parallel = 2;
+    options.shard_optimizer = shards;
+    options.learning_rate.peak = 0.01;
+    options.validate_every = 6;
+    const auto trained = testing::train(options, 6);
+    options.shard_optimizer = false;
+    const auto expected = reference(options, 6);
+    for (std::size_t step = 0; step < 6; ++step) {
+      EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << "step " << step + 1;
+    }
+    EXPECT_NEAR(trained.validation_losses[0], expected.validation_losses[0], 1e-11 * expected.validation_losses[0]);
+    for (const auto& [name, parts] : trained.parameters) {
+      const auto wholes = wholes_of(name, parts, 2, expected.parameters.at(name).front());
+      for (const at::Tensor& whole : wholes) EXPECT_TRUE(at::equal(whole, wholes[0])) << name << " drifted";
+    }
+  }
+}
+
+/// Trains to the end of the job; returns the losses by step.
+std::map<std::int64_t, double> run(const TrainOptions& options) {
+  const Job job = prepare_job(options);
+  std::map<std::int64_t, double> losses;
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.run([&](const StepMetrics& metrics) {
+      if (rank == RankId(0)) losses[metrics.step] = metrics.loss;
+    });
+    EXPECT_TRUE(trainer.finish_checkpoints());
+  });
+  return losses;
+}
+
+// Layouts with T = 1, 2 and 4, one and two groups, sharded optimizers.
+TEST(SharedLayersTest, EveryLayoutResumesFromEveryOther) {
+  const auto layout = [](std::int64_t ranks, const std::string& schedule, std::int64_t stages, std::int64_t groups) {
+    TrainOptions options = options_of("gpt2-tiny", ranks, schedule, {stages, 4 / groups});
+    options.overrides.tied = true;
+    options.data_parallel = groups;
+    options.shard_optimizer = groups > 1;
+    options.steps = 4;
+    options.learning_rate.peak = 0.01;
+    options.clip = 0.5;
+    options.dropout = 0.1;
+    return options;
+  };
+  const std::vector<TrainOptions> layouts = {layout(1, "none", 1, 1),  layout(1, "chimera", 4, 1),
+                                             layout(2, "1f1b", 2, 1),  layout(2, "chimera", 2, 2),
+                                             layout(4, "gpipe", 1, 1), layout(4, "zb-v", 2, 1)};
+  const auto undisturbed = run(layouts.front());
+  for (std::size_t from = 0; from < layouts.size(); ++from) {
+    const testing::Scratch scratch;
+    TrainOptions saving = layouts[from];
+    saving.checkpoint = {.folder = scratch.path("run"), .every = {.steps = 2, .seconds = 0}, .keep = {}};
+    (void)run(saving);
+    for (std::size_t to = 0; to < layouts.size(); ++to) {
+      TrainOptions resuming = layouts[to];
+      resuming.resume.from = scratch.path("run") + "/" + checkpoint_name(2);
+      const auto losses = run(resuming);
+      ASSERT_EQ(losses.size(), 2U) << from << " to " << to;
+      for (const auto& [step, loss] : losses) {
+        EXPECT_NEAR(loss, undisturbed.at(step), 1e-11 * loss) << from << " to " << to << ", step " << step;
+      }
+    }
+  }
+}
+
+TEST(SharedLayersTest, TokensAreCutOnlyWhereTDividesThem) {
+  TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
+  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  options.sequence = 18;
+  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  expect_same_gradients(options);
+  options.sequence = 16;
+  options.shape.slices = 2;
+  options.slice_lengths = {10, 6};
+  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  options.slice_lengths = {12, 4};
+  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  expect_same_gradients(options);
+}
+
+TEST(SharedLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
+  const auto hash_of = [](const std::string& schedule, std::int64_t data_parallel) {
+    TrainOptions options = options_of("gpt2-tiny", 2, schedule, {2, 4 / data_parallel});
+    options.data_parallel = data_parallel;
+    options.reduction = ReductionOrder::Canonical;
+    return testing::train(options, 2).parameters_hashes.back();
+  };
+  const std::string hash = hash_of("gpipe", 1);
+  EXPECT_EQ(hash.size(), 16);
+  EXPECT_EQ(hash_of("chimera", 1), hash);
+  EXPECT_EQ(hash_of("zb-h1", 2), hash);
+}
+
+TEST(SharedLayersTest, TheReportSaysHowManyRanksShareLayers) {
+  EXPECT_THAT(describe(prepare_job(options_of("gpt2-tiny", 2, "1f1b", {2, 4}))),
+              HasSubstr("schedule 1f1b: 2 stages on 4 processes, 2 on the layers of a worker"));
+}
+
+TEST(SharedLayersTest, SizesThatTDoesNotDivideAreRefused) {
+  const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
+    TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
+    options.overrides = overrides;
+    return [options] { (void)prepare_job(options); };
+  };
+  EXPECT_THAT(prepare(3, {.layers = 4, .hidden = 16, .heads = 4}),
+              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: does not divide the 4 heads of model")));
+  EXPECT_THAT(prepare(4, {.layers = 4, .hidden = 16, .heads = 4, .key_value_heads = 2}),
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
+}
+
+TEST(SharedLayersTest, FewerStagesRecomputeIfRanksShareThem) {
+  const auto recomputed = [](std::int64_t ranks) {
+    TrainOptions options = options_of("gpt2-tiny", ranks, "gpipe", {4, 16});
+    options.overrides.hidden = 256;
+    options.recompute.rule = StageRule::Auto;
+    options.memory = 0.0215;
+    return prepare_job(options).stages.recompute.size();
+  };
+  EXPECT_GT(recomputed(1), recomputed(2));
+}
+
+TEST(SharedLayersTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
+  const auto expect_refused = [](const std::string& what, const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
+    change(options);
+    EXPECT_THAT([&] { (void)prepare_job(options); },
+                ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 2: " + what + " is not supported yet")));
+  };
+  expect_refused("--device cuda", [](TrainOptions& o) { o.device = DeviceKind::Cuda; });
+  expect_refused("an asynchronous schedule", [](TrainOptions& o) {
+    o.schedule = "pipedream";
+    o.overrides.tied = false;
+  });
+  expect_refused("--optimizer lamb", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; });
+  expect_refused("--sample-every", [](TrainOptions& o) { o.sample_every = 5; });
+  expect_refused("--recover twin", [](TrainOptions& o) { o.recover = Recover::Twin; });
+}
+
+}  // namespace
+}  // namespace chimera
