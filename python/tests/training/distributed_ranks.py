@@ -7,11 +7,13 @@ import copy
 import functools
 import math
 import os
+import re
 from collections import OrderedDict
 
 import torch
 import torch.distributed.checkpoint as dcp
-from models import squares
+from hugging_face_models import llama
+from models import cross_entropy, squares
 from torch import distributed, nn
 from torch.distributed._composable import replicate
 from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
@@ -27,6 +29,7 @@ from torch.distributed.fsdp._fully_shard import _fsdp_param_group
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from transformers.distributed.tensor_parallel import apply_tensor_parallelism
 from users import refused
 from users_ranks import RANK, say
 
@@ -148,6 +151,29 @@ def trains_like_the_whole_model_with(loss, mesh, schedule, prepare, layers):
     gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
     norm = nn.utils.get_total_norm(gradients.values()).item()
     assert abs(step.gradient_norm - norm) < 1e-12 * max(norm, 1)
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def llama_with_its_own_plan(mesh, schedule):
+    """A model of transformers with its tensor-parallel plan."""
+    torch.manual_seed(1)
+    whole = llama(num_key_value_heads=2)
+    model = copy.deepcopy(whole)
+    wildcards = {name: re.sub(r"\.\d+\.", ".*.", name) for name, _ in model.named_modules()}
+    plan = {name: model.tp_plan[known] for name, known in wildcards.items() if known in model.tp_plan}
+    plan |= {f"{name}.weight": style for name, style in plan.items()}
+    apply_tensor_parallelism(model, mesh["tp"], plan)
+    assert sum(isinstance(parameter, DTensor) for parameter in model.parameters()) >= 14
+    pipeline = cp.Pipeline(cp.layers_of(model), cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+    tokens = torch.arange(20).view(4, 5) % 31
+    step = pipeline.step(tokens, tokens + 1)
+    loss = cross_entropy(whole(tokens).logits, tokens + 1) / 20
+    loss.backward()
+    assert abs(step.loss - loss.item()) < 1e-12
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    norm = nn.utils.get_total_norm(gradients.values()).item()
+    assert abs(step.gradient_norm - norm) < 1e-12 * norm
     for name, parameter in pipeline.named_parameters():
         torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
 
@@ -331,9 +357,11 @@ def sharded_and_tensors_of_parts(mesh, schedule):
     trains_like_the_whole_model(mesh, schedule, prepare)
 
 
+TENSOR = (tensors_of_parts, sequence_parallel, llama_with_its_own_plan)
 FOUR = {
     tensors_of_parts: SCHEDULES,
     sequence_parallel: ["1f1b", "chimera-zb"],
+    llama_with_its_own_plan: ["1f1b", "chimera-zb"],
     sharded: SCHEDULES,
     shards_inside: ["zb-h1", "chimera"],
     replicated: ["1f1b", "chimera-zb"],
@@ -353,7 +381,7 @@ def main():
             if wanted and case.__name__ not in wanted:
                 continue
             for schedule in schedules:
-                case(mesh if case in (tensors_of_parts, sequence_parallel) else data, schedule)
+                case(mesh if case in TENSOR else data, schedule)
             say(case.__name__)
         if not wanted or "saved" in wanted:
             both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))

@@ -54,6 +54,7 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
     expected = ["sharded_and_tensors_of_parts"] if ranks == 8 else [
         "tensors_of_parts",
         "sequence_parallel",
+        "llama_with_its_own_plan",
         "sharded",
         "shards_inside",
         "replicated",
