@@ -12,6 +12,8 @@ from torch import Tensor
 
 def is_distributed(value: Any) -> bool:
     """Returns whether a tensor is a DTensor."""
+    if type(value) is Tensor:
+        return False
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and bool(isinstance(value, module.DTensor))
 

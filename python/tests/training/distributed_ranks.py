@@ -56,20 +56,26 @@ def blocks(seed=1, count=4):
     return [Block().double() for _ in range(count)]
 
 
+def local_of(value):
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
 def full(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def trains_like_the_whole_model(mesh, schedule, prepare, layers=None, tolerance=1e-12, dp="dp", **options):
+def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **options):
     """`prepare` distributes a layer. Returns the pipeline."""
-    plain = layers or blocks()
+    plain = blocks()
     whole = nn.Sequential(*copy.deepcopy(plain))
     made = [prepare(copy.deepcopy(layer)) for layer in plain]
     pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], **options)
     named = [(f"{i}.{n}", p) for i, each in enumerate(made) for n, p in each.named_parameters()]
     names = {id(parameter): name.replace("module.", "") for name, parameter in named}
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (whole, pipeline)]
-    shares, share = (mesh[dp].size(), mesh[dp].get_local_rank()) if dp in mesh.mesh_dim_names else (1, 0)
+    shares, share = pipeline.width, pipeline.group
+    if "dp" in mesh.mesh_dim_names:
+        shares, share = mesh["dp"].size(), mesh["dp"].get_local_rank()
     torch.manual_seed(2)
     for number in range(STEPS):
         inputs, targets = torch.randn(2, shares * BATCH, WIDTH).double()
@@ -83,7 +89,8 @@ def trains_like_the_whole_model(mesh, schedule, prepare, layers=None, tolerance=
         for parameter in whole.parameters():
             parameter.grad.mul_(clip / norm if clip else 1)
         step = pipeline.step(inputs[own], targets[own], clip=clip, optimizer=optimizers[1], return_outputs=True)
-        assert abs(step.loss - losses[share]) <= tolerance * losses[share], (step.loss, losses)
+        loss = losses[share] if pipeline.width == 1 else sum(losses) / shares
+        assert abs(step.loss - loss) <= tolerance * loss, (step.loss, losses)
         assert abs(step.gradient_norm - norm) <= tolerance * norm, (step.gradient_norm, norm)
         if step.outputs is not None:
             torch.testing.assert_close(full(step.outputs), outputs[own], rtol=tolerance, atol=tolerance)
@@ -97,6 +104,9 @@ def trains_like_the_whole_model(mesh, schedule, prepare, layers=None, tolerance=
             same = expected[names[id(parameter)]]
             compare(full(parameter.detach()), same.detach(), msg=lambda text, p=parameter: f"{names[id(p)]}: {text}")
     outputs = whole(inputs[own]).detach()
+    for parameter in pipeline.parameters():
+        momentum = optimizers[1].state[parameter]["momentum_buffer"]
+        assert all(local_of(each).shape == local_of(parameter).shape for each in (momentum, parameter.grad))
     predicted = pipeline.predict(inputs[own], gather=True)
     torch.testing.assert_close(predicted, outputs, rtol=tolerance, atol=tolerance)
     step = pipeline.step(inputs[own], targets[own], optimizer=optimizers[1])  # Whole again after a prediction
@@ -187,7 +197,6 @@ def sharded(mesh, schedule):
         pipeline = trains_like_the_whole_model(mesh, schedule, shards(mesh, reshard_after_forward=reshard))
         for parameter in pipeline.parameters():
             assert parameter.to_local().numel() <= -(-parameter.shape[0] // 2) * math.prod(parameter.shape[1:])
-            assert parameter.grad.to_local().shape == parameter.to_local().shape
     states = [part for layer in pipeline._every_layer for part in layer.module._get_fsdp_state()._state_ctx.all_states]
     reductions = []
     reduce = _fsdp_param_group.foreach_reduce
@@ -352,9 +361,14 @@ def saved_in_one_layout_and_loaded_in_others(mesh):
 
 
 def sharded_and_tensors_of_parts(mesh, schedule):
-    """Eight ranks."""
+    """On eight ranks."""
     prepare = lambda layer: shards(mesh)(tensor_parallel(mesh)(layer))
     trains_like_the_whole_model(mesh, schedule, prepare)
+
+
+def groups_and_tensors_of_parts(mesh, schedule):
+    """On eight ranks: the pipeline's dimension has two data-parallel groups of its own."""
+    trains_like_the_whole_model(mesh, schedule, tensor_parallel(mesh), data_parallel=2)
 
 
 TENSOR = (tensors_of_parts, sequence_parallel, llama_with_its_own_plan)
@@ -392,6 +406,10 @@ def main():
         for schedule in SCHEDULES:
             sharded_and_tensors_of_parts(mesh, schedule)
         say(sharded_and_tensors_of_parts.__name__)
+        mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("pp", "tp"))
+        for schedule in SCHEDULES:
+            groups_and_tensors_of_parts(mesh, schedule)
+        say(groups_and_tensors_of_parts.__name__)
     distributed.destroy_process_group()
 
 

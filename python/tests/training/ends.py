@@ -12,6 +12,8 @@ atexit.register(lambda: print(f"ends with a group: {torch.distributed.is_initial
 
 import chimerapipe as cp  # noqa: E402
 
+if os.environ["ENDS"] == "destroy":
+    torch.distributed.init_process_group("gloo")
 torch.manual_seed(1)
 layers = [nn.Linear(6, 6) for _ in range(4)]
 model = cp.Pipeline(layers, nn.MSELoss(reduction="sum"), cp.schedule("chimera", 2, 4))
