@@ -208,8 +208,8 @@ bool compare(const Options& options, at::Device device) {
       const ModelConfig config = config_of(model, options);
       const auto type = scalar_type(parse_named<DataType>("--dtype", dtype));
       const auto tensors =
-          compare_layers(make_single_layers(config, type, 1, at::kCPU), make_single_layers(config, type, 1, device),
-                         micro_batch_of(config, options), device);
+          compare_layers(make_single_layers(config, reference_type(type), 1, at::kCPU),
+                         make_single_layers(config, type, 1, device), micro_batch_of(config, options), type, device);
       const double tolerance = rounding_tolerance(type);
       const DeviceDifference* first = first_different(tensors, tolerance);
       const DeviceDifference& shown =

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""Tests, measures and compares on this machine with a GPU in five minutes, offline: `tools/gpu`.
+"""Tests, measures and compares on this machine with a GPU, offline, in two halves of at most 500 s: `tools/gpu`.
 
-    measure.py [--packed DIR] [--all] [--output build/gpu] [--peak TFLOPS] [--seconds 300] [--dry-run]
+    measure.py [--half 1|2] [--packed DIR] [--output build/gpu] [--peak TFLOPS] [--seconds 500] [--dry-run]
 
 It builds from the packages of `tools/cuda-build`, or runs a packed build of `tools/gpu-pack`, which needs only python3
-with torch. Without --packed it uses .gpu if `tools/cuda-build` has not run here. Each part has a time limit:
+with torch. Without --packed it uses .gpu if `tools/cuda-build` has not run here. Each part has a time limit and an
+expected value; the summary says whether it was met. A skipped or missing test is a failure.
 
-- Build (not within --seconds), or start of the packed build.
-- Tests that need a GPU. A skipped or missing test is a failure.
-- The blocks of gpt2-64 at 1,024 tokens and micro-batch 4: share of the GPU's peak in bfloat16 (--peak if its data sheet
-  is unknown), kernels per block, launch-bound or compute-bound, memory. No share, or less than 45 %, is a failure.
-- Every tensor of small models against the CPU's, layer by layer, and losses against the CPU's.
-- Training, with and without CUDA graphs, and over NCCL. If there is one GPU, ranks share it, which tests correctness.
-- The same blocks with transformers and torch.distributed.pipelining, if an interpreter has them. Chimera must not be
-  slower.
+First half: memory of an idle process; tests that need a GPU; every tensor of small models against the CPU's, in float32
+and bfloat16, and with an odd vocabulary; training with an odd and an even vocabulary; the blocks of gpt2-64 and Llama
+(share of the GPU's peak in bfloat16; --peak if its data sheet is unknown), with both libraries of products, and beside
+waiting thread blocks; memory and speed of CUDA graphs.
 
---all adds other micro-batch sizes, Llama, the Python package, and more runs over NCCL (600 s). The output folder keeps
-the log of each part, and summary.txt. Exits with 1 if a part failed, with 2 if there is no GPU or nothing to run.
---dry-run prints the parts without running them.
+Second half: training over NCCL (if there is one GPU, ranks share it, which tests correctness) against the CPU's losses;
+memory that does not grow with N; the Python package; too little memory; ranks that are killed and stopped; compiled
+blocks; the same blocks with transformers and torch.distributed.pipelining, if an interpreter has them.
+
+The output folder keeps the log of each part, and summary.txt. Exits with 1 if a part failed, with 2 if there is no GPU
+or nothing to run. --dry-run prints the parts without running them.
 """
 import argparse
 import dataclasses
@@ -35,12 +35,19 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ["--layers", "8", "--sequence", "1024", "--micro-batches", "10"]
-ASKED_SHARE = 45  # Percent of peak that eager kernels can give
 COMPARED = "gpt2-mini,llama-mini,bert-tiny"
 ASKED_RATIO = 1.0  # Other frameworks' time over Chimera's
 LOSS_TOLERANCE = 1e-3  # Relative, in float32
-SECONDS = 300  # Of all parts but the build; their own limits add up to no more
-SECONDS_OF_ALL = 600
+SECONDS = 500  # Of all parts of a half but the build
+ODD_MODEL = """family = "gpt2"
+layers = 2
+hidden = 128
+heads = 2
+feed_forward = 512
+vocabulary = 333
+positions = 128
+tied = false
+"""
 SKIPPED = re.compile(r"^\[  SKIPPED \] (\S+)|^SKIPPED \[\d+\] (\S+)", re.MULTILINE)
 LAUNCHES = re.compile(
     r"^\S+ +b?float\d+ +([\d.]+) +([\d.]+) +(launches|compute) +([\d.]+) +([\d.]+) +(\d+)$", re.MULTILINE)
@@ -56,6 +63,8 @@ class Part:
     verdict: object = None  # Function from the output to a reason for failure, empty on success
     against: str = ""  # Earlier part, whose output is the second argument of `verdict`
     note: str = ""  # For the summary
+    expect: str = ""  # Value that `verdict` asks for, in words
+    facts: object = None  # Function from the output to the value that was found, in words
 
 
 @dataclasses.dataclass
@@ -135,11 +144,15 @@ def share_of_peak(text):
     return float(found.group(1)) if found else None
 
 
-def too_small_a_share(text):
-    share = share_of_peak(text)
-    if share is None:
-        return "it printed no share of the peak; give --peak TFLOPS"
-    return "" if share >= ASKED_SHARE else f"{share:.1f} % of the peak, asked are {ASKED_SHARE} %"
+def share_of_at_least(asked):
+    """Returns a verdict about the share of the peak, in percent."""
+    def too_small_a_share(text):
+        share = share_of_peak(text)
+        if share is None:
+            return "it printed no share of the peak; give --peak TFLOPS"
+        return "" if share >= asked else f"{share:.1f} % of the peak, expected are {asked} %"
+
+    return too_small_a_share
 
 
 def no_test_ran(text):
@@ -168,7 +181,7 @@ def peer_milliseconds(text):
 
 def step_milliseconds(text):
     """Returns the median of the steps from the fourth on; None if the run printed no metrics."""
-    steps = [json.loads(line)["step_seconds"] for line in text.splitlines() if line.startswith('{"step"')]
+    steps = [step["step_seconds"] for step in steps_of(text)]
     return 1e3 * statistics.median(steps[3:]) if len(steps) > 3 else None
 
 
@@ -177,7 +190,7 @@ def no_steps(text):
 
 
 def losses(text):
-    return [json.loads(line)["loss"] for line in text.splitlines() if line.startswith('{"step"')]
+    return [step["loss"] for step in steps_of(text)]
 
 
 def other_losses(text, of_cpu):
@@ -192,6 +205,75 @@ def other_losses(text, of_cpu):
     return ""
 
 
+def steps_of(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith('{"step"')]
+
+
+def tokens_per_second(text):
+    """Returns the median of the steps from the fourth on; None if the run printed no metrics."""
+    rates = [step["tokens_per_second"] for step in steps_of(text)]
+    return statistics.median(rates[3:]) if len(rates) > 3 else None
+
+
+def much_slower(text, other):
+    """Verdict: the run has at least 95 % of the tokens per second of the other run."""
+    ours, theirs = tokens_per_second(text), tokens_per_second(other)
+    if ours is None or theirs is None:
+        return "there are no tokens per second to compare"
+    return "" if ours >= 0.95 * theirs else f"{ours:.0f} tokens a second, the other vocabulary {theirs:.0f}"
+
+
+def used_mebibytes(text):
+    """Returns the memory in use after each step."""
+    return [step["used_memory_bytes"] / 2**20 for step in steps_of(text) if "used_memory_bytes" in step]
+
+
+def grows_by_recording(text):
+    """Verdict: memory after step 4, which a graph runs, is that after step 2, within 5 %."""
+    used = used_mebibytes(text)
+    if len(used) < 4:
+        return "it printed no memory of four steps"
+    return "" if used[3] <= 1.05 * used[1] else f"{used[1]:.0f} MiB in step 2, {used[3]:.0f} MiB in step 4"
+
+
+def grows_with_micro_batches(text, fewer):
+    ours, theirs = used_mebibytes(text), used_mebibytes(fewer)
+    if not ours or not theirs:
+        return "there is no memory to compare"
+    return "" if ours[-1] <= 1.02 * theirs[-1] else f"{theirs[-1]:.0f} MiB with fewer, {ours[-1]:.0f} MiB"
+
+
+def last_json(text):
+    """Returns the last line of a probe; empty if it printed none."""
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {}
+
+
+def asks(test, what):
+    """Returns a verdict about the last line of a probe."""
+    def verdict(text):
+        found = last_json(text)
+        if not found:
+            return "it printed no result"
+        return "" if test(found) else what(found)
+
+    return verdict
+
+
+def of_memory(text):
+    return ", ".join(f"{value:.0f}" for value in used_mebibytes(text)[1:4]) + " MiB in steps 2 to 4"
+
+
+def of_tokens(text):
+    rate = tokens_per_second(text)
+    return "" if rate is None else f"{rate:.0f} tokens a second"
+
+
+def of_probe(text):
+    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                     for name, value in last_json(text).items() if name != "probe")
+
+
 def of_tensors(text):
     """Returns the lines of `models --compare`, one for each model."""
     return [line for line in text.splitlines() if re.search("first differing tensor|tensors agree", line)]
@@ -202,10 +284,7 @@ def of_blocks(outcome):
     share, found = share_of_peak(outcome.text), LAUNCHES.search(outcome.text)
     facts = []
     if share is not None:
-        asked = ""
-        if outcome.part.verdict is too_small_a_share:
-            asked = " (as asked)" if share >= ASKED_SHARE else f" (asked: {ASKED_SHARE} %)"
-        facts.append(f"{share:.1f} % of the GPU's peak in bfloat16{asked}")
+        facts.append(f"{share:.1f} % of the GPU's peak in bfloat16")
     if found:
         host, device, bound, forward, backward, mebibytes = found.groups()
         name = {"launches": "launch", "compute": "compute"}[bound]
@@ -216,7 +295,7 @@ def of_blocks(outcome):
 
 def of_graphs(by_name):
     """Returns at most one line with the effect of CUDA graphs."""
-    with_and_without = [by_name.get(name) for name in ("small-graphs", "small")]
+    with_and_without = [by_name.get(name) for name in ("graphs", "no-graphs")]
     if any(outcome is None or outcome.state != "passed" for outcome in with_and_without):
         return []
     graphs, plain = (step_milliseconds(outcome.text) for outcome in with_and_without)
@@ -237,10 +316,13 @@ def summary(outcomes):
     for o in outcomes:
         remarks = "; ".join(filter(None, [o.why, "" if o.state == "not run" else o.part.note]))
         lines.append(f"{o.part.name:<24} {o.state:<8} {o.seconds:5.0f} s  {remarks}".rstrip())
+        found = o.part.facts(o.text) if o.part.facts and o.text else ""
+        if o.part.expect or found:
+            lines.append(f"    expected: {o.part.expect or '-'}; found: {found or o.why or 'that'}")
     for name, outcome in by_name.items():
         if name.startswith("blocks"):
             lines += of_blocks(outcome)
-        if name == "compare":
+        if name.startswith("compare"):
             lines += of_tensors(outcome.text)
     lines += of_graphs(by_name)
     ours = our_milliseconds(by_name["blocks"].text) if "blocks" in by_name else None
@@ -264,14 +346,10 @@ def can_import(python, *packages):
     return shutil.which(python) and subprocess.run([python, "-c", code, *packages], check=False).returncode == 0
 
 
-def peer(name, *flags):
-    pythons = [ROOT / ".venv-oracles/bin/python3", ROOT / ".venv-cuda/bin/python3", "python3"]
-    needed = ["torch", "transformers"] if name == "transformers" else ["torch"]
-    python = next((p for p in pythons if can_import(p, *needed)), None)
-    skip = "" if python else f"no interpreter has {' and '.join(needed)}: tools/oracles, where there is a network"
-    label = "-".join(["peer", name, *(flag for flag in flags if not flag.startswith("--"))])
-    command = [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, "--micro-batch-size", "4", *flags]
-    return Part(label, command, 20, skip, faster_than_ours, "blocks")
+def python_with(*packages):
+    """Returns an interpreter that has these packages; None if there is none."""
+    pythons = [ROOT / ".venv-cuda/bin/python3", ROOT / ".venv-oracles/bin/python3", "python3"]
+    return next((python for python in pythons if can_import(python, *packages)), None)
 
 
 def count_gpus():
@@ -297,14 +375,15 @@ class Runs:
         return Part("start", self.shell([*self.program("chimera"), "--version"],
                                         [*self.program("benchmarks/models"), "--help"], ["python3", "-c", torch]), 45)
 
-    def blocks(self, name, model="gpt2-64", micro_batch=4, verdict=None):
-        command = [*self.program("benchmarks/models"), "--device", "cuda", "--blocks", "--kernels", "--dtypes",
-                   "bfloat16", "--models", model, *MODEL, "--micro-batch-size", str(micro_batch), *self.peak]
-        return Part(name, command, 35, "", verdict)
+    def blocks(self, name, asked, model="gpt2-64", micro_batch=4, flags=MODEL, environment=()):
+        command = [*environment, *self.program("benchmarks/models"), "--device", "cuda", "--blocks", "--kernels",
+                   "--dtypes", "bfloat16", "--models", model, *flags, "--micro-batch-size", str(micro_batch),
+                   *self.peak]
+        return Part(name, command, 40, "", share_of_at_least(asked), expect=f"{asked} % of the peak")
 
-    def compare(self):
-        return Part("compare", [*self.program("benchmarks/models"), "--device", "cuda", "--compare", "--models",
-                                COMPARED, "--dtypes", "float32"], 20)
+    def compare(self, name, models, *flags):
+        return Part(name, [*self.program("benchmarks/models"), "--device", "cuda", "--compare", "--models", models,
+                           "--dtypes", "float32,bfloat16", *flags], 30, expect="within rounding")
 
     def train(self, name, limit, *flags, environment=(), **more):
         """Returns a training run that ends with its metrics."""
@@ -313,38 +392,93 @@ class Runs:
                    metrics, *flags]
         return Part(name, self.shell(["rm", "-f", metrics], command, ["cat", metrics]), limit, **more)
 
-    def small(self, name, *flags):
+    def head(self, name, vocabulary, **more):
+        return self.train(name, 30, "--device", "cuda", "--transport", "threads", "--schedule", "none", "--model",
+                          "gpt2", "--vocabulary", str(vocabulary), "--dtype", "bfloat16", "--sequence", "1024",
+                          "--micro-batches", "8", "--micro-batch-size", "8", "--steps", "8", facts=of_tokens, **more)
+
+    def small(self, name, *flags, **more):
         """Returns a run whose kernels are shorter than their launch, on one GPU."""
-        return self.train(name, 15, "--device", "cuda", "--transport", "threads", "--schedule", "none",
+        return self.train(name, 20, "--device", "cuda", "--transport", "threads", "--schedule", "none",
                           "--micro-batches", "8", "--micro-batch-size", "1", "--model", "gpt2-mini", "--dtype",
-                          "bfloat16", "--sequence", "128", "--steps", "40", *flags, verdict=no_steps)
+                          "bfloat16", "--sequence", "128", "--steps", "40", *flags, verdict=no_steps, **more)
+
+    def large(self, name, *flags, **more):
+        """Returns a run with gigabytes of activations on one GPU."""
+        return self.train(name, 40, "--device", "cuda", "--transport", "threads", "--schedule", "none",
+                          "--micro-batches", "4", "--micro-batch-size", "8", "--model", "gpt2", "--dtype", "bfloat16",
+                          "--sequence", "1024", "--steps", "6", *flags, facts=of_memory, **more)
 
     def with_losses(self, name, limit, *flags, **more):
         return self.train(name, limit, "--model", "gpt2-mini", "--dtype", "float32", "--sequence", "128",
                           "--micro-batches", "4", "--micro-batch-size", "2", "--steps", "6", *flags, **more)
 
+    def shared(self):
+        """Returns the environment in which rank processes share the only GPU."""
+        return ["env", "CHIMERA_SHARE_GPU=1"] if self.gpus < 2 else []
+
     def over_nccl(self, schedule, *flags):
         """Returns rank processes with two stages, or as many stages as up to four GPUs allow."""
-        shared = self.gpus < 2
         name = "-".join(["nccl", schedule, *(flag.lstrip("-") for flag in flags if flag != "--reduction")])
         return self.with_losses(
             name, 40, "--device", "cuda", "--transport", "processes", "--schedule", schedule, "--stages",
-            "4" if self.gpus >= 4 else "2", *flags, environment=["env", "CHIMERA_SHARE_GPU=1"] if shared else [],
-            verdict=other_losses, against="losses-cpu",
-            note="ranks share one GPU: a test of correctness, not of speed" if shared else "")
+            "4" if self.gpus >= 4 else "2", *flags, environment=self.shared(), verdict=other_losses,
+            against="losses-cpu", expect="the CPU's losses",
+            note="ranks share one GPU: a test of correctness, not of speed" if self.shared() else "")
+
+    def nccl_memory(self, name, micro_batches, **more):
+        return self.train(name, 40, "--model", "gpt2-mini", "--device", "cuda", "--transport", "processes",
+                          "--schedule", "1f1b", "--stages", "2", "--sequence", "512", "--micro-batches",
+                          str(micro_batches), "--micro-batch-size", "4", "--steps", "4", environment=self.shared(),
+                          facts=of_memory, **more)
 
     def tests(self):
-        return Part("tests", [*self.program("chimera_program_tests"), "--gtest_filter=TrainingDeviceTest.*"], 35, "",
-                    no_test_ran)
+        return Part("tests", [*self.program("chimera_program_tests"), "--gtest_filter=TrainingDeviceTest.*"], 60, "",
+                    no_test_ran, expect="none skipped")
 
     def python_tests(self):
         tests = "python/tests/training/test_devices.py"
         if self.packed:
             skip = "" if can_import("python3", "pytest") else "python3 has no pytest"
-            return Part("python-tests", [*self.program("python3"), "-m", "pytest", "-q", "-rs", tests], 45, skip)
+            return Part("python-tests", [*self.program("python3"), "-m", "pytest", "-q", "-rs", tests], 60, skip)
         skip = "" if PACKAGE_PYTHON.exists() else "needs ./dev python, where there is a network"
         command = ["env", "PYTHONPATH=build/python", PACKAGE_PYTHON, "-m", "pytest", "-q", "-rs", tests]
-        return Part("python-tests", command, 45, skip)
+        return Part("python-tests", command, 60, skip)
+
+    def probe(self, name, limit, *arguments, expect, verdict=None, package=False):
+        """Returns a part of probes.py."""
+        python = python_with("torch") or "python3"
+        command = [python, ROOT / "benchmarks/gpu/probes.py", name, *arguments]
+        if package:
+            command = ([*self.program("python3"), *command[1:]] if self.packed
+                       else ["env", "PYTHONPATH=build/python", *command])
+        return Part(name, command, limit, "", verdict, expect=expect, facts=of_probe)
+
+    def job(self, *flags):
+        """Returns the command of a training run for a probe."""
+        return ["--", *self.shared(), *self.program("chimera"), "train", "--data", self.output / "text.txt", "--device",
+                "cuda", "--transport", "processes", "--schedule", "1f1b", "--stages", "2", *flags]
+
+    def signalled(self, name, seconds):
+        job = self.job("--model", "gpt2-mini", "--sequence", "128", "--steps", "100000", "--hang-seconds", "4")
+        return self.probe(name, 60, *job, expect=f"rank 1 is named within {seconds} s", verdict=asks(
+            lambda found: found["names_rank"] and found["seconds"] <= seconds,
+            lambda found: f"the job ended after {found['seconds']} s"))
+
+    def too_little_memory(self):
+        job = self.job("--model", "gpt2", "--dtype", "bfloat16", "--sequence", "1024", "--micro-batches", "4",
+                       "--micro-batch-size", "8", "--steps", "4")
+        return self.probe("memory", 90, *job, expect="one line, no hang", verdict=asks(
+            lambda found: all(run["exit"] not in (0, None) for run in found["ended"].values()),
+            lambda found: f"exit codes and seconds: {found['ended']}"))
+
+    def peer(self, name, *flags):
+        needed = ["torch", "transformers"] if name == "transformers" else ["torch"]
+        python = python_with(*needed)
+        skip = "" if python else f"no interpreter has {' and '.join(needed)}: tools/oracles, where there is a network"
+        label = "-".join(["peer", name, *(flag for flag in flags if not flag.startswith("--"))])
+        command = [python, ROOT / "benchmarks/gpu/others.py", name, *MODEL, "--micro-batch-size", "4", *flags]
+        return Part(label, command, 30, skip, faster_than_ours, "blocks", expect="at least our time")
 
 
 PACKAGE_PYTHON = ROOT / ".venv-python/bin/python3"
@@ -361,37 +495,62 @@ def build():
     return Part("build", ["sh", "-c", command], 300)
 
 
+def first_half(runs):
+    lt = ["env", "TORCH_BLAS_PREFER_CUBLASLT=1"]
+    llama = ["--layers", "2", "--sequence", "8192", "--micro-batches", "4"]
+    return [
+        runs.probe("idle", 40, expect="eager loading costs about 1 GB"),
+        runs.tests(),
+        runs.compare("compare", COMPARED),
+        runs.compare("compare-odd", runs.output / "odd.toml"),
+        runs.head("head-50304", 50304, verdict=no_steps),
+        runs.head("head-50257", 50257, verdict=much_slower, against="head-50304", expect="within 5 % of 50,304"),
+        runs.blocks("blocks", 42),
+        runs.blocks("blocks-1", 16, micro_batch=1),
+        runs.blocks("blocks-8", 45, micro_batch=8),
+        runs.blocks("blocks-llama", 50, model="llama-3-8b", micro_batch=1, flags=llama),
+        runs.blocks("blocks-lt", 42, environment=lt),
+        runs.blocks("blocks-llama-lt", 50, model="llama-3-8b", micro_batch=1, flags=llama, environment=lt),
+        runs.probe("products", 60, expect="with a carveout at most 1.1", verdict=asks(
+            lambda found: all(max(row) <= 1.1 for name, row in found["slowdown"].items()
+                              if name.endswith("cublaslt-carveout")),
+            lambda found: "products beside waiting thread blocks take longer with a carveout")),
+        runs.large("large-graphs", "--cuda-graphs", verdict=grows_by_recording, expect="equal memory in steps 2 and 4"),
+        runs.small("no-graphs"),
+        runs.small("graphs", "--cuda-graphs"),
+    ]
+
+
+def second_half(runs):
+    return [
+        runs.with_losses("losses-cpu", 20, "--transport", "threads", "--schedule", "none", verdict=no_steps),
+        runs.with_losses("losses-gpu", 20, "--device", "cuda", "--transport", "threads", "--schedule", "none",
+                         verdict=other_losses, against="losses-cpu", expect="the CPU's losses"),
+        runs.over_nccl("chimera"),
+        runs.over_nccl("1f1b", "--cuda-graphs"),
+        runs.over_nccl("chimera", "--reduction", "canonical"),
+        runs.nccl_memory("nccl-8", 8),
+        runs.nccl_memory("nccl-64", 64, verdict=grows_with_micro_batches, against="nccl-8",
+                         expect="memory of 8 micro-batches"),
+        runs.probe("python", 70, package=True, expect="losses as threads to 1e-6", verdict=asks(
+            lambda found: found["largest_difference"] <= 1e-6,
+            lambda found: f"losses differ by {found['largest_difference']:.2g}")),
+        runs.python_tests(),
+        runs.too_little_memory(),
+        runs.signalled("killed", 3),
+        runs.signalled("stopped", 6),
+        runs.probe("compiled", 80, expect="1.1 times as fast as eager", verdict=asks(
+            lambda found: found["speedup"] >= 1.1, lambda found: f"{found['speedup']:.2f} times")),
+        runs.blocks("blocks", 42),
+        runs.peer("transformers", "--attention", "sdpa"),
+        runs.peer("pipelining"),
+    ]
+
+
 def parts_of(options):
     runs = Runs(options)
-    on_gpu = ["--device", "cuda", "--transport", "threads"]
-    parts = [
-        runs.start() if options.packed else build(),
-        runs.tests(),
-        runs.blocks("blocks", verdict=too_small_a_share),
-        runs.compare(),
-        runs.with_losses("losses-cpu", 15, "--transport", "threads", "--schedule", "none", verdict=no_steps),
-        runs.with_losses("losses-gpu", 15, *on_gpu, "--schedule", "none", verdict=other_losses, against="losses-cpu"),
-        runs.over_nccl("chimera"),
-        runs.small("small"),
-        runs.small("small-graphs", "--cuda-graphs"),
-        runs.train("train", 20, *on_gpu, "--model", "gpt2", "--dtype", "bfloat16", "--sequence", "512", "--stages", "4",
-                   "--steps", "10", verdict=no_steps),
-        peer("transformers", "--attention", "sdpa"),
-        peer("pipelining"),
-    ]
-    if not options.all:
-        return parts
-    return [
-        *parts,
-        runs.blocks("blocks-1", micro_batch=1),
-        runs.blocks("blocks-8", micro_batch=8),
-        runs.blocks("blocks-llama", model="llama-3.2-1b"),
-        runs.over_nccl("1f1b"),
-        runs.over_nccl("chimera", "--cuda-graphs"),
-        runs.over_nccl("chimera", "--reduction", "canonical"),
-        peer("transformers", "--attention", "eager"),
-        runs.python_tests(),
-    ]
+    half = first_half if options.half == 1 else second_half
+    return [runs.start() if options.packed else build(), *half(runs)]
 
 
 def make_text(folder):
@@ -400,6 +559,7 @@ def make_text(folder):
     sources = [corpus] if corpus.exists() else sorted((ROOT / "docs").glob("*.md"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.txt").write_bytes(b"".join(source.read_bytes() for source in sources))
+    (folder / "odd.toml").write_text(ODD_MODEL)
 
 
 def refusal(packed):
@@ -418,11 +578,13 @@ def refusal(packed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packed", type=pathlib.Path, help="folder of tools/gpu-pack, to run in place of building")
-    parser.add_argument("--all", action="store_true", help="also the longer parts")
+    parser.add_argument("--half", type=int, default=1, choices=[1, 2], help="1: one process; 2: ranks and others")
+    parser.add_argument("--parts", type=lambda text: text.split(","), help="only these parts, with commas between")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build/gpu", help="folder for logs and summary")
     parser.add_argument("--dry-run", action="store_true")
     parser.add_argument("--peak", type=float, help="TFLOP/s of bfloat16 (default: by the name of the GPU)")
-    parser.add_argument("--seconds", type=float, help="for all parts but the build, together")
+    parser.add_argument("--seconds", type=float, default=SECONDS,
+                        help="for all parts but the build, together")
     options = parser.parse_args()
     if options.packed is None and torch_folder() is None and (ROOT / ".gpu/run").exists():
         options.packed = ROOT / ".gpu"
@@ -433,13 +595,14 @@ def main():
         print(f"dev: gpu: {why}", file=sys.stderr)
         return 2
     parts = parts_of(options)
+    if options.parts:
+        parts = [part for part in parts if part.name in ("build", "start", *options.parts)]
     if options.dry_run:
         for part in parts:
             print(f"{part.name:<24} {part.limit:>4} s  {part.skip or ' '.join(map(str, part.command))}")
         return 0
     make_text(options.output)
-    seconds = options.seconds or (SECONDS_OF_ALL if options.all else SECONDS)
-    outcomes = run_all(parts, options.output, seconds)
+    outcomes = run_all(parts, options.output, options.seconds)
     print("\n".join(summary(outcomes)))
     return 1 if any(outcome.state == "FAILED" for outcome in outcomes) else 0
 

@@ -48,9 +48,12 @@ void raise_scales(std::span<DeviceDifference> gradients) {
   for (DeviceDifference& each : gradients) each.scale = std::max(each.scale, kSmallGradient * largest);
 }
 
-at::Tensor leaf_on(const at::Tensor& tensor, at::Device device) {
-  return tensor.defined() ? tensor.detach().to(device).requires_grad_() : at::Tensor();
+at::Tensor leaf_on(const at::Tensor& tensor, at::ScalarType dtype, at::Device device) {
+  return tensor.defined() ? tensor.detach().to(device, dtype).requires_grad_() : at::Tensor();
 }
+
+/// Returns the tensor in its own type, rounded to `dtype`.
+at::Tensor rounded(const at::Tensor& tensor, at::ScalarType dtype) { return tensor.to(dtype).to(tensor.scalar_type()); }
 
 void add_gradients(const LayerRun& run, Stage& on_cpu, Stage& on_device, std::vector<DeviceDifference>& to) {
   const std::size_t begin = to.size();
@@ -80,31 +83,34 @@ std::vector<std::unique_ptr<Stage>> make_single_layers(const ModelConfig& config
 
 std::vector<DeviceDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
                                              std::span<const std::unique_ptr<Stage>> on_device, const MicroBatch& batch,
-                                             at::Device device) {
+                                             at::ScalarType dtype, at::Device device) {
   if (on_cpu.size() != on_device.size()) throw std::logic_error("two models with different numbers of layers");
   const MicroBatch device_batch = chimera::on_device(batch, device);
   std::vector<LayerRun> runs;
   std::vector<DeviceDifference> found;
   at::Tensor hidden;
   for (std::size_t layer = 0; layer < on_cpu.size(); ++layer) {
-    LayerRun run = {.name = layer_name(layer, on_cpu.size()), .input = leaf_on(hidden, at::kCPU)};
-    run.device_input = leaf_on(hidden, device);
+    LayerRun run = {.name = layer_name(layer, on_cpu.size()),
+                    .input = leaf_on(hidden, reference_type(dtype), at::kCPU)};
+    run.device_input = leaf_on(hidden, dtype, device);
     run.output = on_cpu[layer]->forward(run.input, batch);
     run.device_output = on_device[layer]->forward(run.device_input, device_batch);
     found.push_back(difference_of(run.name + ": output", run.output, run.device_output));
-    hidden = run.output;
+    hidden = rounded(run.output, dtype);
     runs.push_back(std::move(run));
   }
   at::Tensor gradient;
   for (std::size_t layer = runs.size(); layer-- > 0;) {
     const LayerRun& run = runs[layer];
     torch::autograd::backward({run.output}, {gradient});
-    torch::autograd::backward({run.device_output}, {gradient.defined() ? gradient.to(device) : at::Tensor()});
+    torch::autograd::backward({run.device_output}, {gradient.defined() ? gradient.to(device, dtype) : at::Tensor()});
     add_gradients(run, *on_cpu[layer], *on_device[layer], found);
-    gradient = run.input.defined() ? run.input.grad() : at::Tensor();
+    gradient = run.input.defined() ? rounded(run.input.grad(), dtype) : at::Tensor();
   }
   return found;
 }
+
+at::ScalarType reference_type(at::ScalarType dtype) { return dtype == at::kBFloat16 ? at::kFloat : dtype; }
 
 const DeviceDifference* first_different(std::span<const DeviceDifference> tensors, double tolerance) {
   const auto found =

@@ -27,15 +27,20 @@ struct DeviceDifference {
                                                                      std::uint64_t seed, at::Device device);
 
 /// Runs forward and backward of a micro-batch, given on the CPU. Returns the outputs, then, from the head down, the
-/// gradients of each layer's parameters and input. On the device each layer takes the CPU's inputs.
+/// gradients of each layer's parameters and input. On the device each layer takes the CPU's inputs as `dtype`; the
+/// CPU's layers compute in float32 if that is a smaller type, because the CPU adds gradients in it.
 [[nodiscard]] std::vector<DeviceDifference> compare_layers(std::span<const std::unique_ptr<Stage>> on_cpu,
                                                            std::span<const std::unique_ptr<Stage>> on_device,
-                                                           const MicroBatch& batch, at::Device device);
+                                                           const MicroBatch& batch, at::ScalarType dtype,
+                                                           at::Device device);
+
+/// Returns the type of the CPU's layers for compare_layers(): float32 in place of bfloat16.
+[[nodiscard]] at::ScalarType reference_type(at::ScalarType dtype);
 
 /// Returns the first with a relative() above `tolerance`, or null.
 [[nodiscard]] const DeviceDifference* first_different(std::span<const DeviceDifference> tensors, double tolerance);
 
-/// Returns the relative difference that other orders of sums explain; hidden states have type `dtype`.
+/// Returns the relative difference that other orders of sums and roundings explain; hidden states have type `dtype`.
 [[nodiscard]] double rounding_tolerance(at::ScalarType dtype);
 
 }  // namespace chimera

@@ -161,7 +161,7 @@ class Run {
 
   /// Takes connected process groups. `both`: for each peer, the groups to the peer and from it (see Communicators).
   void join_groups(const Group& everyone, const std::vector<Group>& groups,
-                   const std::map<int, std::pair<Group, Group>>& both, int receive_blocks) {
+                   const std::map<int, std::pair<Group, Group>>& both, int message_blocks) {
     std::map<int, Communicators::Pair> pairs;
     for (const auto& [peer, pair] : both) pairs[peer] = {.out = pair.first, .in = pair.second};
     Communicators to{.rank = static_cast<int>(first_rank_),
@@ -171,7 +171,7 @@ class Run {
                      .process_groups = groups,
                      .everyone = everyone,
                      .sums_in_order = runs_.front()->canonical.has_value(),
-                     .receive_blocks = receive_blocks};
+                     .message_blocks = message_blocks};
     to.end = [all = all_groups(to)](bool has_failed) {
       if (has_failed) return abort_together(all);
       for (const Group& group : all) group->shutdown();
@@ -402,7 +402,7 @@ PYBIND11_MODULE(_training, module) {
       .def("join_in_file", &join_in_file)
       .def("join_at_server", &join_at_server)
       .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"),
-           py::arg("receive_blocks"))
+           py::arg("message_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
       .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ._keyed_layer import KeyedLayer
     from ._measure import measure, profile
     from ._pipeline import ConfigError, PeerLostError, Pipeline, Step
+    from ._step_data import MicroBatches
 
 __all__ = [
     "Bubble",
@@ -32,6 +33,7 @@ __all__ = [
     "KeyedLayer",
     "LayerCost",
     "LoadedCheckpoint",
+    "MicroBatches",
     "Op",
     "Partition",
     "PeerLostError",
@@ -65,6 +67,7 @@ _OF_TORCH = {
     "ConfigError": "_pipeline",
     "KeyedLayer": "_keyed_layer",
     "LoadedCheckpoint": "_pipeline",
+    "MicroBatches": "_step_data",
     "PeerLostError": "_pipeline",
     "Pipeline": "_pipeline",
     "Saving": "_pipeline",

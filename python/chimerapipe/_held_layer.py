@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from . import _training
 from ._agreement import in_short, is_lazy
-from ._messages import Layout, flattened, is_plain, mapped, part_of, samples_of
+from ._messages import Layout, flattened, is_plain, mapped
 from ._modes import noting_forward_mode
 from ._random import RankGenerators, States, changed, states, states_of_own
+from ._step_data import StepData
 
 LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
 Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
@@ -49,26 +50,6 @@ class Autocast:
             return function(*arguments)
         with torch.autocast(self._type, dtype=self._dtype):
             return function(*arguments)
-
-
-class Inputs:
-    """Inputs of a step. If they are several tensors, the executor gets the indices of their samples."""
-
-    def __init__(self) -> None:
-        self._value: Any = None
-
-    def take_over(self, value: Any) -> Tensor:
-        """Returns the inputs for the executor."""
-        if isinstance(value, Tensor):
-            self._value = None
-            return value
-        self._value = value
-        return torch.arange(samples_of(value), device="cpu")
-
-    def of(self, given: Tensor) -> Any:
-        """Returns a micro-batch; `given` is the executor's part of it. Copies of several tensors, which a layer may
-        change."""
-        return given if self._value is None else mapped(Tensor.clone, part_of(self._value, int(given[0]), len(given)))
 
 
 class Boundaries:
@@ -119,7 +100,7 @@ class HeldLayer:
         own: bool,
         autocast: Autocast,
         device: torch.device,
-        inputs: Inputs,
+        data: StepData,
     ) -> None:
         self.index = index
         self.stage = stage
@@ -135,7 +116,7 @@ class HeldLayer:
         self._has_scope = False  # A call needs more than the module
         self.boundaries = Boundaries(None)
         self._autocast = autocast
-        self._inputs = inputs
+        self._data = data
         self._probing = False
         self._probed = torch.empty(0, device="cpu")  # Message to the first layer of a stage
         self.draws: set[str] = set()  # Names of generators that the first forward drew from
@@ -167,7 +148,7 @@ class HeldLayer:
         if self._probing:
             self._probed = message
         if self.stage == 0:
-            return self._inputs.of(message)
+            return self._data.inputs_of(message)
         layout = self.boundaries.after(self.stage - 1)
         return message if layout is None else layout.unpack(message)
 

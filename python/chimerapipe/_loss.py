@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 import threading
@@ -16,9 +17,10 @@ from ._agreement import in_short, reduction_of, trained_in
 from ._held_layer import Autocast, are_equal, value_of
 from ._messages import mapped, tensors_of
 from ._random import RankGenerators, changed, states
+from ._step_data import StepData
 
 ConfigError = _training.ConfigError
-LossFunction = Callable[[Any, Tensor], Tensor]
+LossFunction = Callable[..., Tensor]
 
 _TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-3}  # Relative; of narrower types below
 _TOLERANCE = 5e-2
@@ -34,6 +36,7 @@ class CheckedLoss:
         autocast: Autocast,
         device: torch.device,
         generators: Mapping[int, RankGenerators],
+        data: StepData,
         *,
         checks_sum: bool,
         is_repeated: bool,
@@ -42,6 +45,10 @@ class CheckedLoss:
         the loss again."""
         self._is_repeated = is_repeated
         self._loss, self._autocast, self._device, self._generators = loss, autocast, device, generators
+        self._data = data
+        self._with_arguments: Callable[..., Tensor] = loss
+        self.predicts = False
+        """Only outputs are wanted; there are no targets."""
         self._checks_left = _MAX_CHECKS if checks_sum else 0
         self.scale = 1.0
         """Factor of the loss in training, for gradients of narrow types."""
@@ -49,8 +56,23 @@ class CheckedLoss:
         """Names of generators that the first call drew from."""
         self._is_first = True
 
-    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+    def use_arguments(self, arguments: Mapping[str, Any] | None) -> None:
+        """Passes these keyword arguments to the loss in the next calls."""
+        self._with_arguments = functools.partial(self._loss, **arguments) if arguments else self._loss
+
+    def __call__(self, output: Tensor, given: Tensor) -> Tensor:
         value = value_of(output)
+        if self.predicts:
+            found = torch.zeros((), device=self._device)
+            self._data.note(given, value, found)
+            return found
+        target = self._data.targets_of(given)
+        found = self._checked(value, target)
+        self._data.note(given, value, found)
+        return found if self.scale == 1.0 else found * self.scale
+
+    def _checked(self, value: Any, target: Any) -> Tensor:
+        """Returns the loss, which its first calls compare with that of parts."""
         if self._is_first:
             before = states(self._device)
             found = self._call(value, target)
@@ -63,14 +85,15 @@ class CheckedLoss:
                 found = self._call(value, target)
         else:
             found = self._call(value, target)
-        if self._checks_left and not self.draws and found.numel() == 1:  # Parts would draw other numbers
+        # Parts would draw other numbers
+        if self._checks_left and not self.draws and found.numel() == 1 and isinstance(target, Tensor):
             self._checks_left -= 1
             with torch.no_grad():
                 if self._require_sum(mapped(Tensor.detach, value), target, float(found.detach())):
                     self._checks_left = 0
-        return found if self.scale == 1.0 else found * self.scale
+        return found
 
-    def _require_repeatable(self, value: Any, target: Tensor, found: Tensor) -> None:
+    def _require_repeatable(self, value: Any, target: Any, found: Tensor) -> None:
         """Raises ConfigError for a loss that a recomputation of the last stage would not repeat. Costs one call."""
         if self.draws or not are_equal(found, self._call(value, target)):
             raise ConfigError(
@@ -78,10 +101,11 @@ class CheckedLoss:
                 "recomputed last stage calls it again; leave the last stage out of recompute="
             )
 
-    def _call(self, value: Any, target: Tensor) -> Tensor:
+    def _call(self, value: Any, target: Any) -> Tensor:
         call = self._autocast.call
         own = self._generators.get(threading.get_ident()) if self._generators else None
-        found = call(self._loss, value, target) if own is None else own.run(call, self._loss, value, target)
+        loss = self._with_arguments
+        found = call(loss, value, target) if own is None else own.run(call, loss, value, target)
         if not isinstance(found, Tensor):
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
         return found
@@ -129,16 +153,28 @@ class CheckedLoss:
         )
 
 
-def counted(count: Callable[[Tensor], int]) -> Callable[[Tensor], int]:
+class Count:
+    """The user's count of losses, as ranks of the last stage call it."""
 
-    def checked(target: Tensor) -> int:
-        number = count(target)
+    def __init__(self, count: Callable[[Any], int], data: StepData) -> None:
+        self._count, self._data = count, data
+        self.predicts = False
+        """There are no targets."""
+
+    def __call__(self, given: Tensor) -> int:
+        if self.predicts:
+            return 1
+        target = self._data.targets_of(given)
+        if self._count is Tensor.numel and not isinstance(target, Tensor):
+            raise ConfigError(
+                f"count: the targets are a {type(target).__name__}; give count=, a function from the targets of a "
+                "micro-batch to its number of losses"
+            )
+        number = self._count(target)
         try:
             return operator.index(number)
         except TypeError:
             raise TypeError(f"count returns a {type(number).__name__}; it must return an int") from None
-
-    return checked
 
 
 def require_sum(loss: Any) -> None:

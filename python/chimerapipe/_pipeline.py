@@ -7,7 +7,7 @@ import inspect
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import torch
@@ -50,7 +50,6 @@ from ._held_layer import (  # noqa: E402
     Autocast,
     Boundaries,
     HeldLayer,
-    Inputs,
     LayerOrFactory,
     Recompute,
     called_modules,
@@ -65,9 +64,9 @@ from ._held_layer import (  # noqa: E402
     share_hooks,
     share_memory,
 )
-from ._loss import CheckedLoss, counted, require_sum  # noqa: E402
+from ._loss import CheckedLoss, Count, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
-from ._messages import as_inputs, flattened, mapped, named_tensors  # noqa: E402
+from ._messages import flattened, mapped, named_tensors  # noqa: E402
 from ._processes import OtherRankError, Processes  # noqa: E402
 from ._random import (  # noqa: E402
     RankGenerators,
@@ -80,6 +79,15 @@ from ._random import (  # noqa: E402
 )
 from ._samples import digest_of_values, require_samples  # noqa: E402
 from ._modes import has_flop_counter  # noqa: E402
+from ._step_data import (  # noqa: E402
+    MicroBatches,
+    StepData,
+    as_samples,
+    as_tree,
+    in_order,
+    merged,
+    require_cut_alike,
+)
 from ._shared import SharedParameter, SharedParameters, shared_parameters  # noqa: E402
 from ._watch import Replica, Watch, follow_memory  # noqa: E402
 
@@ -100,6 +108,35 @@ class Step:
     """Global norm of the gradients before clipping."""
     skipped: bool = False
     """No update: with a scaler, a gradient was not finite."""
+    outputs: Any = None
+    """With `return_outputs`, on ranks of the last stage: outputs of all samples, or a list if micro-batches were given.
+    They have no graph."""
+    losses: Sequence[float] = ()
+    """With `return_outputs`, on ranks of the last stage: what the loss returned for each micro-batch."""
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Arguments of step, validate or predict."""
+
+    name: str
+    inputs: Any
+    targets: Any = None
+    optimizer: Any = None
+    clip: Any = 0.0
+    scaler: Any = None
+    scale_loss: Any = 1.0
+    loss_kwargs: Mapping[str, Any] | None = None
+    zero_gradients: bool = True
+    return_outputs: bool = False
+    gather: bool = False
+
+    def in_words(self) -> str:
+        """Returns what all ranks must ask for together."""
+        words = [name for name in ("return_outputs", "gather") if getattr(self, name)]
+        words += [] if self.zero_gradients else ["zero_gradients=False"]
+        words += [f"loss_kwargs {sorted(self.loss_kwargs)}"] if self.loss_kwargs else []
+        return " with ".join([self.name, *([", ".join(words)] if words else [])])
 
 
 class Pipeline:
@@ -112,7 +149,7 @@ class Pipeline:
     def __init__(
         self,
         layers: nn.Module | Sequence[LayerOrFactory],
-        loss: Callable[[Any, Tensor], Tensor],
+        loss: Callable[..., Tensor],
         schedule: Schedule,
         *,
         micro_batch_size: int = 1,
@@ -121,7 +158,7 @@ class Pipeline:
         recompute: Recompute = False,
         device: torch.device | str = "cpu",
         reduction: str = "natural",
-        count: Callable[[Tensor], int] = Tensor.numel,
+        count: Callable[[Any], int] = Tensor.numel,
         check_loss: bool = True,
         check_data: bool = True,
     ) -> None:
@@ -160,12 +197,12 @@ class Pipeline:
 
     def _make(
         self,
-        loss: Callable[[Any, Tensor], Tensor],
+        loss: Callable[..., Tensor],
         schedule: Schedule,
         partition: Sequence[int] | Partition,
         recompute: Recompute,
         device: torch.device | str,
-        count: Callable[[Tensor], int],
+        count: Callable[[Any], int],
         arguments: Mapping[str, Any],
     ) -> None:
         """Makes everything but connections."""
@@ -201,6 +238,7 @@ class Pipeline:
             )
         self._splits = any(op.kind in "IW" for row in schedule.workers for op in row)
         self._width = data_parallel
+        self._per_op = int(self._plan.mini_batch) // (schedule.micro_batches * data_parallel)
         self._last: Step | None = None
         self._layout = {
             "schedule": schedule.name,
@@ -219,18 +257,20 @@ class Pipeline:
         self._agreed_key: tuple[object, ...] | None = None  # Of the last call
         self._agreed_rows: Tensor | None = None
         self._started = self._validated = self._failed = self._used = False
-        self._autocast, self._inputs = Autocast(self._device), Inputs()
+        self._autocast, self._data = Autocast(self._device), StepData()
         self._saver = Saver(self._processes)
+        self._of_last_stage: list[Any] | None = None  # The group of its ranks in this group; made at first use
         of_threads: dict[int, RankGenerators] = {}
         self._loss = CheckedLoss(
             loss,
             self._autocast,
             self._device,
             of_threads,
+            self._data,
             checks_sum=self._checks_loss,
             is_repeated=schedule.stages - 1 in self._recomputed,
         )
-        self._count = counted(count)
+        self._count = Count(count, self._data)
         shared = dict(shared_parameters(self._layers, self._plan.stage_layers))
         if shared and reduction == "canonical":
             name = next(iter(shared.values())).name
@@ -299,24 +339,49 @@ class Pipeline:
         """Samples of a step on this process."""
         return int(self._plan.mini_batch) // self.width
 
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of a step on this process, for `MicroBatches`."""
+        return self.batch_size // self._per_op
+
+    @property
+    def has_first_stage(self) -> bool:
+        """Whether this process reads the inputs."""
+        return any(layer.stage == 0 for layer in self._every_layer)
+
+    @property
+    def has_last_stage(self) -> bool:
+        """Whether this process reads the targets and has outputs."""
+        return any(layer.gives_loss for layer in self._every_layer)
+
     def step(
         self,
         inputs: Any,
-        targets: Tensor,
+        targets: Any,
         *more: Any,
         optimizer: torch.optim.Optimizer | None = None,
         clip: float = 0.0,
         scaler: torch.amp.GradScaler | None = None,
+        scale_loss: float | Callable[[Tensor], Tensor] = 1.0,
+        loss_kwargs: Mapping[str, Any] | None = None,
+        zero_gradients: bool = True,
+        return_outputs: bool = False,
     ) -> Step:
         """Trains on a mini-batch.
 
         `inputs`, `targets`: `batch_size` samples in the first dimension, equal on all ranks of a group. The first stage
-        reads the inputs, the last stage the targets. Inputs are a tensor, or tensors in a tuple, list, dict, dataclass
-        or BatchEncoding.
+        reads the inputs, the last stage the targets; a rank without this stage may pass None. They are a tensor, or
+        tensors in a tuple, list, dict, dataclass or BatchEncoding; or `MicroBatches`, which are already cut.
         `optimizer`: over `parameters()`; without it the caller updates them.
         `clip`: largest global gradient norm; 0 disables clipping.
         `scaler`: a torch.amp.GradScaler on each rank, for float16: the loss is multiplied by its scale, gradients are
         divided by it before clipping, and if one is not finite, all ranks skip the update. Needs `optimizer`.
+        `scale_loss`: a number, or a function such as `scaler.scale`, by which losses are multiplied before backward.
+        Gradients and their norm are those of the scaled loss; the returned loss is not scaled. After a function,
+        gradients may be infinite: `Step.skipped` then is True on all ranks, each of which has an infinite gradient.
+        `loss_kwargs`: keyword arguments of the loss, equal for all micro-batches.
+        `zero_gradients`: False adds to the gradients that `.grad` holds, for an update after several steps.
+        `return_outputs`: fill `Step.outputs` and `Step.losses`.
 
         Gradients of the mean loss stay in `.grad`. Raises ConfigError for wrong inputs, and exceptions of modules
         unchanged.
@@ -326,22 +391,89 @@ class Pipeline:
                 f"step: got {2 + len(more)} values, but takes inputs and targets; give several inputs as one value, as "
                 "in step((a, b), targets) or step({'a': a, 'b': b}, targets)"
             )
-        inputs, targets = self._prepare("step", inputs, targets, optimizer, clip, scaler)
+        before = [] if zero_gradients else [(p, p.grad.clone()) for _, p in self._updated if p.grad is not None]
+        call = _Call(
+            "step", inputs, targets, optimizer, clip, scaler, scale_loss, loss_kwargs, zero_gradients, return_outputs
+        )
+        mine, wanted = self._prepare(call)
         shares, scales = bool(self._shared.all), scaler is not None and scaler.is_enabled()
-        own_clip = 0.0 if shares or scales else float(clip)
+        clips_here = shares or scales or not zero_gradients
         self._prepare_ranks()
-        loss, norm, is_skipped = self._guarded(lambda: self._run.step(inputs, targets, own_clip, scales))
+        loss, norm, is_skipped = self._guarded(
+            lambda: self._run.step(mine, wanted, 0.0 if clips_here else float(clip), scales or callable(scale_loss))
+        )
         if shares:
-            norm = self._guarded(lambda: self._sum_shared(norm, 0.0 if scales else clip))
+            norm = self._guarded(lambda: self._sum_shared(norm))
+        if not zero_gradients:
+            norm = self._guarded(lambda: self._add_gradients(before))
+        if clips_here and not scales:
+            self._clip(clip, norm)
+        loss = loss / self._loss.scale
         if scaler is not None and scales:
-            loss, norm = loss / self._loss.scale, norm / self._loss.scale
+            norm = norm / self._loss.scale
             self._guarded(lambda: self._update_scaled(optimizer, scaler, clip, norm, is_skipped))
+        elif is_skipped:
+            self._spoil_a_gradient()
         elif optimizer is not None:
             self._guarded(optimizer.step)
         if self._run.steps % _CHECK_COPIES_EVERY == 0:
             self._guarded(self._require_equal_copies)
-        self._last = Step(loss, norm, is_skipped)
+        outputs, losses = self._results(call)
+        self._last = Step(loss, norm, is_skipped, outputs, losses)
         return self._last
+
+    def _add_gradients(self, before: Sequence[tuple[nn.Parameter, Tensor]]) -> float:
+        """Adds earlier gradients to those of this step. Returns the norm of the sums."""
+        for parameter, gradient in before:
+            if parameter.grad is not None:
+                parameter.grad.add_(gradient)
+        norms = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for p in self._counted_parameters()]
+        squares = sum(float(norm) ** 2 for norm in norms)
+        return float(self._processes.rows([squares], torch.float64).sum().sqrt())
+
+    def _counted_parameters(self) -> list[nn.Parameter]:
+        """Returns the parameters with gradients that this rank counts, so that each is counted on one rank."""
+        shared = {id(leaf): each.ranks[0] for each in self._shared.all for leaf in each.leaves.values()}
+        owned = {id(p) for layer in self._every_layer if layer.own for p in layer.module.parameters()}
+        with_gradients = [p for _, p in self._updated if p.grad is not None]
+        if self._world == 1:
+            return with_gradients
+        return [p for p in with_gradients if (shared[id(p)] == self._rank if id(p) in shared else id(p) in owned)]
+
+    def _spoil_a_gradient(self) -> None:
+        """A GradScaler looks only at gradients of its rank."""
+        for _, parameter in self._updated:
+            if parameter.grad is not None:
+                parameter.grad.fill_(torch.inf)
+                return
+
+    def _results(self, call: _Call) -> tuple[Any, list[float]]:
+        """Returns outputs and losses of all micro-batches of this process's group, if they are wanted here."""
+        if not call.return_outputs:
+            return None, []
+        own = self._data.results()
+        if self._world == 1:
+            parts = [own]
+        elif call.gather:
+            told = self._guarded(lambda: self._processes.told(own))
+            parts = [told[rank] for rank in range(self._world) if self._plan.group(rank) == self.group]
+        else:
+            parts = self._guarded(lambda: self._told_in_last_stage(own))
+        if not any(parts):
+            return None, []
+        outputs, losses = in_order(parts, self._device)
+        return (outputs if self._data.is_given_cut else merged(outputs)), losses
+
+    def _told_in_last_stage(self, own: Any) -> list[Any]:
+        """Returns the results of the ranks that hold the last stage in this group, on these ranks; else nothing."""
+        if self._of_last_stage is None:
+            last = len(self._plan.stage_layers) - 1
+            holders = [rank for rank in range(self._world) if last in self._plan.stages_of(rank)]
+            groups = [[rank for rank in holders if self._plan.group(rank) == group] for group in range(self._width)]
+            made = [self._processes.group_of(ranks) if len(ranks) > 1 else None for ranks in groups]
+            self._of_last_stage = [made[self.group]]
+        (group,) = self._of_last_stage
+        return [own] if group is None else self._processes.told(own, group)
 
     def _update_scaled(
         self, optimizer: Any, scaler: torch.amp.GradScaler, clip: float, norm: float, is_skipped: bool
@@ -358,7 +490,9 @@ class Pipeline:
         scaler.update()
 
     def _prepare_ranks(self) -> None:
-        """Seeds the generators of rank threads from the caller's, if layers or the loss draw random numbers."""
+        """Forgets earlier results. Seeds the generators of rank threads from the caller's, if layers or the loss draw
+        random numbers."""
+        self._data.begin()
         for layer in self._every_layer:
             layer.prepare()
         if self._generators:
@@ -367,10 +501,44 @@ class Pipeline:
                 for generators in self._generators:
                     generators.begin(seeds)
 
-    def validate(self, inputs: Any, targets: Tensor) -> float:
-        """Returns the mean loss of a mini-batch in eval mode, equal on every rank."""
+    @overload
+    def validate(self, inputs: Any, targets: Any, *, loss_kwargs: Mapping[str, Any] | None = None) -> float: ...
+    @overload
+    def validate(
+        self,
+        inputs: Any,
+        targets: Any,
+        *,
+        loss_kwargs: Mapping[str, Any] | None = None,
+        return_outputs: Literal[True],
+        gather: bool = False,
+    ) -> tuple[float, Any]: ...
+    def validate(
+        self,
+        inputs: Any,
+        targets: Any,
+        *,
+        loss_kwargs: Mapping[str, Any] | None = None,
+        return_outputs: bool = False,
+        gather: bool = False,
+    ) -> float | tuple[float, Any]:
+        """Returns the mean loss of a mini-batch in eval mode, equal on every rank; with `return_outputs` also the
+        outputs, as `predict` does."""
+        call = _Call(
+            "validate", inputs, targets, loss_kwargs=loss_kwargs, return_outputs=return_outputs, gather=gather
+        )
+        loss, outputs = self._forwards(call)
+        return (loss, outputs) if return_outputs else loss
+
+    def predict(self, inputs: Any, *, gather: bool = False) -> Any:
+        """Returns the last stage's outputs for a mini-batch in eval mode, on ranks of the last stage; None on others.
+        `gather`: on all ranks. `MicroBatches` give a list."""
+        return self._forwards(_Call("predict", inputs, return_outputs=True, gather=gather))[1]
+
+    def _forwards(self, call: _Call) -> tuple[float, Any]:
+        """Returns mean loss and outputs."""
         with torch.inference_mode(False):
-            inputs, targets = self._prepare("validate", inputs, targets, None, 0.0, None)
+            inputs, targets = self._prepare(call)
             training = [(module, module.training) for layer in self._all() for module in layer.module.modules()]
             try:
                 for layer in self._all():
@@ -379,7 +547,8 @@ class Pipeline:
                     self._validated = True
                     self._warm_up(inputs, targets, validates=True)
                 self._prepare_ranks()
-                return float(self._guarded(lambda: self._run.validate(inputs, targets)))
+                loss = float(self._guarded(lambda: self._run.validate(inputs, targets)))
+                return loss, self._results(call)[0]
             finally:
                 for module, mode in training:
                     module.training = mode
@@ -583,7 +752,7 @@ class Pipeline:
                 if isinstance(self._layers[index], nn.Module):
                     made = self._own_or_copy(index, made, rank, stage, shared, memo)
                 layer = HeldLayer(
-                    index, stage, made, copied_stage, recomputed, is_owner, self._autocast, self._device, self._inputs
+                    index, stage, made, copied_stage, recomputed, is_owner, self._autocast, self._device, self._data
                 )
                 layer.generators = self._generators[rank] if self._generators else None
                 layer.shares_process = self._world == 1 < self._plan.num_ranks
@@ -667,46 +836,40 @@ class Pipeline:
             given[layer.index] = _training.Layer(type(layer.module).__name__, layer, values)
         return given
 
-    def _prepare(
-        self,
-        call: str,
-        inputs: Any,
-        targets: Any,
-        optimizer: torch.optim.Optimizer | None,
-        clip: Any,
-        scaler: torch.amp.GradScaler | None,
-    ) -> tuple[Tensor, Tensor]:
+    def _prepare(self, call: _Call) -> tuple[Tensor, Tensor]:
         """Checks the arguments on all ranks before any message, and starts the run if messages change. Returns what
         the executor gets."""
         if self._failed:
             raise _training.Error("this pipeline has failed before; create a new one")
         for generators in self._generators:
             generators.take_over_context()
-        inputs = as_inputs(inputs)
+        call = replace(call, inputs=as_samples(call.inputs), targets=as_samples(call.targets))
         problem: Exception | None = None
         key = None
         try:
-            self._follow_changes(call)
-            self._loss.scale = self._scale_of(call, scaler)
-            key = self._key(call, inputs, targets, optimizer, clip)
+            self._follow_changes(call.name)
+            self._loss.scale = self._scale_of(call)
+            self._loss.predicts = self._count.predicts = call.name == "predict"
+            self._loss.use_arguments(call.loss_kwargs)
+            key = self._key(call)
             if key is None or key != self._agreed_key or not self._started:
                 self._agreed_key, self._agreed_rows = None, None
-                self._own_facts = self._facts(call, inputs, targets, optimizer, clip, scaler)
+                self._own_facts = self._facts(call)
         except ConfigError as error:
             problem, self._agreed_key, self._agreed_rows = error, None, None
-        hashes = (0, 0) if problem is not None else self._hashes(inputs, targets)
+        hashes = (0, 0) if problem is not None else self._hashes(call)
         if self._world > 1 or self._agreed_key is None:
             if self._processes.guarded(lambda: self._agree(call, problem, hashes)):
                 self._started = False
             self._agreed_key = key
         inputs, targets = (
-            mapped(lambda tensor: tensor.clone() if tensor.is_inference() else tensor, each)
-            for each in (inputs, targets)
+            each if isinstance(each, MicroBatches) else mapped(_without_inference_mode, each)
+            for each in (call.inputs, call.targets)
         )
-        inputs = self._inputs.take_over(inputs)
+        given = self._data.take_over(inputs, targets, self.batch_size, self._per_op, call.return_outputs)
         if not self._started:
-            self._start(inputs, targets)
-        return inputs, targets
+            self._start(*given)
+        return given
 
     def _follow_changes(self, call: str) -> None:
         """Brings changes of the given layers to replicas. Raises ConfigError for changes that nothing can follow."""
@@ -721,53 +884,73 @@ class Pipeline:
         for replica in self._replicas:
             replica.follow()
 
-    def _scale_of(self, call: str, scaler: Any) -> float:
-        if scaler is None or call != "step":
-            return 1.0
-        if not isinstance(scaler, torch.amp.GradScaler):
-            raise ConfigError(f"scaler: got a {type(scaler).__name__}; give a torch.amp.GradScaler")
-        scaler.scale(torch.zeros((), device=self._device))  # Creates the scale
-        return float(scaler.get_scale())
+    def _scale_of(self, call: _Call) -> float:
+        if call.scaler is None:
+            scale = call.scale_loss
+            if isinstance(scale, bool) or not (callable(scale) or isinstance(scale, int | float)):
+                raise ConfigError(f"scale_loss: got {scale!r}; give a number, or a function such as scaler.scale")
+            return float(scale(torch.ones((), device=self._device)) if callable(scale) else scale)
+        if not isinstance(call.scaler, torch.amp.GradScaler):
+            raise ConfigError(f"scaler: got a {type(call.scaler).__name__}; give a torch.amp.GradScaler")
+        if call.scale_loss != 1.0:
+            raise ConfigError("scale_loss: the scaler scales the loss already; give one of both")
+        call.scaler.scale(torch.zeros((), device=self._device))  # Creates the scale
+        return float(call.scaler.get_scale())
 
-    def _hashes(self, inputs: Any, targets: Any) -> tuple[int, int]:
-        """Returns hashes of inputs and targets, 0 in calls without a comparison."""
+    def _hashes(self, call: _Call) -> tuple[int, int]:
+        """Returns hashes of inputs and targets, 0 in calls without a comparison, and for None."""
         self._calls += 1
         is_checked = self._calls <= _CHECK_SAMPLES_FIRST or self._calls % _CHECK_SAMPLES_EVERY == 0
         if self._world == 1 or not self._checks_data or not is_checked:
             return 0, 0
-        return digest_of_values(inputs), digest_of_values(targets)
+        given = (as_tree(each) for each in (call.inputs, call.targets))
+        inputs, targets = (0 if each is None else digest_of_values(each) for each in given)
+        return inputs, targets
 
-    def _key(self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any) -> tuple[object, ...] | None:
+    def _key(self, call: _Call) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
-        leaves, tree = flattened(inputs)
-        own = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if not own or not isinstance(targets, Tensor):
+        leaves, tree = flattened([as_tree(call.inputs), as_tree(call.targets)])
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if not tensors:
             return None
         self._autocast.take_over()
-        groups = [len(group["params"]) for group in getattr(optimizer, "param_groups", ())]
+        groups = [len(group["params"]) for group in getattr(call.optimizer, "param_groups", ())]
         flags = [parameter.requires_grad for parameter in self._parameters]
-        tensors = [(each.shape, each.dtype, each.device) for each in (*own, targets)]
+        facts = [(each.shape, each.dtype, each.device) for each in tensors]
         others = [repr(leaf) for leaf in leaves if not isinstance(leaf, Tensor)]
         modes = (self._autocast.in_words(), torch.is_inference_mode_enabled())
         hooks = [(p._backward_hooks is None, p._post_accumulate_grad_hooks is None) for p, _ in self._twins]
         of_modules = [key for replica in self._replicas for key in hooks_of(replica.module)]
         training = [layer.module.training for layer in self._every_layer]
-        numbers = (repr(clip), self._loss.scale)
-        return (call, numbers, optimizer, groups, tree, tensors, others, modes, flags, hooks, of_modules, training)
+        asked = (call.in_words(), repr(call.clip), self._loss.scale, call.optimizer, groups)
+        return (asked, tree, facts, others, modes, flags, hooks, of_modules, training)
 
-    def _facts(
-        self, call: str, inputs: Any, targets: Any, optimizer: Any, clip: Any, scaler: Any
-    ) -> dict[str, str]:
-        """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
-        named = named_tensors("inputs", inputs)
-        for name, tensor in (*named, ("targets", targets)):
-            require_on(self._device, name, tensor)
+    def _require_samples(self, name: str, value: Any, is_read: bool) -> list[tuple[str, Tensor]]:
+        """Returns the tensors by name. Raises ConfigError unless they are the samples of a step."""
+        if value is None and not is_read:
+            return []
+        if isinstance(value, MicroBatches):
+            require_cut_alike(name, value, self.micro_batches)
+            for number, each in enumerate(value):
+                for own, tensor in named_tensors(f"{name}[{number}]", each):
+                    require_on(self._device, own, tensor)
+            return [(own, tensor) for own, tensor in named_tensors(name, value[0])]
+        named = named_tensors(name, value)
+        for own, tensor in named:
+            require_on(self._device, own, tensor)
             if tensor.dim() == 0 or len(tensor) != self.batch_size:
                 found, wanted = len(tensor) if tensor.dim() else "no", self.batch_size
-                raise ConfigError(f"{name}: {found} samples, but a step of this process takes {wanted}")
+                raise ConfigError(f"{own}: {found} samples, but a step of this process takes {wanted}")
+        return named
+
+    def _facts(self, call: _Call) -> dict[str, str]:
+        """Returns what all ranks must agree on, by `_fact_names`. Raises ConfigError for wrong arguments."""
+        inputs = self._require_samples("inputs", call.inputs, self.has_first_stage)
+        targets = [] if call.name == "predict" else self._require_samples("targets", call.targets, self.has_last_stage)
+        clip, optimizer = call.clip, call.optimizer
         if isinstance(clip, bool) or not isinstance(clip, int | float) or not clip >= 0:
             raise ConfigError(f"clip: got {clip!r}; give a number of at least 0, the largest gradient norm (0: any)")
-        if call == "step" and torch.is_inference_mode_enabled():
+        if call.name == "step" and torch.is_inference_mode_enabled():
             raise ConfigError("step: nothing can be trained under inference_mode; leave it, or use validate")
         for main, twin in self._twins:
             if twin.requires_grad != main.requires_grad:
@@ -777,17 +960,16 @@ class Pipeline:
             follow_hooks(replica.made, replica.module)
         if optimizer is not None:
             self._require_own(optimizer)
-        elif scaler is not None:
+        elif call.scaler is not None:
             raise ConfigError("scaler: needs optimizer=, whose gradients it divides by its scale")
-        facts = {"call": call, "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
+        facts = {"call": call.in_words(), "clip": repr(float(clip)), "optimizer": type(optimizer).__name__}
         facts["scale"] = repr(self._loss.scale)
         facts["autocast"] = self._autocast.in_words()
         stages = {layer.stage for layer in self._all()}
-        samples = {name: f"samples {tensor_in_words(each.shape[1:], each.dtype)}" for name, each in named}
-        if 0 in stages:
-            facts["inputs"] = samples.get("inputs") or f"{samples}"
-        if len(self._plan.stage_layers) - 1 in stages:
-            facts["targets"] = f"samples {tensor_in_words(targets.shape[1:], targets.dtype)}"
+        for name, read, named in (("inputs", self.has_first_stage, inputs), ("targets", self.has_last_stage, targets)):
+            if read and named:
+                samples = {own: f"samples {tensor_in_words(each.shape[1:], each.dtype)}" for own, each in named}
+                facts[name] = samples.get(name) or f"{samples}"
         frozen: dict[int, list[str]] = {stage: [] for stage in stages}
         for layer in self._all():
             for name, parameter in layer.module.named_parameters():
@@ -801,7 +983,7 @@ class Pipeline:
             facts[f"training in stage {stage}"] = f"layers {[i for i in range(first, end) if i in self._trained]}"
         return facts
 
-    def _agree(self, call: str, problem: Exception | None, hashes: tuple[int, int]) -> bool:
+    def _agree(self, call: _Call, problem: Exception | None, hashes: tuple[int, int]) -> bool:
         """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
         facts = {} if problem else self._own_facts
         own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
@@ -810,7 +992,7 @@ class Pipeline:
         rows, samples = rows[:, :-2], rows[:, -2:]
         groups = [self._plan.group(rank) for rank in range(self._world)] if samples.any() else []
         if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
-            require_samples(samples.tolist(), groups, must_differ=call == "step")
+            require_samples(samples.tolist(), groups, must_differ=call.name == "step")
             return False
         self._agreed_rows = None
         if rows[:, 0].any():
@@ -821,8 +1003,8 @@ class Pipeline:
         agreed = rows[:, 3:].max(0).values
         if ((rows[:, 3:] != agreed) & (rows[:, 3:] != 0)).any():
             self._processes.require_equal(facts)
-        require_samples(samples.tolist(), groups, must_differ=call == "step")
-        if call == "step" and not rows[:, 2].any():
+        require_samples(samples.tolist(), groups, must_differ=call.name == "step")
+        if call.name == "step" and not rows[:, 2].any():
             raise ConfigError("no parameter of any layer requires grad; there is nothing to train")
         messages = agreed[5:].tolist()
         changed = bool(rows[:, 1].any()) or messages != self._agreed
@@ -890,17 +1072,18 @@ class Pipeline:
         self._warm_up(inputs, targets, validates=False)
         self._started = True
 
-    def _sum_shared(self, norm: float, clip: float) -> float:
-        """Sums gradients of shared parameters over stages and clips all. Returns the norm before clipping."""
+    def _sum_shared(self, norm: float) -> float:
+        """Sums gradients of shared parameters over stages. Returns the norm of all gradients."""
         change = self._shared.sum_gradients()
         change = float(self._processes.rows([change], torch.float64).sum())
-        norm = max(norm * norm + change, 0.0) ** 0.5
+        return float(max(norm * norm + change, 0.0) ** 0.5)
+
+    def _clip(self, clip: float, norm: float) -> None:
         if 0 < clip < norm:
             every = {id(p): p for layer in self._all() for p in layer.module.parameters()}
             for parameter in every.values():
                 if parameter.grad is not None:
                     parameter.grad.mul_(clip / norm)
-        return norm
 
     def _require_equal_copies(self) -> None:
         """Raises Error on all ranks if replicas of a stage differ in a bit."""
@@ -932,6 +1115,10 @@ class Pipeline:
             for layer in self._all():
                 kept.enter_context(layer.untouched_buffers())
             self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))
+
+
+def _without_inference_mode(tensor: Tensor) -> Tensor:
+    return tensor.clone() if tensor.is_inference() else tensor
 
 
 def _as_text(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import io
 import itertools
 import json
 import os
@@ -22,6 +23,7 @@ from torch import Tensor
 from . import _training
 from ._agreement import Facts, first_difference
 from ._launcher import LauncherError, place
+from ._messages import mapped
 
 ConfigError = _training.ConfigError
 
@@ -116,11 +118,32 @@ class Processes:
         own = torch.tensor(row, dtype=dtype, device="cpu")
         if self.world == 1:
             return own[None]
+        rows = [torch.empty_like(own) for _ in range(self.world)]
+        self.finish(self._everyone().allgather([rows], [own]))
+        return torch.stack(rows)
+
+    def told(self, value: Any, group: Any = None) -> list[Any]:
+        """Returns the values of all ranks of a group of group_of(), by default of all ranks."""
+        if self.world == 1:
+            return [value]
+        if group is None:
+            group = self._everyone()
+        file = io.BytesIO()
+        torch.save(mapped(Tensor.cpu, value), file)
+        own = torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(group.size())]
+        self.finish(group.allgather([sizes], [torch.tensor([len(own)])]))
+        parts = [torch.empty(max(map(int, sizes)), dtype=torch.uint8) for _ in sizes]
+        padded = torch.zeros_like(parts[0])
+        padded[: len(own)] = own
+        self.finish(group.allgather([parts], [padded]))
+        read = [io.BytesIO(part.numpy()[: int(size)].tobytes()) for part, size in zip(parts, sizes, strict=True)]
+        return [torch.load(each, weights_only=False) for each in read]
+
+    def _everyone(self) -> Any:
         if self._all is None:
             self._all = self.group_of(range(self.world))
-        rows = [torch.empty_like(own) for _ in range(self.world)]
-        self.finish(self._all.allgather([rows], [own]))
-        return torch.stack(rows)
+        return self._all
 
     def group_of(self, ranks: Sequence[int]) -> Any:
         """Returns a connected Gloo group, None on other ranks. All ranks create all groups in the same order."""
@@ -214,7 +237,7 @@ class Processes:
                 pairs[high] = (up, down)
             if self.rank == high:
                 pairs[low] = (down, up)
-        run.join_groups(everyone, groups, pairs, len(pairs) * of_pair)
+        run.join_groups(everyone, groups, pairs, 2 * len(pairs) * of_pair)
 
     def guarded(self, call: Callable[[], Any]) -> Any:
         """Returns `call()`. After a failure the other ranks lose their connections to this one; if nobody catches the

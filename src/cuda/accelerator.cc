@@ -82,8 +82,11 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   compare_ranks(store,
                 {.rank = options.rank, .fingerprint = options.fingerprint, .gpu = ranks_share_gpus() ? "" : gpu.uuid},
                 options.world_size);
-  const CommunicatorPlan plan{
-      .rank = options.rank, .world_size = options.world_size, .groups = options.groups, .pairs = options.pairs};
+  const CommunicatorPlan plan{.rank = options.rank,
+                              .world_size = options.world_size,
+                              .groups = options.groups,
+                              .pairs = options.pairs,
+                              .advanced = options.advanced};
   const BlockLimits limits =
       block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
   try {
@@ -211,6 +214,8 @@ class CudaAccelerator final : public Accelerator {
     }
   }
 
+  void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
+
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
     try {
       c10::cuda::device_synchronize();  // Capture requires an idle device
@@ -237,7 +242,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_8() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_9() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

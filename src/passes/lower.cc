@@ -186,6 +186,7 @@ class PostPlacing {
     std::size_t behind = 0;
     for (std::size_t k = 0; k < turns.size(); ++k) {
       std::size_t position = k < ahead ? 0 : turns[k - ahead];
+      if (plan_.options.receives_ahead == kReceivesAheadOnGpus) position = std::max(position, op_before(turns[k]));
       if (plan_.options.discipline == ChannelDiscipline::SerialPair) {
         for (; send != sends_.end() && send->to == peer && send->position < turns[k]; ++send) {
           behind = send->position + num_concurrent(ops_, send->position, plan_.options.pairs);
@@ -194,6 +195,13 @@ class PostPlacing {
       }
       posts_.push_back({.position = position, .turn = plan_.start[makers[k]], .maker = makers[k]});
     }
+  }
+
+  /// Returns the position of the op before `position`, or of the pair.
+  [[nodiscard]] std::size_t op_before(std::size_t position) const {
+    if (position == 0) return 0;
+    const bool is_pair = position > 1 && num_concurrent(ops_, position - 2, plan_.options.pairs) == 2;
+    return position - (is_pair ? 2 : 1);
   }
 
   /// Returns the position of the first op from `from` on that is later than `maker` in t.

@@ -20,8 +20,9 @@
 // - start-send: right after the op that makes the tensor. wait-receive: right before the op that needs it.
 // - post-receive: at the latest before the receiver's first op after the tensor's maker in t (the message's *turn*), at
 //   the earliest at the turn of the message `receives_ahead` places before it on the channel, so the receives posted at
-//   once do not grow with N. Receives of a channel are posted in the sender's order. With SerialPair a post also
-//   follows the sends to the same peer that precede its turn, so that both ends use the order t.
+//   once do not grow with N; on GPUs also at most one op before its own turn. Receives of a channel are posted in the
+//   sender's order. With SerialPair a post also follows the sends to the same peer that precede its turn, so that both
+//   ends use the order t.
 // - wait-send of an activation: when its gradient has arrived, so it never blocks. Other sends, and sends of recomputed
 //   stages (to free them early), are waited for before the channel's `sends_behind`-th later send, or at the end.
 // - recompute: before the wait for the gradient that its backward needs, so that the two overlap.
@@ -46,6 +47,7 @@
 namespace chimera {
 
 /// LoweringOptions::receives_ahead on GPUs, where a posted receive occupies multiprocessors until its message arrives.
+/// Receives are then posted at most one op before their turn.
 inline constexpr std::int64_t kReceivesAheadOnGpus = 1;
 
 struct LoweringOptions {

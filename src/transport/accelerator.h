@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct NcclOptions {
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
   /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  std::function<void()> advanced = {};  ///< see CommunicatorPlan
 };
 
 struct GpuTraits {
@@ -57,6 +59,8 @@ class Accelerator {
   [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
   /// Returns why there are no GPUs, in one line; "" if there are.
   [[nodiscard]] virtual std::string problem() const = 0;
+  /// Gives free blocks of torch's allocator back to the GPU. Waits for the GPU.
+  virtual void release_cache() const = 0;
   /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const = 0;
   /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
@@ -65,7 +69,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_8";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_9";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

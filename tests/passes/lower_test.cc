@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "schedule/dependencies.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -191,6 +192,43 @@ TEST(LowerTest, MessageMemoryDoesNotGrowWithTheMicroBatches) {
       EXPECT_LE(peak(16 * depth), 4 * 2 + depth) << name << " D=" << depth;
       EXPECT_LE(peak_gradient_sends(lower(find_generator(name).generate({depth, 8 * depth}))), 2 * 2)
           << name << " D=" << depth;
+    }
+  }
+}
+
+/// Position of the worker's first op after `maker` in t.
+std::size_t turn_of(const OpTable& table, const std::vector<std::int64_t>& start, const Op& maker, std::size_t worker) {
+  const OpIndex made = table.find(maker.kind, maker.stage, maker.micro_batch, maker.slice);
+  const auto in_t = [&](OpIndex op) { return std::pair(start[op], table.worker(op)); };
+  std::size_t position = 0;
+  while (position < table.schedule().workers[worker].size() &&
+         in_t(table.first(worker) + static_cast<OpIndex>(position)) < in_t(made)) {
+    ++position;
+  }
+  return position;
+}
+
+TEST(LowerTest, OnGpusNoReceiveIsPostedMoreThanOneOpBeforeItsTurn) {
+  for (const Generator& generator : generators()) {
+    for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
+      SCOPED_TRACE(testing::describe(generator.name, shape));
+      const Schedule schedule = generator.generate(shape);
+      const OpTable table(schedule);
+      for (const Pairs pairs : {Pairs::InOrder, Pairs::Together}) {
+        const std::vector<std::int64_t> start = unit_start_times(table, pairs);
+        const Program program = lower(schedule, {.receives_ahead = kReceivesAheadOnGpus, .pairs = pairs});
+        for (std::size_t w = 0; w < program.workers.size(); ++w) {
+          std::size_t done = 0;
+          for (const Instruction& instruction : program.workers[w]) {
+            done += instruction.kind == InstructionKind::Compute;
+            if (instruction.kind != InstructionKind::PostReceive) continue;
+            const std::size_t turn = turn_of(table, start, instruction.op, w);
+            EXPECT_LE(done, turn);
+            const std::size_t next = done + (done < turn ? num_concurrent(schedule.workers[w], done, pairs) : 0);
+            EXPECT_GE(next, turn) << to_text(instruction) << " on worker " << w;
+          }
+        }
+      }
     }
   }
 }

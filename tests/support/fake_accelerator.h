@@ -37,6 +37,8 @@ struct FakeAccelerator final : Accelerator {
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return used + gpu; }
   [[nodiscard]] std::string problem() const override { return fault; }
+  std::function<void()> releases = [] {};
+  void release_cache() const override { releases(); }
   std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>&)> records =
       [](const auto&) -> std::unique_ptr<DeviceGraph> { throw std::logic_error("nobody records on these"); };
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {

@@ -45,7 +45,7 @@ class DeviceDifferenceTest : public ::testing::Test {
       const at::NoGradGuard no_graph;
       spoil(on_fake);
     }
-    const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config_), kFake);
+    const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config_), at::kFloat, kFake);
     const DeviceDifference* first = first_different(tensors, rounding_tolerance(at::kFloat));
     return first == nullptr ? "" : first->name;
   }
@@ -66,7 +66,7 @@ TEST_F(DeviceDifferenceTest, EqualModelsAgreeInEveryTensor) {
     const ModelConfig config = tiny(model);
     const Layers on_cpu = make_single_layers(config, at::kFloat, 1, at::kCPU);
     const Layers on_fake = make_single_layers(config, at::kFloat, 1, kFake);
-    const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config), kFake);
+    const auto tensors = compare_layers(on_cpu, on_fake, text_batch(config), at::kFloat, kFake);
     std::size_t parameters = 0;
     for (const auto& layer : on_cpu) parameters += layer->parameters().size();
     EXPECT_EQ(tensors.size(), 4 + parameters + 3) << model << ": outputs, gradients of parameters and of inputs";

@@ -41,8 +41,10 @@ class RecordedStepsTest : public ::testing::Test {
     gpus_.device_type = testing::kFakeDevice;
     gpus_.records = [this](const auto& work) {
       ++recordings_;
+      EXPECT_EQ(releases_, recordings_) << "the cache is released before each recording";
       return FakeDevice::get().record(work);
     };
+    gpus_.releases = [this] { ++releases_; };
     FakeDevice::install();
     FakeDevice::get().clear();
   }
@@ -143,6 +145,7 @@ class RecordedStepsTest : public ::testing::Test {
   testing::FakeAccelerator gpus_;
   testing::ScopedAcceleratorOverride instead_{gpus_};
   std::atomic<int> recordings_ = 0;
+  std::atomic<int> releases_ = 0;
   mutable std::atomic<int> recorded_messages_ = 0;  // in recordings, without repetitions
   mutable std::atomic<int> kept_messages_ = 0;      // with memory that recordStream() would keep
 };
@@ -168,7 +171,7 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
       const TrainOptions options = recorded_steps_options(model, schedule);
       const Outcome as_it_is = train(options);
       ASSERT_EQ(as_it_is.error, "");
-      recordings_ = 0;
+      recordings_ = releases_ = 0;
       const Outcome outcome = train(recorded(options));
       ASSERT_EQ(outcome.error, "");
       EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));

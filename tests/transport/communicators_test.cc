@@ -67,6 +67,34 @@ TEST(CommunicatorsTest, RanksCreateThemInOneOrderOnePerDirection) {
   EXPECT_THAT(names_of(0, {.world_size = 1, .groups = {{RankId(0)}}}), ElementsAre());
 }
 
+/// Many communicators take longer than the limit of a hang.
+TEST(CommunicatorsTest, EachCommunicatorIsProgress) {
+  CommunicatorPlan plan = {.rank = 1, .world_size = 3, .groups = {{RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
+  int notes = 0;
+  plan.advanced = [&] { ++notes; };
+  int made = 0;
+  static_cast<void>(make_communicators(plan, {}, [&](const NewCommunicator& /*wanted*/) {
+    EXPECT_EQ(notes, made++);
+    return Communicators::Group();
+  }));
+  EXPECT_EQ(made, 6);
+  EXPECT_EQ(notes, made);
+}
+
+TEST(CommunicatorsTest, EachConnectedGroupIsProgress) {
+  testing::FakeNetwork network(2, {{RankId(0), RankId(1)}}, {{0, 1}});
+  const auto connect = [&](int rank) {
+    int notes = 0;
+    Communicators to = network.communicators(rank);
+    to.advanced = [&] { ++notes; };
+    static_cast<void>(make_pair_transport(std::move(to)));
+    return notes;
+  };
+  auto other = std::async(std::launch::async, connect, 1);
+  EXPECT_EQ(connect(0), 4) << "all ranks, one sum, both directions of a pair";
+  EXPECT_EQ(other.get(), 4);
+}
+
 /// D ranks: every two exchange messages, and all all-reduce `sums` parameter groups.
 CommunicatorPlan everyone_with_everyone(int ranks, std::size_t sums) {
   CommunicatorPlan plan = {.world_size = ranks, .pairs = all_pairs(ranks)};
@@ -137,38 +165,50 @@ TEST(CommunicatorsTest, CountsMultiprocessorsOfConcurrentWaits) {
   EXPECT_EQ(limits.held(count), blocks_of(plan, limits));
 }
 
-TEST(CommunicatorsTest, CountsMultiprocessorsOfWaitingReceives) {
+TEST(CommunicatorsTest, CountsMultiprocessorsOfWaitingMessages) {
   const auto of_a_rank = [](const CommunicatorPlan& plan, int multiprocessors) {
     return make_communicators(plan, block_limits(plan, multiprocessors),
                               [](const NewCommunicator& /*wanted*/) { return Communicators::Group(); })
-        .receive_blocks;
+        .message_blocks;
   };
-  EXPECT_EQ(of_a_rank(everyone_with_everyone(3, 2), 132), 2 * 2) << "two peers, two blocks each";
-  EXPECT_EQ(of_a_rank(everyone_with_everyone(8, 2), 40), 7) << "one block each";
+  EXPECT_EQ(of_a_rank(everyone_with_everyone(3, 2), 132), 2 * 2 * 2) << "two peers, both directions, two blocks each";
+  EXPECT_EQ(of_a_rank(everyone_with_everyone(8, 2), 40), 2 * 7) << "one block each";
   EXPECT_EQ(of_a_rank({.world_size = 1}, 132), 0);
 }
 
-TEST(CommunicatorsTest, ProductsLeaveMultiprocessorsToWaitingReceives) {
+TEST(CommunicatorsTest, ProductsLeaveMultiprocessorsToWaitingMessages) {
   const at::Device gpu(testing::kFakeDevice, 0);
   at::Context& torch = at::globalContext();
-  make_pair_transport({.device = gpu, .receive_blocks = 4}).reset();
+  int preferred = 0;
+  const auto prefer = [&] { ++preferred; };
+  make_pair_transport({.device = gpu, .message_blocks = 4, .prefer_cublaslt = prefer}).reset();
   EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), std::nullopt) << "afterwards";
   {
-    const auto transport = make_pair_transport({.device = gpu, .receive_blocks = 4});
+    const auto transport = make_pair_transport({.device = gpu, .message_blocks = 4, .prefer_cublaslt = prefer});
     EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 4);
+    EXPECT_EQ(preferred, 2) << "only cuBLASLt reads the number";
   }
   {
-    const auto on_cpu = make_pair_transport({.receive_blocks = 4});
-    const auto canonical = make_pair_transport({.device = gpu, .sums_in_order = true, .receive_blocks = 4});
+    const auto on_cpu = make_pair_transport({.message_blocks = 4, .prefer_cublaslt = prefer});
+    const auto canonical =
+        make_pair_transport({.device = gpu, .sums_in_order = true, .message_blocks = 4, .prefer_cublaslt = prefer});
     EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), std::nullopt);
+    EXPECT_EQ(preferred, 2);
   }
   torch._setSMCarveout_EXPERIMENTAL(7);
   {
-    const auto transport = make_pair_transport({.device = gpu, .receive_blocks = 4});
+    const auto transport = make_pair_transport({.device = gpu, .message_blocks = 4, .prefer_cublaslt = prefer});
     EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 7) << "the user's";
+    EXPECT_EQ(preferred, 3);
   }
   EXPECT_EQ(torch._SMCarveout_EXPERIMENTAL(), 7);
   torch._setSMCarveout_EXPERIMENTAL(std::nullopt);
+}
+
+/// The default asks LibTorch, which refuses here.
+TEST(CommunicatorsTest, ProductsOfALibTorchWithoutCudaCannotLeaveMultiprocessors) {
+  const at::Device gpu(testing::kFakeDevice, 0);
+  EXPECT_THROW(static_cast<void>(make_pair_transport({.device = gpu, .message_blocks = 4})), c10::Error);
 }
 
 TEST(CommunicatorsTest, AllRanksGetTheSmallestLimit) {

@@ -29,6 +29,7 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
     "resumed_with_dropout",
     "sharded_tensors",
     "gathered_types",
+    "the_surface_of_torchs_schedules",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Runs the recipes of docs/python.md on rank threads."""
+"""Runs the recipes of docs/bring_your_model.md on rank threads."""
 
 import contextlib
 import io
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from models import oracle
 
-PAGE = Path(__file__).parents[3] / "docs" / "python.md"
-SECTION = PAGE.read_text().partition("\n## Bring your model\n")[2]
-RECIPES = re.findall(r"^### ([^\n]*)\n(?:(?!^### ).)*?^```python\n(.*?)^```", SECTION, re.DOTALL | re.MULTILINE)
+PAGE = Path(__file__).parents[3] / "docs" / "bring_your_model.md"
+RECIPES = re.findall(
+    r"^## ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.mark.parametrize(("title", "program"), RECIPES, ids=[title for title, _ in RECIPES])

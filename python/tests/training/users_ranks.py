@@ -1,5 +1,6 @@
 """Cases of users on two ranks. Prints a line for each that passes on a rank."""
 
+import copy
 import os
 import sys
 import tempfile
@@ -263,6 +264,33 @@ def a_caught_exception_lets_all_ranks_go_on():
         Pair(perceptron(4).layers, schedule).step(*samples())
 
 
+def the_surface_of_torchs_schedules():
+    """Ranks without the first or the last stage pass None; outputs are on the ranks of the last stage, or on all."""
+    for schedule, holders in (("1f1b", [1]), ("chimera", [0, 1])):
+        torch.manual_seed(3)
+        example = perceptron(4)
+        plain = nn.Sequential(*copy.deepcopy(example.layers))
+        made = pipeline(example.layers, cp.schedule(schedule, 2, 4))
+        assert made.has_last_stage == (RANK in holders)
+        inputs = example.inputs if made.has_first_stage else None
+        targets = example.targets if made.has_last_stage else None
+        outputs = plain(example.inputs)
+        step = made.step(inputs, targets, return_outputs=True)
+        assert (step.outputs is not None) == (RANK in holders) == bool(step.losses)
+        if RANK in holders:
+            torch.testing.assert_close(step.outputs, outputs, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(made.predict(inputs, gather=True), outputs, rtol=1e-12, atol=1e-12)
+        made.step(inputs, targets, zero_gradients=False)
+        norm = made.step(inputs, targets, zero_gradients=False).gradient_norm
+        squares(outputs, example.targets).mul(3 / example.targets.numel()).backward()
+        total = nn.utils.get_total_norm([parameter.grad for parameter in plain.parameters()])
+        assert abs(norm - total.item()) < 1e-10
+        refused(lambda: made.step(inputs, targets, return_outputs=RANK == 0), "call: step")
+        inputs = inputs if inputs is None else inputs * (1e200 if RANK == 0 else 1)
+        infinite = made.step(inputs, targets, scale_loss=lambda loss: loss * 1e100)
+        assert infinite.skipped and any(not p.grad.isfinite().all() for p in made.parameters())
+
+
 def main():
     torch.set_num_threads(1)
     for case in CASES:
@@ -281,6 +309,7 @@ def main():
         resumed_with_dropout,
         sharded_tensors,
         gathered_types,
+        the_surface_of_torchs_schedules,
         a_caught_exception_lets_all_ranks_go_on,
     ):
         torch.manual_seed(3)

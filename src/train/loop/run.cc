@@ -275,7 +275,8 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .sums_in_order = job.canonical.has_value(),
                                 .fingerprint = std::move(own),
                                 .start_up_timeout = start_up_timeout,
-                                .timeout = timeout});
+                                .timeout = timeout,
+                                .advanced = note_more_progress});
 }
 
 /// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.

@@ -225,7 +225,10 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
 }
 
 CaptureGraph record_on(const Accelerator& gpus) {
-  return [&gpus](const std::function<void()>& work) { return gpus.record(work); };
+  return [&gpus](const std::function<void()>& work) {
+    gpus.release_cache();
+    return gpus.record(work);
+  };
 }
 
 void require_recordable(const TrainOptions& options, std::int64_t ranks) {

@@ -88,6 +88,8 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
+/// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
+/// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
 [[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
 
 /// Throws ConfigError if --cuda-graphs does not fit the options: on the CPU, with several thread ranks, or with

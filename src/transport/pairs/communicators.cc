@@ -1,5 +1,6 @@
 #include "transport/pairs/communicators.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -120,6 +121,8 @@ VariableList graph_variables() {
 
 VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
 
+void prefer_cublaslt_for_products() { at::globalContext().setBlasPreferredBackend(at::BlasBackend::Cublaslt); }
+
 bool ranks_share_gpus() {
   const char* value = std::getenv("CHIMERA_SHARE_GPU");
   return value != nullptr && std::string_view(value) == "1";
@@ -161,8 +164,13 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   return limits;
 }
 
-Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make) {
-  Communicators to{.rank = plan.rank, .groups = plan.groups};
+Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make_group) {
+  Communicators to{.rank = plan.rank, .groups = plan.groups, .advanced = plan.advanced};
+  const auto make = [&](const NewCommunicator& wanted) {
+    Group group = make_group(wanted);
+    if (plan.advanced) plan.advanced();
+    return group;
+  };
   to.process_groups.resize(plan.groups.size());
   if (plan.world_size == 1) return to;
   to.everyone = make({.name = "everyone", .member = plan.rank, .size = plan.world_size, .blocks = limits.everyone});
@@ -189,7 +197,7 @@ Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits
     if (!is_low) std::swap(up, down);
     to.pairs[is_low ? high : low] = {.out = std::move(up), .in = std::move(down)};
   }
-  to.receive_blocks = limits.pair * static_cast<int>(to.pairs.size());
+  to.message_blocks = 2 * limits.pair * static_cast<int>(to.pairs.size());
   return to;
 }
 

@@ -64,6 +64,9 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);
 
+/// Only cuBLASLt leaves multiprocessors free (see pair_transport.cc). Throws c10::Error if LibTorch has no CUDA.
+void prefer_cublaslt_for_products();
+
 /// Process groups of a rank, all connected.
 struct Communicators {
   using Group = c10::intrusive_ptr<c10d::Backend>;
@@ -80,9 +83,13 @@ struct Communicators {
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
   Group everyone = {};                     // null for a single rank
   bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
-  int receive_blocks = 0;                  // multiprocessors that waiting receives of messages hold
+  int message_blocks = 0;                  // multiprocessors that waiting sends and receives hold
+  /// Sends all matrix products through cuBLASLt; called if products must leave multiprocessors to messages.
+  std::function<void()> prefer_cublaslt = prefer_cublaslt_for_products;
   /// Least timeout of an operation (Transport::note_longest_step). c10d's default for NCCL is 10 minutes.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  /// Called after each group of this rank is connected, which can take seconds. May be empty.
+  std::function<void()> advanced = {};
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
   /// Called at the transport's end; may be empty. If `has_failed`, pending operations must be aborted.
@@ -93,7 +100,8 @@ struct CommunicatorPlan {
   int rank = 0;
   int world_size = 1;
   RankGroups groups = {};
-  std::vector<RankPair> pairs = {};  ///< ascending
+  std::vector<RankPair> pairs = {};     ///< ascending
+  std::function<void()> advanced = {};  ///< Communicators::advanced, also called after each group is created
 };
 
 /// Largest numbers over all ranks.
@@ -137,7 +145,7 @@ struct NewCommunicator {
 /// everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
 using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
-                                               const MakeGroup& make);
+                                               const MakeGroup& make_group);
 
 /// Returns the groups in the order of make_communicators().
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);

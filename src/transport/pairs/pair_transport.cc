@@ -131,11 +131,14 @@ class OrderedSum final : public Pending {
   SliceExchange exchange_;
 };
 
-/// Makes cuBLASLt's products, those with a bias, leave multiprocessors free (CUDABlas.cpp, gemm_and_bias). Keeps a
-/// number that the user has set.
+/// Makes matrix products leave multiprocessors free. Only cuBLASLt reads the number (CUDABlas.cpp, gemm_and_bias,
+/// bgemm_internal_cublaslt), so all products go through it; by default only those with a bias do. Keeps a number that
+/// the user has set.
 class Carveout {
  public:
-  explicit Carveout(int multiprocessors) : before_(at::globalContext()._SMCarveout_EXPERIMENTAL()) {
+  Carveout(int multiprocessors, const std::function<void()>& prefer_cublaslt)
+      : before_(at::globalContext()._SMCarveout_EXPERIMENTAL()) {
+    without_warnings(prefer_cublaslt);
     if (!before_) set(multiprocessors);
   }
   Carveout(const Carveout&) = delete;
@@ -145,14 +148,17 @@ class Carveout {
   }
 
  private:
-  /// PyTorch warns that the setting is experimental.
+  /// PyTorch warns that the settings are experimental.
   struct Silence final : c10::WarningHandler {
     void process(const c10::Warning& /*warning*/) override {}
   };
-  static void set(std::optional<std::int32_t> multiprocessors) {
+  static void without_warnings(const std::function<void()>& change) {
     Silence silence;
     const c10::WarningUtils::WarningHandlerGuard guard(&silence);
-    at::globalContext()._setSMCarveout_EXPERIMENTAL(multiprocessors);
+    change();
+  }
+  static void set(std::optional<std::int32_t> multiprocessors) {
+    without_warnings([&] { at::globalContext()._setSMCarveout_EXPERIMENTAL(multiprocessors); });
   }
 
   std::optional<std::int32_t> before_;
@@ -162,7 +168,8 @@ class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {
     // Other numbers may select other kernels, with other bits.
-    if (!to_.device.is_cpu() && !to_.sums_in_order && to_.receive_blocks > 0) carveout_.emplace(to_.receive_blocks);
+    if (to_.device.is_cpu() || to_.sums_in_order || to_.message_blocks == 0) return;
+    carveout_.emplace(to_.message_blocks, to_.prefer_cublaslt);
   }
   PairTransport(const PairTransport&) = delete;
   PairTransport& operator=(const PairTransport&) = delete;
@@ -316,12 +323,16 @@ class PairTransport final : public Transport {
   void connect_groups() const {
     guarded(fmt::format("rank {}: connecting with its peers", to_.rank), [&] {
       static_cast<void>(sum_over_everyone(nothing(at::kDouble)));
+      advance();
       for (const Group& group : to_.process_groups) connect_group(group);
       for (const auto& [peer, pair] : to_.pairs) connect_pair(peer, pair);
       static_cast<void>(on_host(sum_over_everyone(nothing(at::kDouble))));  // waits for all ranks and devices
     });
   }
 
+  void advance() const {
+    if (to_.advanced) to_.advanced();
+  }
   [[nodiscard]] at::Tensor nothing(at::ScalarType type, std::int64_t elements = 1) const {
     return at::zeros({elements}, at::TensorOptions(to_.device).dtype(type));
   }
@@ -330,6 +341,7 @@ class PairTransport final : public Transport {
     if (!group) return;
     std::vector<at::Tensor> sum{nothing(at::kFloat)};
     group->allreduce(sum)->wait();
+    advance();
     if (!to_.sums_in_order) return;
     at::Tensor outgoing = nothing(at::kFloat, group->getSize());
     at::Tensor arrived = nothing(at::kFloat, group->getSize());
@@ -343,7 +355,9 @@ class PairTransport final : public Transport {
     const auto receive = [&] { pair.in->recv(element, member(peer), kTag)->wait(); };
     const bool is_lower = to_.rank < peer;
     is_lower ? send() : receive();
+    advance();
     is_lower ? receive() : send();
+    advance();
   }
 
   [[nodiscard]] const Group& group_of(ParameterGroupId id) const {
