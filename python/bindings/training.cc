@@ -131,13 +131,18 @@ class Run {
     }
   }
 
-  ~Run() {
-    const py::gil_scoped_release unlocked;
-    ranks_.clear();
-    transports_.clear();
-  }
+  ~Run() { close(false); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
+
+  /// Destroys ranks and connections, whose threads would outlive the interpreter. Waits up to three seconds for the
+  /// other processes, unless this one `has_failed`.
+  void close(bool has_failed) {
+    const py::gil_scoped_release unlocked;
+    over_ = true;
+    if (has_failed) leave_in_failure();
+    leave();
+  }
 
   /// Connects to the other processes over Gloo.
   void join_processes(const RendezvousPoint& rendezvous, std::int64_t world_size) {
@@ -306,16 +311,18 @@ class Run {
   void leave_in_failure() noexcept {
     struct Leave {
       Run& run;
-      ~Leave() {
-        run.ranks_.clear();
-        run.transports_.clear();
-      }
+      ~Leave() { run.leave(); }
     };
     try {
       const Leave leave{*this};
       throw 0;
     } catch (int) {
     }
+  }
+
+  void leave() noexcept {
+    ranks_.clear();
+    transports_.clear();
   }
 
   std::int64_t first_rank_;
@@ -399,6 +406,7 @@ PYBIND11_MODULE(_training, module) {
                     const at::Device&>(),
            py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"),
            py::arg("device"))
+      .def("close", &Run::close, py::arg("has_failed"))
       .def("join_in_file", &join_in_file)
       .def("join_at_server", &join_at_server)
       .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"),

@@ -1180,7 +1180,7 @@ class Pipeline:
             raise
         except BaseException:
             self._failed = True
-            self._shared.leave()
+            self._shared.close()
             raise
 
     def _start(self, inputs: Tensor, targets: Tensor) -> None:

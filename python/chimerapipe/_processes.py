@@ -31,7 +31,7 @@ ConfigError = _training.ConfigError
 # All processes of a group create rendezvous and tasks in the same order
 _SEQUENCES: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 _POLL_SECONDS = 0.01
-_OPEN: weakref.WeakSet[Processes] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[Any] = weakref.WeakSet()  # With a method close()
 _TORCHRUNS_FILE = "TORCHELASTIC_ERROR_FILE"
 _SECONDS_OF_THE_FIRST = 1.0  # Torchrun blames the process that ends first; other ranks wait for the failed one
 _PATIENCE = timedelta(minutes=30)  # Long, because no launcher of ours detects hangs
@@ -88,11 +88,16 @@ class Processes:
         except LauncherError as error:
             raise ConfigError(str(error)) from None
         self._all: Any = None
-        _OPEN.add(self)
+        self._run: _training.Run | None = None
+        if self.world > 1:
+            close_at_exit(self)
+            _close_default_group_at_exit()
 
     def close(self) -> None:
-        """Closes the groups that this object made."""
-        self._all = None
+        """Closes connections. Waits for the other processes, unless an exception ends this one."""
+        if self._run is not None:
+            self._run.close(has_failed=getattr(sys, "last_value", None) is not None)
+        self._all = self._run = None
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns the values of all ranks."""
@@ -190,6 +195,7 @@ class Processes:
 
     def join(self, run: _training.Run) -> None:
         """Connects the transports over Gloo."""
+        self._run = run
         store, key = common_store(), self._new_name("rendezvous")
         hosts = self._hosts(store)
         together = is_on_one_host()
@@ -219,6 +225,7 @@ class Processes:
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
+        self._run = run
         store = self._new_store("groups")
 
         def made(name: str, members: list[int], blocks: int) -> Any:
@@ -391,11 +398,15 @@ def _launchers_store() -> Any:
     return torch.distributed.PrefixStore("chimerapipe", store)
 
 
+def close_at_exit(owner: Any) -> None:
+    """Calls `owner.close()` before the interpreter ends: threads of connections free tensors, which aborts later."""
+    _OPEN.add(owner)
+
+
 @atexit.register
-def _close_groups() -> None:
-    """Closes groups before the interpreter ends: their threads must not outlive it."""
-    for processes in list(_OPEN):
-        processes.close()
+def _close_all() -> None:
+    for owner in list(_OPEN):
+        owner.close()
 
 
 def _free_port() -> int:

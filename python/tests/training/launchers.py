@@ -57,7 +57,7 @@ def train(name, rank):
     interface = os.environ.get("GLOO_SOCKET_IFNAME", "")
     sys.stdout.write(f"{name}: rank {pipeline.rank}, loss {loss}, {interface}\n")
     sys.stdout.flush()
-    _processes._close_groups()
+    _processes._close_all()
 
 
 def launch(name):
