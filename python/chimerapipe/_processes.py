@@ -409,6 +409,16 @@ def _close_all() -> None:
         owner.close()
 
 
+@functools.cache
+def _close_default_group_at_exit() -> None:
+
+    def close() -> None:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+
+    atexit.register(close)
+
+
 def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("", 0))
