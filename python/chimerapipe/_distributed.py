@@ -61,12 +61,16 @@ class StageParts:
         for layer in layers:
             _find_parts(layer, self._sharded, self._replicated)
         for part in self._sharded if splits else ():
-            part.set_reshard_after_forward(False)
+            if all(kind.__name__ != "ReplicateModule" for kind in type(part).__mro__):  # It gathers nothing
+                part.set_reshard_after_forward(False)
         for part in self._replicated:
             if _is_ddp(part):
                 part.require_backward_grad_sync = False
             else:
                 part.set_requires_gradient_sync(False)
+                state = _loaded("torch.distributed._composable").replicate.state(part)
+                if state._init_args:
+                    state.lazy_init()  # Sends the first rank's values; later, that would look like a write by a forward
 
     def __bool__(self) -> bool:
         return bool(self._sharded or self._replicated)

@@ -57,7 +57,6 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
         "sequence_parallel",
         "llama_with_its_own_plan",
         "sharded",
-        "shards_inside",
         "replicated",
         "mixed_precision",
         "experts_of_a_group",
