@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._processes import Processes
+from ._processes import Processes, close_at_exit
 
 
 @dataclass
@@ -39,6 +39,7 @@ class SharedParameters:
     def __init__(self, processes: Processes, plan: _training.Plan, shared: Sequence[SharedParameter]) -> None:
         self._processes, self._plan = processes, plan
         self.all = list(shared)
+        close_at_exit(self)
         users: dict[int, list[int]] = {}
         for rank in range(plan.num_ranks):
             for stage in plan.stages_of(rank):
@@ -58,8 +59,8 @@ class SharedParameters:
                 with torch.no_grad():
                     each.first.copy_(values[0])
 
-    def leave(self) -> None:
-        """Closes connections after a failure."""
+    def close(self) -> None:
+        """Closes connections."""
         for each in self.all:
             each.group = None
 
