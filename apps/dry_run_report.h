@@ -1,6 +1,8 @@
 #pragma once
 
-// What `train --dry-run` prints: stages, and memory, work and bubbles of every rank, as forecast() predicts them.
+// The output of `train --dry-run`, which predicts a run without training: the stages, and memory, computation and
+// bubbles of every rank. forecast() (train/setup/dry_run.h) makes the prediction. `gpus`: nothing if the run uses no
+// GPU.
 
 #include <optional>
 #include <string>
@@ -13,7 +15,7 @@ namespace chimera::apps {
 
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
-/// Fields: docs/footprint.md.
+/// Returns JSON; docs/footprint.md lists its fields.
 [[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
 

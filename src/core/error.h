@@ -33,7 +33,7 @@ class TransportError : public Error {
   using Error::Error;
 };
 
-/// A TransportError caused by the failure of another rank, which reports the cause.
+/// A TransportError caused by the failure of another rank. The other rank's error message has the cause.
 class PeerLostError : public TransportError {
  public:
   using TransportError::TransportError;
@@ -49,7 +49,8 @@ enum class ExitCode : int {
   Terminated = 143,   ///< SIGTERM
 };
 
-/// Exception of user code in another language; its binding can raise `cause` again.
+/// An exception of user code in another language, such as Python. The binding of the language can rethrow `cause` to
+/// the user's code.
 class UserCodeError : public Error {
  public:
   UserCodeError(const std::string& message, std::exception_ptr cause) : Error(message), cause_(std::move(cause)) {}

@@ -1,8 +1,8 @@
 #pragma once
 
-// A file of training data. It stays open during a run and is read by offset, never mapped: if someone truncates it, the
-// run ends with a message. Its content hash tells a resumed run that its data is unchanged; hashes of large files are
-// cached.
+// A file of training data. It stays open during a run, and is read by offset. It is not mapped into memory, so a run
+// ends with an error message if someone truncates the file. A resumed run compares the content hash to verify that its
+// data is unchanged. Hashes of large files are cached.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ class DataFile {
   /// Returns the size when opened.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Throws Error if the file has shrunk or cannot be read.
+  /// Fills `bytes` from `offset` on. Throws Error if the file has shrunk or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
   template <class Number>
   [[nodiscard]] Number number_at(std::int64_t offset) const {
@@ -53,6 +53,7 @@ class DataFile {
   std::int64_t size_ = 0;
 };
 
+/// Returns a file in memory with these bytes, for tokens that were not read from a file. `name` is for messages.
 [[nodiscard]] DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name);
 
 /// Cache of hashes of large files, shared by ranks and later runs.
@@ -61,10 +62,11 @@ struct HashCache {
   std::int64_t least_bytes = std::int64_t{64} << 20;  ///< smaller files are not cached
 };
 
+/// Returns the cache in $XDG_CACHE_HOME/chimera/hashes or ~/.cache/chimera/hashes.
 [[nodiscard]] HashCache default_hash_cache();
 
-/// Returns the XXH3 hash (64 bits). A cached hash is valid until inode, size or times change. Ignores errors of writing
-/// the cache. Threads read ahead of the hash. Calls `progress` with the bytes hashed so far after each block.
+/// Returns the XXH3 hash (64 bits) of the file's bytes. A cached hash is valid until the file's State changes. Errors
+/// of writing the cache are ignored. Calls `progress` with the bytes hashed so far after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, const HashCache& cache,
                                          const std::function<void(std::int64_t bytes)>& progress);
 
