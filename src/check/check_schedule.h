@@ -19,7 +19,7 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 
 /// Checks that every (stage, micro-batch, slice) has one F and one B (or I and W), with the same replica, on the worker
 /// that holds the stage, and that the workers' orders and the dependencies form no cycle. If so, checks the pairs of
-/// ops that may overlap (Pairs in dependencies.h), and that no cycle results if both ops of each pair start together.
+/// ops that may overlap (Pairs in schedule.h), and that no cycle results if both ops of each pair start together.
 /// Then checks weight versions (all 0 in a synchronous schedule). An asynchronous schedule has no slices and no pairs.
 ///
 /// Weight versions of an asynchronous schedule: each replica's micro-batches, ascending, form groups of
