@@ -1,13 +1,13 @@
 #pragma once
 
-// Answers why a run is slower than predicted: the time of a step as planned and as measured, and the parts of a step. A
-// run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), which have
-// the start of every instruction of the last steps. A run that is over has left speed.json, with the figures of its
-// last lines (train/observe/step_summary.h). `chimera diagnose` prints the report.
+// Shows why a run is slower than predicted, for `chimera diagnose`: the planned and the measured time of a step, and
+// the time of each activity in a step. There are two sources. A run that is not over, or that was killed, has flight
+// records (launch/flight/flight_record.h) with the start of every instruction of the last steps. A run that has ended
+// has left a file speed.json (train/observe/step_summary.h).
 //
 //   flight records -> complete steps of each rank --+
 //                                                   +-> SpeedReport -> text, JSON
-//   last lines of a run -> speed.json --------------+
+//   end of a run -> speed.json ---------------------+
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -20,14 +20,14 @@
 
 namespace chimera {
 
-/// Seconds of a step, by activity of the rank.
+/// Seconds of a step, by activity of a rank. Their sum is the step time.
 struct SpeedParts {
   double ops = 0;       ///< Forwards, backwards and recomputations
-  double messages = 0;  ///< Waits for messages of other stages, and for the ends of own sends
-  double sums = 0;      ///< Waits for sums of gradients
-  double ranks = 0;     ///< Wait for the slowest rank, at the sum of losses and norms that ends a step
-  double updates = 0;   ///< Optimizer
-  double rest = 0;      ///< Starts of transfers, data, checkpoints, validations
+  double messages = 0;  ///< Waits for messages of other stages, and for the ends of the rank's own sends
+  double sums = 0;      ///< Waits for all-reduces of gradients
+  double ranks = 0;     ///< Wait for the slowest rank, when losses and norms are summed at the end of a step
+  double updates = 0;   ///< Optimizer steps
+  double rest = 0;      ///< Other activities: starts of sends and receives, data, checkpoints, validations
 };
 
 /// Mean seconds of an op kind on a stage, over all ranks that hold the stage.
@@ -35,14 +35,14 @@ struct OpSpeed {
   OpKind kind = OpKind::Forward;
   std::int64_t stage = 0;
   double seconds = 0;
-  double planned = 0;  ///< Seconds by the profile; 0: none
+  double planned = 0;  ///< Seconds that the machine profile predicts; 0: unknown
 };
 
-/// A rank's time in ops per step, and the time that the same ops take on other ranks.
+/// A rank's time per step, and a comparison of its ops with the same ops on other ranks.
 struct RankSpeed {
   int rank = 0;
   SpeedParts parts;
-  double elsewhere = 0;  ///< 0: no other rank runs all of these ops
+  double elsewhere = 0;  ///< Seconds that the rank's ops take on other ranks; 0: no other rank runs all of these ops
   /// Returns how many times as long as elsewhere the ops take; 1 if unknown.
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
 };
@@ -50,25 +50,26 @@ struct RankSpeed {
 struct SpeedReport {
   std::int64_t steps = 0;                   ///< Complete steps in the records of all ranks, or of the run
   double step_seconds = 0;                  ///< Median
-  double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
-  double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
-  std::optional<double> others_share = {};  ///< Of the cores, used by other processes; empty: not known
+  double planned = 0;                       ///< Seconds of a step by the run's plan or machine profile; 0: none
+  double simulated = 0;                     ///< Seconds of a step, simulated with the measured times of ops; 0: unknown
+  std::optional<double> others_share = {};  ///< Fraction of the cores that other processes used; empty: unknown
   SpeedParts parts;                         ///< Mean over ranks
   std::vector<OpSpeed> ops;                 ///< By stage and kind
   std::vector<RankSpeed> ranks;             ///< May be empty
 };
 
-/// Name of the file in a run's folder with to_json() of the whole run.
+/// Name of the file in a run's folder that holds to_json() of the whole run.
 inline constexpr const char* kSpeedName = "speed.json";
 
-/// Returns the speed of the complete steps in the records, without the first step of the run, which touches memory for
-/// the first time. Returns nothing if the records hold no complete step.
+/// Returns the speed of the complete steps in flight records. Excludes the first step of the run, which is slow because
+/// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedReport> speed_of(const Flight& flight);
 
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
 [[nodiscard]] std::string to_text(const SpeedReport& report);
 [[nodiscard]] nlohmann::ordered_json to_json(const SpeedReport& report);
-/// Reads kSpeedName in a run's folder; nothing if there is no such file. Throws ConfigError if it is damaged.
+/// Reads the file kSpeedName in a run's folder. Returns nothing if it does not exist. Throws ConfigError if it is
+/// damaged.
 [[nodiscard]] std::optional<SpeedReport> read_speed(const std::string& folder);
 
 }  // namespace chimera
