@@ -93,13 +93,14 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
 /// Records an environment variable when the GPUs are queried.
 struct ObservingAccelerator final : Accelerator {
   testing::FakeAccelerator gpus = {};
-  const char* variable = "CUDA_MODULE_LOADING";
+  const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
   mutable std::string seen = {};
   [[nodiscard]] int num_devices() const override { return gpus.num_devices(); }
   [[nodiscard]] GpuTraits traits(int gpu) const override { return gpus.traits(gpu); }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return gpus.peak_bytes(gpu); }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return gpus.used_bytes(gpu); }
   void release_cache() const override { gpus.release_cache(); }
+  [[nodiscard]] std::int64_t allocation_retries(int gpu) const override { return gpus.allocation_retries(gpu); }
   [[nodiscard]] std::string problem() const override {
     const char* value = std::getenv(variable);
     seen = value == nullptr ? "" : value;
@@ -160,18 +161,28 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   EXPECT_EQ(resources->gpu.multiprocessors, 132);
 }
 
-TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
+TEST(DeviceTest, AFullGpuIsReportedInOneLineWithWaysOut) {
+  const std::string error =
+      "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 MiB is "
+      "free. Process 1546 has 70.25 GiB memory in use. Of the allocated memory 2.95 GiB is allocated by PyTorch";
+  EXPECT_EQ(out_of_memory(error),
+            "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 "
+            "MiB is free. A smaller --micro-batch-size, --recompute full, --offload full or more --stages need less");
+  EXPECT_THAT(out_of_memory("out of memory\nat alloc.cc"), ::testing::StartsWith("out of memory A smaller"));
+}
+
+TEST(DeviceTest, StreamsOfProcessesHaveQueuesOfTheirOwn) {
   const ObservingAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
-  ::unsetenv("CUDA_MODULE_LOADING");
+  ::unsetenv(gpus.variable);
   require_device(on(DeviceKind::Cuda, TransportKind::Threads), 1);
   EXPECT_EQ(gpus.seen, "") << "threads' kernels wait for nobody";
   require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
-  EXPECT_EQ(gpus.seen, "EAGER");
-  ::setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
+  EXPECT_EQ(gpus.seen, "32");
+  ::setenv(gpus.variable, "8", /*overwrite=*/1);
   require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
-  EXPECT_EQ(gpus.seen, "LAZY");
-  ::unsetenv("CUDA_MODULE_LOADING");
+  EXPECT_EQ(gpus.seen, "8");
+  ::unsetenv(gpus.variable);
 }
 
 TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
@@ -183,7 +194,6 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
   canonical.reduction = ReductionOrder::Canonical;
   for (const auto& [variable, value, options] :
        {std::tuple("NCCL_GRAPH_MIXING_SUPPORT", "0", graphs), std::tuple("NCCL_GRAPH_REGISTER", "0", graphs),
-        std::tuple("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True", graphs),
         std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical)}) {
     gpus.variable = variable;
     ::unsetenv(variable);
@@ -192,6 +202,41 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
     require_device(options, 2);
     EXPECT_EQ(gpus.seen, value) << variable;
     ::unsetenv(variable);
+  }
+}
+
+TEST(DeviceTest, ProcessesChooseHowTorchAllocates) {
+  ObservingAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  gpus.variable = "PYTORCH_CUDA_ALLOC_CONF";
+  const auto setting = [&](bool records) {
+    ::unsetenv(gpus.variable);
+    TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
+    options.cuda_graphs = records;
+    require_device(options, 2);
+    ::unsetenv(gpus.variable);
+    return gpus.seen;
+  };
+  EXPECT_EQ(setting(false), "expandable_segments:True");
+  EXPECT_EQ(setting(true), "graph_capture_record_stream_reuse:True");
+  ::setenv("PYTORCH_ALLOC_CONF", "pinned_use_background_threads:True", /*overwrite=*/1);
+  EXPECT_EQ(setting(false), "") << "the user's";
+  ::unsetenv("PYTORCH_ALLOC_CONF");
+}
+
+TEST(DeviceTest, AGpuThatIsNearlyFullAfterTheWarmUpIsRefusedInOneLine) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  gpus.each.memory_bytes = std::int64_t{80} << 30;
+  gpus.used = gpus.each.memory_bytes - kGpuMargin - 1;
+  const at::Device second(at::kCUDA, 1);  // uses a byte more than the first
+  EXPECT_NO_THROW(require_gpu_margin(second));
+  ++gpus.used;
+  try {
+    require_gpu_margin(second);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("of GPU 1"), HasSubstr("--micro-batch-size")));
   }
 }
 

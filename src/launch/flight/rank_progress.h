@@ -19,8 +19,9 @@ struct RankProgress {
     Ending,   ///< Writing final output
   };
   Phase phase = Phase::StartUp;
-  std::int64_t step = 0;         ///< From 1; only in phase Steps
-  Instruction instruction = {};  ///< Only in phase Steps
+  std::int64_t step = 0;                 ///< From 1; only in phase Steps
+  Instruction instruction = {};          ///< Only in phase Steps
+  std::uint32_t allocation_retries = 0;  ///< Retries of the GPU's memory allocator before this step
 };
 
 /// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.

@@ -88,6 +88,10 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
+/// Returns one line for an out-of-memory error of PyTorch's allocator on a GPU: its sizes, without other processes and
+/// allocator settings, and what needs less memory.
+[[nodiscard]] std::string out_of_memory(const std::string& error);
+
 /// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
 /// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
 [[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
@@ -101,6 +105,17 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks);
 
 /// Returns a function for Accelerator::used_bytes(); an empty function on the CPU.
 [[nodiscard]] std::function<double()> used_memory_of(at::Device device);
+
+/// Returns a function for Accelerator::allocation_retries(); an empty function on the CPU.
+[[nodiscard]] std::function<double()> allocation_retries_of(at::Device device);
+
+/// Free memory that a GPU must have after a warm-up, whose peak the allocator keeps: fragments, and buffers outside of
+/// the allocator.
+inline constexpr std::int64_t kGpuMargin = std::int64_t{256} << 20;
+
+/// Throws ConfigError if less than kGpuMargin is free on a GPU: in a step, an allocator that frees its cache waits for
+/// the whole GPU, and so for receives, which may never end.
+void require_gpu_margin(at::Device device);
 
 /// Peak of a job's matrix products on its GPUs.
 struct GpuPeak {
