@@ -1,6 +1,6 @@
 #pragma once
 
-// Writes tensors for other programs: the weights and batches of `train --export-job`, and data of tests.
+// Writes tensors for other programs: the weights and batches of `chimera bench --export`, and data of tests.
 
 #include <ATen/core/Tensor.h>
 

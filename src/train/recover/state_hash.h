@@ -1,9 +1,9 @@
 #pragma once
 
-// Hashes of weights and optimizer state. Two hash functions serve two purposes. hash_bytes() compares the replicas of a
-// stage (ReplicaCheck); on a device it uses tensor operations, so that no weight has to move to the host.
-// parameters_hash() identifies the whole model in a canonical run: runs of all layouts and devices give the same hash,
-// so it copies weights to the host.
+// Hashes of weights and optimizer state, for two purposes. ReplicaCheck compares the replicas of a stage with
+// hash_bytes(); on a GPU it uses tensor operations, so that no weights are copied to the host. parameters_hash() is a
+// hash of the whole model for the metrics of a run with --reduction canonical. It is the same for all schedules,
+// numbers of ranks and devices, so weights are copied to the host for it.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,20 +18,22 @@
 
 namespace chimera {
 
-/// Calls during a hash of many tensors; may be empty.
+/// Functions that are called during a hash of many tensors; may be empty.
 struct HashHooks {
   std::function<void()> after_tensor = {};
-  std::function<void()> before_wait = {};  ///< On a device, before the only wait for it
+  std::function<void()> before_wait = {};  ///< On a device: called before the host waits for the device, once
 };
 
-/// Returns XXH3 on the CPU, element_hash() on a device. Compare only hashes from the same kind of device.
+/// Returns a hash of all tensors in order: XXH3 on the CPU, element_hash() on a device. Compare only hashes from the
+/// same kind of device.
 [[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
 /// Returns a hash of all tensors in order, computed by tensor operations on their common device. It is equal on every
 /// kind of device. Any change of a single element changes it.
 [[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
-/// The halves of a hash, 32 bits each: exact as doubles in a sum with zeros.
+/// The upper and the lower 32 bits of a hash. As doubles they are exact, so Transport::all_sum() can send them: one
+/// rank contributes the hash, and the others zeros.
 struct HashHalves {
   double high = 0;
   double low = 0;
@@ -40,8 +42,9 @@ struct HashHalves {
       : high(static_cast<double>(hash >> 32U)), low(static_cast<double>(hash & 0xffffffffU)) {}
 };
 
-/// Returns XXH3 (16 hexadecimal digits) over the hashes of all parameters in the order of `names`. `own` must cover
-/// each parameter on exactly one rank. All ranks call it. Notes progress after each parameter.
+/// Returns the XXH3 hash (16 hexadecimal digits) of the hashes of all parameters, in the order of `names`. Each
+/// parameter must be in `own` of exactly one rank. All ranks call it. Calls note_more_progress() after each parameter,
+/// for hang detection.
 [[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
                                           const std::vector<const ParameterGroup*>& own, Transport& transport);
 
