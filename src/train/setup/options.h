@@ -1,7 +1,7 @@
 #pragma once
 
-// Options of `chimera train` with their defaults, as read from flags and files (apps/train_options.h), before any of
-// them is resolved (prepare_job.h).
+// Options of `chimera train` with their defaults. apps/train_command_line.h reads them from flags and files;
+// prepare_job.h makes a Job of them.
 
 #include <algorithm>
 #include <cstdint>
@@ -41,7 +41,7 @@ struct CheckpointOptions {
   std::string folder;  ///< Empty: no saves
   SaveInterval every{.steps = 0, .seconds = 600};
   Retention keep;
-  bool keeps_last = false;   ///< `keep.last` is given, so a resumed run does not take the saved run's
+  bool keeps_last = false;   ///< `keep.last` is given; otherwise a resumed run uses the value of the saved run
   bool keeps_every = false;  ///< the same for `keep.every`
 };
 
@@ -98,7 +98,7 @@ inline constexpr auto kNames<DifferentCopies> =
 /// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
-/// Hangs are then detected within three seconds, including the polling interval.
+/// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.
 inline constexpr double kHangSeconds = 2.5;
 
 struct TrainOptions {
@@ -208,7 +208,7 @@ struct TrainOptions {
   [[nodiscard]] double hang_seconds_at_start() const {
     return hang_seconds < kHangSeconds ? 4 * hang_seconds : std::max(4 * hang_seconds, 120.0);
   }
-  /// Returns an empty string if disabled.
+  /// Returns the folder of flight records; empty if there are none.
   [[nodiscard]] std::string flight_folder() const {
     if (!flight_record.empty()) return flight_record == "none" ? "" : flight_record;
     return checkpoint.folder.empty() ? "" : checkpoint.folder + "/flight";

@@ -29,8 +29,8 @@ struct JoiningRank {
   std::string gpu = {};          ///< GpuTraits::uuid, or empty
 };
 
-/// Compares the attendees of all ranks. Collective. Throws the errors of require_equal(). If ranks share a GPU, throws
-/// ConfigError on them and PeerLostError on the others.
+/// Compares the JoiningRank of all ranks. Collective. Throws the errors of require_equal() (transport/fingerprint.h).
+/// If ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
 void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
 
 /// Returns the minimum over all ranks. Collective.
@@ -63,10 +63,11 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
 
-/// No other thread may read the environment meanwhile.
+/// Sets the environment variables that are not set yet. No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);
 
-/// Only cuBLASLt leaves multiprocessors free (see pair_transport.cc). Throws c10::Error if LibTorch has no CUDA.
+/// Makes torch compute matrix products with cuBLASLt, which can leave multiprocessors free for NCCL
+/// (pair_transport.cc). Throws c10::Error if LibTorch has no CUDA.
 void prefer_cublaslt_for_products();
 
 /// Process groups of a rank, all connected.
@@ -106,7 +107,7 @@ struct CommunicatorPlan {
   std::function<void()> advanced = {};  ///< Communicators::advanced, also called after each group is created
 };
 
-/// Largest numbers over all ranks.
+/// Numbers of communicators: the maximum over all ranks.
 struct CommunicatorCount {
   int of_pairs = 0;  ///< one per direction
   int of_groups = 0;
@@ -152,8 +153,8 @@ using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
 /// Returns the groups in the order of make_communicators().
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
-/// Aborts all groups, a thread each; ignores exceptions. Sequential aborts could deadlock, since NCCL frees memory only
-/// when kernels of other communicators have ended.
+/// Aborts all groups at the same time, each on a thread of its own. Ignores exceptions. If they were aborted one after
+/// another, they could deadlock, because NCCL frees memory only when the kernels of other communicators have ended.
 void abort_together(const std::vector<Communicators::Group>& groups);
 
 }  // namespace chimera
