@@ -6,6 +6,7 @@
 
 namespace chimera::apps {
 
+/// Returns the version number, without other text.
 [[nodiscard]] std::string version();
 /// Returns the output of --version, without the last line end.
 [[nodiscard]] std::string build_information();

@@ -50,6 +50,7 @@ struct SweepRow {
   [[nodiscard]] std::vector<SweepCell> inputs() const;
   /// Returns NaN if the row has no such column.
   [[nodiscard]] double number(const std::string& column) const;
+  /// Returns an empty text if the row has no such column.
   [[nodiscard]] const std::string& text(const std::string& column) const;
 };
 

@@ -47,6 +47,7 @@ void require_no_list(const std::string& flag, const std::string& text);
 /// Adds a flag that calls `take` with its text. `type` stands for the value in --help, for example FILE.
 CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
                       const std::string& type, const std::string& description);
+/// Adds a flag for parse_count(). If the flag is not given, `value` does not change. (Same for the functions below.)
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
                        const std::string& description);
@@ -55,6 +56,7 @@ inline constexpr double kMostNumber = 1e100;
 /// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
+/// Adds a flag for parse_amount().
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
 CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,

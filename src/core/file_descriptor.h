@@ -19,6 +19,7 @@ namespace chimera {
 /// or use fewer ranks".
 void require_descriptors(std::int64_t needed, const std::string& who, const std::string& remedy);
 
+/// Owns a file descriptor, and closes it in the destructor. A default-constructed object is empty.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -43,6 +44,7 @@ class FileDescriptor {
   int fd_ = kNone;
 };
 
+/// Returns the system's text for an errno.
 [[nodiscard]] inline std::string system_message(int error_number) {
   return std::generic_category().message(error_number);
 }

@@ -26,6 +26,7 @@ struct RendezvousPoint {
   std::string origin = {};
 };
 
+/// Returns a rendezvous point at a file.
 [[nodiscard]] inline RendezvousPoint file_rendezvous(std::string path) {
   RendezvousPoint rendezvous;
   rendezvous.file = std::move(path);

@@ -28,6 +28,7 @@ class DataFile {
 
   /// Fills `bytes` from `offset` on. Throws Error if the file has shrunk or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
+  /// Reads a number in the machine's byte order.
   template <class Number>
   [[nodiscard]] Number number_at(std::int64_t offset) const {
     Number number{};
@@ -45,6 +46,7 @@ class DataFile {
     std::int64_t links = 0;     ///< hard links; 0 for a file in memory
     friend bool operator==(const State&, const State&) = default;
   };
+  /// Returns the state of the file now.
   [[nodiscard]] State state() const;
 
  private:

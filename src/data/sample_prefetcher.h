@@ -32,6 +32,7 @@ struct BatchPlace {
   friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
 };
 
+/// Returns the samples of a micro-batch.
 [[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place) {
   std::vector<Sample> result;
   for (std::int64_t i = 0; i < place.size; ++i) {

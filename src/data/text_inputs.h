@@ -77,6 +77,7 @@ class InputReader {
 /// Returns whether an input is standard input or a pipe. Throws as total_bytes() does.
 [[nodiscard]] bool has_stream(const Inputs& inputs);
 
+/// Returns whether the file `path` of `inputs` is read as JSONL.
 [[nodiscard]] bool is_jsonl(const Inputs& inputs, const std::string& path);
 
 }  // namespace chimera

@@ -54,8 +54,8 @@ struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
   std::uint8_t type_code = 0;   ///< type of the tokens, from kMegatronCodes
-  std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
-  std::uint64_t documents = 0;  ///< entries of documents: number of documents + 1
+  std::uint64_t sequences = 0;  ///< number of elements of lengths and of pointers
+  std::uint64_t documents = 0;  ///< number of elements of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 

@@ -32,6 +32,7 @@ struct FreeRegions {
   std::int64_t forwards_and_backwards = 0;  // Bubbles around the step's end, each as long as a forward and a backward
 };
 
+/// PaperModel::free_regions of schedules without such bubbles.
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
 
 /// The functions of equation 1 that depend on the schedule. They are for one stage per worker and whole backwards (B).
@@ -74,6 +75,7 @@ struct ShapeAxis {
 
 /// Returns all axes, in the order shown to users.
 [[nodiscard]] std::span<const ShapeAxis> shape_axes();
+/// Returns the description of one axis.
 [[nodiscard]] const ShapeAxis& shape_axis(Axis axis);
 
 /// An axis that a schedule supports, with its default and useful values.

@@ -35,6 +35,7 @@ class StagedFolder {
   [[nodiscard]] std::int64_t number() const { return number_; }
   /// Returns the path before commit().
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Returns the path before commit() of the export to `folder` with this number.
   [[nodiscard]] static std::string path_of(const std::string& folder, std::int64_t number);
 
   /// Creates the files of the plan, with headers and full size, and the index.

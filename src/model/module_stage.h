@@ -91,6 +91,7 @@ class ModuleStage final : public Stage {
 
   /// Returns all parameters, trained or not, and buffers, by global name.
   [[nodiscard]] std::vector<Parameter> values() const;
+  /// Returns the buffers of all layers.
   [[nodiscard]] std::vector<at::Tensor> buffers() const;
   /// Returns for example `stage 1 (layers 2 to 3)`.
   [[nodiscard]] std::string name() const;

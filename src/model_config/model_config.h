@@ -72,6 +72,7 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
+/// Return the field, or its default.
 [[nodiscard]] inline std::int64_t key_value_heads_of(const ModelConfig& config) {
   return config.key_value_heads.value_or(config.heads);
 }

@@ -62,6 +62,7 @@ class Predictor {
   /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
+  /// Simulates a step. `planned` is the result of prepare(candidate).
   [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;
   /// Predicts as predict() does, but stops early and returns nothing if a step takes `seconds` or longer.
   [[nodiscard]] std::optional<Prediction> predict_below(double seconds, const PlannedSchedule& planned,

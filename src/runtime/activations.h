@@ -47,6 +47,7 @@ class Activations {
   /// forwards.
   [[nodiscard]] std::unique_ptr<SavedTensors> saved_tensors_of(const Op& forward) const;
 
+  /// Keeps the activation of a forward.
   void put(const Op& forward, Activation activation);
   /// Removes and returns the activation. If it was offloaded, load() must have been called.
   [[nodiscard]] Activation take(const Op& op);

@@ -58,7 +58,7 @@ class GradientNorms {
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
-  /// Place among the ranks that divide the parameters of a group.
+  /// Which parameters of a group this rank counts: rank `member` of the `members` ranks that divide them (owners_of()).
   struct SquaresShare {
     std::size_t member = 0;
     std::size_t members = 1;
@@ -71,7 +71,7 @@ class GradientNorms {
   WorkerId worker_;
   const Groups& groups_;
   std::unordered_map<std::int64_t, at::Tensor> updates_;  // by step: sums of squares so far
-  // [group, members of the share]: indices of the counted parameters, on their device
+  // [parameter group, SquaresShare::members]: numbers of the parameters that this rank counts, on their device
   std::map<std::pair<ParameterGroupId, std::size_t>, at::Tensor> numbers_;
 };
 

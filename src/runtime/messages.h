@@ -27,7 +27,9 @@ class Messages {
  public:
   explicit Messages(const WorkerContext& worker) : worker_(worker) {}
 
+  /// Keeps the result of `maker`.
   void put(const Op& maker, at::Tensor tensor);
+  /// Removes and returns the result of `maker`.
   [[nodiscard]] at::Tensor take(const Op& maker);
   /// Takes the input gradient that the backward (B or I) of `stage` has computed for the micro-batch of `op`.
   [[nodiscard]] at::Tensor take_gradient(const Op& op, StageId stage);

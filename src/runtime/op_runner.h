@@ -39,6 +39,7 @@ class OpRunner {
   /// their times are not recorded.
   void begin(bool trains) { trains_ = trains; }
 
+  /// Computes an op. Calls `load` for the micro-batch of a forward.
   void compute(const Op& op, const LoadMicroBatch& load);
   /// Computes both ops of a pair. Calls `on_forward` when the second op is done, before it waits for the forward.
   void compute_pair(const Op& forward, const Op& second, const LoadMicroBatch& load,

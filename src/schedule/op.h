@@ -40,6 +40,7 @@ static_assert(sizeof(Op) == 20);
 /// Returns stage, letter and micro-batch, as in PyTorch: `2F5`. Appends the slice (`2F5.3`) if a micro-batch has
 /// several `slices`, or if the slice is not 0.
 [[nodiscard]] std::string to_text(const Op& op, std::int64_t slices = 1);
+/// Returns true for B and I.
 [[nodiscard]] constexpr bool gives_input_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardInput;
 }

@@ -111,14 +111,19 @@ class Windows {
     return (*view.before)[view.backwards ? j * places_[view.worker].size() + i : i * places_[view.worker].size() + j];
   }
 
+  /// Returns whether a precedes b in every schedule, whatever the deadline.
   [[nodiscard]] bool precedes_anyway(const Place& a, const Place& b) const;
+  // The functions below that return bool return false if they refute the deadline, except is_strongest_open().
   bool narrow_all(WindowState& state);
   [[nodiscard]] bool is_strongest_open(const WindowState& state, std::size_t worker, std::size_t i,
                                        std::size_t j) const;
+  /// Raises a head or tail of the worker to at least `to`.
   void raise(double& value, double to, std::size_t worker);
   bool follow_messages(WindowState& state);
   bool narrow_worker(WindowState& state, std::size_t worker);
+  /// Adds that the worker's i-th op precedes its j-th.
   bool precede(const View& view, std::size_t i, std::size_t j);
+  /// Copies the windows of a view to now_.
   void look_at(const View& view);
   bool decide_pairs(const View& view);
   void wait_for_predecessors(const View& view);

@@ -83,6 +83,7 @@ class CopyEngines {
     }
     return time;
   }
+  /// Returns the copies of a worker, in order. Requires that something is offloaded.
   [[nodiscard]] const std::vector<OffloadCopies>& copies(std::size_t worker) const { return engines_[worker].copies; }
 
  private:

@@ -138,6 +138,7 @@ class PipelineState {
 
   /// Called at the end of the simulation. Throws ScheduleError if a worker has not run all ops of its step.
   void require_ends() const;
+  /// Returns the times of all ops, all-reduces and updates, at the end of the simulation.
   [[nodiscard]] Timeline take_timeline() { return std::move(timeline_); }
 
  private:

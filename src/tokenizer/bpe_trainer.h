@@ -47,6 +47,7 @@ struct TrainedBpe {
 /// vocabulary is too small for special tokens and bytes.
 [[nodiscard]] TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training);
 
+/// Returns the text of a tokenizer.json.
 [[nodiscard]] std::string to_tokenizer_json(const TrainedBpe& trained);
 
 }  // namespace chimera

@@ -49,6 +49,7 @@ struct GpuTraits {
   std::int64_t memory_bytes = 0;
 };
 
+/// The functions of the GPU library. `gpu` is an index among the GPUs visible to this process.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;

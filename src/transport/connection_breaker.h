@@ -26,6 +26,7 @@ class ConnectionBreaker {
   void break_all() noexcept;
   /// Returns whether break_all() was called after the last mend().
   [[nodiscard]] bool broken() const noexcept { return broken_; }
+  /// Forgets break_all(), before new connections are made.
   void mend() noexcept { broken_ = false; }
 
   /// Scope during which break_all() also calls `abort`: some waits do not end although their connection is shut down.

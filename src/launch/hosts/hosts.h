@@ -30,6 +30,7 @@ struct HostOrder {
   std::vector<std::string> variables;  ///< NAME=value: rendezvous, secret, user settings
 };
 
+/// Returns the order as a line of JSON.
 [[nodiscard]] std::string to_line(const HostOrder& order);
 /// Parses to_line(). Throws ConfigError if the line is malformed.
 [[nodiscard]] HostOrder parse_order(const std::string& line);

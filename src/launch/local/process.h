@@ -190,7 +190,9 @@ class ChildProcesses {
   [[nodiscard]] auto begin() const { return processes_.begin(); }
   [[nodiscard]] auto end() const { return processes_.end(); }
 
+  /// Returns whether a process runs.
   [[nodiscard]] bool has_running() const;
+  /// Sends SIGKILL to all running processes.
   void kill_running() const;
   /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
   /// that have exited. Throws Error if the system refuses.

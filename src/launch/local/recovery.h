@@ -125,9 +125,11 @@ class Recovery {
 
   /// Returns whether all ranks may join; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
+  /// Called before the orders to join are sent.
   void join();
   /// Returns whether all ranks have resumed; then call finish().
   [[nodiscard]] bool all_resumed() const { return state_ == State::Joining && all_are_at(Place::Resumed); }
+  /// Ends the recovery.
   void finish();
 
   [[nodiscard]] State state() const { return state_; }

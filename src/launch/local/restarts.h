@@ -27,6 +27,7 @@ class Restarts {
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
+  /// `most` is the maximum number of restarts; 0: none.
   explicit Restarts(int most, RestartWords words = {}) : most_(most), words_(words) {}
 
   struct Advice {

@@ -33,6 +33,7 @@ class LossGuard {
 
   /// Returns how many of the last steps in a row made no update.
   [[nodiscard]] std::int64_t skipped_in_row() const { return skipped_in_row_; }
+  /// Sets this number on the replacement of a lost rank.
   void set_skipped_in_row(std::int64_t steps) { skipped_in_row_ = steps; }
 
  private:

@@ -85,6 +85,7 @@ struct Job {
     const std::int64_t first = step / longest * longest;
     return {first, std::min(longest, options.steps - first)};
   }
+  /// Returns the number of ranks on this host.
   [[nodiscard]] std::int64_t local_ranks() const {
     return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), run.num_ranks());
   }

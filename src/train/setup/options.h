@@ -106,7 +106,7 @@ struct TrainOptions {
   ModelOverrides overrides;
   std::string from;                                      // Hugging Face folder with initial weights; empty: new weights
   std::string data;                                      // Text, tokens, a folder or a mixture (data/corpus.h)
-  std::string validation;                                // As `data`, or a share of it; empty: default of data/corpus.h
+  std::string validation;                                // As `data`, or a fraction of `data`; empty: see data/corpus.h
   std::string tokenizer;                                 // Tokenizer of text (open_tokenizer); empty: bytes
   Documents documents = Documents::Pack;                 // Whether samples attend across documents
   std::int64_t end_of_document = kNoToken;               // Document separator in formats that define none
@@ -166,8 +166,8 @@ struct TrainOptions {
 
   std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
 
-  // Whether this process reports what it found in folders, and checks that outputs are this run's: the launcher, or
-  // rank 0 of another launcher
+  // Whether this process prints messages about files and checkpoints, and checks that outputs are not those of another
+  // run. True in the launcher, and on rank 0 of another launcher
   bool reports = true;
   bool is_restart = false;  // Another launcher or the batch system has started the run before
 

@@ -114,6 +114,7 @@ struct CommunicatorCount {
   [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< includes the communicator of all ranks
 };
 
+/// Returns the numbers of communicators that the plan needs.
 [[nodiscard]] CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan);
 
 /// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
