@@ -2,8 +2,8 @@
 
 // The flags of `chimera train`. Values come, highest precedence first, from the command line, the file of --config, the
 // plan of --plan auto and the defaults of TrainOptions. add_to() binds every flag to a field below. train.cc then
-// merges the file and the plan into the same fields, and calls complete(), which rejects contradictions and returns the
-// options. Ranks receive the final values as words of a command line.
+// merges the file and the plan into the same fields, and calls check_flags(), which rejects contradictions. Ranks
+// receive the final values as a command line.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>

@@ -55,7 +55,7 @@ struct ContestOptions {
   std::int64_t rounds = 5;
   std::int64_t skipped = 2;      // first steps of each run that are not measured
   std::int64_t retries = 30;     // maximum number of repeated runs, over all contenders and rounds
-  double most_disturbed = 0.04;  // maximum share of CPU time that other processes may take in a run, 0 to 1
+  double most_disturbed = 0.04;  // maximum fraction of CPU time that other processes may use in a run, 0 to 1
 };
 
 /// Results of a contender, one value per round.

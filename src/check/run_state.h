@@ -24,13 +24,13 @@ namespace chimera {
 struct Issue {
   std::uint32_t tensor = 0;    // ProgramTensors::number()
   std::uint32_t worker = 0;    // Worker that issued it
-  std::uint32_t position = 0;  // Of its instruction in the worker's list
+  std::uint32_t position = 0;  // Position of its instruction in the worker's list
   bool is_send = false;
 };
 
-/// The message queues between workers. As in NCCL, messages have no tags: a send or receive of one end of a queue is
-/// matched with the oldest unmatched one of the other end. With ChannelDiscipline::PerDirection, a pair of workers has
-/// a queue per direction, otherwise one queue for both.
+/// The message queues between workers. As in NCCL, messages are matched by order: a send or receive of one end of a
+/// queue is matched with the oldest unmatched one of the other end. With ChannelDiscipline::PerDirection, a pair of
+/// workers has a queue per direction, otherwise one queue for both.
 class Channels {
  public:
   Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}

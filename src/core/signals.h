@@ -34,8 +34,8 @@ class Interruptible {
 /// costs nanoseconds.
 void throw_if_interrupted();
 
-/// Blocks all signals of the calling thread while an object lives. A thread that is started meanwhile has all signals
-/// blocked for ever, so that signals reach the main thread, and SIGPIPE does not end the process.
+/// Blocks all signals of the calling thread while an object lives. A thread that is started meanwhile keeps all signals
+/// blocked until its end, so that it gets no signals. Its writes to a closed pipe then only fail, without SIGPIPE.
 class SignalBlocker {
  public:
   SignalBlocker() {

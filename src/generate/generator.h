@@ -42,6 +42,7 @@ struct PaperModel {
   /// ScaleMethod::Halving, they count micro-batches of half the size. For N < D, and for a remainder of micro-batches
   /// that does not fill a unit, the counts are those of a simulation.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
+  /// Returns the bubbles of a worker.
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
 };
 

@@ -60,11 +60,10 @@ struct ModelConfig {
   bool tied = false;                        ///< the output matrix is the token embedding
   std::optional<double> norm_epsilon = {};  ///< added to variance or mean square; default: norm_epsilon_of()
 
-  std::optional<std::int64_t> key_value_heads =
-      {};                                           ///< heads of keys and values; must divide `heads`; default: `heads`
-  std::optional<std::int64_t> head_size = {};       ///< width of a head, even; default: hidden / heads
-  std::optional<std::int64_t> sliding_window = {};  ///< tokens that attention can see; sequences must not be longer
-  double rope_theta = 10'000;                       ///< base of the wavelengths of rotary positions
+  std::optional<std::int64_t> key_value_heads = {};  ///< heads of keys and values; divide `heads`; default: `heads`
+  std::optional<std::int64_t> head_size = {};        ///< width of a head, even; default: hidden / heads
+  std::optional<std::int64_t> sliding_window = {};   ///< tokens that attention can see; sequences must not be longer
+  double rope_theta = 10'000;                        ///< base of the wavelengths of rotary positions
   RopeScaling rope_scaling = {};
   AttentionBias attention_bias = AttentionBias::None;
   bool feed_forward_bias = false;
@@ -72,7 +71,7 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-/// Return the field, or its default.
+/// Returns the field, or its default.
 [[nodiscard]] inline std::int64_t key_value_heads_of(const ModelConfig& config) {
   return config.key_value_heads.value_or(config.heads);
 }

@@ -64,7 +64,7 @@ struct Program {
   std::int64_t most_on_device = 0;
 };
 
-/// How a transport matches sends and receives of two workers. Messages have no tags.
+/// How a transport matches sends and receives of two workers: by their order in one of these queues, not by tags.
 enum class ChannelDiscipline : std::uint8_t {
   PerDirection,  ///< One queue per direction: the k-th send of one worker matches the k-th receive of the other (Gloo)
   /// One queue for both directions, as in an NCCL communicator: both workers must start their sends and receives to

@@ -1,10 +1,10 @@
 #pragma once
 
 // Writes a model as a new Hugging Face folder, which from_pretrained() of transformers loads. convert_folder() converts
-// a folder or a checkpoint (`chimera export`); export_model() writes the weights of the ranks at the end of a training
-// run
-// (`train --export`). Both first plan all files (export_plan.h), and then write each tensor to its position, block by
-// block, so that no process holds the whole model in memory. The folder appears when it is complete (StagedFolder).
+// a folder or a checkpoint, for `chimera export`. export_model() writes the weights of the ranks at the end of a
+// training run, for `train --export`. Both first plan all files (export_plan.h), and then write each tensor to its
+// position, block by block, so that no process holds the whole model in memory. The folder appears when it is complete
+// (StagedFolder).
 
 #include <cstdint>
 #include <optional>

@@ -1,10 +1,9 @@
 #pragma once
 
 // Chooses the tokenizer of a job's text: the value of --tokenizer, the tokenizer in the model folder or checkpoint, or
-// bytes as tokens. Also finds the special tokens of BERT's samples, and makes the prompt of --sample-every. The file
-// that
-// --tokenizer names may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and
-// the manifest has the hashes of the copy.
+// bytes as tokens. Also finds the special tokens of BERT's samples, and makes the prompt of --sample-every. A file of
+// --tokenizer may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and the
+// manifest has the hashes of the copy.
 
 #include <cstdint>
 #include <map>

@@ -145,9 +145,10 @@ struct NewCommunicator {
   int blocks = 0;  ///< from BlockLimits
 };
 
-/// Creates a rank's communicators with `make`, which waits for the other members. The common order prevents deadlocks:
-/// everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
+/// Creates one communicator. Waits for its other members.
 using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
+/// Creates all communicators of a rank with `make_group`. All ranks create them in the same order, to prevent
+/// deadlocks: everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
                                                const MakeGroup& make_group);
 
