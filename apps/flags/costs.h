@@ -42,7 +42,7 @@ inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairC
 
 namespace apps {
 
-/// Names of the time flags of CostFlags, with _ for -.
+/// Names of the time flags of CostFlags, with underscores instead of hyphens.
 inline constexpr std::array kTimeColumns = {"forward",         "backward", "input_gradient",
                                             "weight_gradient", "latency",  "attention"};
 

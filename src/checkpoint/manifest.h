@@ -28,7 +28,7 @@ namespace chimera {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;
-/// 10 TB of tensors need 95 MB.
+/// Maximum size of a manifest. The manifest of 10 TB of tensors has 95 MB.
 inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
 struct FileEntry {

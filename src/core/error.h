@@ -21,7 +21,8 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// A schedule or program that is inconsistent. The message names worker and op.
+/// A schedule, or a program of instructions (schedule/program.h), that is inconsistent. The message names worker and
+/// op.
 class ScheduleError : public Error {
  public:
   using Error::Error;

@@ -12,7 +12,7 @@
 
 namespace chimera {
 
-/// Returns the activations that a worker holds at most with sliced_units(), in slices of a stage: v (D + 2f (k - 1)).
+/// Returns the maximum activations of a worker with sliced_units(), in slices of a stage: v (D + 2f (k - 1)).
 [[nodiscard]] std::int64_t sliced_credits(const PipelineShape& shape);
 
 /// Returns whether sliced_units() supports the shape and reaches the lower bound of the makespan. Required: N >= D, and

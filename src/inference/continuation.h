@@ -79,7 +79,7 @@ struct Continuation {
   std::string text;  ///< text of `ids` without special tokens; empty without a tokenizer
 };
 
-/// Called with each token and its part of Continuation::text.
+/// Function that is called with each new token and the text that it adds to Continuation::text.
 using OnToken = std::function<void(TokenId id, std::string_view text)>;
 
 /// Throws ConfigError unless the model is causal.

@@ -5,8 +5,8 @@
 //
 //     Candidate --> schedule, partition, StageModel (PlannedSchedule) --> simulate() and explain() --> Prediction
 //
-// make_plan() (plan.h) calls it for hundreds of candidates, so schedules are cached and slow candidates end early
-// (predict_below). `chimera train --dry-run` predicts a single one.
+// make_plan() (plan.h) predicts hundreds of candidates, so a Predictor caches schedules, and stops early for slow
+// candidates (predict_below()). `chimera train --dry-run` predicts a single candidate.
 
 #include <array>
 #include <memory>

@@ -146,7 +146,8 @@ class StageLinks {
   /// Returns the fraction of an all-reduce's time that summing gradients takes. With a sharded optimizer, only the
   /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long.
   [[nodiscard]] double share_of_all_reduce() const { return problem_.shard_optimizer ? 0.5 : 1; }
-  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a ring for each rank of a node.
+  /// Returns the seconds in which these ranks sum `bytes` of gradients. Over several nodes, processes sum in two levels
+  /// (GlooTransport), and GPUs in as many rings as each node has ranks.
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());

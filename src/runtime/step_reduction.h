@@ -29,7 +29,7 @@ struct StepSums {
   std::vector<double> used_memory;         ///< [group][worker], bytes
   std::vector<double> allocation_retries;  ///< [group][worker]
   std::optional<SaveVotes> votes = {};     ///< Set on all workers or on none
-  /// Ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
+  /// Number of ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
   std::optional<double> recordings = {};
 
   [[nodiscard]] std::vector<double> pack() const;

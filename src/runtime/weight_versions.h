@@ -18,8 +18,8 @@ namespace chimera {
 /// gradients; only the memory of their values changes. Before a backward, use() must restore the version of its
 /// forward.
 ///
-/// update() hides its writes from autograd, which would reject backwards of earlier forwards. check() proves that every
-/// op finds the version that it needs.
+/// update() hides its writes from autograd, which would reject backwards of earlier forwards. This is safe, because
+/// check() (check/check_program.h) proves that every op finds the version that it needs.
 class WeightVersions {
  public:
   /// The current values are version `newest`. Borrows the stage.

@@ -18,12 +18,10 @@ namespace chimera {
 /// - The longest path through dependencies, lanes and memory. Memory adds an edge: if a worker has memory for h
 ///   micro-batches of a chain, micro-batch k + h cannot start there before micro-batch k has ended. The longest paths
 ///   also give each op a head (earliest start) and a tail (least time from its end to the end of the schedule).
-/// - For each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails (Carlier,
-/// EJOR
-///   1982).
+/// - For each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails. Source:
+///   Carlier, EJOR 1982.
 /// - For each worker, a bound from its memory instead of preemption: with memory for h micro-batches, at most h
-/// forwards
-///   start before a micro-batch is released. It is computed forward and backward in time.
+///   forwards start before a micro-batch is released. It is computed forward and backward in time.
 [[nodiscard]] double least_makespan(const Instance& instance);
 
 struct RaisedBound {

@@ -28,7 +28,7 @@ struct Precedence {
   std::size_t second = 0;
 };
 
-/// Facts true of every schedule that meets a deadline.
+/// Facts that are true of every schedule that meets a deadline.
 struct WindowState {
   std::vector<double> head;                       // [op]: earliest start
   std::vector<double> tail;                       // [op]: least time from its end to the end of the schedule

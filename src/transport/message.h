@@ -40,8 +40,8 @@ struct TensorSpec {
 
 /// Returns the XXH3 of `tensor` (contiguous, on the CPU).
 [[nodiscard]] std::uint64_t checksum_of(const at::Tensor& tensor);
-/// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Fault point: message, with action
-/// `flip` for one bit of the tensor.
+/// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Tests can inject a fault here
+/// (fault point `message`, action `flip`), which flips one bit of the tensor.
 void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageTag& arrived, RankId from, RankId to);
 
 static_assert(kHeaderBytes == kHeaderRoomBytes);

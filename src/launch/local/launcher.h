@@ -23,8 +23,8 @@ namespace chimera {
 /// or hang in a step are replaced, and the others continue. Finally waits up to kPromptEnd for the reader of stderr.
 /// Leaves no process (see rank_environment()) or file, even if the launcher is killed by SIGKILL.
 ///
-/// Call it from the main thread, while no other thread receives signals. Throws ConfigError if `ranks` is out of range,
-/// Error if the system refuses a process or descriptor; started ranks are killed.
+/// Call it from the main thread, while no other thread receives signals. Throws ConfigError if plan.ranks is out of
+/// range, Error if the system refuses a process or descriptor; started ranks are killed.
 [[nodiscard]] int launch(const LaunchPlan& plan);
 
 }  // namespace chimera

@@ -39,7 +39,7 @@ struct StepsBetweenFlushes {
 /// The programs of a job: instructions of all workers (schedule/program.h).
 struct JobPrograms {
   Program training;                     // One step; empty if asynchronous
-  std::map<std::int64_t, Stream> runs;  // Asynchronous: [steps between flushes]
+  std::map<std::int64_t, Stream> runs;  // Asynchronous: by number of steps between two flushes
   Program validation;                   // Forward passes; empty without validation
 };
 

@@ -95,7 +95,7 @@ template <>
 inline constexpr auto kNames<DifferentCopies> =
     std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
 
-/// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
+/// Flag of TrainOptions::planned_step_seconds. Users do not give it; the files of `chimera plan --output` have it.
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
 /// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.

@@ -22,7 +22,7 @@
 
 namespace chimera {
 
-/// Properties of a rank, compared at rendezvous.
+/// Properties of a rank that compare_ranks() compares at rendezvous.
 struct JoiningRank {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
@@ -123,9 +123,9 @@ inline constexpr int kMostCommunicators = 31;
 
 /// Maximum numbers of thread blocks of a communicator. Each waiting block occupies a multiprocessor.
 struct BlockLimits {
-  int everyone = 1;  ///< its sums are small
-  int group = 16;
-  int pair = 2;
+  int everyone = 1;  ///< communicator of all ranks, whose sums are small
+  int group = 16;    ///< communicator of a parameter group
+  int pair = 2;      ///< communicator of one direction between two ranks
   /// Multiprocessors that a rank's communicators occupy at most.
   [[nodiscard]] int held(const CommunicatorCount& count) const {
     return everyone + group * count.of_groups + pair * count.of_pairs;
