@@ -1,6 +1,7 @@
 #pragma once
 
-// What `train --dry-run` prints: stages, and memory, work and bubbles of every rank, as forecast() predicts them.
+// The output of `train --dry-run`, which predicts a run without training: the stages, and memory, computation and
+// bubbles of every rank. forecast() (train/setup/dry_run.h) makes the prediction.
 
 #include <optional>
 #include <string>
@@ -11,9 +12,10 @@
 
 namespace chimera::apps {
 
+/// Returns tables of stages and ranks. `gpus` is the result of gpu_resources() (train/setup/device.h).
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
-/// Fields: docs/footprint.md.
+/// Returns the same as JSON; docs/footprint.md lists its fields.
 [[nodiscard]] std::string dry_run_json(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
 

@@ -1,11 +1,12 @@
 #pragma once
 
-// How `evaluate`, `export` and `generate` start: they find the folder of a model, check the flags against it, and run
-// on one rank in this process, or on several rank processes of which each reads its own layers.
+// Start of `evaluate`, `export` and `generate`. Each command calls run_on_model(). With one rank, the command runs in
+// this process. With several ranks, this process is the launcher: it starts rank processes with the same command line,
+// which call run_on_model() again. Each rank reads only the layers of its own stages.
 //
-//   run_on_model()  --one rank-->       body(0, transport of one thread)
+//   run_on_model()  --one rank-->       ModelRank(0, transport of one thread)
 //        |  launch()
-//        +--> rank processes -> run_on_model() --> body(rank, Gloo)
+//        +--> rank processes -> run_on_model() --> ModelRank(rank, Gloo transport)
 
 #include <cstdint>
 #include <functional>
@@ -17,17 +18,17 @@
 namespace chimera::apps {
 
 struct ModelRanks {
-  std::string from;  // folder of a model, a checkpoint, or a folder of checkpoints
+  std::string from;  // folder of a model, a checkpoint, or a folder of checkpoints (the newest valid one)
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
 };
 
-/// What each rank does.
+/// The function that each rank runs.
 using ModelRank = std::function<void(RankId rank, Transport& transport)>;
 
-/// Runs the function that `prepare` returns on all ranks. Calls `prepare` with the folder of the model in the launcher,
-/// before any rank starts, to check the flags, and again in each rank. All ranks use the checkpoint that their launcher
-/// found. Throws Error. Returns the exit code.
+/// Runs the function that `prepare` returns on all ranks, and returns the exit code of the process. `prepare` gets the
+/// folder of the model. It runs once in the launcher, before any rank starts, so that it can reject wrong flags, and
+/// again in each rank. All ranks use the checkpoint that their launcher found. Throws Error.
 [[nodiscard]] int run_on_model(const ModelRanks& model, const Invocation& invocation,
                                const std::function<ModelRank(const std::string& folder)>& prepare);
 

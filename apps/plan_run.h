@@ -9,9 +9,10 @@
 
 namespace chimera::apps {
 
-/// Runs each list of `chimera train` flags in `runs` three times, in turn, for eight steps. Returns the median seconds
-/// per step of each. `data` is a text file; empty: random letters. Throws ConfigError without LibTorch or for invalid
-/// flags, and Error if a run fails.
+/// Measures training runs, for `chimera plan --run`. Each element of `runs` is the flags of one `chimera train` run of
+/// eight steps. There are three rounds, and each round executes all runs once, in order. Returns the median seconds per
+/// step of each run. `data` is the path of a text file; empty: random letters. Throws ConfigError without LibTorch or
+/// for invalid flags, and Error if a run fails.
 [[nodiscard]] std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs,
                                                  const std::string& data);
 

@@ -10,14 +10,16 @@
 
 namespace chimera::apps {
 
-/// Progress on standard error. On a terminal that takes escape sequences, one line is rewritten at most five times a
-/// second, cut to the width; elsewhere, a line is added at most every ten seconds.
+/// Progress of a long command on standard error. On a terminal that accepts escape sequences, one line is rewritten at
+/// most five times a second, and cut to the terminal's width. In a log, a line is added at most every ten seconds, the
+/// first one after ten seconds.
 class ProgressLine {
  public:
   ProgressLine();
 
-  /// Does nothing if the last line is too recent.
+  /// Shows the text that `make` returns. Does not call `make` if the last line is too recent.
   void show(const std::function<std::string()>& make);
+  /// Erases the line of a terminal.
   void clear() const;
 
  private:

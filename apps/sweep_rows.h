@@ -1,11 +1,11 @@
 #pragma once
 
-// The ranking of `chimera sweep`: schedules simulated under equal conditions, the fastest first.
+// The ranking of `chimera sweep`: schedules simulated with the same D, N and times, the fastest first.
 //
-// A sweep varies conditions and schedules. A condition is one choice of D, N and the times of ops, from the lists on
-// the command line; only rows of one condition are compared. The schedules are those that the user names, or all
-// synchronous ones. A named schedule has its default parameters, apart from given flags. Without names, each schedule
-// is tried with all useful values of the parameters that no flag gives, and its best row stays.
+// A sweep varies conditions and schedules. A condition is one combination of D, N and the times of ops, from the lists
+// on the command line. Only rows of the same condition are compared. The user may name the schedules; the default is
+// all synchronous ones. A named schedule has its default parameters, except those that flags set. Without names, each
+// schedule is simulated with all useful values of the parameters that no flag sets, and only its best row is kept.
 //
 //   lists of flags -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, chart (sweep_output.h)
 //                                                                               \-> training (sweep_training.h)
@@ -33,30 +33,32 @@ struct SweepCell {
   std::string column;
   std::string text;  // empty: a parameter that the schedule lacks
   bool is_number = true;
-  double number = std::numeric_limits<double>::quiet_NaN();  // what `text` says, if it is a number
+  double number = std::numeric_limits<double>::quiet_NaN();  // the value of `text`; NaN if it is no number
 };
 
-/// Columns that training adds to a row
+/// Columns that `sweep --train` adds to a row (sweep_training.h)
 inline constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
 
-/// A simulated schedule. Its cells are the shape, the listed times, and then the figures from `makespan` on.
+/// A simulated schedule. The order of its cells: the inputs of the simulation (schedule, D, N, parameters, and the
+/// times with several values on the command line), and then its results, of which `makespan` is the first.
 struct SweepRow {
   std::vector<SweepCell> cells;
   std::string parameters;  // flags that differ from the defaults, such as `--chunks 4`
 
   [[nodiscard]] const std::string& schedule() const { return cells.front().text; }
-  /// Returns the cells before `makespan`, which say what was simulated.
+  /// Returns the cells before `makespan`: the inputs of the simulation.
   [[nodiscard]] std::vector<SweepCell> inputs() const;
   /// Returns NaN if the row has no such column.
   [[nodiscard]] double number(const std::string& column) const;
+  /// Returns an empty text if the row has no such column.
   [[nodiscard]] const std::string& text(const std::string& column) const;
 };
 
-/// A schedule without a row for some condition.
+/// A schedule that cannot run, or exceeds a limit, in at least one condition, and has no row there.
 struct LeftOutSchedule {
   std::string name;
-  std::string reason;     // for the first condition
-  std::int64_t more = 0;  // further conditions
+  std::string reason;     // why it has no row in the first such condition
+  std::int64_t more = 0;  // number of further conditions without a row
 };
 
 struct SweepResult {
@@ -68,7 +70,8 @@ struct SweepResult {
 /// ConfigError if there is no row.
 [[nodiscard]] SweepResult rank_schedules(const Sweep& sweep);
 
-/// Returns the rows that no other row of the same schedule, D, N and times beats in both makespan and activations.
+/// Returns the Pareto-optimal rows: no other row of the same schedule and condition is better in both makespan and
+/// activations.
 [[nodiscard]] std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows);
 
 /// Returns the names in a list such as `1f1b,chimera,mine.json`; `all` stands for all schedules. Throws ConfigError for

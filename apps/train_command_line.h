@@ -2,8 +2,8 @@
 
 // The flags of `chimera train`. Values come, highest precedence first, from the command line, the file of --config, the
 // plan of --plan auto and the defaults of TrainOptions. add_to() binds every flag to a field below. train.cc then
-// merges the file and the plan into the same fields, and calls complete(), which rejects contradictions and returns the
-// options. Ranks receive the final values as words of a command line.
+// merges the file and the plan into the same fields, and calls check_flags(), which rejects contradictions. Ranks
+// receive the final values as a command line.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -40,15 +40,17 @@ struct TrainCommandLine {
   std::string interface;  // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
   Format format = Format::Text;       // output format of a dry run
-  const CLI::App* command = nullptr;  // the command that add_to() has extended
+  const CLI::App* command = nullptr;  // argument of add_to()
 
-  /// A repeated flag replaces earlier ones, except --data and --validation. This object must outlive the parsing.
+  /// Adds all flags. If the user repeats a flag, the last value counts, except for --data and --validation. This object
+  /// must outlive the parsing.
   void add_to(CLI::App& app);
   [[nodiscard]] bool has(const char* flag) const { return command->count(flag) > 0; }
   /// Throws ConfigError if flags contradict each other or lack the flag that gives them an effect.
   void check_flags() const;
-  /// Returns the fastest plan for the options within `restrictions` as flags, and prints it to standard error. Throws
-  /// ConfigError as PlanFlags::problem() and make_plan() do.
+  /// For --plan auto: finds the plan that make_plan() predicts to be fastest, within `restrictions`. Prints it to
+  /// standard error, and returns it as flags of `chimera train`. Throws ConfigError as PlanFlags::problem() and
+  /// make_plan() do.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(const PlanOptions& restrictions) const;
 };
 

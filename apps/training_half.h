@@ -1,7 +1,7 @@
 #pragma once
 
-// The commands that need LibTorch, in libchimera_training.so. The program loads the library only for them, because it
-// takes half a second to load; all other commands start in milliseconds.
+// The commands that need LibTorch, such as `train`, are in libchimera_training.so. main() loads the library only for
+// these commands, because it takes half a second to load. All other commands start in milliseconds.
 
 #include <CLI/CLI.hpp>
 
@@ -10,7 +10,8 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: commands of kTrainingCommands, `plan --run`, and `reference`.
+/// Returns whether a command line needs LibTorch: the training commands (kTrainingCommands in training_half.cc), `plan
+/// --run`, and `reference`. `arguments` do not include the name of the program.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
 /// Adds the training commands by name and description only, for `chimera --help` and suggestions.

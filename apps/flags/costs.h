@@ -29,7 +29,7 @@ namespace chimera {
 namespace apps {
 
 enum class PairChoice : std::uint8_t {
-  Own,        ///< as in its generator or file
+  Own,        ///< the pairs that the schedule has from its generator or file
   Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)
   None,
 };
@@ -42,36 +42,37 @@ inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairC
 
 namespace apps {
 
-/// Names of the time flags of CostFlags, with _ for -.
+/// Names of the time flags of CostFlags, with underscores instead of hyphens.
 inline constexpr std::array kTimeColumns = {"forward",         "backward", "input_gradient",
                                             "weight_gradient", "latency",  "attention"};
 
 struct CostFlags;
 
-/// A flag of one time. `chimera sweep` accepts a list of times (Counts::Lists).
+/// The flag of one time, such as --forward. `chimera sweep` also accepts a list of times (Counts::Lists).
 struct TimeFlag {
-  std::string column;  // one of kTimeColumns
-  double CostFlags::*time;
+  std::string column;       // one of kTimeColumns
+  double CostFlags::*time;  // the field that the flag sets, to the first value
   CLI::Option* option = nullptr;
-  std::vector<double> values = {};  // all values, if lists are allowed
+  std::vector<double> values = {};  // all values of the flag; empty if it is not given
 };
 
-/// Costs of all ops and messages. The times of ops are those of a worker with all its stages.
+/// Costs of all ops and messages, in any unit of time. The time of an op is the time of all stages that a replica
+/// places on a worker: with two stages per worker, the op of one stage takes half of it.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
-  double input_gradient = 0;
-  double weight_gradient = 0;
-  double latency = 0;
-  double attention = 0;               // as in SliceCosts
-  std::vector<double> slice_lengths;  // tokens of each slice; one number: equal; empty: equal times
+  double input_gradient = 0;          // I; if this flag and --weight-gradient are not given, half of `backward`
+  double weight_gradient = 0;         // W; as input_gradient
+  double latency = 0;                 // delay of each message
+  double attention = 0;               // attention's part of an op's time on a whole micro-batch, 0 to 1
+  std::vector<double> slice_lengths;  // tokens of each slice; one number: equal lengths; empty: lengths of equal times
   std::string file;                   // cost file; empty: use the times above
-  std::string links;                  // file with costs per pair of workers; empty: uniform
+  std::string links;                  // file with message costs per pair of workers; empty: use latency or `file`
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;
-  std::int64_t data_parallel = 1;
-  bool shared_cores = false;    // whether data-parallel groups share cores
-  std::vector<TimeFlag> times;  // flags that --costs excludes
+  std::int64_t data_parallel = 1;  // W
+  bool shared_cores = false;       // whether data-parallel groups share cores
+  std::vector<TimeFlag> times;     // the flags of the times above; none may be given together with --costs
   CLI::Option* sync_option = nullptr;
   CLI::Option* slice_lengths_option = nullptr;
 
@@ -86,7 +87,8 @@ struct CostFlags {
   /// Returns the costs of the schedule's ops. Throws ConfigError if flags contradict each other, or if a file cannot be
   /// read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
-  /// Unless `any` schedule has slices, reports on messages() that flags of slices have no effect.
+  /// If no schedule of the command has slices (`any` is false), prints a warning on standard error for each given flag
+  /// that only affects slices.
   void report_without_slices(bool any) const;
 
  private:
@@ -100,18 +102,21 @@ struct CostFlags {
 /// for other texts and for lengths of 0.
 [[nodiscard]] std::vector<double> parse_slice_lengths(const std::string& text);
 
-/// The flags --pairs and --pair-time
+/// The flags --pairs and --pair-time. A pair is a forward and a backward that may overlap on their worker.
 struct PairFlags {
   PairChoice choice = PairChoice::Own;
-  double time = 1;                     // of a pair, relative to the sum of its two ops
-  CLI::Option* time_option = nullptr;  // null: the command has no times
+  double time = 1;                     // time of a pair, relative to the sum of the times of its two ops
+  CLI::Option* time_option = nullptr;  // null: the command has no --pair-time
 
+  /// Adds --pairs.
   void add_to(CLI::App& app);
+  /// Adds --pair-time.
   void add_time_to(CLI::App& app);
+  /// Returns the schedule with the pairs of `choice`. Throws ConfigError for Neighbors if the schedule has slices.
   [[nodiscard]] Schedule apply_to(Schedule schedule) const;
   /// Returns `costs` with the time of --pair-time, if given. Throws ConfigError if `costs` has one already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
-  /// Unless `any` schedule has pairs, reports on messages() that --pair-time has no effect.
+  /// If no schedule of the command has pairs (`any` is false), prints a warning that --pair-time has no effect.
   void report_without_pairs(bool any) const;
 };
 
@@ -121,11 +126,12 @@ struct LimitFlags {
   void add_to(CLI::App& app, const std::string& consequence = "");
   /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
   [[nodiscard]] Limits limits() const;
-  /// Returns --memory if it is given without --activation-bytes and --weight-bytes. The file of --costs then has these
-  /// bytes.
+  /// Returns the bytes of --memory if it is given without --activation-bytes and --weight-bytes. `search` then takes
+  /// the bytes of activations and weights from the file of --costs.
   [[nodiscard]] std::optional<double> memory_alone() const;
+  /// Returns --max-in-flight in stage units, if given.
   [[nodiscard]] std::optional<double> in_flight() const;
-  /// Example: `--max-in-flight 4, --memory 1e9`.
+  /// Returns the limits for messages, such as `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string in_words() const;
 
  private:
@@ -134,10 +140,10 @@ struct LimitFlags {
   const CLI::App* app_ = nullptr;
 };
 
-/// Returns a function that generates the fastest schedule. Some parameters of a generator have a best value that
-/// depends on the costs (Tried::ByCosts). The function tries all values of those that no flag sets, applies `pairs` to
-/// each schedule, and returns the schedule with the least `makespan`. It does not call `makespan` if there is only one
-/// candidate. `shape` and `pairs` must outlive the function.
+/// Returns a function that generates a schedule with the parameters that make it fastest. The best values of some
+/// parameters of a generator depend on the costs (Tried::ByCosts). For each such parameter that no flag sets, the
+/// function tries all values, applies `pairs` to each schedule, and returns the schedule with the least `makespan`. If
+/// there is only one candidate, it does not call `makespan`. `shape` and `pairs` must outlive the function.
 [[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 

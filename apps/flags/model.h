@@ -1,7 +1,8 @@
 #pragma once
 
-// The flags that change single fields of a model (--layers, --hidden, ...), cut it into stages (--partition), and say
-// how its tensors are exported.
+// The flags that change single fields of a preset model (--layers, --hidden, ...), divide it into stages (--partition),
+// and set the element type and the file size of exported tensors. Each function adds flags to a command and binds them
+// to a variable of the caller.
 
 #include <CLI/CLI.hpp>
 
@@ -12,13 +13,13 @@
 
 namespace chimera::apps {
 
-/// Adds a flag for each field that a command may override.
+/// Adds a flag for each field of `fields`.
 void add_model_fields(CLI::App& app, ModelOverrides& fields);
 
-/// Flag for the type of exported tensors; `word` receives one of element_type_names().
+/// Adds a flag for the element type of exported tensors. `word` receives one of element_type_names().
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description);
-/// Flag for the maximum bytes of tensors per exported file.
+/// Adds a flag for the maximum bytes of tensors per exported file.
 CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_t& bytes);
 
 /// Adds --partition, which sets how layers are distributed over stages.

@@ -1,7 +1,7 @@
 #pragma once
 
-// The flags of a planning problem: model, machine, workers, mini-batch, memory. `plan` has them all; `train --plan
-// auto` fills the struct from its own flags.
+// The flags of a planning problem: model, machine, workers, mini-batch, memory. `chimera plan` adds all of them with
+// add_to(). `chimera train --plan auto` has flags of its own, and copies their values into PlanFlags.
 
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -20,10 +20,10 @@ namespace chimera::apps {
 struct PlanFlags {
   std::string model = "gpt2-mini";
   ModelOverrides fields;
-  std::int64_t workers = 0;
-  std::int64_t mini_batch = 0;
-  double memory = 0;  // GiB per worker; 0: memory in the machine profile
-  std::string machine;
+  std::int64_t workers = 0;              // total of all data-parallel groups; required
+  std::int64_t mini_batch = 0;           // sequences per step of all groups; required
+  double memory = 0;                     // GiB per worker; 0: memory in the machine profile
+  std::string machine;                   // machine profile: a path, or the name of a shipped profile; required
   std::optional<std::int64_t> sequence;  // default: see sequence_for()
   std::optional<DataType> dtype;         // default: see dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
@@ -42,7 +42,7 @@ struct PlanFlags {
   [[nodiscard]] std::vector<TrainFlag> workload_flags(const PlanProblem& problem) const;
 };
 
-/// Adds --recompute and --offload, whose default is none. `usual` is the default of --recompute, for the help.
+/// Adds --recompute and --offload, which select stages. `usual` is the text for the default of --recompute in --help.
 void add_stage_choices(CLI::App& app, StageChoice& recompute, StageChoice& offload, const char* usual);
 
 }  // namespace chimera::apps

@@ -1,9 +1,10 @@
 #pragma once
 
-// How the text of a flag becomes a value: counts such as 1e3, numbers, lists and ranges, paths, words of an enum. Each
-// add_ function adds one flag to a command; a text without meaning is a ConfigError that names the flag. Flags that
-// several commands share are structs with an add_to() in the other headers of this folder: outputs, shape, costs,
-// model, plan and hosts. config_file.h sets flags from TOML.
+// Parses the texts of flags: counts such as 1e3, numbers, lists and ranges, paths, names of an enum's values. The
+// parse_ functions parse a text. The add_ functions add one flag to a command, which parses its text into the given
+// variable. Both throw ConfigError with the name of the flag if the text is invalid. Flags that several commands share
+// are structs with an add_to() in the other headers of this folder: outputs, shape, costs, model, plan and hosts.
+// config_file.h sets flags from TOML.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -19,12 +20,13 @@
 
 namespace chimera::apps {
 
-/// The results are views into `list`.
+/// Splits `list` at its commas. The results are views into `list`.
 [[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
 
+/// Maximum number of values in a list.
 inline constexpr std::size_t kMostListed = 10'000;
 
-/// Returns whether the text is a list, a range, or a multiple of D.
+/// Returns whether the text is a list, a range, or a multiple of D (the number of stages, as in `2D`).
 [[nodiscard]] bool is_list(const std::string& text);
 
 /// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
@@ -42,9 +44,10 @@ void require_no_list(const std::string& flag, const std::string& text);
 
 /// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
-/// The flag calls `take` with its text; `type` is the kind of value in --help.
+/// Adds a flag that calls `take` with its text. `type` stands for the value in --help, for example FILE.
 CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
                       const std::string& type, const std::string& description);
+/// Adds a flag for parse_count(). If the flag is not given, `value` does not change. (Same for the functions below.)
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
                        const std::string& description);
@@ -53,19 +56,21 @@ inline constexpr double kMostNumber = 1e100;
 /// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
+/// Adds a flag for parse_amount().
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
 CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
                         const std::string& description);
 enum class PathKind : std::uint8_t { File, Folder };
-/// The flag throws ConfigError if the path is empty.
+/// Adds a flag for a path, which throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
                       PathKind kind = PathKind::File);
-/// Adds a flag for a path or a mixture (data/mixture.h), in one or several words. The flag throws ConfigError if it is
-/// repeated, or has several words without weights.
+/// Adds a flag for a path of training data, or for several paths with weights (a mixture, data/mixture.h). The value
+/// may be one or several words of the command line. The flag throws ConfigError if it is repeated, or has several words
+/// without weights.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
-/// The flag calls `take` with the value, and throws ConfigError for words outside `names`. bf16, fp32, float, fp64,
-/// double and gpu stand for the names with the same meaning.
+/// Adds a flag that calls `take` with one of `names`, and throws ConfigError for other words. Accepts what name_for()
+/// accepts.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);
 template <NamedEnum Enum>
@@ -86,18 +91,18 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
 /// as they are.
 void complete_names(CLI::Option* option, std::vector<std::string> names);
 
-/// Returns the name in `names` that the word stands for; bf16, fp32, float, fp64, double and gpu are other words for
-/// names with the same meaning. Throws ConfigError if there is none.
+/// Returns the name in `names` that `word` means: `word` itself, or the usual name for the synonyms bf16, fp32, float,
+/// fp64, double and gpu. Throws ConfigError if there is none.
 [[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
                                    const std::vector<std::string>& names);
 
-/// Throws ConfigError if one of the flags is given and `has_effect` is false: `--keep is for --checkpoint; give that
-/// too, or leave it out`. `purpose` names the flag that gives them an effect.
+/// Throws ConfigError if one of the flags is given and `has_effect` is false. `purpose` is the flag without which the
+/// others have no effect. Example: `--keep is for --checkpoint; give that too, or leave it out`.
 void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
                     const char* purpose);
 
-/// Reports on standard error if `processes` processes of this host with `threads` threads each, more than one, are more
-/// than the cores that they may use.
+/// Prints a warning on standard error if `processes` processes on this host, with `threads` threads each, have more
+/// threads than the cores that they may use. Prints nothing for one thread per process.
 void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
 
 }  // namespace chimera::apps

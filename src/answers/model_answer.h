@@ -17,21 +17,22 @@
 
 namespace chimera {
 
-/// What a worker of --schedule holds.
+/// Computation and memory of one worker of --schedule.
 struct WorkerFootprint {
-  std::vector<StageId> stages = {};  // sorted, one entry for each replica's copy
-  double flops = 0;                  // of its ops in a step, with recomputation
-  double held_bytes = 0;             // weights, gradients and optimizer state
-  double peak_bytes = 0;             // with activations, messages and an op's working set
+  std::vector<StageId> stages = {};  // sorted; a stage that the worker holds for two replicas occurs twice
+  double flops = 0;                  // FLOPs of its ops in a step, with recomputation
+  double held_bytes = 0;             // bytes of weights, gradients and optimizer state
+  double peak_bytes = 0;             // held_bytes and the peak of activations, messages and temporary tensors of an op
 };
 
-/// Returns [worker]. Stages in `recompute` run their forward again before the backward.
+/// Returns the footprints, indexed by worker. Stages in `recompute` run their forward again before the backward.
 [[nodiscard]] std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
                                                              const std::set<StageId>& recompute = {});
 
-/// Returns the numbers of the stages.
+/// Returns `worker.stages` as numbers.
 [[nodiscard]] std::vector<std::int64_t> stages_of(const WorkerFootprint& worker);
 
+/// Everything that one call of `chimera model` describes.
 struct ModelReport {
   ModelConfig model;
   std::vector<StageLayers> partition;
@@ -43,7 +44,7 @@ struct ModelReport {
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.
 [[nodiscard]] std::string model_text(const ModelReport& report);
-/// Returns exact sizes as JSON; docs/footprint.md lists the fields.
+/// Returns the same with exact sizes, as JSON; docs/footprint.md lists the fields.
 [[nodiscard]] std::string model_json(const ModelReport& report);
 /// Returns the memory bars as SVG.
 [[nodiscard]] std::string model_svg(const ModelReport& report);

@@ -17,7 +17,7 @@ using ReportProgress = std::function<void(const std::string&)>;
 
 /// Returns the stages of a partitioned model, their costs, and the FLOPs and memory of each worker.
 [[nodiscard]] Json answer_model(const JsonValue& request);
-/// Returns the best schedule that a search found. `progress` is playground::Progress.
+/// Returns the best schedule that a search found. Calls `progress` with lines of text during the search.
 [[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);
 /// Returns the ranked plans for workers and a mini-batch.
 [[nodiscard]] Json answer_plan(const JsonValue& request);

@@ -22,9 +22,10 @@ struct TrainingFigures {
   std::vector<double> losses;  // [step], of all steps
 };
 
-/// Runs `command` in a shell from construction on, and discards its standard output. The command must write JSON lines
-/// with `step` (from 1), `loss`, `step_seconds` and `tokens_per_second` to the file named by the environment variable
-/// CHIMERA_METRICS, which is `metrics`. The destructor waits for the end.
+/// A shell command that runs in the background. The constructor starts it and discards its standard output; the
+/// destructor waits for its end. The environment variable CHIMERA_METRICS of the command is the path `metrics`. The
+/// command must write one JSON line per step to this file, with `step` (from 1), `loss`, `step_seconds` and
+/// `tokens_per_second`.
 class TrainingRun {
  public:
   TrainingRun(std::string command, std::string metrics);
@@ -32,8 +33,8 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
-  /// Waits for the end; call it once. Excludes the first `skipped` steps. Throws Error, with the command's messages, if
-  /// the command fails, or if it writes at most `skipped` steps.
+  /// Waits for the end; call it once. Excludes the first `skipped` steps from the medians. Throws Error, with the
+  /// command's messages, if the command fails, or if it writes at most `skipped` steps.
   [[nodiscard]] TrainingFigures wait(std::int64_t skipped);
 
  private:
@@ -42,6 +43,7 @@ class TrainingRun {
   std::FILE* messages_ = nullptr;
 };
 
+/// A command to compare with others.
 struct Contender {
   std::string name;
   std::string command;
@@ -52,24 +54,24 @@ struct ContestOptions {
   std::int64_t rounds = 5;
   std::int64_t skipped = 2;      // first steps of each run that are not measured
   std::int64_t retries = 30;     // maximum number of repeated runs, over all contenders and rounds
-  double most_disturbed = 0.04;  // maximum share of CPU time that other processes may take in a run, 0 to 1
+  double most_disturbed = 0.04;  // maximum fraction of CPU time that other processes may use in a run, 0 to 1
 };
 
 /// Results of a contender, one value per round.
 struct Score {
   std::vector<double> tokens_per_second;
   std::vector<double> step_seconds;
-  std::int64_t disturbed = 0;  // rounds that were disturbed and count because no retries were left
+  std::int64_t disturbed = 0;  // disturbed runs that count nevertheless, because no retries were left
   // Largest |a - b| / |b|, for the losses a of all runs and b of the very first run at the same step
   double loss_difference = 0;
 };
 
-/// Runs all contenders in rounds. Calls `say` with progress before each round and after each run, and with a line end
-/// after each round. Throws Error if a run fails.
+/// Runs all contenders in rounds, and returns a score per contender. Calls `say` with text for a line of progress:
+/// before each round, after each run, and with a line end after each round. Throws Error if a run fails.
 [[nodiscard]] std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
                                              const std::function<void(const std::string&)>& say);
 
-/// Returns the spread of the ratios of both speeds in the same round.
+/// Returns the spread of the ratios of the tokens per second of `score` and `reference` in the same round.
 [[nodiscard]] Spread speed_ratio(const Score& score, const Score& reference);
 
 }  // namespace chimera

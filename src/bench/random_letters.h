@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// Returns random lowercase letters and spaces, identical in every call with the same `name`.
+/// Returns `count` random lowercase letters and spaces, which depend only on `name`.
 [[nodiscard]] inline std::string random_letters(std::uint64_t count, std::string_view name) {
   const CounterRandom random(1, name);
   std::string text;

@@ -15,7 +15,7 @@ namespace chimera {
 /// workers, a stage is D/S of a share.
 struct MemoryLimit {
   double bytes = 0;
-  double weight_bytes = 0;      // Weights of a share, with gradients and optimizer state if they count
+  double weight_bytes = 0;      // Weights of a share; with gradients and optimizer state, if they are to count
   double activation_bytes = 0;  // Activations of a share for one full micro-batch
 };
 
@@ -25,15 +25,15 @@ struct Limits {
   std::optional<MemoryLimit> memory = std::nullopt;
 };
 
-/// Returns the first op of each worker that exceeds a limit, for each limit, sorted by start (unit_start_times).
-/// Activations count from F to the end of B or W; each of k slices is 1/k of its micro-batch. Weights count once per
-/// stage of each replica, and once per older version that a later op uses. Message buffers do not count. Requires a
-/// schedule that check() accepts.
+/// Returns, for each limit and worker, the first op that exceeds the limit, sorted by the op's start if every op takes
+/// one unit of time (unit_start_times). Activations count from F to the end of B or W; each of k slices is 1/k of its
+/// micro-batch. Weights count once per stage of each replica, and once per older version that a later op uses. Message
+/// buffers do not count. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
 /// Returns, for each stage of each replica, the first op that accumulates gradients out of ascending micro-batch order,
-/// as a violation of this severity. Training without a pipeline sums in ascending order. Requires a schedule that
-/// check() accepts.
+/// as a violation with `severity`. Training without a pipeline sums in ascending order, so another order gives slightly
+/// different rounding. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity);
 
 }  // namespace chimera

@@ -1,7 +1,8 @@
 #pragma once
-// The state of a run that check_program.h checks: tensors and where they are, the queues between workers, weight
-// versions, and offloaded activations. Each part records what the instructions do and answers questions about it; the
-// run decides what is a violation. collectives.h has the state of all-reduces. All parts require ids in range.
+// check_program.h executes a program abstractly, without numbers, to find its errors. These classes are the state of
+// this execution: tensors and where they are, the queues of messages between workers, weight versions, and offloaded
+// activations. check_program.cc calls them for each instruction that it executes, and decides from their answers what
+// is a violation. collectives.h has the state of all-reduces. All classes require ids in range.
 
 #include <array>
 #include <cstdint>
@@ -19,20 +20,23 @@
 
 namespace chimera {
 
-/// A send or a receive that a worker has started.
+/// A send or a receive that a worker has issued (started).
 struct Issue {
-  std::uint32_t tensor = 0;
-  std::uint32_t worker = 0;
-  std::uint32_t position = 0;
+  std::uint32_t tensor = 0;    // ProgramTensors::number()
+  std::uint32_t worker = 0;    // Worker that issued it
+  std::uint32_t position = 0;  // Position of its instruction in the worker's list
   bool is_send = false;
 };
 
-/// The queues between workers: an issue matches the oldest unmatched issue of the queue's other end.
+/// The message queues between workers. As in NCCL, messages are matched by order: a send or receive of one end of a
+/// queue is matched with the oldest unmatched one of the other end. With ChannelDiscipline::PerDirection, a pair of
+/// workers has a queue per direction, otherwise one queue for both.
 class Channels {
  public:
   Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}
 
-  /// Returns the matching issue, if there is one; otherwise keeps this issue. After break_channel() nothing matches.
+  /// Issues a send to `peer` or a receive from it. Returns the send or receive of `peer` that it is matched with, which
+  /// may be of another tensor. If `peer` has none yet, keeps `issue` in the queue, and returns nothing.
   std::optional<Issue> issue(const Issue& issue, std::uint32_t peer) {
     Queue& queue = queues_[queue_of(issue, peer)];
     if (queue.is_broken) return std::nullopt;
@@ -43,11 +47,13 @@ class Channels {
     return queue.pop();
   }
 
+  /// Stops matching in the queue of `issue`. Called after a mismatch of tensors, which would make all later messages of
+  /// the queue mismatch too.
   void break_channel(const Issue& issue, std::uint32_t peer) { queues_[queue_of(issue, peer)].is_broken = true; }
 
  private:
   struct Queue {
-    std::vector<Issue> waiting;  // From `head` on, of the same end
+    std::vector<Issue> waiting;  // Unmatched from `head` on, all issued by the same worker
     std::size_t head = 0;
     bool is_broken = false;
     [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
@@ -62,11 +68,13 @@ class Channels {
     }
   };
 
+  /// A queue of a worker, by its name()
   struct Named {
-    std::uint64_t name;  // Peer and, with queues per direction, the direction
-    std::uint32_t queue;
+    std::uint64_t name;
+    std::uint32_t queue;  // Index into queues_
   };
 
+  /// Returns the name of a worker's queue: the peer and, with queues per direction, the direction.
   std::uint64_t name(std::uint32_t peer, bool is_send) const {
     return 2 * std::uint64_t{peer} + (discipline_ == ChannelDiscipline::PerDirection && is_send ? 1 : 0);
   }
@@ -94,30 +102,37 @@ class Channels {
   ChannelDiscipline discipline_;
 };
 
-/// Weight versions held during the run, and gradients since the last update. Requires ops in range.
+/// The weight versions that each copy of a stage keeps, and the number of its gradients since the last update. A copy
+/// is a stage of one replica. Every function uses only stage, replica and weight_version of its argument.
 class HeldVersions {
  public:
   explicit HeldVersions(const Program& program)
       : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
 
+  /// Returns whether the copy keeps `op.weight_version`.
   [[nodiscard]] bool holds(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
   }
+  /// Returns the newest version of the copy: the number of its updates.
   [[nodiscard]] std::int32_t newest(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? 0 : copy->second.newest;
   }
+  /// Returns how many weight gradients the copy has accumulated since its last update.
   [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
 
   void add_gradient(const Op& op) { ++gradients_[index(op)]; }
+  /// Forgets `op.weight_version`.
   void drop(const Op& op) { copies_[index(op)].held.erase(op.weight_version); }
+  /// Adds the next version, and keeps the older ones.
   void update(const Op& op) {
     Copy& copy = copies_[index(op)];
     copy.held.insert(++copy.newest);
     gradients_[index(op)] = 0;
   }
-  /// Adds violations for gradients that no update used, and for stages whose newest weight version was dropped.
+  /// Called at the end of the program. Adds violations for gradients that no update used, and for copies whose newest
+  /// weight version was dropped.
   void report_unfinished(Findings& findings) const;
   [[nodiscard]] bool any_updates() const { return !copies_.empty(); }
 
@@ -134,23 +149,26 @@ class HeldVersions {
   std::unordered_map<std::size_t, Copy> copies_;  // By the same index; a missing entry has version 0 only
 };
 
+/// No worker
 inline constexpr std::int32_t kNobody = -1;
 
-/// The result of an op: the worker that made it, and its only transfer.
+/// The result of an op, such as activations. It is sent at most once. The sender's and the receiver's instructions set
+/// fields of their own, so that a missing instruction of either end is found.
 struct Tensor {
-  std::int32_t made_on = kNobody;
-  std::int32_t sent_to = kNobody;
-  std::int32_t receiver = kNobody;
-  std::int32_t received_from = kNobody;
-  bool is_transferred = false;
-  bool send_waited = false;
-  bool receive_waited = false;
+  std::int32_t made_on = kNobody;        // Worker that ran the op
+  std::int32_t sent_to = kNobody;        // Destination of the send, from when it is issued
+  std::int32_t receiver = kNobody;       // Worker that issued the receive
+  std::int32_t received_from = kNobody;  // Source that the receive names
+  bool is_transferred = false;           // Whether the send and the receive were matched
+  bool send_waited = false;              // Whether the sender's wait has returned
+  bool receive_waited = false;           // Whether the receiver's wait has returned
+  /// Returns whether the worker may use the tensor.
   [[nodiscard]] bool is_on(std::int32_t worker) const {
     return made_on == worker || (receive_waited && receiver == worker);
   }
 };
 
-/// The tensors of a program, by the op that makes them.
+/// The tensors of a program. Each is found by the op that makes it; the replica of the op does not matter.
 class ProgramTensors {
  public:
   explicit ProgramTensors(const Program& program)
@@ -167,12 +185,14 @@ class ProgramTensors {
     const auto& table = tables_[static_cast<std::size_t>(kind)];
     return !table.empty() && table[slot(stage, micro_batch.value(), slice)].is_on(static_cast<std::int32_t>(worker));
   }
+  /// Returns a number for the op's result, unique within the program.
   [[nodiscard]] std::uint32_t number(const Op& op) const {
     const std::int64_t of_a_kind = stages_ * micro_batches_ * slices_;
     return static_cast<std::uint32_t>(static_cast<std::size_t>(static_cast<std::int64_t>(op.kind) * of_a_kind) +
                                       slot(op.stage.value(), op.micro_batch.value(), op.slice));
   }
-  /// Adds violations for missing ops, incomplete backwards, and transfers without a wait.
+  /// Called at the end of the program. Adds violations for missing ops, incomplete backwards, and transfers without a
+  /// wait. `trains`: whether the program must have backwards; otherwise it must have forwards only.
   void report_unfinished(bool trains, Findings& findings) const;
 
  private:
@@ -192,7 +212,8 @@ class ProgramTensors {
   std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][slot()]; empty if the kind is unused
 };
 
-/// Activations of offloaded stages, and how many micro-batches of them are on each device.
+/// Activations that workers have offloaded to host memory. Offloaded stages are the stages that some Offload
+/// instruction names; for them, the class also counts the activations of micro-batches that are in device memory.
 class OffloadedActivations {
  public:
   explicit OffloadedActivations(const Program& program)
@@ -206,21 +227,27 @@ class OffloadedActivations {
     }
   }
 
+  /// Returns whether the activations of the op's stage, micro-batch and slice are in host memory.
   [[nodiscard]] bool in_host(const Op& op) const { return in_host_.contains(key(op)); }
+  /// Moves the activations from the device to host memory.
   void offload(std::size_t worker, const Op& op) {
     in_host_.emplace(key(op), worker);
     --on_device_[worker];
   }
+  /// Moves the activations back to the device.
   void load(std::size_t worker, const Op& op) {
     in_host_.erase(key(op));
     ++on_device_[worker];
   }
+  /// Runs an op: F adds activations to the device, and B or I removes them.
   void compute(std::size_t worker, const Op& op) {
     if (!stages_[worker].contains(op.stage)) return;
     on_device_[worker] += op.kind == OpKind::Forward;
     on_device_[worker] -= gives_input_gradient(op.kind);
   }
+  /// Returns whether the worker has activations of more micro-batches on its device than program.most_on_device.
   [[nodiscard]] bool too_many(std::size_t worker) const { return on_device_[worker] > most_; }
+  /// Called at the end of the program. Adds violations for activations that are still in host memory.
   void report_unfinished(Findings& findings) const {
     for (const auto& [tensor, worker] : in_host_) {
       findings.add(ViolationKind::BadDataFlow, {}, [&, holder = worker] {
@@ -233,10 +260,10 @@ class OffloadedActivations {
   using Key = std::tuple<StageId, MicroBatchId, std::int16_t>;
   static Key key(const Op& op) { return {op.stage, op.micro_batch, op.slice}; }
 
-  std::vector<std::set<StageId>> stages_;  // [worker]
-  std::vector<std::int64_t> on_device_;    // [worker]: micro-batches of these stages
+  std::vector<std::set<StageId>> stages_;  // [worker]: offloaded stages
+  std::vector<std::int64_t> on_device_;    // [worker]: micro-batches of these stages, counted once per stage and slice
   std::int64_t most_;
-  std::map<Key, std::size_t> in_host_;  // Worker
+  std::map<Key, std::size_t> in_host_;  // The worker that offloaded the activations
 };
 
 }  // namespace chimera

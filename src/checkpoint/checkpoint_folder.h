@@ -1,8 +1,9 @@
 #pragma once
 
-// The folder of a run's checkpoints, and the choice among them. A run writes `step-00000100` and so on; an unfinished
-// one ends in `.tmp`. Readers take the newest checkpoint whose hashes are right, and report the newer ones that they
-// rejected. Resumed runs, recovery, `chimera export` and `chimera checkpoint` find their checkpoints here.
+// The folder of a run's checkpoints, and the choice among them. Each checkpoint is a folder named by its step, such as
+// `step-00000100`; the name of an unfinished one ends in `.tmp`. Readers take the newest checkpoint whose hashes are
+// right, and list the newer ones that they rejected. Resumed runs, recovery, `chimera export` and `chimera checkpoint`
+// find their checkpoints here.
 //
 //   run/
 //     latest                      the name of the newest checkpoint, as text
@@ -27,16 +28,18 @@ struct Checkpoint {
   Manifest manifest;
 };
 
-/// Reads the manifest. If `threads` > 0, also verifies all hashes with that many threads. Throws CheckpointError.
-/// `threads` and `progress` have the same meaning below.
+/// Reads the manifest of the checkpoint `path`. If `threads` > 0, also verifies the hashes of all files with that many
+/// threads; if 0, does not verify them. These threads call `progress` from time to time. Throws CheckpointError for an
+/// invalid checkpoint. `threads` and `progress` have the same meaning below.
 [[nodiscard]] Checkpoint open_checkpoint(const std::string& path, int threads,
                                          const std::function<void()>& progress = {});
 
 struct Newest {
-  std::optional<Checkpoint> checkpoint;
-  std::vector<std::string> refused;  ///< reasons why newer checkpoints were rejected, one line each
+  std::optional<Checkpoint> checkpoint;  ///< nothing if no checkpoint is valid
+  std::vector<std::string> refused;      ///< reasons why newer checkpoints were rejected, one line each
 };
-/// Finds the newest valid checkpoint in `folder`, perhaps behind a link; does not throw if all are invalid.
+/// Finds the newest valid checkpoint in `folder`, which may contain links to checkpoints. Does not throw if all are
+/// invalid.
 [[nodiscard]] Newest newest_checkpoint(const std::string& folder, int threads,
                                        const std::function<void()>& progress = {});
 
@@ -44,35 +47,38 @@ struct Newest {
 /// there is no valid checkpoint.
 [[nodiscard]] Newest find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress = {});
 
-/// Returns find_checkpoint() if `path` is or contains checkpoints, else `path`. Throws ConfigError if no checkpoint is
-/// valid.
+/// Returns the path of the checkpoint of find_checkpoint() if `path` is or contains a checkpoint, else `path` itself,
+/// such as the folder of a Hugging Face model. Throws ConfigError if no checkpoint is valid.
 [[nodiscard]] std::string resolve_model_folder(const std::string& path, int threads);
 
+/// Name of the file with the name of the newest checkpoint.
 inline constexpr const char* kLatestName = "latest";
 
 /// Returns `step-00000100`, with at least 8 digits.
 [[nodiscard]] std::string checkpoint_name(std::int64_t step);
-/// Returns nothing for other names.
+/// Returns the step of a name such as `step-00000100`, or nothing for other names.
 [[nodiscard]] std::optional<std::int64_t> step_of_name(const std::string& name);
-/// Return the path after and before the commit.
+/// Returns the path of a complete checkpoint.
 [[nodiscard]] std::string checkpoint_path(const std::string& folder, std::int64_t step);
+/// Returns the path of a checkpoint while it is written.
 [[nodiscard]] std::string unfinished_path(const std::string& folder, std::int64_t step);
 
 /// Returns the steps in the names of checkpoints and of links to checkpoints, ascending. Throws CheckpointError if the
 /// folder cannot be read.
 [[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& folder);
 
-/// Checkpoints to keep: the newest `last`, and multiples of `every` (0: none).
+/// Checkpoints to keep: the newest `last`, and those whose step is a multiple of `every` (0: no others).
 struct Retention {
   std::int64_t last = 3;
   std::int64_t every = 0;
   friend bool operator==(const Retention&, const Retention&) = default;
 };
+/// Returns the elements of `steps` (ascending) whose checkpoints are to be removed.
 [[nodiscard]] std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps,
                                                            const Retention& retention);
 
-/// Removes checkpoints up to the last committed step `newest`, but no links. Each disappears from list_steps()
-/// atomically. Throws the errors of `disk`.
+/// Removes the expired ones among the checkpoints up to step `newest`, the last complete one. Does not remove links to
+/// checkpoints. Each checkpoint disappears from list_steps() atomically. Throws the errors of `disk`.
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
 
 /// Removes unfinished checkpoints (`*.tmp`). No other process may write in the folder. Throws the errors of `disk`.

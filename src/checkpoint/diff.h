@@ -1,7 +1,7 @@
 #pragma once
 
-// Compares the tensors of two checkpoints element by element, for `chimera checkpoint diff`. The layouts may differ:
-// tensors are found by name, on whichever rank saved them.
+// Compares the tensors of two checkpoints element by element, for `chimera checkpoint diff`. The checkpoints may be
+// from runs with different numbers of stages and ranks: a tensor is found by its name, in the file of any rank.
 
 #include <cstdint>
 #include <string>
@@ -13,16 +13,17 @@ namespace chimera {
 
 struct TensorDifference {
   std::string name;
-  /// not empty if elements were not compared: `only in the first`, `shape [2] and [3]`
+  /// why the elements could not be compared, such as `only in the first` or `shape [2] and [3]`; empty if they were
   std::string reason;
   std::uint64_t elements = 0;
   std::uint64_t differing = 0;  ///< elements that differ in any bit
   double largest = 0;           ///< maximum |a - b|; NaN if a difference is NaN
-  double relative = 0;          ///< norm of a - b, relative to a
+  double relative = 0;          ///< Euclidean norm of a - b, divided by the norm of a
 };
 
-/// Returns the tensors that differ, by name. Elements are compared as numbers, so types may differ. Throws
-/// CheckpointError if a file cannot be read or elements are not floating-point.
+/// Returns the tensors that differ, sorted by name. Elements are compared as numbers, so types may differ. In
+/// TensorDifference, a is an element of `first`, and b of `second`. Throws CheckpointError if a file cannot be read or
+/// elements are not floating-point.
 [[nodiscard]] std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first,
                                                             const CheckpointTensors& second, int threads);
 

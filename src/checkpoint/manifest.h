@@ -1,9 +1,9 @@
 #pragma once
 
-// The manifest of a checkpoint: a JSON object with the run's description and every file's size and hashes. It is the
-// last file of a checkpoint, and its last member is a hash of its own text (the seal), so a reader detects a cut or
-// edited manifest. commit.h writes it; checkpoint_folder.h and verify.h read it. See docs/checkpoints.md for the
-// format.
+// The manifest of a checkpoint: a JSON object with a description of the run and every file's size and hashes. It is
+// written after all other files, so a folder with a manifest is a complete checkpoint. The last member of the object is
+// a hash of the text before it, called the seal; with it, a reader detects a truncated or edited manifest. commit.h
+// writes the manifest; checkpoint_folder.h and verify.h read it. See docs/checkpoints.md for the format.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -15,10 +15,11 @@
 
 namespace chimera {
 
-/// Adds a last member `xxh3_128` to a non-empty object: the hash of all bytes before the comma in front of it.
+/// Returns the text of a non-empty object with the seal as last member: `xxh3_128`, the hash of all bytes before the
+/// comma in front of this member.
 [[nodiscard]] std::string add_seal(const nlohmann::ordered_json& object);
 
-/// `open_object` is the text of an object without its last line end and brace.
+/// Same for the text of an object without its last line end and brace.
 [[nodiscard]] std::string add_seal(std::string open_object);
 
 /// Returns the object without the seal. `path` is for messages. Throws CheckpointError if the seal is missing or wrong,
@@ -27,34 +28,36 @@ namespace chimera {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;
-/// 10 TB of tensors need 95 MB.
+/// Maximum size of a manifest. The manifest of 10 TB of tensors has 95 MB.
 inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
 struct FileEntry {
   std::string name;  ///< without folder
   std::uint64_t bytes = 0;
-  std::vector<Hash128> blocks;  ///< per block of kHashBlockBytes
+  std::vector<Hash128> blocks;  ///< a hash for each block of kHashBlockBytes
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
 struct Manifest {
   std::int64_t step = 0;       ///< completed optimizer steps
-  nlohmann::ordered_json run;  ///< each section has its own writer and reader
+  nlohmann::ordered_json run;  ///< description of the run; object whose members other code writes and reads
   std::vector<FileEntry> files;
 };
 
+/// Returns the text of manifest.json, with the seal.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
 /// `path` is for messages. Throws CheckpointError unless seal and version are right, and each file has a plain unique
 /// name, a size, and a hash per block.
 [[nodiscard]] Manifest parse_manifest(const std::string& path, const std::string& text);
 
-/// Convert files to JSON and back. Errors are as in parse_manifest().
+/// Convert Manifest::files to JSON and back. Errors are as in parse_manifest().
 [[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileEntry>& files);
 [[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
+/// Reads and parses manifest.json in `folder`. Throws CheckpointError as the functions above and below.
 [[nodiscard]] Manifest read_manifest(const std::string& folder);
 
-/// Throws CheckpointError if the file is unreadable or has more than kMostManifestBytes.
+/// Returns the bytes of a file. Throws CheckpointError if the file is unreadable or has more than kMostManifestBytes.
 [[nodiscard]] std::string read_small_file(const std::string& path);
 
 }  // namespace chimera

@@ -12,12 +12,13 @@
 namespace chimera {
 
 struct FileFault {
-  std::string file;  ///< without folder
-  std::string what;
+  std::string file;  ///< name without folder
+  std::string what;  ///< the fault, for a message
 };
 
-/// Compares sizes and hashes of all files, with up to `threads` threads and a block of memory per thread. Returns the
-/// first fault of each file, in the order of the manifest. Any thread may call `progress`.
+/// Compares the sizes and hashes of all files in the folder `checkpoint` with the manifest. Uses up to `threads`
+/// threads, each with memory for one block. Returns the first fault of each file, in the order of the manifest; empty
+/// if all files are right. Any thread may call `progress`.
 [[nodiscard]] std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifest& manifest, int threads,
                                                   const std::function<void()>& progress = {});
 

@@ -1,14 +1,14 @@
 #pragma once
-// Characters that a program makes one by one, as input of nlohmann's JSON parser, which takes iterators. Readers of
-// large files use it to parse a text in blocks (text_source.h) instead of loading it.
+// Input of nlohmann's JSON parser, which reads through iterators. With it, readers of large files parse a text block by
+// block (text_source.h) instead of loading it into memory.
 
 #include <cstddef>
 #include <iterator>
 
 namespace chimera {
 
-/// Single-pass iterator over generated characters, as input of nlohmann's parser. The end iterator has no source. A
-/// source has `bool at_end()`, `char peek()` and `void advance()`, which may throw.
+/// Single-pass iterator over the characters of a source, which must outlive it. A default-constructed iterator is the
+/// end. `Source` has `bool at_end()`, `char peek()` and `void advance()`, which may throw.
 template <class Source>
 class CharacterIterator {
  public:

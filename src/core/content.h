@@ -12,15 +12,16 @@ namespace chimera {
 /// Number of first bytes that the functions below take, at most.
 inline constexpr std::size_t kContentHead = 4096;
 
-/// Throws ConfigError if a file that begins with `head` is an archive, a table, a pointer of Git LFS or of another
-/// known kind, except text. The message has the command that makes the right file of it. `path`: "-" for standard
-/// input.
+/// Throws ConfigError if a file that begins with the bytes `head` is of a known kind other than text: an archive, a
+/// table, a Git LFS pointer and so on. The message has the command that makes the right file of it. `path` is for the
+/// message; "-" is standard input.
 void require_no_foreign_content(const std::string& path, std::string_view head);
-/// Same, and throws ConfigError for a web page. For files that are downloaded by name.
+/// Same, but also throws ConfigError for a web page. For files that users download, where a failed download often
+/// leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Same as the first, and throws ConfigError for UTF-16, UTF-32, other binary files and, unless the name ends in .txt,
-/// JSON. `lines_remedy`: advice for a file with a JSON object per line, where FILE stands for the path; empty: JSON is
-/// welcome.
+/// Same as require_no_foreign_content(), but also throws ConfigError for UTF-16, UTF-32, other binary files and, unless
+/// the name ends in .txt, JSON. `lines_remedy` is the advice for a file with a JSON object per line, where FILE stands
+/// for the path; if it is empty, JSON is accepted.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);
 
 }  // namespace chimera

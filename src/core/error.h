@@ -21,7 +21,8 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// A schedule or program that is inconsistent. The message names worker and op.
+/// A schedule, or a program of instructions (schedule/program.h), that is inconsistent. The message names worker and
+/// op.
 class ScheduleError : public Error {
  public:
   using Error::Error;
@@ -33,7 +34,7 @@ class TransportError : public Error {
   using Error::Error;
 };
 
-/// A TransportError caused by the failure of another rank, which reports the cause.
+/// A TransportError caused by the failure of another rank. The other rank's error message has the cause.
 class PeerLostError : public TransportError {
  public:
   using TransportError::TransportError;
@@ -49,7 +50,8 @@ enum class ExitCode : int {
   Terminated = 143,   ///< SIGTERM
 };
 
-/// Exception of user code in another language; its binding can raise `cause` again.
+/// An exception of user code in another language, such as Python. The binding of the language can rethrow `cause` to
+/// the user's code.
 class UserCodeError : public Error {
  public:
   UserCodeError(const std::string& message, std::exception_ptr cause) : Error(message), cause_(std::move(cause)) {}

@@ -14,10 +14,12 @@
 
 namespace chimera {
 
-/// Raises the soft limit of open files (RLIMIT_NOFILE) of this process to the hard limit. Throws ConfigError if that is
-/// below `needed`, with `who` and `remedy` in the message: "4 ranks need 40 open files ..., or use fewer ranks".
+/// Raises the soft limit of open files (RLIMIT_NOFILE) of this process to the hard limit. Throws ConfigError if the
+/// hard limit is below `needed`. Its message begins with `who` and ends with `remedy`: "4 ranks need 40 open files ...,
+/// or use fewer ranks".
 void require_descriptors(std::int64_t needed, const std::string& who, const std::string& remedy);
 
+/// Owns a file descriptor, and closes it in the destructor. A default-constructed object is empty.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -42,6 +44,7 @@ class FileDescriptor {
   int fd_ = kNone;
 };
 
+/// Returns the system's text for an errno.
 [[nodiscard]] inline std::string system_message(int error_number) {
   return std::generic_category().message(error_number);
 }
@@ -52,10 +55,10 @@ inline int check_system(int result, const std::string& what) {
   return result;
 }
 
-/// Creates an unnamed file of `bytes` zeros for shared memory, freed with its last descriptor or mapping. Other
-/// processes open it as /proc/PID/fd/N; /proc/PID/maps shows `name`. If a system call filter forbids memfd_create, the
-/// file is in /dev/shm, else in $TMPDIR (/tmp), and its space is reserved. Throws Error("cannot make shared memory of N
-/// bytes: ...").
+/// Creates an unnamed file of `bytes` zeros for shared memory (memfd_create). It is freed with its last descriptor or
+/// mapping. Other processes open it as /proc/PID/fd/N; /proc/PID/maps shows `name`. If a system call filter forbids
+/// memfd_create, the file is in /dev/shm or, if that fails, in $TMPDIR (/tmp), and its space is reserved. Throws
+/// Error("cannot make shared memory of N bytes: ...").
 [[nodiscard]] FileDescriptor make_memory_file(const char* name, std::size_t bytes);
 
 }  // namespace chimera

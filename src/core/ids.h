@@ -1,5 +1,6 @@
 #pragma once
-// Numbers of things, one type for each kind of thing, so that a stage is never passed as a worker.
+// Numbers of stages, workers and so on. Each has a type of its own, so that the compiler rejects a stage that is passed
+// as a worker. docs/glossary.md explains the terms.
 
 #include <compare>
 #include <cstddef>
@@ -24,13 +25,16 @@ class Id {
 
 /// Consecutive layers of the model; stage 0 is nearest the input.
 using StageId = Id<struct StageTag, std::int32_t>;
-/// A position in the pipeline, which executes a list of ops.
+/// A position in one pipeline. It holds the weights of its stages, and executes a list of ops.
 using WorkerId = Id<struct WorkerTag, std::int32_t>;
-/// A full copy of the model. In Chimera the down pipelines' replicas come first.
+/// A full copy of the model on the workers of one data-parallel group. Bidirectional schedules such as `chimera` have
+/// several: the stages of a "down" replica are on workers in ascending order, and those of an "up" replica in
+/// descending order. The down replicas come first.
 using ReplicaId = Id<struct ReplicaTag, std::int16_t>;
-/// One of the W data-parallel groups, each with its share of the step's samples.
+/// A data-parallel group: one of W copies of the whole pipeline. Each trains on other samples of a step.
 using GroupId = Id<struct GroupTag, std::int32_t>;
-/// Input of one op, unique across replicas. A position in the schedule, not an index into the data.
+/// A micro-batch, numbered within a step of one data-parallel group; no two replicas have the same one. It is a
+/// position in the schedule, not an index into the data.
 using MicroBatchId = Id<struct MicroBatchTag, std::int32_t>;
 
 }  // namespace chimera

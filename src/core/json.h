@@ -1,5 +1,5 @@
 #pragma once
-// The JSON library in one place, so that its parser and serializer, which are large, are compiled once.
+// Wrappers of nlohmann's JSON parser and serializer, so that these large templates are compiled only once.
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +11,7 @@ namespace chimera {
 /// Parses JSON. Throws nlohmann::json::parse_error.
 [[nodiscard]] nlohmann::json read_json(std::string_view text);
 [[nodiscard]] nlohmann::ordered_json read_ordered_json(std::string_view text);
-/// Returns a discarded value if the text is not JSON.
+/// Returns a value with is_discarded() if the text is not JSON.
 [[nodiscard]] nlohmann::json try_json(std::string_view text);
 
 enum class JsonLetters { Utf8, Ascii };  ///< Ascii escapes all other characters

@@ -1,5 +1,5 @@
 #pragma once
-// Limits that several flags share, and the error for a value beyond its limits.
+// A limit that several flags share, and the check that a value is within its limits.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where the ranks of a job find each other. The launcher fills it, or `torchrun`'s or Slurm's variables do; the
-// transport reads it.
+// Where the ranks of a job find each other. The launcher fills the struct, or it is filled from the environment
+// variables of `torchrun` or Slurm. The transport (transport/gloo) reads it.
 
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@ namespace chimera {
 
 /// The file or server that holds the key-value store for the rendezvous of a job.
 struct RendezvousPoint {
-  /// File that all ranks can open, initially empty. May be "/proc/self/fd/N"; N may be closed after the rendezvous. If
-  /// empty, `host` applies.
+  /// Path of a file that all ranks can open; the file is initially empty. May be "/proc/self/fd/N"; N may be closed
+  /// after the rendezvous. If the path is empty, a server at `host` and `port` holds the store.
   std::string file = {};
   std::string host = {};     ///< Name or address of the server's host
   std::uint16_t port = 0;    ///< TCP port
@@ -19,12 +19,14 @@ struct RendezvousPoint {
   bool is_agent = false;     ///< Whether torchrun's agent runs the server: a TCPStore, without a secret
   std::string attempt = {};  ///< Key prefix that separates attempts of the job; may be empty
   std::string secret = {};   ///< Required from clients; empty: anyone may connect
-  /// for traffic between hosts; empty: the interface of the route to the server
+  /// Network interface for traffic between hosts; empty: the interface of the route to the server
   std::string interface = {};
-  /// Says for the user how this place was chosen, in a clause without a period: for ranks that wait for others in vain.
+  /// Text that says how this point was chosen, a clause without a period. It is part of the error message if other
+  /// ranks do not arrive.
   std::string origin = {};
 };
 
+/// Returns a rendezvous point at a file.
 [[nodiscard]] inline RendezvousPoint file_rendezvous(std::string path) {
   RendezvousPoint rendezvous;
   rendezvous.file = std::move(path);

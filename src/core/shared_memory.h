@@ -1,6 +1,7 @@
 #pragma once
-// Memory that ranks of one host share without a common parent: a rank creates a memory file and sends its address, and
-// another rank maps the file by it. Sums of gradients on a host use it (transport/gloo/shared_sum.h).
+// Memory that ranks of one host share, even if no common parent process created it. One rank creates a memory file and
+// sends its SharedAddress to another rank, which maps the file. All-reduces between ranks of one host use it
+// (transport/gloo/shared_sum.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace chimera {
 
 /// Address of shared memory, valid in other processes of the host.
 struct SharedAddress {
-  std::int64_t process = 0;
-  std::int64_t descriptor = 0;
-  std::int64_t file = 0;    // Inode, because descriptors are reused
-  std::int64_t offset = 0;  // Position in bytes
+  std::int64_t process = 0;     // Process id of the creator
+  std::int64_t descriptor = 0;  // File descriptor in that process
+  std::int64_t file = 0;        // Inode, which detects that the descriptor belongs to another file now
+  std::int64_t offset = 0;      // Position in the file, in bytes
 };
 
 /// A mapped memory file. Its pages are freed when no process maps them.
@@ -23,8 +24,8 @@ class SharedMemory {
  public:
   /// Creates a file of `bytes` zeros. Throws Error if the system refuses.
   explicit SharedMemory(std::size_t bytes);
-  /// Maps the whole file at an address. Throws Error if it cannot be opened, or if the descriptor belongs to another
-  /// file now.
+  /// Maps the whole file that `address` names. Throws Error if it cannot be opened, or if the descriptor belongs to
+  /// another file now.
   explicit SharedMemory(const SharedAddress& address);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -44,7 +45,8 @@ class SharedMemory {
   std::byte* data_ = nullptr;
 };
 
-/// Returns the shared address of `address`, or nothing if it is not in a live SharedMemory that this process created.
+/// Returns the shared address of a pointer, or nothing if it does not point into a SharedMemory that this process
+/// created and has not destroyed.
 [[nodiscard]] std::optional<SharedAddress> shared_address(const void* address);
 
 }  // namespace chimera

@@ -17,8 +17,8 @@ class Interrupted : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// While it lives, throw_if_interrupted() on this thread tests `wanted`, a borrowed flag. If nested, the innermost
-/// applies.
+/// While an object lives, throw_if_interrupted() on this thread tests `wanted`, which must outlive the object. If
+/// objects are nested, the innermost one applies.
 class Interruptible {
  public:
   explicit Interruptible(const std::atomic<bool>& wanted);
@@ -34,8 +34,8 @@ class Interruptible {
 /// costs nanoseconds.
 void throw_if_interrupted();
 
-/// Blocks all signals of the calling thread while it lives. Threads started meanwhile keep them blocked, so that their
-/// writes to a closed pipe only fail.
+/// Blocks all signals of the calling thread while an object lives. A thread that is started meanwhile keeps all signals
+/// blocked until its end, so that it gets no signals. Its writes to a closed pipe then only fail, without SIGPIPE.
 class SignalBlocker {
  public:
   SignalBlocker() {
@@ -51,8 +51,8 @@ class SignalBlocker {
   sigset_t previous_{};
 };
 
-/// While it lives, new threads of the calling thread get the policy SCHED_BATCH: they do not preempt computing threads
-/// when they wake up. Has no effect if the calling thread's policy is not SCHED_OTHER.
+/// While an object lives, threads that the calling thread starts get the scheduling policy SCHED_BATCH: they do not
+/// preempt computing threads when they wake up. Has no effect if the calling thread's policy is not SCHED_OTHER.
 class BackgroundThreads {
  public:
   BackgroundThreads() : is_usual_(::sched_getscheduler(0) == SCHED_OTHER) { set(SCHED_BATCH); }

@@ -26,8 +26,9 @@ class DataFile {
   /// Returns the size when opened.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Throws Error if the file has shrunk or cannot be read.
+  /// Fills `bytes` from `offset` on. Throws Error if the file has shrunk or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
+  /// Reads a number in the machine's byte order.
   template <class Number>
   [[nodiscard]] Number number_at(std::int64_t offset) const {
     Number number{};
@@ -43,6 +44,7 @@ class DataFile {
   std::int64_t size_ = 0;
 };
 
+/// Returns a file in memory with these bytes, for tokens that were not read from a file. `name` is for messages.
 [[nodiscard]] DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name);
 
 /// Size of the blocks that content_hash() reads.

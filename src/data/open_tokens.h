@@ -1,8 +1,8 @@
 #pragma once
 
-// Opens data by its form: a text, tokens of Megatron, llm.c or nanoGPT (token_format.h), or a folder of such shards.
-// Other content (an archive, a table, JSON, UTF-16) is refused, with the command that converts it, before a run trains
-// on its bytes.
+// Opens training data, and finds its format: a text, token files of Megatron, llm.c or nanoGPT (token_format.h), or a
+// folder of such files. Other content (an archive, a table, JSON, UTF-16) is an error, whose message has the command
+// that converts it; otherwise a run would train on its bytes as if they were text.
 
 #include <cstdint>
 #include <functional>
@@ -17,8 +17,9 @@
 namespace chimera {
 
 struct TokenOptions {
+  /// Size of the model's vocabulary
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();
-  /// Token that ends documents in raw files; in llm.c files, the token that starts them.
+  /// Token that ends a document in raw files; in llm.c files, the token that starts one.
   std::optional<std::int64_t> end_of_document = {};
   /// Tokenizer of text files of at most kMostTextBytes. If absent, bytes are tokens.
   std::function<std::vector<std::int32_t>(const DataFile& text)> encode = {};
@@ -28,14 +29,14 @@ struct TokenOptions {
 inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
 
 struct FoundTokens {
-  std::shared_ptr<const TokenStream> training;
-  std::shared_ptr<const TokenStream> validation;
-  std::string format;       ///< name for messages, such as "Megatron tokens"
-  std::string passed_over;  ///< line about a folder's entries that are not read, or empty
+  std::shared_ptr<const TokenStream> training;    ///< null if a folder has validation shards only
+  std::shared_ptr<const TokenStream> validation;  ///< null unless a folder has validation shards
+  std::string format;                             ///< name for messages, such as "Megatron tokens"
+  std::string passed_over;  ///< a line for the user that names files of a folder that are not read; may be empty
 };
 
-/// Returns nothing without llm.c's magic number. Throws ConfigError if the header contradicts the file or declares
-/// other content.
+/// Returns the layout of an llm.c file, or nothing if the file does not begin with llm.c's magic number. Throws
+/// ConfigError if the header contradicts the file or declares other content.
 [[nodiscard]] std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options);
 
 /// Opens `path`. The first match is the format:

@@ -1,7 +1,8 @@
 #pragma once
 
 // Makes the samples of the next micro-batches on a background thread while the current step computes. The loader
-// (train/loop/loader.h) announces the places that its rank will need, and takes each when the executor asks for it.
+// (train/loop/loader.h) calls prefetch() with the micro-batches that its rank will need, get() when the executor asks
+// for one, and forget_before() when a step is over.
 
 #include <compare>
 #include <condition_variable>
@@ -22,15 +23,16 @@
 
 namespace chimera {
 
-/// Samples of one micro-batch within its step.
+/// Position of a micro-batch's samples in the data.
 struct BatchPlace {
   std::int64_t step = 0;        // from 0
-  std::int64_t first = 0;       // within the step
-  std::int64_t size = 1;        // b
+  std::int64_t first = 0;       // index of the first sample within the step
+  std::int64_t size = 1;        // samples of the micro-batch, b
   std::int64_t mini_batch = 1;  // samples per step
   friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
 };
 
+/// Returns the samples of a micro-batch.
 [[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place) {
   std::vector<Sample> result;
   for (std::int64_t i = 0; i < place.size; ++i) {
@@ -39,13 +41,14 @@ struct BatchPlace {
   return result;
 }
 
-/// Makes data of announced micro-batches on a background thread, and keeps it until forget_before(). Not thread-safe.
+/// Makes the data of micro-batches on a background thread, in the order of prefetch(), and keeps it until
+/// forget_before(). `Made` is the data of one micro-batch. All member functions must be called on one thread.
 template <class Made>
 class Prefetcher {
  public:
   using Make = std::function<Made(const BatchPlace&)>;
 
-  /// `make` must be pure and thread-safe. If no thread can be started, get() makes everything.
+  /// `make` must be pure and thread-safe. If no thread can be started, get() makes the data itself.
   explicit Prefetcher(Make make) : make_(std::move(make)) {
     const SignalBlocker no_signals;
     try {
@@ -64,6 +67,7 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
+  /// Queues micro-batches for the background thread. Ignores those that were queued before.
   void prefetch(const std::vector<BatchPlace>& places) {
     if (!thread_.joinable()) return;
     for (const BatchPlace& place : places) {
@@ -75,18 +79,20 @@ class Prefetcher {
     }
     changed_.notify_one();
   }
+  /// Drops the data of all steps before `step`.
   void forget_before(std::int64_t step) {
     announced_.erase(announced_.begin(), announced_.lower_bound(BatchPlace{.step = step, .first = 0, .size = 0}));
     const std::lock_guard lock(mutex_);
     std::erase_if(tasks_, [step](const auto& task) { return task.first.step < step; });
   }
-  /// Waits for the data, or makes it if not announced. Rethrows exceptions of `make`.
+  /// Waits for the data, or makes it if prefetch() was not called for `place`. Rethrows exceptions of `make`.
   [[nodiscard]] Made get(const BatchPlace& place) {
     const auto found = announced_.find(place);
     if (found != announced_.end()) return found->second.get();
     ++made_late_;
     return make_(place);
   }
+  /// Returns how often get() had to make the data itself.
   [[nodiscard]] std::int64_t cache_misses() const { return made_late_; }
 
  private:

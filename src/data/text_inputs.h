@@ -1,6 +1,7 @@
 #pragma once
-// Text files in blocks that can be tokenized independently, for the workers of `chimera tokenize` (tokenize.h). A block
-// is whole lines of JSONL, or a part of a text that ends where the tokenizer allows a cut (Tokenizer::find_cut()).
+// Reads text files in blocks that can be tokenized independently, for the threads of `chimera tokenize` (tokenize.h). A
+// block is whole lines of JSONL, or a part of a text that ends where the tokenizer allows a cut
+// (Tokenizer::find_cut()): the tokens of both parts are then the tokens of the whole.
 
 #include <cstdint>
 #include <string>
@@ -11,18 +12,19 @@
 
 namespace chimera {
 
-/// A text file, or a line of a JSONL file, is one document.
+/// The input files. A text file, or a line of a JSONL file, is one document.
 struct Inputs {
   std::vector<std::string> paths;  ///< "-": standard input
-  std::string field;               ///< JSONL field
-  bool all_jsonl = false;          ///< if false, only *.jsonl and *.ndjson are
+  std::string field;               ///< field of a JSON object that holds the text
+  bool all_jsonl = false;          ///< whether all files are JSONL; if false, only *.jsonl and *.ndjson are
 };
 
+/// A position between two blocks, from which a reader can continue.
 struct InputPlace {
-  std::int64_t file = 0;    ///< index of the path
-  std::int64_t offset = 0;  ///< byte position
-  std::int64_t line = 1;    ///< from 1; only for JSONL
-  bool in_document = false;
+  std::int64_t file = 0;     ///< index of the path
+  std::int64_t offset = 0;   ///< byte position
+  std::int64_t line = 1;     ///< from 1; only for JSONL
+  bool in_document = false;  ///< whether a document has begun before and continues here
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
 
@@ -37,14 +39,15 @@ struct InputBlock {
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
-/// Reads the files in order. Throws ConfigError if a file cannot be read, or if its first bytes are neither text nor
-/// JSONL.
+/// Reads the files in order, block by block. Throws ConfigError if a file cannot be read, or if its first bytes are
+/// neither text nor JSONL.
 class InputReader {
  public:
-  /// `place` is the end of an earlier block. The tokenizer must outlive the reader.
+  /// Starts at `place`, the end of a block of an earlier reader. `block_bytes` is the usual size of a block. The
+  /// tokenizer must outlive the reader.
   InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place = {}, std::size_t block_bytes = kBlockBytes);
 
-  /// Returns false at the end.
+  /// Reads the next block. Returns false at the end of the last file.
   bool next(InputBlock& block);
 
   static constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
@@ -67,12 +70,14 @@ class InputReader {
   std::string ahead_;    // read, but not in a block yet
 };
 
-/// Returns 0 if a file is a stream. Throws ConfigError if one is a directory or unreadable.
+/// Returns the sum of the file sizes, or 0 if an input is a stream. Throws ConfigError if an input is a directory or
+/// unreadable.
 [[nodiscard]] std::int64_t total_bytes(const Inputs& inputs);
 
 /// Returns whether an input is standard input or a pipe. Throws as total_bytes() does.
 [[nodiscard]] bool has_stream(const Inputs& inputs);
 
+/// Returns whether the file `path` of `inputs` is read as JSONL.
 [[nodiscard]] bool is_jsonl(const Inputs& inputs, const std::string& path);
 
 }  // namespace chimera

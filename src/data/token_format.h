@@ -1,10 +1,10 @@
 #pragma once
 // Formats of token files. All numbers are little-endian and packed.
 //
-// - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds MegatronIndexHeader, std::int32_t
-//   lengths[sequences], std::int64_t pointers[sequences] (byte offsets into .bin), and std::int64_t
-//   documents[documents]: the first sequence of each document and, last, `sequences`. (Megatron may append a mode byte
-//   per sequence; text has no modes.)
+// - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds a MegatronIndexHeader and three arrays:
+//   std::int32_t lengths[sequences], the number of tokens of each sequence; std::int64_t pointers[sequences], the byte
+//   offset of each sequence in .bin; and std::int64_t documents[documents], the first sequence of each document and, as
+//   last element, the number of sequences. (Megatron may append a mode byte per sequence; text has no modes.)
 // - llm.c: LlmcHeader, then the tokens. A document starts with the end-of-text token.
 // - raw (nanoGPT): 16-bit tokens only. A document ends with the end-of-text token.
 //
@@ -53,9 +53,9 @@ inline constexpr std::uint64_t kMegatronVersion = 1;
 struct [[gnu::packed]] MegatronIndexHeader {
   std::array<char, 9> magic = kMegatronMagic;
   std::uint64_t version = kMegatronVersion;
-  std::uint8_t type_code = 0;   ///< of kMegatronCodes
-  std::uint64_t sequences = 0;  ///< entries of lengths and of pointers
-  std::uint64_t documents = 0;  ///< entries of documents: number of documents + 1
+  std::uint8_t type_code = 0;   ///< type of the tokens, from kMegatronCodes
+  std::uint64_t sequences = 0;  ///< number of elements of lengths and of pointers
+  std::uint64_t documents = 0;  ///< number of elements of documents: number of documents + 1
 };
 static_assert(sizeof(MegatronIndexHeader) == 34);
 
@@ -67,7 +67,7 @@ inline constexpr std::array<std::pair<TokenType, std::uint8_t>, 6> kMegatronCode
                                                                                       {TokenType::I64, 5},
                                                                                       {TokenType::U16, 8}}};
 
-/// Returns nothing for other codes.
+/// Returns the type of a code of kMegatronCodes, or nothing for other codes.
 [[nodiscard]] constexpr std::optional<TokenType> megatron_type(std::uint8_t code) {
   for (const auto& [type, known] : kMegatronCodes) {
     if (known == code) return type;
@@ -75,6 +75,7 @@ inline constexpr std::array<std::pair<TokenType, std::uint8_t>, 6> kMegatronCode
   return std::nullopt;
 }
 
+/// Returns the type that Megatron chooses for a vocabulary of this size.
 [[nodiscard]] constexpr TokenType megatron_type_for(std::int64_t vocabulary) {
   constexpr std::int64_t kFirstWide = 65'500;
   return vocabulary < kFirstWide ? TokenType::U16 : TokenType::I32;
@@ -99,7 +100,7 @@ struct LlmcHeader {
 };
 static_assert(sizeof(LlmcHeader) == 1024);
 
-/// Returns nothing if magic and version are unknown.
+/// Returns the type of the tokens, or nothing if magic and version are unknown.
 [[nodiscard]] constexpr std::optional<TokenType> llmc_type(const LlmcHeader& header) {
   if (header.magic == kLlmcGpt2Magic && header.version == kLlmcGpt2Version) return TokenType::U16;
   if (header.magic == kLlmcLlama3Magic && header.version == kLlmcLlama3Version) return TokenType::U32;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Writes token files so that an interrupted `chimera tokenize` can continue: tokens are appended to unfinished files,
-// save() makes them durable, and finish() writes headers and gives the files their names.
+// Writes token files so that an interrupted `chimera tokenize` can continue. Tokens are appended to files with the
+// suffix `.unfinished`. save() makes them durable; the caller then records written(), from which a later TokenWriter
+// continues. finish() writes the headers and gives the files their final names.
 
 #include <cstdint>
 #include <string>
@@ -19,13 +20,13 @@ template <>
 inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFormat>>(
     {{TokenFileFormat::Megatron, "megatron"}, {TokenFileFormat::Llmc, "llmc"}, {TokenFileFormat::Raw, "raw"}});
 
-/// Throws ConfigError if the vocabulary is too large for the format.
+/// Returns the type in which tokens are stored. Throws ConfigError if the vocabulary is too large for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
 struct WrittenTokens {
   std::int64_t tokens = 0;
   std::int64_t documents = 0;      ///< complete documents
-  std::int64_t open_document = 0;  ///< tokens
+  std::int64_t open_document = 0;  ///< tokens of the incomplete document at the end
   friend bool operator==(const WrittenTokens&, const WrittenTokens&) = default;
 };
 
@@ -33,14 +34,15 @@ struct WrittenTokens {
 /// it cannot write.
 class TokenWriter {
  public:
-  /// Returns the finished files of such a writer.
+  /// Returns the paths of the finished files.
   [[nodiscard]] static std::vector<std::string> paths(const std::string& prefix, TokenFileFormat format);
+  /// Returns the path of a file before it is finished.
   [[nodiscard]] static std::string unfinished(const std::string& path);
-  /// Returns whether such a writer left at least `written` unfinished.
+  /// Returns whether unfinished files of an earlier writer exist and hold at least `written`.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
                                 const WrittenTokens& written);
-  /// Continues after `written`, if has() is true, or starts anew. Throws ConfigError if another process writes the
-  /// files.
+  /// Continues after `written` if has() is true; otherwise starts with empty files. Throws ConfigError if another
+  /// process writes the files.
   TokenWriter(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
               const WrittenTokens& written = {});
 
@@ -48,9 +50,13 @@ class TokenWriter {
   [[nodiscard]] const WrittenTokens& written() const { return written_; }
   /// Appends tokens stored as type().
   void write(std::string_view tokens);
+  /// Ends the current document. Megatron's index then has its length.
   void end_document();
+  /// Makes everything written so far durable (fdatasync).
   void save();
+  /// Writes the headers and renames the files; replaces older files.
   void finish();
+  /// Deletes the unfinished files.
   void discard();
 
  private:

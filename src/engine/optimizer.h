@@ -16,24 +16,28 @@
 
 namespace chimera {
 
-/// Returns the factor that limits the global norm to `clip` (0: no limit).
+/// Returns the factor for gradients of global norm `norm` that limits this norm to `clip` (0: no limit), at most 1.
 [[nodiscard]] double clip_factor(double norm, double clip);
 
+/// The optimizer state of one parameter, or a part of it.
 struct OptimizerTensor {
-  std::string parameter;
-  std::string kind;  ///< `first_moment` or `second_moment`
-  at::Tensor value;  ///< own memory, in the parameter's shape
+  std::string parameter;  ///< name of the parameter
+  std::string kind;       ///< `first_moment` or `second_moment`
+  at::Tensor value;       ///< own memory, in the parameter's shape
 };
 
-/// Updates parameters in place by gradients times a (clipping) factor; may change the gradients.
+/// Updates parameters in place. Made with the parameters of a rank, which it borrows.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  /// Updates the parameters with their gradients times `gradient_factor`, which clips them (clip_factor()). May change
+  /// the gradients.
   virtual void step(double learning_rate, double gradient_factor) = 0;
+  /// Returns the bytes of this rank's state.
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
-  /// Returns this rank's state; writing into the tensors restores it.
+  /// Returns this rank's state. To restore a state, the caller copies it into these tensors.
   [[nodiscard]] virtual std::vector<OptimizerTensor> state() const = 0;
-  /// Sets the number of completed steps.
+  /// Sets the number of completed steps, when a state is restored.
   virtual void set_steps(std::int64_t steps) = 0;
 };
 

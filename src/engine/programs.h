@@ -1,8 +1,9 @@
 #pragma once
 
-// From the shape of a run to the programs of its workers: it lowers the schedule (passes/lower.h) and proves that the
-// program cannot deadlock on the transport, before any rank starts. Transports have a queue per direction of a rank
-// pair (ChannelDiscipline::PerDirection).
+// Makes the programs of a run's workers: lists of instructions, such as ops, sends and all-reduces. The functions lower
+// the schedule (passes/lower.h), and prove with check() (check/check_program.h) that the program cannot deadlock on the
+// transport, before any rank starts. Transports have one message queue per direction of a pair of ranks
+// (ChannelDiscipline::PerDirection).
 
 #include <cstdint>
 #include <set>
@@ -18,20 +19,24 @@
 
 namespace chimera {
 
+/// Adds to `pairs` the ranks that exchange messages in this program, in all data-parallel groups.
 void add_communicating_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
-/// Returns a step of a synchronous schedule. `options` are those of lower(); groups and a tied matrix of `shape` also
-/// need sums. Throws ScheduleError if the program could deadlock.
+/// Returns the program of one step of a synchronous schedule. `options` are those of lower(); all-reduces that only
+/// data-parallel groups or a tied matrix of `shape` need are added. Throws ScheduleError if the program could deadlock.
 [[nodiscard]] Program training_program(const RunShape& shape, LoweringOptions options = {});
 
-/// Returns only the forwards. Throws as training_program() does.
+/// Returns a program with the forwards of a step only. `receives_ahead` is as in LoweringOptions. Throws as
+/// training_program() does.
 [[nodiscard]] Program validation_program(const RunShape& shape,
                                          std::int64_t receives_ahead = LoweringOptions().receives_ahead);
 
+/// Returns what the executor of data-parallel group `group` needs besides the program.
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 
-/// Returns steps of an asynchronous schedule without a flush. Throws ConfigError as lower_stream() does, and if the
-/// repeated schedule is invalid.
+/// Returns `steps` steps of an asynchronous schedule as one program, without a flush between them. Stages in
+/// `recompute` and `offload` use activation checkpointing and offloading. Throws ConfigError as lower_stream() does,
+/// and ScheduleError if the repeated schedule or its program is invalid.
 [[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
                                     const std::set<StageId>& offload = {});
 

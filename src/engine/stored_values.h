@@ -1,8 +1,9 @@
 #pragma once
 
-// Initial values of parameters from the files of a model: a Hugging Face folder (stored_values) or the tensors of a
-// checkpoint (values_at). They are read when a stage is made, so that a rank reads only its own stages. LoneStage makes
-// layers with such values outside of a training, for evaluation, generation and exports.
+// Initial values of parameters from the files of a model: a Hugging Face folder (stored_values()) or the tensors of a
+// checkpoint (values_at()). Both return an InitialValue, which make_stage() calls for each parameter (make_stage.h). So
+// a rank reads only the parameters of its own stages. LoneStage makes layers with such values outside of a training
+// run, for evaluation, generation and exports.
 
 #include <cstdint>
 #include <functional>
@@ -13,17 +14,20 @@
 
 namespace chimera {
 
-/// Fills `value` (contiguous) with a tensor of equal size; converts other types block by block. Throws ConfigError if
-/// the file cannot be read any more.
+/// Reads the tensor `found` of a file into `value`, which is contiguous and has as many elements. Converts another
+/// element type block by block. Throws ConfigError if the file cannot be read any more.
 void read_values(const WeightFiles::Found& found, const at::Tensor& value);
 
+/// Finds the tensor of a parameter in files.
 using FindValues = std::function<WeightFiles::Found(const ParameterSpec& parameter)>;
+/// Returns a function that reads each parameter from the place that `find` returns.
 [[nodiscard]] InitialValue values_at(FindValues find);
 
-/// Reads each parameter on demand, so that a rank reads only its stages. The result throws ConfigError if the folder's
-/// files cannot be read any more.
+/// Returns a function that reads each parameter from the folder. It throws ConfigError if the folder's files cannot be
+/// read any more.
 [[nodiscard]] InitialValue stored_values(std::shared_ptr<const ModelFolder> folder);
 
+/// Returns stored_values(), or random values from `seed` if `folder` is null.
 [[nodiscard]] inline InitialValue first_values(const std::shared_ptr<const ModelFolder>& folder, std::int64_t seed) {
   return folder ? stored_values(folder) : initial_values_of(static_cast<std::uint64_t>(seed));
 }

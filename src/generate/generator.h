@@ -1,8 +1,9 @@
 #pragma once
-// The description of a schedule, from which everything that users see about it is made: its flags and their errors,
-// `chimera schedules`, docs/schedules.md (tools/print_schedules_page), plans and equation 1. A source of this room
-// defines a function x_entry() for each schedule; entries.h declares it, and generators() in registry.cc lists it. The
-// rule is written once, in the entry: as text for people, and as `make` for the program.
+// A Generator describes one kind of schedule, such as 1f1b, and makes schedules of any legal shape. The program derives
+// from it everything that users see about the schedule: flags and their errors, `chimera schedules`, docs/schedules.md
+// (tools/print_schedules_page), plans, and predictions by equation 1 of the Chimera paper. A source in this folder
+// defines a function x_entry() for each schedule, which returns the Generator; entries.h declares these functions, and
+// generators() in registry.cc lists the results.
 
 #include <cstdint>
 #include <functional>
@@ -16,68 +17,76 @@
 
 namespace chimera {
 
-/// C_f and C_b of equation 1 (Li and Hoefler, SC'21, section 3.4): forwards and backwards on a step's critical path.
+/// C_f and C_b of equation 1 (Li and Hoefler, SC'21, section 3.4): numbers of forwards and backwards on the critical
+/// path of a step. The equation predicts the time of a step from them.
 struct CriticalOps {
   std::int64_t forwards = 0;
   std::int64_t backwards = 0;
   friend bool operator==(const CriticalOps&, const CriticalOps&) = default;
 };
 
-/// Bubbles of a worker that hide its all-reduces.
+/// Bubbles of a worker in which all-reduces can run without extending the step. (The paper calls them free regions.)
 struct FreeRegions {
-  std::int64_t backwards = 0;               // Number before its last op, each as long as a backward, ..
-  std::int64_t first_stage = 0;             // .. which hide the sums of this stage and later stages
-  std::int64_t forwards_and_backwards = 0;  // Number around the step's end, each as long as both, for the other sums
+  std::int64_t backwards = 0;               // Bubbles before the worker's last op, each as long as a backward
+  std::int64_t first_stage = 0;             // `backwards` can hide only all-reduces of this stage and later stages
+  std::int64_t forwards_and_backwards = 0;  // Bubbles around the step's end, each as long as a forward and a backward
 };
 
+/// PaperModel::free_regions of schedules without such bubbles.
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
 
-/// Equation 1 of a schedule with one stage per worker and whole backwards.
+/// The functions of equation 1 that depend on the schedule. They are for one stage per worker and whole backwards (B).
+/// plan/equation_one.h evaluates the equation.
 struct PaperModel {
-  /// Returns C_f and C_b. `ratio` is B_t / F_t, at least 1. Halving counts half micro-batches. An incomplete unit and N
-  /// < D count as simulated.
+  /// Returns C_f and C_b. `ratio` is the time of a backward divided by the time of a forward, at least 1. With
+  /// ScaleMethod::Halving, they count micro-batches of half the size. For N < D, and for a remainder of micro-batches
+  /// that does not fill a unit, the counts are those of a simulation.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
+  /// Returns the bubbles of a worker.
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
 };
 
-/// Parameters of a shape besides D and N.
+/// Parameters of a shape besides D and N. Sweeps and plans vary them, hence "axis". PipelineShape has a field for each.
 enum class Axis : std::uint8_t {
-  Pipelines,  ///< 2f
-  Chunks,     ///< v
-  Waves,      ///< w
-  Scale,      ///< How Chimera schedules N > D
-  Order,
-  Slices,  ///< k
+  Pipelines,  ///< 2f, the number of pipelines through the same workers
+  Chunks,     ///< v, stages of a pipeline on each worker
+  Waves,      ///< w, passes of a pipeline through the workers
+  Scale,      ///< How Chimera schedules N > D (ScaleMethod)
+  Order,      ///< Rule that orders the ops (--order)
+  Slices,     ///< k, parts of a micro-batch's sequence
 };
 
+/// An axis as users see it: its flag, its values and its help text.
 struct ShapeAxis {
   Axis axis;
   std::string_view name;     // Name of the flag (without dashes) and of the JSON field, such as `pipelines`
   std::string_view symbol;   // Symbol in formulas, such as `2f`; empty if they use the name
   std::string_view meaning;  // Text for --help
   std::int64_t least;        // Smallest value
-  std::span<const std::string_view> names;  // Names of the values from 0 on; empty if values are numbers
-  std::int64_t (*get)(const PipelineShape&);
-  void (*set)(PipelineShape&, std::int64_t);
+  std::span<const std::string_view> names;    // Names of the values from 0 on; empty if values are numbers
+  std::int64_t (*get)(const PipelineShape&);  // Reads the field of the shape
+  void (*set)(PipelineShape&, std::int64_t);  // Writes it
 
   [[nodiscard]] std::string flag() const { return "--" + std::string(name); }
   [[nodiscard]] bool is_number() const { return names.empty(); }
-  /// Returns a value as the flag takes it: `4`, `doubling`.
+  /// Returns a value as text for the flag: `4`, `doubling`.
   [[nodiscard]] std::string text(std::int64_t value) const;
   [[nodiscard]] std::string text(const PipelineShape& shape) const { return text(get(shape)); }
 };
 
 /// Returns all axes, in the order shown to users.
 [[nodiscard]] std::span<const ShapeAxis> shape_axes();
+/// Returns the description of one axis.
 [[nodiscard]] const ShapeAxis& shape_axis(Axis axis);
 
-/// How a schedule takes an axis.
+/// An axis that a schedule supports, with its default and useful values.
 struct TakenAxis {
   Axis axis = Axis::Pipelines;
   std::int64_t usual = 1;  // Default value
-  /// Returns the values that a planner tries for the D and N of `shape`.
+  /// Returns the values that the planner tries for the D and N of `shape`.
   std::function<std::vector<std::int64_t>(const PipelineShape& shape)> planned;
-  /// Whether commands with costs try all planned values if the user gives none, because the costs alone decide.
+  /// Whether the costs of ops decide which value is best. If the user sets no value, commands that have costs then try
+  /// all planned values.
   bool by_costs = false;
 };
 
@@ -87,29 +96,30 @@ struct FigureShape {
   std::int64_t micro_batches = 8;
 };
 
-/// An entry of the registry. All functions of a shape are cheap, except make() and generate(). Formulas use the symbols
-/// of docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of a worker's whole
-/// share.
+/// A kind of schedule. All functions of a shape are cheap, except make() and generate(). Formulas use the symbols of
+/// docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of these ops on all stages
+/// that one replica places on a worker.
 struct Generator {
   std::string name;  // As users write it: `chimera-zb`
-  /// Makes the schedule of a shape that refusal() accepts, except its name. Callers use generate().
+  /// Makes the schedule of a shape that refusal() accepts, without a name. Callers use generate(), which calls it.
   Schedule (*make)(const PipelineShape& shape) = nullptr;
-  /// Returns why the shape has no schedule, with flag and legal values; empty if it has one.
+  /// Returns why this schedule does not exist for the shape, with flag and legal values; nothing if it exists.
   std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
 
   std::string rule;         // How it places stages and orders ops, and what follows from it (Markdown)
   std::string constraints;  // The shapes that refusal() accepts
   std::string closed_form;  // Formula of the makespan (or bubble, if stated), without latency and for F <= B
   std::string activations;  // Formula of the maximum number of micro-batches in flight on a worker
-  std::string source;
+  std::string source;       // Paper that describes the schedule
   FigureShape figure = {};
 
   std::vector<TakenAxis> axes = {};
   /// Returns the number of stages of a replica on each worker.
   std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
+  /// Returns the number of replicas of the model.
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
-  bool synchronous = true;                         // All stages update once, at the step's end
-  std::optional<PaperModel> paper = std::nullopt;  // Set if equation 1 has a closed form
+  bool synchronous = true;                         // Whether all stages update once, at the step's end
+  std::optional<PaperModel> paper = std::nullopt;  // Nothing if equation 1 does not apply to this schedule
 
   /// Returns the schedule. Throws ConfigError, `schedule NAME: reason`, if refusal() returns a reason.
   [[nodiscard]] Schedule generate(const PipelineShape& shape) const;

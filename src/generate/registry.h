@@ -1,6 +1,7 @@
 #pragma once
-// Schedules by name, for names that the user or a plan gives. Code that has a schedule reads its properties from the
-// Schedule, never from its name, because a file may have any name.
+// Finds generators of schedules by name, for names that the user or a plan gives. Code that has a Schedule must read
+// its properties from the Schedule, not from the generator of its name, because a schedule from a file may have any
+// name.
 
 #include <span>
 #include <string>
@@ -14,22 +15,23 @@ namespace chimera {
 /// Default for training.
 inline constexpr const char* kDefaultSchedule = "chimera";
 
-/// Schedule of the paper's selection rule.
+/// Schedule for which the Chimera paper has a rule that selects W, D and the micro-batch size (plan/paper_rule.h).
 inline constexpr const char* kPaperSchedule = "chimera";
 
-/// Simplest schedule: any D and N.
+/// Simplest schedule, which exists for any D and N.
 inline constexpr const char* kPlainSchedule = "1f1b";
 
-/// Returns all entries, in the order shown to users.
+/// Returns all generators, in the order shown to users.
 [[nodiscard]] std::span<const Generator> generators();
 
 [[nodiscard]] std::vector<std::string> schedule_names();
+/// Returns the names of the schedules that support the axis.
 [[nodiscard]] std::vector<std::string> schedules_with(Axis axis);
 
-/// Returns the entry. Throws ConfigError, with the nearest known name, if `name` is unknown.
+/// Returns the generator of this name. Throws ConfigError, with the nearest known name, if `name` is unknown.
 [[nodiscard]] const Generator& find_generator(const std::string& name);
 
-/// Returns how the schedule takes the axis, or nullptr.
+/// Returns the element of generator.axes for the axis, or nullptr if the schedule does not support it.
 [[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
 
 /// Returns the shape with the schedule's defaults for all other parameters.

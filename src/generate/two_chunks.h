@@ -1,8 +1,8 @@
 #pragma once
-// The list of a worker with two stages, written in steps such as "next forward of chunk 0". ZB-V, V-Half and V-Min
-// place stages w and 2D-1-w of one replica on worker w: a micro-batch goes down the workers and up again, and ends
-// where it started, so the last stage's backward needs no message to begin. In DualPipe the two stages belong to
-// different replicas.
+// Writes the list of ops of a worker with two stages (chunks 0 and 1), in steps such as "next forward of chunk 0". The
+// generators of ZB-V, V-Half, V-Min and DualPipe use it. ZB-V, V-Half and V-Min place stages w and 2D-1-w of one
+// replica on worker w. So a micro-batch goes down the workers and up again, and ends on the worker where it started. In
+// DualPipe the two stages belong to different replicas.
 
 #include <array>
 #include <cstdint>
@@ -23,12 +23,12 @@ struct Chunk {
   std::int64_t count = 0;
 };
 
-/// F, B, I or W of chunk 0 or 1 on its next micro-batch (B and I share a counter). OldestW is the W of the worker's
-/// oldest pending I, of either chunk; a rule uses W0 and W1, or OldestW. `And` joins the ops before and after it to a
-/// pair.
+/// One op to write: F, B, I or W of chunk 0 or 1, for its next micro-batch (B and I share a counter). OldestW is the W
+/// that belongs to the oldest I of either chunk whose W was not written yet. A generator uses either W0 and W1, or
+/// OldestW. `And` makes the ops before and after it a pair, which may overlap.
 enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
-/// Writes a worker's ops.
+/// Writes the ops of one worker.
 class TwoChunks {
  public:
   TwoChunks(const Chunk& chunk0, const Chunk& chunk1);
@@ -37,6 +37,7 @@ class TwoChunks {
   /// micro-batches also works for fewer.
   void repeat(std::int64_t times, std::initializer_list<Step> steps);
 
+  /// Returns the written ops.
   [[nodiscard]] std::vector<Op> take() { return std::move(ops_); }
 
  private:
@@ -52,7 +53,7 @@ class TwoChunks {
 
   std::array<Progress, 2> progress_;
   std::vector<Op> ops_;
-  std::size_t oldest_ = 0;  // No pending I for OldestW before this op
+  std::size_t oldest_ = 0;  // Before this index of ops_, every I has its W
 };
 
 /// Generator::stages_a_worker of these schedules.

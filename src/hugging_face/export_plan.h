@@ -1,7 +1,8 @@
 #pragma once
 
-// Which tensor goes to which file of an exported folder, and at which byte: known before any weight is gathered, so
-// that all ranks can write their parts at once (PartWriter in staged_folder.h).
+// Plans the files of an exported model: which tensor goes to which file, and at which byte. The plan needs only names
+// and shapes, so all ranks make the same plan, and then write their own tensors into the files at the same time
+// (PartWriter in staged_folder.h).
 
 #include <cstdint>
 #include <string>
@@ -12,16 +13,16 @@
 namespace chimera {
 
 struct ExportFile {
-  std::string name;  ///< without folder
-  SafetensorsLayout layout;
+  std::string name;          ///< without folder
+  SafetensorsLayout layout;  ///< its header and the position of each tensor
 };
 
 struct ExportPlan {
   std::vector<ExportFile> files;
-  std::string index;  ///< model.safetensors.index.json; empty for a single file
+  std::string index;  ///< text of model.safetensors.index.json; empty for a single file
 };
 
-/// Default of transformers' save_pretrained.
+/// Maximum size of a file by default, as in save_pretrained() of transformers.
 inline constexpr std::uint64_t kDefaultShardBytes = 5'000'000'000;
 
 /// Distributes tensors (name, type, shape) in order to files of at most `shard_bytes`; a larger tensor gets its own

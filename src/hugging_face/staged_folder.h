@@ -1,7 +1,7 @@
 #pragma once
 
-// A folder that appears complete or not at all, for exports: files are written in a folder beside it,
-// which commit() renames. The next export to the same place removes a folder that a killed export left behind.
+// A folder that appears complete or not at all, for exports. Files are written into a temporary folder beside it, which
+// commit() renames. If an export is killed, the next export to the same place removes its temporary folder.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,34 +14,38 @@
 
 namespace chimera {
 
-/// Throws ConfigError if `folder` is not empty, cannot be created, or has less than `bytes` free, or if an interrupted
-/// export to it has left one of the inputs, which StagedFolder would remove.
+/// Checks an export before it reads any weights. Throws ConfigError if `folder` is not empty or cannot be created, or
+/// if its disk has less than `bytes` free. Also throws if one of the export's own `inputs` is in the temporary folder
+/// of an interrupted export to `folder`, which StagedFolder would remove.
 void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs = {});
 
-/// A folder that appears complete or not at all. Until commit(), it is named `folder`.unfinished-N, and its writer
-/// holds an flock on it. Other processes may write files in it.
+/// The folder while it is written. Until commit(), its name is `folder`.unfinished-N, and the process with this object
+/// holds an flock on it. Other rank processes may write files in it; they find it by number() and path_of().
 class StagedFolder {
  public:
-  /// Removes unlocked leftovers, and creates missing parents. Throws ConfigError if `folder` is not empty, or creation
-  /// fails.
+  /// Creates the temporary folder and missing parents. Removes temporary folders of exports that no longer run. Throws
+  /// ConfigError if `folder` is not empty, or creation fails.
   explicit StagedFolder(std::string folder);
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
   /// Removes the folder, unless it was committed.
   ~StagedFolder();
 
-  /// N in the name, for other processes.
+  /// Returns N in the temporary name.
   [[nodiscard]] std::int64_t number() const { return number_; }
+  /// Returns the path before commit().
   [[nodiscard]] const std::string& path() const { return path_; }
+  /// Returns the path before commit() of the export to `folder` with this number.
   [[nodiscard]] static std::string path_of(const std::string& folder, std::int64_t number);
 
-  /// Creates the files, with headers and full size, and the index.
+  /// Creates the files of the plan, with headers and full size, and the index.
   void make_weights(const ExportPlan& plan) const;
+  /// Writes a text file.
   void write(const std::string& name, const std::string& text) const;
-  /// Returns whether `source` exists.
+  /// Copies the file `source`, if it exists. Returns whether it exists.
   bool copy(const std::string& source, const std::string& name) const;
 
-  /// Syncs all files, then moves the folder. Throws ConfigError.
+  /// Makes all files durable (fsync), then renames the folder to its final name. Throws ConfigError if that fails.
   void commit();
 
  private:
@@ -52,12 +56,14 @@ class StagedFolder {
   bool committed_ = false;
 };
 
-/// Writes parts of a file of StagedFolder::make_weights(). Throws ConfigError.
+/// Writes a rank's tensors into a file that StagedFolder::make_weights() has created. Throws ConfigError if writing
+/// fails.
 class PartWriter {
  public:
   explicit PartWriter(std::string path);
-  /// Syncs written data at intervals.
+  /// Writes bytes at `offset`. Starts writing to disk from time to time, so that finish() does not take long.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Makes everything written durable.
   void finish();
 
  private:

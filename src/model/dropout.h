@@ -1,9 +1,9 @@
 #pragma once
 
-// Dropout whose masks are functions of the place, not of the order in which ops run. Masks depend only on (seed, step,
-// sample, layer, site): they are equal for every schedule, partition, transport and number of processes, with slices,
-// and under recomputation. On a GPU they also depend on the micro-batch that holds the sample, its slices, and the kind
-// of GPU: the device's generator draws a whole mask from one seed.
+// Dropout whose masks do not depend on the order in which ops run. On the CPU, a mask depends only on seed, step,
+// sample, layer and site (position in the layer). So it is the same for every schedule, partition, transport and number
+// of processes, with slices, and under recomputation. On a GPU, the device's random generator makes the whole mask of a
+// tensor from one seed, so the mask also depends on the micro-batch of the sample, its slices, and the kind of GPU.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -32,6 +32,7 @@ struct Dropout {
   std::int64_t first_head = 0;    ///< of a tensor that has only some of the heads
 
   [[nodiscard]] bool is_active() const { return probability > 0; }
+  /// Returns a copy with `layer` set to `index`.
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
 };
 
@@ -42,11 +43,11 @@ struct Dropout {
 /// `input` is [b, l, ...], or [b, heads, l, first_token + l] at AttentionProbabilities.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
-/// Scope of one layer's forward: KeyedDropout modules on this thread use its masks.
+/// Scope of one layer's forward, which ModuleStage opens: KeyedDropout modules on this thread use its masks.
 class DropoutScope {
  public:
-  /// `masks` are the masks of the micro-batch; their probability is ignored. `layer` counts from 0 over the whole
-  /// model.
+  /// `masks` are the settings of the micro-batch; their probability is ignored, because each KeyedDropout has its own.
+  /// `layer` is the index in the whole model, from 0.
   DropoutScope(const Dropout& masks, std::int64_t layer);
   ~DropoutScope();
   DropoutScope(const DropoutScope&) = delete;
@@ -59,9 +60,9 @@ class DropoutScope {
   DropoutScope* before_;
 };
 
-/// Replacement for torch::nn::Dropout, with input [b, ...] of b samples. The mask's site is the index of the call
-/// within the layer. Throws Error outside of a stage's forward (except after eval()), ConfigError for the 257th call in
-/// a layer.
+/// Replacement for torch::nn::Dropout in layers of users, for input [b, ...] of b samples. Instead of a DropoutSite,
+/// the mask depends on the number of calls in the layer's forward so far. Throws Error outside of a stage's forward
+/// (except after eval()), ConfigError for the 257th call in a layer.
 class KeyedDropoutImpl : public torch::nn::Module {
  public:
   /// Throws ConfigError unless 0 <= probability < 1.

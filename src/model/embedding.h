@@ -11,9 +11,9 @@ namespace chimera {
 /// Returns the rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError if a token on the CPU is
 /// outside the table.
 ///
-/// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`, through the current
-/// WeightGradients queue if there is one (linear.h). Whole and split backwards give the same bits. Until the
-/// weight-gradient op, the queue keeps the gradient of the result.
+/// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`. If the forward ran
+/// with a WeightGradients queue (linear.h), a split backward adds only in its weight-gradient op (W); until then, the
+/// queue keeps the gradient of the result. Whole and split backwards give the same bits.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 
 /// Adds the L rows of `table` [positions, H] from row `first` on to each sequence of `embedded` [b, L, H]. Backward

@@ -1,13 +1,14 @@
 #pragma once
 
-// Linear layers whose weight gradient can wait. Zero-bubble schedules split a backward pass (op B) into an
-// input-gradient op (I), which the previous stage waits for, and a weight-gradient op (W), which may run later:
+// Linear layers whose weight gradient can be computed later. Zero-bubble schedules split a backward pass (op B) into an
+// input-gradient op (I), which the previous stage waits for, and a weight-gradient op (W), which may run later. A
+// WeightGradients queue per stage and micro-batch holds the work of W:
 //
 //   forward under a WeightGradients::Scope -> the layer saves the queue
 //   backward: input gradient at once; weight gradient -> queue -> at once (B), or kept until run() (W)
 //
-// All layers with their own backward (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients through
-// this queue; other modules do so by split_backward.h. B and I + W give the same bits.
+// All layers with a backward of their own (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients
+// through this queue; for other modules, split_backward.h does it. B gives the same bits as I and W.
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -27,19 +28,20 @@ class WeightGradients : public torch::CustomClassHolder {
  public:
   using Pointer = c10::intrusive_ptr<WeightGradients>;
 
-  /// Makes submit() store functions for run().
+  /// Makes submit() store functions for run(). Called before the backward of op I.
   void defer() { deferred_ = true; }
   [[nodiscard]] bool is_deferred() const { return deferred_; }
   /// Runs `add`, or stores it after defer(). `add` must own the tensors it needs.
   void submit(std::function<void()> add);
-  /// Runs and frees the stored functions in order.
+  /// Runs and frees the stored functions in order. Called by op W.
   void run();
   /// Adds `term`, possibly of a narrower type, to `sum`: on the CPU at once; on a GPU at the end of the running
   /// backward or run(), where one or two kernels add many small terms. Call it from a function given to submit().
   void add(const at::Tensor& sum, const at::Tensor& term);
+  /// Returns the number of stored functions.
   [[nodiscard]] std::size_t kept() const { return kept_.size(); }
 
-  /// Returns the queue of the forward on this thread; outside of any Scope one that never defers.
+  /// Returns the queue of the innermost Scope on this thread; without a Scope, a queue that never defers.
   [[nodiscard]] static const Pointer& current();
 
   /// Makes `queue` the current queue of this thread.
@@ -59,20 +61,23 @@ class WeightGradients : public torch::CustomClassHolder {
 
   bool deferred_ = false;
   std::vector<std::function<void()>> kept_;
-  std::vector<at::Tensor> sums_;   // on a GPU: different tensors that terms_ are still to be added to
-  std::vector<at::Tensor> terms_;  // [sum]
+  std::vector<at::Tensor> sums_;   // on a GPU: tensors, all different, that wait for an addition
+  std::vector<at::Tensor> terms_;  // [i]: what to add to sums_[i]
 };
 
-/// Saves leaves in the context of a layer's forward. save_for_backward() might return copies, without gradients.
+/// Saves parameters in the context of a layer's forward, so that backward can add to their gradients. (The tensors that
+/// save_for_backward() gives back may be copies without gradients.)
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves);
+/// Returns the tensors that save_leaves() saved.
 [[nodiscard]] std::vector<at::Tensor> saved_leaves(torch::autograd::AutogradContext* context);
+/// Saves the current queue in the context of a layer's forward.
 void save_queue(torch::autograd::AutogradContext* context);
 /// Returns the queue that save_queue() saved.
 [[nodiscard]] WeightGradients::Pointer saved_queue(torch::autograd::AutogradContext* context);
 /// Adds `term` to the parameter's gradient, through the queue if it is not null.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, WeightGradients* queue);
 
-/// [in, out] in GPT-2, [out, in] in other models.
+/// Shape of a weight: [in, out] in GPT-2, [out, in] in other models.
 enum class WeightLayout : std::uint8_t { InOut, OutIn };
 
 struct Linear {
@@ -81,19 +86,22 @@ struct Linear {
   WeightLayout layout = WeightLayout::OutIn;
 };
 
+/// Returns a view of the weight with shape [out, in].
 [[nodiscard]] at::Tensor out_in(const Linear& layer);
+/// Returns the bias, or nothing if the layer has none.
 [[nodiscard]] std::optional<at::Tensor> bias_of(const Linear& layer);
 
-/// Applies the layer: input [..., in] -> [..., out]. Backward accumulates into the gradients of weight and bias through
-/// the current WeightGradients queue, or at once without a queue. These gradients may be undefined or of a wider type.
-/// Between the input-gradient op and the weight-gradient op, only the input and the output's gradient are kept.
+/// Applies the layer: input [..., in] -> [..., out]. Backward accumulates into the gradients of weight and bias,
+/// through the WeightGradients queue that was current in the forward. These gradients may be undefined or of a wider
+/// type. Between I and W, only the input and the output's gradient are kept.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const Linear& layer);
 
 /// Returns the parameter's gradient; makes zeros if it is undefined.
 [[nodiscard]] at::Tensor gradient_of(at::Tensor parameter);
 
-/// Calls `act(first, count)` for each part of a dimension of products on a GPU, whose fast kernels for 16-bit types
-/// need multiples of 8: the largest multiple of 64 and the rest; all at once if `size` is a multiple of 8.
+/// Divides a dimension of a matrix product on a GPU into parts, because the fast kernels for 16-bit types need sizes
+/// that are multiples of 8. Calls `act(first, count)` once if `size` is a multiple of 8; otherwise for the largest
+/// multiple of 64, and for the rest.
 template <class Act>
 void for_each_fast_part(std::int64_t size, const Act& act) {
   constexpr std::int64_t kNeeded = 8;

@@ -1,9 +1,9 @@
 #pragma once
 
-// How a worker's parameters come into being. An InitialValue gives each parameter its value: from a seed, or from a
-// checkpoint or folder (engine/stored_values.h). make_tied_weight() makes the matrix that embedding and head share, if
-// the model is tied; make_stage() makes a stage with all its other parameters, and borrows the leaves of the tied
-// matrix:
+// Creates the stages of a worker with their parameters. An InitialValue returns the value of each parameter: random
+// numbers from a seed, or values from a checkpoint or a model folder (engine/stored_values.h). If the model is tied,
+// make_tied_weight() makes the matrix that embedding and head share. make_stage() makes a stage with all its other
+// parameters, and borrows the leaves (autograd tensors) of the tied matrix:
 //
 //   value = initial_values_of(seed);
 //   tied = make_tied_weight(config, {.embedding = true, .head = true}, dtype, value);
@@ -26,7 +26,8 @@
 
 namespace chimera {
 
-/// Makes a parameter with its value before the first step: contiguous, with the type and device in the options.
+/// Returns a new tensor with a parameter's value before the first step: contiguous, with the type and device in
+/// `options`.
 using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options)>;
 
 /// Returns values that depend only on seed and parameter name. Element i (row-major) of a normal parameter is
@@ -48,6 +49,7 @@ using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, co
                                                 const TiedLeaves& tied = {}, at::Device device = at::kCPU,
                                                 TensorGroup* tensor = nullptr);
 
+/// Makes the tied matrix of a worker. `uses` says whether the worker has the embedding, the head or both.
 [[nodiscard]] std::unique_ptr<TiedWeight> make_tied_weight(const ModelConfig& config, const TiedUses& uses,
                                                            at::ScalarType dtype, const InitialValue& value,
                                                            at::Device device = at::kCPU, TensorGroup* tensor = nullptr);

@@ -1,9 +1,9 @@
 #pragma once
 
-// Stages of a user's model: a list of layer factories is cut into stages, and each rank makes the layers of its own
-// stages. Any torch::nn module or function is a layer (Layer in layers.h); split_backward() splits their backward.
-// Schedules forbid some layers (buffers in replicas, random numbers in a forward that runs twice); making a stage
-// checks this.
+// Stages of a user's model. The user gives a list of layer factories, which is divided into stages; each rank makes the
+// layers of its own stages. Any torch::nn module or function can be a layer (Layer in layers.h); split_backward()
+// splits its backward into I and W. Some layers cannot be used with some schedules: layers with buffers if the model
+// has replicas, and layers with random numbers if a forward runs twice. The constructor of a stage checks this.
 
 #include <cstdint>
 #include <functional>
@@ -19,28 +19,33 @@
 
 namespace chimera {
 
+/// How a run uses a layer.
 struct ModuleUse {
-  bool replicated = false;  // several workers train replicas of it
-  bool recomputed = false;  // a forward runs twice
+  bool replicated = false;  // whether several workers train replicas of it
+  bool recomputed = false;  // whether its forward runs again before the backward (activation checkpointing)
 };
 
-/// Throws ConfigError, naming layer and module, for modules that must not be used like this: modules with buffers, and
-/// modules that draw from torch's random generator. Functions are not checked.
+/// Throws ConfigError, which names layer and module, if the layer has a module that cannot be used like this: a module
+/// with buffers, or one that draws from torch's random generator. Layers that are functions are not checked. `index` is
+/// the layer's index in the model.
 void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse& use);
 
-/// Loss of a micro-batch; sum and count can be added up over micro-batches.
+/// Loss of a micro-batch as a sum, not a mean, so that sums and counts of micro-batches can be added up.
 struct LossSum {
-  at::Tensor sum;          // []
-  std::int64_t count = 0;  // elements in `sum`
+  at::Tensor sum;          // scalar tensor
+  std::int64_t count = 0;  // number of terms in `sum`, such as target tokens
 };
 
-/// The loss of a step is the total of all sums divided by the total of all counts.
+/// The user's loss function. The loss of a step is the total of all sums divided by the total of all counts.
 struct Loss {
+  /// Returns the loss of a micro-batch.
   std::function<LossSum(const at::Tensor& output, const at::Tensor& target)> sum;
-  /// Returns the count of `sum` from the target only, because backwards start before the last forward of a step.
+  /// Returns LossSum::count from the target alone. It is needed before the forward, because the first backward of a
+  /// step divides by the total of all counts.
   std::function<std::int64_t(const at::Tensor& target)> count = [](const at::Tensor& target) { return target.numel(); };
 };
 
+/// Layers first_layer to end_layer - 1 of the model, as a stage.
 struct ModuleStageSpec {
   StageId stage;
   std::int64_t first_layer = 0;
@@ -64,8 +69,8 @@ class ValueGuard {
 /// `3.weight`.
 class ModuleStage final : public Stage {
  public:
-  /// A stage without trained parameters gets one without use. Throws ConfigError if a layer does not support `use`, a
-  /// parameter is in use elsewhere, or trained parameters differ in type or device.
+  /// If no layer has a trained parameter, the stage gets a dummy parameter. Throws ConfigError if a layer does not
+  /// support `use`, a parameter belongs to another stage already, or trained parameters differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
   /// Takes and returns messages. Throws ConfigError if a layer fails, writes to the stage's input, or returns an output
@@ -73,15 +78,19 @@ class ModuleStage final : public Stage {
   /// A UserCodeError keeps its cause.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
-  /// Returns forward()'s output, from a run without a graph that restores buffers, and finds output_layout().
+  /// Runs the layers once before training, to find output_layout(), and returns the output. Runs without an autograd
+  /// graph, and restores buffers.
   [[nodiscard]] at::Tensor first_output(const at::Tensor& input, const MicroBatch& batch);
-  /// Empty before the first forward, and on the last stage.
+  /// Returns the tensors in a message to the next stage; empty before the first forward, and on the last stage.
   [[nodiscard]] const MessageLayout& output_layout() const { return sent_; }
+  /// Sets output_layout(), if another rank has found it.
   void expect_output(MessageLayout layout) { sent_ = std::move(layout); }
+  /// Sets the tensors in a message from the previous stage.
   void expect_input(MessageLayout layout) { received_ = std::move(layout); }
 
   /// Returns all parameters, trained or not, and buffers, by global name.
   [[nodiscard]] std::vector<Parameter> values() const;
+  /// Returns the buffers of all layers.
   [[nodiscard]] std::vector<at::Tensor> buffers() const;
   /// Returns for example `stage 1 (layers 2 to 3)`.
   [[nodiscard]] std::string name() const;
@@ -98,9 +107,9 @@ class ModuleStage final : public Stage {
   MessageLayout sent_;      // empty: not known yet
 };
 
-/// Makes a stage from the factories of its layers, under a process-wide lock. Seeds torch's random generator from
-/// `seed` and layer index, so initial values are equal for every partition and rank. Throws ConfigError if a factory
-/// throws.
+/// Makes a stage: calls the factories of its layers, under a process-wide lock. Seeds torch's random generator from
+/// `seed` and layer index before each call, so initial values are equal for every partition and rank. Throws
+/// ConfigError if a factory throws.
 [[nodiscard]] std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec,
                                                              const std::vector<LayerFactory>& layers,
                                                              const ModuleUse& use, std::uint64_t seed);

@@ -12,8 +12,9 @@ struct RmsNorm {
 };
 
 /// Returns x / sqrt(mean(x^2) + epsilon), rounded to the input's type, times the weight: [..., n] -> [..., n]. Computes
-/// in at least float32. Backward keeps the input and one number per row. The weight's gradient does not depend on the
-/// number of threads. GPU kernels round once, after the weight, and round a micro-batch's weight gradient to its type.
+/// in at least float32. Keeps the input and one number per row for the backward. The weight's gradient does not depend
+/// on the number of threads. GPU kernels differ: they round only after the multiplication with the weight, and round
+/// the weight gradient of each micro-batch to the weight's type.
 [[nodiscard]] at::Tensor rms_norm(const at::Tensor& input, const RmsNorm& layer);
 
 }  // namespace chimera

@@ -1,6 +1,6 @@
 #pragma once
 
-// Writes tensors for other programs: the weights and batches of `train --export-job`, and cases of tests.
+// Writes tensors for other programs: the weights and batches of `chimera bench --export`, and data of tests.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,9 +9,9 @@
 
 namespace chimera {
 
-/// Writes CPU tensors and `metadata` (text by name) to a safetensors file, with data from a multiple of 8 bytes on. The
-/// file appears complete or not at all, and missing parent folders are made. Throws Error for a type that the format
-/// does not have, ConfigError if the file cannot be written.
+/// Writes CPU tensors and `metadata` (text by name) to a safetensors file; the data begins at a multiple of 8 bytes.
+/// The file appears complete or not at all. Creates missing parent folders. Throws Error for a tensor type that the
+/// format does not have, ConfigError if the file cannot be written.
 void write_safetensors(const std::string& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 

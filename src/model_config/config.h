@@ -1,7 +1,8 @@
 #pragma once
 
-// Finds and reads models: presets by name, TOML files, and overrides of single fields from the command line. Every
-// model that these functions return is valid; messages name the file and line of a fault.
+// Finds and reads configurations of models: presets by name, TOML files, and replacements of single fields from the
+// command line. Every configuration that these functions return is valid (require_valid()). Error messages name the
+// file and line of a fault.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -26,17 +27,18 @@ struct ModelOverrides {
 /// Returns the preset names, smallest model first within a family.
 [[nodiscard]] std::vector<std::string> preset_names();
 
-/// Returns how to download the model if the name looks like a name on the Hugging Face hub, such as
-/// `meta-llama/Llama-3.1-8B`; else an empty string. For messages about a folder that does not exist.
+/// Returns advice how to download a model, for the error message about a folder that does not exist. Returns an empty
+/// string if `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B`.
 [[nodiscard]] std::string hub_download(const std::string& name);
 
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
 /// known name or hub_download(), for an unknown name.
 [[nodiscard]] ModelConfig find_model(const std::string& name_or_file);
 
-/// Reads a TOML file with the fields of ModelConfig but `name`. The fields before `norm_epsilon` are required, the
-/// others optional; those after it are for Llama only. `rope_scaling` is a table. Throws ConfigError with file and line
-/// for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or sizes that require_valid() rejects.
+/// Reads a TOML file with the fields of ModelConfig, except `name`. The fields before `norm_epsilon` are required, and
+/// the others optional; the fields after `norm_epsilon` are for Llama only. `rope_scaling` is a table. Throws
+/// ConfigError with file and line for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or sizes
+/// that require_valid() rejects.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
 /// Parses the text of a model file; `path` names the model and appears in messages.
 [[nodiscard]] ModelConfig model_from_toml(const std::string& text, const std::string& path);
@@ -52,8 +54,8 @@ void require_valid(const ModelConfig& config);
 /// Throws ConfigError if a sequence is longer than the model's sliding window.
 void require_within_window(const ModelConfig& config, std::int64_t sequence);
 
-/// Returns the fields of a model file, except `layers`, unset fields, and Llama's fields for other families. The
-/// result determines one layer of each kind, whatever the number of layers.
+/// Returns the fields of a model file as JSON, except `layers`, unset fields, and Llama's fields for other families.
+/// Two models with the same result have equal layers, and may differ only in the number of layers.
 [[nodiscard]] nlohmann::ordered_json layer_sizes_json(ModelConfig model);
 
 }  // namespace chimera

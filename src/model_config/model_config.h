@@ -1,8 +1,8 @@
 #pragma once
 
-// The sizes of a model, from which everything else follows: names and shapes of parameters (parameters.h), FLOPs and
-// bytes of layers (footprint.h), and the modules that compute it (src/model). A model is an embedding, `layers` equal
-// blocks and a head. config.h finds, reads and validates models.
+// The configuration of a transformer: its family and sizes. A model is an embedding, `layers` equal blocks and a head.
+// Other code derives everything from ModelConfig: names and shapes of parameters (parameters.h), FLOPs and bytes of
+// layers (footprint.h), and the modules (src/model). config.h finds, reads and validates configurations.
 
 #include <cstdint>
 #include <optional>
@@ -23,14 +23,14 @@ inline constexpr auto kNames<Family> =
 /// Returns whether tokens attend only to themselves and earlier tokens, and every next token is a target.
 [[nodiscard]] constexpr bool is_causal(Family family) { return family != Family::Bert; }
 
-/// Attention projections with biases: none; query, key and value (Qwen2); all, with the output projection.
+/// Which projections of attention have biases: none; query, key and value (Qwen2); or also the output projection.
 enum class AttentionBias : std::uint8_t { None, QueryKeyValue, All };
 template <>
 inline constexpr auto kNames<AttentionBias> = std::to_array<Named<AttentionBias>>(
     {{AttentionBias::None, "none"}, {AttentionBias::QueryKeyValue, "qkv"}, {AttentionBias::All, "all"}});
 
-/// Scaling of rotary frequencies for longer sequences: none; one factor for all; Llama 3.1's rule, which keeps high
-/// frequencies.
+/// Scaling of the frequencies of rotary positions, for longer sequences: none; one factor for all frequencies; or the
+/// rule of Llama 3.1, which leaves high frequencies unchanged.
 enum class RopeScalingType : std::uint8_t { None, Linear, Llama3 };
 template <>
 inline constexpr auto kNames<RopeScalingType> = std::to_array<Named<RopeScalingType>>(
@@ -38,31 +38,31 @@ inline constexpr auto kNames<RopeScalingType> = std::to_array<Named<RopeScalingT
 
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::None;
-  double factor = 1;  ///< Linear, Llama3: divisor of (low) frequencies
-  // Llama3: frequencies with fewer turns in original_positions than low_frequency_factor are low; above
-  // high_frequency_factor they are high.
+  double factor = 1;  ///< divisor of all frequencies (Linear), or of low frequencies (Llama3)
+  // Llama3: a frequency is low if it makes fewer than low_frequency_factor full rotations within original_positions
+  // tokens, and high if it makes more than high_frequency_factor.
   double low_frequency_factor = 1;
   double high_frequency_factor = 4;
   std::int64_t original_positions = 8192;  ///< Llama3: longest sequence before scaling
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-/// Only Llama uses the fields below `norm_epsilon`.
+/// Configuration of a model. Only Llama uses the fields below `norm_epsilon`.
 struct ModelConfig {
   std::string name;  ///< preset name, or file name without extension
   Family family = Family::Gpt2;
   std::int64_t layers = 0;
-  std::int64_t hidden = 0;
-  std::int64_t heads = 0;         ///< attention heads; divide `hidden` unless `head_size` is set
+  std::int64_t hidden = 0;        ///< width of hidden states
+  std::int64_t heads = 0;         ///< attention heads; must divide `hidden` unless `head_size` is set
   std::int64_t feed_forward = 0;  ///< width inside the feed-forward sub-layer
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;               ///< longest sequence
   bool tied = false;                        ///< the output matrix is the token embedding
-  std::optional<double> norm_epsilon = {};  ///< added to variances and mean squares; default: norm_epsilon_of()
+  std::optional<double> norm_epsilon = {};  ///< added to variance or mean square; default: norm_epsilon_of()
 
   std::optional<std::int64_t> key_value_heads = {};  ///< heads of keys and values; divide `heads`; default: `heads`
   std::optional<std::int64_t> head_size = {};        ///< width of a head, even; default: hidden / heads
-  std::optional<std::int64_t> sliding_window = {};   ///< tokens that attention can see; limits the sequence
+  std::optional<std::int64_t> sliding_window = {};   ///< tokens that attention can see; sequences must not be longer
   double rope_theta = 10'000;                        ///< base of the wavelengths of rotary positions
   RopeScaling rope_scaling = {};
   AttentionBias attention_bias = AttentionBias::None;
@@ -71,6 +71,7 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
+/// Returns the field, or its default.
 [[nodiscard]] inline std::int64_t key_value_heads_of(const ModelConfig& config) {
   return config.key_value_heads.value_or(config.heads);
 }
@@ -89,7 +90,7 @@ struct ModelConfig {
   return 0;
 }
 
-/// Sentences A and B of BERT.
+/// Number of token types of BERT: sentences A and B.
 inline constexpr std::int64_t kTokenTypes = 2;
 
 }  // namespace chimera

@@ -12,8 +12,8 @@
 
 namespace chimera {
 
-/// Blocks first_layer .. end_layer - 1 of a stage, perhaps the embedding before them and the head (final norm, output
-/// matrices, loss) after them.
+/// Layers of a stage: blocks first_layer .. end_layer - 1. If `embedding`, also the embedding; if `head`, also the head
+/// (final norm, output matrices, loss).
 struct StageLayers {
   std::int64_t first_layer = 0;
   std::int64_t end_layer = 0;
@@ -22,12 +22,12 @@ struct StageLayers {
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };
 
-/// Cuts `layers` blocks into `stages` runs of equal length; the first (layers mod stages) runs have one more. The first
-/// stage has the embedding, the last the head. Throws ConfigError unless 1 <= stages <= layers.
+/// Divides `layers` blocks evenly into `stages` stages; the first (layers mod stages) stages have one block more. The
+/// first stage has the embedding, the last the head. Throws ConfigError unless 1 <= stages <= layers.
 [[nodiscard]] std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages);
 
-/// Cuts `layers` blocks into runs of these lengths, with embedding and head as above. Throws ConfigError unless there
-/// are `stages` counts, each at least 1, that add up to `layers`.
+/// Divides `layers` blocks into stages of `counts[stage]` blocks, with embedding and head as above. Throws ConfigError
+/// unless there are `stages` counts, each at least 1, that add up to `layers`.
 [[nodiscard]] std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                                           std::int64_t stages);
 
@@ -39,16 +39,17 @@ inline constexpr auto kNames<PartitionRule> = std::to_array<Named<PartitionRule>
 
 struct PartitionChoice {
   PartitionRule rule = PartitionRule::Even;
-  std::vector<std::int64_t> layers = {};  // [stage]: number of layers, for Listed
+  std::vector<std::int64_t> layers = {};  // [stage]: number of blocks, for Listed; else empty
   friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
 };
 
 /// Reads `auto`, `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
 [[nodiscard]] PartitionChoice parse_partition(const std::string& text);
 
+/// Returns the text that parse_partition() parses.
 [[nodiscard]] std::string to_text(const PartitionChoice& choice);
 
-/// Returns the blocks of each stage, as parse_partition() reads them.
+/// Returns the number of blocks of each stage as a list that parse_partition() parses.
 [[nodiscard]] std::string to_text(const std::vector<StageLayers>& partition);
 
 }  // namespace chimera

@@ -1,9 +1,9 @@
 #pragma once
 
-// Cuts a model into stages. Layers differ, most of all embedding and head, so an even number of layers can leave
-// workers idle. balance() searches for a cut whose workers have nearly equal loads and enough memory; named_partition()
-// applies the rule that a user named with --partition. Both are deterministic, so that all ranks compute the same
-// stages.
+// Divides a model into stages. Layers take different times, most of all embedding and head, so stages with equal
+// numbers of layers can leave workers idle. balance() searches for a partition whose workers have nearly equal loads
+// and enough memory. named_partition() applies the rule that a user selects with --partition. Both are deterministic,
+// so that all ranks compute the same stages.
 
 #include <cstdint>
 #include <limits>
@@ -15,14 +15,16 @@
 
 namespace chimera {
 
+/// Options of the search. Here a cut is a partition: the number of blocks of each stage.
 struct BalanceOptions {
   double memory = std::numeric_limits<double>::infinity();  // bytes per worker
   bool recompute = false;          // stages keep only their inputs and run forward again before B or I
   double tolerance = 0.1;          // accepted excess of the slowest worker's time over the minimum
-  std::int64_t candidates = 1000;  // cuts to rank at most before the local improvement
-  std::int64_t steps = 20;         // improvement steps at most; each ranks every move of a single block
+  std::int64_t candidates = 1000;  // maximum number of cuts to simulate before the local improvement
+  std::int64_t steps = 20;         // maximum number of improvements; each simulates every move of a single block
 };
 
+/// A partition that balance() found. Times are in the unit of the loads.
 struct Balance {
   std::vector<std::int64_t> layers;  // [stage]: number of blocks, at least 1
   double slowest = 0;
@@ -32,15 +34,15 @@ struct Balance {
   bool exact = true;  // whether `least` is proven: the search ended before its step limit
 };
 
-/// Reduces candidates and improvement steps so that each simulates at most about `ops` ops.
+/// Returns `options` with fewer candidates and steps, so that each of the two simulates at most about `ops` ops.
 [[nodiscard]] BalanceOptions within_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops);
 
-/// Returns the best cut found for the schedule's placement; empty if no cut fits in memory.
+/// Returns the best cut found for the schedule's placement, or nothing if no cut fits in memory.
 ///
-/// A worker's load is the sum over its stages; Chimera with f = 1 balances pairs of stages w and D-1-w. `least` is
-/// found by bisection. Balanced workers do not guarantee a short makespan, because unequal stages wait
-/// for each other. Therefore the even cut and up to `candidates` cuts within `tolerance` of `least` are ranked. Moves
-/// of single blocks then improve the best.
+/// A worker's load is the sum over its stages; in Chimera with f = 1, worker w has stages w and D-1-w. The search has
+/// three parts. First, bisection finds `least`. Workers with equal loads do not guarantee a short makespan, because
+/// unequal stages wait for each other. Therefore the search then simulates the even cut, and up to `candidates` cuts
+/// whose slowest worker takes at most (1 + tolerance) x `least`. Finally, moves of single blocks improve the best cut.
 ///
 /// Memory holds weights (all versions), gradients, optimizer state and activations in flight, but not messages. Every
 /// stage has at least one block. Throws ConfigError if there are fewer blocks than stages, or a load is negative or not

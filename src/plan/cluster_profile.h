@@ -1,7 +1,8 @@
 #pragma once
 
-// A profile of several nodes. `chimera profile --hosts` measures each node and the links between two of them; these
-// functions join the parts to one MachineProfile, whose links between nodes differ from those within a node.
+// A profile of several nodes. `chimera profile --hosts` measures each node, and the links between two of them
+// (NodeLinks). These functions combine the results into one MachineProfile (machine.h), which has different times for
+// links within a node and links between nodes.
 
 #include <cstdint>
 #include <string>
@@ -11,19 +12,19 @@
 
 namespace chimera {
 
-/// Links between two nodes, in seconds and bytes.
+/// Measured times between two nodes, in seconds and bytes.
 struct NodeLinks {
-  LinkTimes messages;
-  LinkTimes sums;
-  double transfers = 0;      ///< Contention::node_transfers
-  LinkTimes copies = {};     ///< MachineProfile::node_message_copy
+  LinkTimes messages;        ///< point-to-point messages
+  LinkTimes sums;            ///< all-reduces
+  double transfers = 0;      ///< slowdown of simultaneous transfers (Contention::node_transfers)
+  LinkTimes copies = {};     ///< CPU time of a message at each end (MachineProfile::node_message_copy)
   double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
-  std::string source;        ///< method and place of the measurement
+  std::string source;        ///< text that says how and on which machine they were measured
   friend bool operator==(const NodeLinks&, const NodeLinks&) = default;
 };
 
-/// Returns the machine with `links` between nodes of `workers_per_node` workers. 0: as many as the cores allow, or
-/// unchanged if workers have their own devices.
+/// Returns `machine` with `links` between its nodes, and with `workers_per_node` workers on each node. If this is 0, a
+/// node has as many workers as its cores allow; if workers have devices of their own, the number is not changed.
 [[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
                                                 std::int64_t workers_per_node = 0);
 

@@ -1,9 +1,9 @@
 #pragma once
 
-// All configurations that P workers allow. A configuration (Candidate) has W data-parallel groups, each a pipeline of
-// depth D with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the shape of the
-// schedule. A user may restrict these values (GivenConfiguration). candidates_of() lists the configurations, and the
-// planner (plan/plan.h) simulates and ranks them.
+// Lists all configurations that P workers allow. A configuration (Candidate) has W data-parallel groups, each a
+// pipeline of depth D with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the
+// schedule's parameters. A user may restrict these values (GivenConfiguration). candidates_of() lists the
+// configurations, and make_plan() (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
 #include <optional>
@@ -14,16 +14,16 @@
 
 namespace chimera {
 
-/// Allowed values; an empty list allows all.
+/// Values that the user allows; an empty list allows all.
 struct GivenConfiguration {
-  std::vector<std::int64_t> stages = {};         // D
-  std::vector<std::int64_t> data_parallel = {};  // W
-  std::vector<std::int64_t> micro_batch_sizes = {};
-  std::vector<std::int64_t> pipelines = {};         // 2f; excludes schedules without that parameter
-  std::vector<std::int64_t> tensor_parallel = {1};  // T; empty: every T that can_split() accepts
+  std::vector<std::int64_t> stages = {};             // D
+  std::vector<std::int64_t> data_parallel = {};      // W
+  std::vector<std::int64_t> micro_batch_sizes = {};  // b
+  std::vector<std::int64_t> pipelines = {};          // 2f; if not empty, excludes schedules without this parameter
+  std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T that can_split() accepts
   // k; empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a slice
   std::vector<std::int64_t> slices = {1};
-  std::optional<ReplicaLayout> replica_layout = {};
+  std::optional<ReplicaLayout> replica_layout = {};  // nothing: both layouts
   friend bool operator==(const GivenConfiguration&, const GivenConfiguration&) = default;
   /// Returns whether nothing is restricted, apart from T = 1 and k = 1.
   [[nodiscard]] bool empty() const {
@@ -34,27 +34,30 @@ struct GivenConfiguration {
 };
 
 struct PlanOptions {
-  std::vector<std::string> schedules;  // empty: all synchronous
+  std::vector<std::string> schedules;  // names; empty: all synchronous schedules
   GivenConfiguration given = {};
-  /// Balanced: ranks all candidates with even partitions, then also tries balanced partitions for the best of them.
-  /// Listed: this partition, and only candidates with its number of stages.
+  /// Even: every candidate has an even partition. Balanced: all candidates are ranked with even partitions first, and
+  /// then the best ones also with balanced partitions. Listed: this partition, and only candidates with its number of
+  /// stages.
   PartitionChoice partition = {PartitionRule::Balanced};
-  /// Auto: as few stages as memory requires. Listed: these stages, and only candidates that have all of them.
+  /// Stages to recompute. Auto: as few as memory requires. Listed: these stages, and only candidates that have all of
+  /// them.
   StageChoice recompute = {StageRule::Auto};
-  /// Auto, as above. If both are Auto, a candidate offloads or recomputes, whichever is faster.
+  /// Stages to offload, likewise. If both fields are Auto, a candidate offloads or recomputes, whichever is faster.
   StageChoice offload = {};
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
-  std::int64_t top = 10;       // candidates to rank; 0: all, without pruning
+  std::int64_t top = 10;       // number of best candidates to return; 0: all, without pruning
 };
 
 /// Returns all schedules that update once per step, kPlainSchedule first.
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
-/// Returns all candidates that `given` allows. D divides P/T and is at most the number of layers; W divides the
-/// mini-batch; b divides a group's share. A schedule is listed with every shape that TakenAxis::planned returns and
-/// Generator::refusal accepts for D and N. Both replica layouts are listed if D and W exceed 1 and a node holds several
-/// but not all workers. D = 1 (data parallelism) is listed once, because all schedules are then equal. Candidates have
-/// at most 2^21 ops. The planner chooses their recomputation later.
+/// Returns all candidates that `options` allow. D divides P/T and is at most the number of layers. W divides the
+/// mini-batch, and b divides the samples of a data-parallel group. A schedule is listed with every value of its
+/// parameters that TakenAxis::planned returns and Generator::refusal accepts for D and N. Both replica layouts are
+/// listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data parallelism) is listed once,
+/// because all schedules are then equal. Candidates have at most 2^21 ops. The planner chooses their recomputation
+/// later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.

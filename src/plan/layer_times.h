@@ -1,9 +1,9 @@
 #pragma once
 
-// Seconds of a layer's ops on a machine. A profile has times of a few layers at a few micro-batch sizes. These
-// functions derive the times of every other layer: first the nearest measured layer is found, then its times are
-// interpolated to the number of tokens, then they are scaled by the ratio of FLOPs. The stage model adds layers up to
-// stages, and the tensor-parallel model divides them.
+// Seconds of a layer's ops on a machine. A machine profile has times of a few layers at a few micro-batch sizes. These
+// functions derive the times of every other layer: they find the nearest measured layer, interpolate its times to the
+// number of tokens, and scale them by the ratio of FLOPs. stage_model.h adds the times of layers to times of stages,
+// and tensor_parallel.h divides them among workers.
 
 #include <vector>
 
@@ -11,22 +11,23 @@
 
 namespace chimera {
 
-/// Returns the time of a micro-batch of `size` samples: linear between measured sizes, extrapolated along the nearest
-/// two, or in proportion to a single size. `spread` comes from the nearest size. Requires at least one time.
+/// Returns the time of a micro-batch of `size` samples. Interpolates linearly between the measured sizes `times`, and
+/// extrapolates beyond them from the nearest two. If only one size was measured, the time is proportional to the size.
+/// LayerTime::spread is taken from the nearest size. Requires at least one time.
 [[nodiscard]] LayerTime time_at(const std::vector<LayerTime>& times, double size);
 
 /// Returns seconds of a layer's ops, interpolated as time_at() does.
 ///
-/// If these sizes were not measured, scales the nearest layer of the kind at the same number of tokens. Factors are the
-/// ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use the ratio of hidden states.
-/// Attention's memory traffic (score_traffic) scales separately, by heads and the squared sequence length. Slices take
-/// the time of as many ops with fewer tokens, all together. `spread` comes from the nearest micro-batch size. Throws
-/// ConfigError if the profile has no layer of the kind.
+/// If the profile has no layer with the sizes of `model`, scales the times of the nearest layer of this kind at the
+/// same number of tokens, by the ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use
+/// the ratio of the hidden states' sizes instead. Attention's memory traffic (score_traffic()) scales separately, by
+/// heads and the squared sequence length. With slices, the result is the time of all slices together. Throws
+/// ConfigError if the profile has no layer of this kind.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload);
 
-/// Returns attention's part of the time of whole micro-batches, forward and backward: of the FLOPs, and the memory
-/// traffic of scores. Throws ConfigError as layer_time() does.
+/// Returns attention's part of a layer's time for a whole micro-batch (forward and backward), 0 to 1. Attention's time
+/// is that of its FLOPs and of the memory traffic of its scores. Throws ConfigError as layer_time() does.
 [[nodiscard]] double attention_time_share(const MachineProfile& machine, const ModelConfig& model,
                                           const Workload& workload);
 

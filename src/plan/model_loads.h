@@ -20,21 +20,22 @@ struct LayerLoad {
   double forward = 0;
   double input_gradient = 0;
   double weight_gradient = 0;
-  double weights = 0;      // bytes per version and copy
-  double state = 0;        // gradients and optimizer state per copy
-  double activations = 0;  // kept from F to B or I for a full micro-batch, without the layer's input
-  double deferred = 0;     // part of `activations` that is kept from I to W
+  double weights = 0;      // bytes of the weights, of one version on one worker
+  double state = 0;        // bytes of gradients and optimizer state on one worker
+  double activations = 0;  // bytes kept from F to B or I for a full micro-batch, without the layer's input
+  double deferred = 0;     // bytes of `activations` that are kept further, from I to W
   friend std::partial_ordering operator<=>(const LayerLoad&, const LayerLoad&) = default;
 };
+/// All fields of LayerLoad.
 inline constexpr auto kLoads = std::to_array<double LayerLoad::*>(
     {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient, &LayerLoad::weights,
      &LayerLoad::state, &LayerLoad::activations, &LayerLoad::deferred});
 
 struct ModelLoads {
   LayerLoad embedding;            // always on the first stage
-  std::vector<LayerLoad> blocks;  // [L]
+  std::vector<LayerLoad> blocks;  // [block]
   LayerLoad head;                 // always on the last stage
-  double boundary = 0;            // bytes of a later stage's input for a full micro-batch
+  double boundary = 0;            // bytes of a stage's input for a full micro-batch, except on the first stage
 };
 
 /// Float32 products of a CPU core by the bytes that it moves meanwhile: about 100 GFLOP/s and 10 GB/s.
@@ -51,12 +52,13 @@ inline constexpr double kFlopsPerByteOfCpu = 10;
 [[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
                                        double micro_batch_scale);
 
-/// Returns the costs of stages with `layers` blocks each, which must sum to the number of blocks.
+/// Returns the costs of stages, of which stage s has `layers[s]` blocks. The sum of `layers` must be the number of
+/// blocks. `recompute`: whether all stages recompute activations.
 [[nodiscard]] CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers,
                                     bool recompute = false);
 
-/// Returns loads for micro-batches of `micro_batch_size` samples; the schedule runs `scale` of each at once. All saved
-/// activations are kept until W.
+/// Returns the loads of a user's own layers (OwnLayer in candidate.h) for micro-batches of `micro_batch_size` samples.
+/// `scale` is Schedule::micro_batch_scale. All activations are kept until W.
 [[nodiscard]] ModelLoads own_loads(const std::vector<OwnLayer>& layers, std::int64_t micro_batch_size, double scale);
 
 }  // namespace chimera

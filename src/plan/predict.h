@@ -1,12 +1,12 @@
 #pragma once
 
-// Predicts step time and memory of a candidate (candidate.h) by simulation. If the schedule has a closed form, also
-// predicts the step time by equation 1 of the Chimera paper (equation_one.h).
+// Predicts step time and memory of a candidate (candidate.h) by simulation. For schedules whose generator has a
+// PaperModel (generate/generator.h), also predicts the step time by equation 1 of the Chimera paper (equation_one.h).
 //
 //     Candidate --> schedule, partition, StageModel (PlannedSchedule) --> simulate() and explain() --> Prediction
 //
-// make_plan() (plan.h) calls it for hundreds of candidates, so schedules are cached and slow candidates end early
-// (predict_below). `chimera train --dry-run` predicts a single one.
+// make_plan() (plan.h) predicts hundreds of candidates, so a Predictor caches schedules, and stops early for slow
+// candidates (predict_below()). `chimera train --dry-run` predicts a single candidate.
 
 #include <array>
 #include <memory>
@@ -25,15 +25,15 @@ namespace chimera {
 struct Prediction {
   double step_seconds = 0;                            // simulated
   double sequences_per_second = 0;                    // mini-batch over `step_seconds`
-  double bubble_ratio = 0;                            // idle time over all workers' time
+  double bubble_ratio = 0;                            // idle time of all workers, divided by their total time
   double peak_memory_bytes = 0;                       // maximum over workers
-  std::vector<double> worker_bytes;                   // [worker of a group]: peak
+  std::vector<double> worker_bytes;                   // [worker of a group]: peak of memory
   std::vector<double> worker_busy;                    // [worker of a group]: seconds of a step in ops
-  std::vector<double> worker_bubble;                  // [worker of a group]: idle share; the mean is bubble_ratio
+  std::vector<double> worker_bubble;                  // [worker of a group]: fraction of the step that it is idle
   bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
-  std::array<double, kIdleCauses> idle_seconds = {};  // mean over workers, by cause
-  std::optional<EquationOne> paper;                   // result of equation 1; empty without a closed form
+  std::array<double, kIdleCauses> idle_seconds = {};  // mean idle time over workers, by cause
+  std::optional<EquationOne> paper;                   // result of equation 1; nothing without a PaperModel
 };
 
 /// Schedule, partition and costs of a candidate.
@@ -41,16 +41,16 @@ struct PlannedSchedule {
   std::shared_ptr<const Schedule> schedule;
   std::vector<StageLayers> partition;
   StageModel model;
-  const PaperModel* paper = nullptr;  // null: no closed form, or not a generated schedule
+  const PaperModel* paper = nullptr;  // null if equation 1 does not apply to the schedule
 };
 
-/// Predicts candidates of a problem; caches schedules.
+/// Predicts candidates of one planning problem. Keeps generated schedules, because many candidates have the same.
 class Predictor {
  public:
   explicit Predictor(PlanProblem problem) : problem_(std::move(problem)) {}
 
   [[nodiscard]] const PlanProblem& problem() const { return problem_; }
-  /// Returns the same problem with other memory per worker; shares the cached schedules.
+  /// Returns a predictor for the same problem with other memory per worker. Shares the cached schedules.
   [[nodiscard]] Predictor with_memory(double bytes) const {
     Predictor other(*this);
     other.problem_.memory_bytes = bytes;
@@ -62,11 +62,13 @@ class Predictor {
   /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
+  /// Simulates a step. `planned` is the result of prepare(candidate).
   [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;
-  /// Predicts as predict() does, but returns early, with an empty result, if a step takes `seconds` or longer.
+  /// Predicts as predict() does, but stops early and returns nothing if a step takes `seconds` or longer.
   [[nodiscard]] std::optional<Prediction> predict_below(double seconds, const PlannedSchedule& planned,
                                                         const Candidate& candidate) const;
-  /// Returns the simulated step time. With `on_own_cores`, every worker has its own cores and nothing contends.
+  /// Returns the simulated step time. If `on_own_cores`, assumes that every worker has cores of its own, without any
+  /// contention.
   [[nodiscard]] double step_seconds(const PlannedSchedule& planned, const Candidate& candidate,
                                     bool on_own_cores = false) const;
 
@@ -75,12 +77,12 @@ class Predictor {
 
   PlanProblem problem_;
   std::unordered_map<std::string, std::shared_ptr<const Schedule>> schedules_;  // keyed by shape
-  std::int64_t kept_ops_ = 0;
+  std::int64_t kept_ops_ = 0;                                                   // total number of ops in schedules_
 };
 
-/// Returns a lower bound of the step time, without generating the schedule. It is the total work divided by the number
-/// of workers. If a synchronous schedule does not divide micro-batches, the bound is at least the time of one
-/// micro-batch through all stages and back.
+/// Returns a lower bound of the step time, without generating the schedule: the total time of all ops divided by the
+/// number of workers. For a synchronous schedule that neither halves nor slices micro-batches, the bound is at least
+/// the time of one micro-batch through all stages and back.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// Costs of what a candidate's ranks send each other. Ranks fill the nodes of the machine in order, so the layout
-// decides which messages and all-reduces leave a node. Links between nodes have other times than links within a node.
-// The stage model (stage_model.h) adds these costs to the times of layers.
+// Costs of messages and all-reduces between a candidate's ranks. Ranks fill the nodes of the machine in order, so the
+// replica layout (near or far, schedule/rank_layout.h) decides which messages and all-reduces leave a node. Links
+// between nodes have other times than links within a node. stage_model.cc makes a StageLinks for a candidate, and adds
+// its costs to the times of layers.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,11 +18,11 @@
 
 namespace chimera {
 
-/// All-reduces of gradients.
+/// Costs of the all-reduces of gradients.
 struct SumCosts {
   AllReduceCosts all_reduce = {};
   NodePlacement nodes = {};    // empty: all workers are on one node
-  double computing_share = 1;  // share of all-reduce time that uses cores: their time on a single node
+  double computing_share = 1;  // fraction of the all-reduces' time that uses cores, 0 to 1
 };
 
 class StageLinks {
@@ -36,9 +37,9 @@ class StageLinks {
         groups_(ranks_.ranks_of(gradient_groups(schedule.placement, problem.model.tied))),
         near_(near_boundaries()) {}
 
-  /// Returns the ranks that sum the gradients of a stage.
+  /// Returns the number of ranks that sum the gradients of a stage.
   [[nodiscard]] std::size_t copies(std::size_t stage) const { return groups_[stage].size(); }
-  /// `memory`: [stage].
+  /// Returns the costs of messages. `memory` is indexed by stage.
   [[nodiscard]] LinkCosts message_costs(const std::vector<StageMemory>& memory) const {
     const LinkTimes at_ends = copy(!messages_leave_nodes());
     LinkCosts costs;
@@ -61,7 +62,8 @@ class StageLinks {
       costs.bursts.push_back(near_[s] ? 0 : link().beta * link().burst);
     return costs;
   }
-  /// `tied_matrix`: parameters of the tied matrix on each worker, 0 without one.
+  /// Returns the costs of all-reduces. `footprints` is indexed by stage. `tied_matrix` is the number of parameters of
+  /// the tied matrix on each worker; 0: the model is not tied.
   [[nodiscard]] SumCosts sum_costs(const std::vector<StageFootprint>& footprints, std::int64_t tied_matrix) const {
     const double weight_bytes = static_cast<double>(problem_.workload.weight_bytes);
     const double matrix = static_cast<double>(tied_matrix) * weight_bytes;
@@ -93,13 +95,13 @@ class StageLinks {
     const LinkProfile& links = machine_.point_to_point;
     return messages_leave_nodes() ? links.between_nodes : links.within_node;
   }
-  /// Without a free core for sending and receiving, messages delay ops.
+  /// Returns whether messages delay ops, because no core is free for sending and receiving.
   [[nodiscard]] bool messages_take_cores() const {
     const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
     return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
   }
-  /// Returns the compute time at each end of a message. Assumes half the message time if it is not measured and
-  /// messages take cores from ops.
+  /// Returns the time that a message takes from the ops at each of its ends. If it was not measured, and messages delay
+  /// ops, it is half the time of the message. `is_near`: whether both ends are on one node.
   [[nodiscard]] LinkTimes copy(bool is_near) const {
     const bool has_own = !is_near && machine_.node_message_copy != LinkTimes{};
     const LinkTimes& measured = has_own ? machine_.node_message_copy : machine_.message_copy;
@@ -141,10 +143,11 @@ class StageLinks {
     const std::int64_t first = counts.begin()->second;
     return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
-  /// Share of an all-reduce that sums gradients: shards of the optimizer need only its reduce-scatter, and after the
-  /// update as much time for an all-gather.
+  /// Returns the fraction of an all-reduce's time that summing gradients takes. With a sharded optimizer, only the
+  /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long.
   [[nodiscard]] double share_of_all_reduce() const { return problem_.shard_optimizer ? 0.5 : 1; }
-  /// Processes on several nodes all-reduce in two levels (GlooTransport), devices in a ring for each rank of a node.
+  /// Returns the seconds in which these ranks sum `bytes` of gradients. Over several nodes, processes sum in two levels
+  /// (GlooTransport), and GPUs in as many rings as each node has ranks.
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {
     const auto& [within, between] = machine_.all_reduce;
     const auto count = static_cast<std::int64_t>(ranks.size());
@@ -176,7 +179,7 @@ class StageLinks {
     for (const auto& ranks : groups_) nodes.sums_leave.push_back(is_over_nodes(ranks));
     return nodes;
   }
-  /// Returns the part of the all-reduces that uses cores: their time on a single node.
+  /// Returns SumCosts::computing_share: the all-reduces' time if all ranks were on one node, divided by their time.
   [[nodiscard]] double computing_share(const AllReduceCosts& costs, const std::vector<double>& bytes) const {
     double computing = 0;
     double all = 0;
@@ -197,7 +200,7 @@ class StageLinks {
   const Schedule& schedule_;
   RankLayout ranks_;
   RankGroups groups_;       // [parameter group]
-  std::vector<bool> near_;  // [boundary]: is_near()
+  std::vector<bool> near_;  // [s]: whether all messages between stages s and s+1 stay within a node
 };
 
 }  // namespace chimera

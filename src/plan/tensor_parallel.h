@@ -14,22 +14,25 @@
 
 namespace chimera {
 
-/// Returns whether T divides the heads (also of keys and values) and the width of the feed-forward sub-layer.
+/// Returns whether `tensor_parallel` (T) divides the numbers of query heads and of key and value heads, and the width
+/// of the feed-forward sub-layer.
 [[nodiscard]] bool can_split(const ModelConfig& model, std::int64_t tensor_parallel);
 
-/// Returns seconds of each worker's share of a layer's ops, without all-reduces. The time per additional sequence
-/// (profile at b and 2b) is divided by T; the constant part is not. The result is at least 1/T of the whole.
+/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces. The layer's time is a constant
+/// plus a time per sequence, which the times at b and 2b sequences give. Only the time per sequence is divided by T.
+/// The result is at least 1/T of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns seconds of the all-reduces over T workers in a layer's ops. A block reduces its hidden states twice in each
-/// of forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding reduces
-/// once in forward; the head once in its gradient, and three numbers per token for the loss.
+/// Returns the seconds of the all-reduces over T workers in a layer's ops. A block all-reduces its hidden states twice
+/// in each of forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding
+/// does so once, in the forward. The head does so once, in the input gradient, and also all-reduces three numbers per
+/// token for the loss.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns a layer's parameters on each of the T workers: 1/T of a block's matrices and of matrices with a row per
-/// vocabulary token, all others in full.
+/// Returns the number of a layer's parameters on each of the T workers: 1/T of a block's matrices and of matrices with
+/// a row per vocabulary token, and all other parameters in full.
 [[nodiscard]] std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel);
 
 /// Returns whether training also divides norms, dropout and messages, by tokens (model/tensor_parallel.h).

@@ -1,10 +1,10 @@
 #pragma once
 
-// Peak memory of workers, and the stages to recompute or offload so that it fits. There are two estimates.
-// peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes that each op keeps and
-// subtracts the bytes that it frees. worker_peaks() reads the timeline of a simulation instead. stages_to_recompute()
-// and stages_to_offload() choose stages by the first estimate. choose_stages() returns the stages of a training run for
-// its flags --recompute, --offload and --memory.
+// Peak memory of workers, and the choice of stages to recompute or offload so that the peak fits in memory. There are
+// two estimates of the peak. peaks_by_order() needs no simulation: it visits a worker's ops in order, adds the bytes
+// that each op keeps and subtracts the bytes that it frees. worker_peaks() uses the timeline of a simulation.
+// stages_to_recompute() and stages_to_offload() choose stages by peaks_by_order(). choose_stages() returns the stages
+// of a training run for its flags --recompute, --offload and --memory.
 
 #include <functional>
 #include <optional>
@@ -23,9 +23,9 @@ namespace chimera {
 /// The result is an upper bound of worker_peaks(), with one exception: a message may still wait for its op when the
 /// sender has already produced later messages of the same channel.
 ///
-/// The stages in `recompute` are recomputed, whatever `model` says. The stages in `offload` are offloaded; if it has no
-/// value, the stages of CostModel::offload are offloaded. Activations of an offloaded forward count until the worker's
-/// next offloaded forward has ended, and again from the start of their copy back to the device.
+/// `recompute` and `offload` are the stages that recompute and offload activations; those of `model` are ignored, but
+/// if `offload` has no value, its CostModel::offload applies. Activations of an offloaded forward count until the
+/// worker's next offloaded forward has ended, and again from the start of their copy back to the device.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute,
                                                  const std::optional<std::set<StageId>>& offload = std::nullopt);
@@ -35,13 +35,13 @@ namespace chimera {
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 
-/// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. Visits the workers
-/// in turn and adds the stage that saves most until the worker fits. Returns an empty set if none is needed, and no
-/// value if recomputing all stages does not suffice.
+/// Returns stages to recompute so that peaks_by_order() is at most `memory_bytes` on every worker. For one worker after
+/// another, adds the stage that saves most until the worker fits. Returns an empty set if none is needed, and no value
+/// if recomputing all stages does not suffice.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_recompute(const Schedule& schedule, const StageModel& model,
                                                                    double memory_bytes);
 
-/// Returns stages to offload, chosen in the same way. The stages in `recompute` are recomputed.
+/// Returns stages to offload, chosen in the same way, if the stages in `recompute` are recomputed.
 [[nodiscard]] std::optional<std::set<StageId>> stages_to_offload(const Schedule& schedule, const StageModel& model,
                                                                  const std::set<StageId>& recompute,
                                                                  double memory_bytes);
@@ -53,14 +53,15 @@ struct StageRequest {
   double memory_gib = 0;  // of a worker, for `auto`; 0: not given
 };
 
+/// Stages of a run that recompute or offload activations.
 struct ChosenStages {
   std::set<StageId> recompute;
   std::set<StageId> offload;
 };
 
-/// Returns the stages of a training run. For `auto`, adds stages until every worker fits; `model` is called only then.
-/// Throws ConfigError as resolve_stages() does. Also throws it if `auto` is given without --memory or for both flags,
-/// and if the workers do not fit even with all stages.
+/// Returns the stages of a training run. For `auto`, adds stages until every worker fits in memory; only then is
+/// `model` called. Throws ConfigError as resolve_stages() does. Also throws it if `auto` is given without --memory or
+/// for both flags, and if the workers do not fit even with all stages.
 [[nodiscard]] ChosenStages choose_stages(const StageRequest& request, const Schedule& schedule,
                                          const std::function<StageModel()>& model);
 

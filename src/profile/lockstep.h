@@ -1,8 +1,8 @@
 #pragma once
 
-// Synchronization of the ranks of `chimera profile`. A measurement with all cores busy, or between two ranks, requires
-// that all ranks run the same part of it at the same time. All functions of src/profile that take a Lockstep are
-// collective: every rank calls them, in the same order.
+// Synchronization of the ranks of `chimera profile`. Some measurements keep all cores busy, or send messages between
+// two ranks. For these, all ranks must run the same part of the measurement at the same time. All functions of
+// src/profile that take a Lockstep are collective: every rank calls them, in the same order.
 
 #include <cstdint>
 #include <span>
@@ -15,17 +15,18 @@
 
 namespace chimera {
 
-inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; follows the groups of a two-stage pipeline
-inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same ranks
+inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; groups 0 and 1 are the stages of a pipeline
+inline const ParameterGroupId kOtherPairGroup(3);  // a second group of the same ranks, for simultaneous all-reduces
 
+/// Returns the groups of ranks that all-reduce together, which the transport of a profile must have.
 [[nodiscard]] inline RankGroups profile_groups() {
   const RankId first(0);
   const RankId second(1);
   return {{first}, {second}, {first, second}, {first, second}};
 }
 
-/// Returns CPU time, which other programs do not lengthen, if the worker has one thread and a whole core; else
-/// wall-clock time, which includes cgroup throttling.
+/// Returns the seconds to use as the time of an op. If the worker has one thread and a whole core, this is CPU time,
+/// which other programs do not lengthen. Otherwise it is wall-clock time, which includes cgroup throttling.
 [[nodiscard]] inline double seconds_of(const Duration& duration, std::int64_t threads) {
   static const bool is_whole = has_whole_core();
   return threads == 1 && is_whole ? duration.cpu_seconds : duration.wall_seconds;
@@ -34,7 +35,8 @@ inline const ParameterGroupId kOtherPairGroup(3);  // second group of the same r
 /// Barriers and collectives of a rank. All ranks make the same calls in the same order.
 class Lockstep {
  public:
-  /// Ranks 0 .. computing - 1 compute; together they load all cores. Borrows the transport.
+  /// `computing` is the number of ranks that compute, ranks 0 .. computing - 1; together they keep all cores busy.
+  /// Borrows the transport.
   Lockstep(Transport& transport, int rank, int computing) : transport_(transport), rank_(rank), computing_(computing) {}
 
   [[nodiscard]] Transport& transport() const { return transport_; }

@@ -1,8 +1,9 @@
 #pragma once
 
-// Times of messages and all-reduces between two processes on one host (measure_links) or on two
-// (measure_between_hosts), and the lines through them. All functions with ranks are collective; results are valid on
-// rank 0. The first kind becomes LinkProfile::within_node, the second NodeLinks.
+// Measures messages and all-reduces between two processes, on one host (measure_links()) or on two hosts
+// (measure_between_hosts()). A line fitted through the times at several sizes gives alpha and beta of a link (LinkTimes
+// in plan/machine.h): LinkProfile::within_node for one host, NodeLinks for two. All functions with a Lockstep or a
+// transport are collective, and their results are valid on rank 0.
 
 #include <string>
 #include <vector>
@@ -14,36 +15,40 @@
 
 namespace chimera {
 
-/// Messages are lower quartiles, because other programs only lengthen them. All-reduces are medians, because several
-/// threads take turns.
+/// Measured times by size. The time of a message is the lower quartile of its repetitions, because other programs only
+/// lengthen it. The time of an all-reduce is the median, because several threads take turns in it.
 struct LinkSamples {
   std::vector<TimedSize> messages;  // one way
-  std::vector<TimedSize> sums;
-  double at_once = 0;        // relative slowdown of simultaneous all-reduces; between hosts
-  LinkTimes copies = {};     // CPU time of a message at each end; between hosts
-  double step_overhead = 0;  // between hosts
+  std::vector<TimedSize> sums;      // all-reduces over two ranks
+  // Only measured between hosts:
+  double at_once = 0;        // relative slowdown of two simultaneous all-reduces
+  LinkTimes copies = {};     // CPU time of a message at each end
+  double step_overhead = 0;  // seconds of the collective at the end of a step
 };
 
-/// Measures messages of 1 KiB to 4 MiB and all-reduces of 1 KiB to 64 MiB of ranks 0 and 1 (`group`) in about
-/// `seconds`. Sizes end at the first that twice exceeds both a quarter of this time and 0.2 s.
+/// Measures messages of 1 KiB to 4 MiB and all-reduces of 1 KiB to 64 MiB between ranks 0 and 1, in about `seconds`.
+/// `group` is a group of these two ranks. Larger sizes are left out after the first size that twice takes longer than
+/// both a quarter of this time and 0.2 s.
 [[nodiscard]] LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double seconds);
 
 /// Returns the mean extra time of a small message while all ranks except 0 and 1 compute.
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
-/// Convert lines to times of messages, and of all-reduces over two workers.
+/// Convert a fitted line to the alpha and beta of messages, or of all-reduces over two workers.
 [[nodiscard]] LinkTimes as_messages(const Line& line);
 [[nodiscard]] LinkTimes as_sums(const Line& line);
 
+/// Returns a line of text with alpha, bandwidth and burst of a link.
 [[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);
-/// Returns two table rows: the lines' errors at each size, in percent.
+/// Returns two table rows: the errors of the fitted lines at each size, in percent.
 [[nodiscard]] std::string regression_errors_of(const LinkSamples& links, const LinkTimes& messages,
                                                const LinkTimes& sums);
 
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
-/// has profile_groups() and shares no memory.
+/// must have profile_groups(), and must not use shared memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
-/// Fits lines through the shortest and longest all-reduce, and through messages beyond a burst.
+/// Fits lines: through the shortest and the longest all-reduce, and through the messages that are longer than a burst,
+/// the bytes that a throttled network lets pass at once.
 [[nodiscard]] NodeLinks regress_links(const LinkSamples& links);
 [[nodiscard]] std::string to_text(const NodeLinks& links);
 [[nodiscard]] std::string to_text(const LinkSamples& links);

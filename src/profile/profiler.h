@@ -1,9 +1,9 @@
 #pragma once
 
-// `chimera profile`: measures a machine for the planner. As in training, several processes run at the same time, and
-// each of them calls measure_machine(). This function runs the measurements of measure_links.h, measure_overheads.h,
-// measure_contention.h and layer_timer.h one after another. Most of them repeat for a fixed share of
-// ProfileOptions::seconds. The medians form a MachineProfile (plan/machine.h).
+// Measures a machine for the planner, for `chimera profile`. As in training, several processes run at the same time,
+// and each of them calls measure_machine(). This function runs the measurements of measure_links.h,
+// measure_overheads.h, measure_contention.h and layer_timer.h one after another. Most of them repeat for a fixed
+// fraction of ProfileOptions::seconds. The medians form a MachineProfile (plan/machine.h).
 
 #include <functional>
 #include <string>
@@ -29,30 +29,31 @@ struct ProfileOptions {
   std::vector<ProfiledModel> others = {};  // further models, each with its own sequence and sizes
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
-  double seconds = 45;       // each measurement runs at least a few times
+  double seconds = 45;       // for all measurements; it takes longer if they cannot run a few times each
 };
 
 /// Number of ranks that a profile needs. Two more ranks than `computing` are started, so that all cores remain busy
 /// while ranks 0 and 1 send messages to each other.
 struct ProfileRanks {
   int computing = 1;  // number of ranks that together keep all cores busy
-  int started = 3;
+  int started = 3;    // number of ranks to start
 };
 /// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 
-/// Throws ConfigError if a model is unknown or too small for the sequence, a size is below 1, `threads` exceeds the
-/// cores, or the CPU emulates the type.
+/// Throws ConfigError if a model is unknown or too small for the sequence, if a micro-batch size is below 1, if
+/// `threads` exceeds the cores, or if the CPU has no instructions for `dtype` and emulates it.
 void require_measurable(const ProfileOptions& options, int cores);
 
+/// Results of measure_machine().
 struct MachineReport {
   MachineProfile machine;
-  LinkSamples links;        // measured messages and all-reduces, from which `machine` has its link times
+  LinkSamples links;        // measured messages and all-reduces, from which the links of `machine` are fitted
   std::int64_t rounds = 0;  // rounds of layer measurements after the warm-up
 };
 
 /// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have
-/// the groups of profile_groups(). Calls `say` with progress messages.
+/// the groups of profile_groups() (lockstep.h). Calls `say` with progress messages.
 [[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                             const std::function<void(const std::string&)>& say);
 

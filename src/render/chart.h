@@ -1,6 +1,6 @@
 #pragma once
-// Line charts as SVG pictures, for reports of training runs and sweeps. to_svg() draws a LineChart as a standalone
-// picture, dark on white. In an HTML page, the style sheet of chart_style() replaces its colors in dark mode. Series
+// Line charts as SVG pictures, for pages about training runs and sweeps. to_svg() draws a LineChart as a standalone
+// picture, dark on white. In an HTML page, the style sheet of chart_style() replaces its colors in dark mode. Curves
 // differ in color, dash and mark, so that readers need not distinguish colors. ChartFrame draws the parts that all
 // charts share (title, legend, axes); benchmarks/paper/grouped_bars.h uses it for bar charts.
 
@@ -26,7 +26,7 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points = {};  ///< x ascending
   CurveStyle style = CurveStyle::Line;
-  int like = -1;  ///< Index of a series to draw alike, but dashed; -1: own color
+  int like = -1;  ///< Index of another series whose color and mark this one gets, but dashed; -1: a color of its own
 };
 
 struct LineChart {
@@ -38,7 +38,8 @@ struct LineChart {
   ChartSize size = {};
 };
 
-/// Returns at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2 or 5 times a power of ten.
+/// Returns the numbers to write on an axis: at most `count` + 2 numbers that cover `least` to `most`, in steps of 1, 2
+/// or 5 times a power of ten.
 [[nodiscard]] std::vector<double> ticks(double least, double most, double count);
 
 /// Returns the chart as an SVG picture. If a curve has more than two points per pixel column, draws only the lowest and
@@ -48,16 +49,17 @@ struct LineChart {
 /// Returns a style sheet for charts inside `main`: dark mode, full width, legible minimum size.
 [[nodiscard]] std::string chart_style();
 
-/// Index in the palette, and whether the series is dashed (paler, for bars).
+/// How a series is drawn.
 struct SeriesLook {
-  std::size_t color = 0;
-  bool dashed = false;
+  std::size_t color = 0;  ///< Index for series_color()
+  bool dashed = false;    ///< Bars are paler instead
 };
 
-/// Color on white, such as `#0072b2`.
+/// Returns a color for a white background, such as `#0072b2`. Any index; the colors repeat.
 [[nodiscard]] std::string series_color(std::size_t index);
-/// Color on dark paper.
+/// Returns the color for a dark background.
 [[nodiscard]] std::string dark_series_color(std::size_t index);
+/// Number of different colors.
 inline constexpr std::size_t kSeriesColors = 7;
 
 /// Maps values `least` to `most` to pixels `first` to `last`.
@@ -82,16 +84,18 @@ class ChartFrame {
  public:
   ChartFrame(ChartSize size, const std::string& title);
 
-  /// Draws title, legend (for several series) and axis labels. Returns the remaining area.
+  /// Draws title, legend (for several series) and axis labels. `series` are the names, and `as_bars` says whether the
+  /// legend shows bars or lines. Returns the remaining area.
   PlotArea begin(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars,
                  const std::string& x_label, const std::string& y_label);
   /// Draws and returns the y axis, with grid lines and numbers.
   ChartAxis value_axis(const PlotArea& area, double least, double most);
   /// Draws text. `anchor` is start, middle or end; `kind` is the class of its color: ink, or soft for gray.
   void text(double x, double y, const std::string& words, const char* anchor = "middle", const char* kind = "ink");
+  /// Returns the picture.
   [[nodiscard]] std::string finish() const;
 
-  std::string body;
+  std::string body;  ///< SVG elements so far
 
  private:
   double legend(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars, double y);
@@ -103,9 +107,9 @@ class ChartFrame {
 /// Formats up to four digits, shortened with k, M or G.
 [[nodiscard]] std::string short_number(double value);
 
-/// Returns a mark: circle, square, triangle or diamond.
+/// Returns the SVG element of a series' mark at (x, y): a circle, square, triangle or diamond.
 [[nodiscard]] std::string mark(std::size_t series, double x, double y);
-/// Returns the dash attribute with a leading blank; empty for a solid line.
+/// Returns the SVG attribute for dashes with a leading blank; empty for a solid line.
 [[nodiscard]] std::string dash(const SeriesLook& look);
 
 }  // namespace chimera

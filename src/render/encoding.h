@@ -9,12 +9,12 @@
 
 namespace chimera {
 
-/// Encodes a typed array for a page: {"type": "u8" | "u16" | "u32" | "f32", "data": base64 of little-endian numbers}.
-/// Integers use the narrowest type that fits.
+/// Returns JSON that a page decodes to a typed array of JavaScript: {"type": "u8" | "u16" | "u32" | "f32", "data":
+/// base64 of little-endian numbers}. Integers use the narrowest type that fits.
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<std::uint32_t>& values);
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<float>& values);
 
-/// RFC 4648, with padding.
+/// Encodes bytes by RFC 4648, with padding.
 [[nodiscard]] std::string base64(std::string_view bytes);
 
 /// Escapes text for an element or a quoted attribute of HTML or XML. Bytes that are not UTF-8, and characters that XML

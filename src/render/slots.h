@@ -1,5 +1,5 @@
 #pragma once
-// Figures as in the paper: all ops take one slot of equal length.
+// Pictures of schedules as in the Chimera paper, where all ops have the same length, called a slot.
 
 #include <string>
 
@@ -9,17 +9,19 @@
 
 namespace chimera {
 
-/// Returns the direction of a replica's first D stages: "down" if each is on the next worker (cyclic), "up" if on the
-/// previous worker, else "".
+/// Returns the direction of a replica: "down" if each of its first D stages is on the worker after the worker of the
+/// stage before (cyclic), "up" if each is on the worker before, else "".
 [[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
 
-/// Examples: `down`, `up`, `replica 2`.
+/// Returns a name for pictures. Examples: `down`, `up`, `replica 2`.
 [[nodiscard]] std::string replica_name(const Schedule& schedule, std::size_t replica);
 
-/// Returns the timeline of the paper's figure: every op takes one slot, a whole backward `whole_backward` slots, and
-/// starts as soon as possible. With Schedule::late_forwards, forwards start as late as possible.
+/// Returns the timeline of such a picture: an op takes one slot, except a whole backward (B), which takes
+/// `whole_backward` slots. Every op starts as soon as possible. If schedule.late_forwards, forwards start as late as
+/// possible instead.
 [[nodiscard]] Timeline in_slots(const Schedule& schedule, double whole_backward = 1);
 
+/// Returns the picture of a schedule with the timeline of in_slots().
 [[nodiscard]] Panel figure_of(const Schedule& schedule, double whole_backward = 1);
 
 }  // namespace chimera

@@ -1,5 +1,5 @@
 #pragma once
-// The text of an SVG picture while it is written: timelines (svg.h) and stacked bars (bars.h) share it.
+// Writes the text of an SVG picture, for timelines (svg.h) and stacked bars (bars.h).
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace chimera {
 
 class SvgText {
  public:
-  /// Opens a picture with a title, and its style sheet: the caller adds rules and closes it.
+  /// Opens a picture with a title, and its style sheet. The caller adds rules with put() and closes the style element.
   void begin(double width, double height, const std::string& title) {
     put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
         "\n<title>{2}</title>\n",
@@ -26,6 +26,7 @@ class SvgText {
         ".title {{ font-size: 14px; font-weight: bold }}\n");
   }
 
+  /// Appends formatted text.
   template <class... Values>
   void put(fmt::format_string<Values...> format, Values&&... values) {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Values>(values)...);

@@ -1,8 +1,9 @@
 #pragma once
 
-// UDP heartbeats between hosts, which a stalled TCP connection cannot delay. Every rank sends rank 0 a datagram each
-// 250 ms, and rank 0 replies, so a host that is down or cut off is noticed in less than 3 s. Rank 0 sends its verdict
-// to all ranks, which then end with the same reason. The train room runs it (train/recover/host_watch.h).
+// Heartbeats between hosts, as UDP datagrams, which a stalled TCP connection cannot delay. Every rank sends rank 0 a
+// heartbeat each 250 ms, and rank 0 replies. So a host that is down or cut off is detected in less than 3 s. Rank 0
+// then sends the reason to all ranks, which end with the same error message. HostWatch (train/recover/host_watch.h)
+// owns the Heartbeats of a rank.
 
 #include <atomic>
 #include <chrono>
@@ -19,52 +20,55 @@
 
 namespace chimera {
 
+/// What a rank has received from another rank.
 struct HeardRank {
-  std::string host;  ///< from gethostname()
-  std::chrono::steady_clock::time_point last = {};
-  std::uint64_t count = 0;  ///< older datagrams are ignored
-  bool leaves = false;      ///< announced its end
+  std::string host;                                 ///< its host's name (gethostname())
+  std::chrono::steady_clock::time_point last = {};  ///< time of its last heartbeat
+  std::uint64_t count = 0;                          ///< number of its last heartbeat; lower ones are ignored
+  bool leaves = false;                              ///< whether it has announced its end
 };
 
-/// Returns "host b (ranks 2, 3) silent for 2.5 s: it is down, stopped or cut off", or "rank 3 on host b silent for 2.5
-/// s: stopped" if other ranks of that host are heard, or it is `own_host`. Names only ranks on the first silent rank's
-/// host. `silent` is ascending and not empty.
+/// Returns the error message for ranks that were silent for `limit`: "host b (ranks 2, 3) silent for 2.5 s: it is down,
+/// stopped or cut off". If other ranks of this host still send heartbeats, or it is `own_host`: "rank 3 on host b
+/// silent for 2.5 s: stopped". Names only ranks on the first silent rank's host. `silent` is ascending and not empty.
 [[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit, const std::string& own_host);
 
-/// Returns "rank 3 on host b is gone: killed, or ended without a word". `gone` is ascending and not empty.
+/// Returns "rank 3 on host b is gone: killed, or ended without an error report". `gone` is ascending and not empty.
 [[nodiscard]] std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone);
 
 struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< datagrams with another secret are ignored
-  std::chrono::milliseconds limit{2500};  ///< silence limit; with the send interval, less than 3 s
-  /// Time for live ranks to announce their end, after the first announcement. A rank without announcement that was
-  /// silent for 80 % of it is gone.
+  std::chrono::milliseconds limit{2500};  ///< a rank that is silent for this long has failed
+  /// After the first rank has announced its end, the other live ranks have this time to announce theirs. Then a rank
+  /// that has made no announcement, and was silent for 80 % of this time, is gone.
   std::chrono::milliseconds settling{750};
-  /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `own` is false only for a failure
-  /// that rank 0 reported.
+  /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `reason` is the error message.
+  /// `own` says whether this rank has detected the failure; if not, rank 0 has sent the reason.
   std::function<void(const std::string& reason, bool own)> on_silence;
 };
 
-/// Every rank sends rank 0 a heartbeat each 250 ms, and rank 0 replies. A rank can fail only after its first heartbeat
-/// (a firewall may block UDP), and not after it announced its end. Time while this process was stopped does not count.
+/// Sends and receives the heartbeats of a rank on a thread of its own. A rank counts as failed only if it has sent a
+/// heartbeat before (a firewall may block UDP), and has not announced its end. Time while this process was stopped
+/// (Ctrl-Z) does not count.
 class Heartbeats {
  public:
-  /// Binds any free port. Throws TransportError.
+  /// Returns a socket of rank 0 at `address` with any free port. Throws TransportError.
   [[nodiscard]] static FileDescriptor socket_at(const std::string& address);
+  /// Returns the port, which rank 0 must tell the other ranks.
   [[nodiscard]] static std::uint16_t port_of(const FileDescriptor& socket);
 
-  /// Constructor for rank 0.
+  /// Starts rank 0, with the result of socket_at().
   Heartbeats(FileDescriptor socket, HeartbeatOptions options);
-  /// Constructor for other ranks; `address` and `port` are rank 0's.
+  /// Starts another rank; `address` and `port` are those of rank 0.
   Heartbeats(const std::string& address, std::uint16_t port, HeartbeatOptions options);
   Heartbeats(const Heartbeats&) = delete;
   Heartbeats& operator=(const Heartbeats&) = delete;
   ~Heartbeats();
 
-  /// Announces that this rank ends because it failed or lost a peer. After `settling`, rank 0 finds ranks that died
-  /// without an announcement; other ranks check rank 0.
+  /// Announces that this rank ends because it failed or lost a peer. When `settling` is over, rank 0 looks for ranks
+  /// that are gone without an announcement; every other rank does so for rank 0.
   void leave();
 
  private:
@@ -84,7 +88,7 @@ class Heartbeats {
   FileDescriptor news_;  // readable after leave()
   std::atomic<bool> leaves_ = false;
   std::optional<std::chrono::steady_clock::time_point> settled_;
-  std::map<int, HeardRank> heard_;
+  std::map<int, HeardRank> heard_;          // all other ranks on rank 0; rank 0 on other ranks
   std::map<int, SocketAddress> addresses_;  // of the other ranks on rank 0; of rank 0 on other ranks
   std::uint64_t sent_ = 0;
   std::string verdict_;  // reported by rank 0

@@ -1,7 +1,7 @@
 #pragma once
 
-// What forwards leave for their backwards. A plain forward keeps its input and its output with the autograd graph
-// between them. Two choices of the program keep less on the device:
+// The tensors that forwards keep for their backwards. Usually a forward keeps its input and its output, with the
+// autograd graph between them. Two instructions of the program keep less on the device:
 //
 //   Recompute  the forward keeps only its input; just before the backward it runs again and makes the graph
 //   Offload    the tensors that the graph has saved (of a recomputed forward: its input) move to host memory after the
@@ -22,16 +22,17 @@
 
 namespace chimera {
 
-/// Data of a forward for its backward; before recomputation only the input.
+/// What one forward keeps for its backward. If the stage is recomputed, only the input until the recomputation.
 struct Activation {
   at::Tensor input;
   at::Tensor output;
   WeightGradients::Pointer weight_gradients;
-  std::unique_ptr<SavedTensors> saved;  // Null: stays on the device
+  std::unique_ptr<SavedTensors> saved;  // Null: not offloaded
   SavedTensors::Pointer saved_input;    // The offloaded input of a recomputed forward
 };
 
-/// Activations are named by any op of their stage, micro-batch and slice. A missing one is an InternalError.
+/// The activations of a worker. OpRunner puts and takes them; the executor calls offload() and load(). An argument `op`
+/// names the activation of the op's stage, micro-batch and slice. A missing activation is an InternalError.
 class Activations {
  public:
   explicit Activations(const WorkerContext& worker) : worker_(worker) {}
@@ -42,16 +43,18 @@ class Activations {
   void share_host_memory(const std::vector<Instruction>& program, Activations& other);
 
   [[nodiscard]] bool is_recomputed(StageId stage) const { return recomputed_.contains(stage); }
-  /// Returns the place for what the graph of an offloaded forward saves; null for other forwards.
+  /// Returns a new object that collects the tensors that the graph of an offloaded forward saves; null for other
+  /// forwards.
   [[nodiscard]] std::unique_ptr<SavedTensors> saved_tensors_of(const Op& forward) const;
 
+  /// Keeps the activation of a forward.
   void put(const Op& forward, Activation activation);
-  /// Removes the activation, back from host memory.
+  /// Removes and returns the activation. If it was offloaded, load() must have been called.
   [[nodiscard]] Activation take(const Op& op);
 
   /// Starts to move the activation to host memory.
   void offload(const Op& op);
-  /// Starts to move it back.
+  /// Starts to move it back to the device.
   void load(const Op& op);
 
   /// Drops all activations of an abandoned step.

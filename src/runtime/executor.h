@@ -7,11 +7,12 @@
 //   Compute, Recompute                                OpRunner         forwards and backwards of the stages
 //   Offload, Load                                     Activations      what forwards keep for backwards
 //   StartAllReduce, WaitAllReduce                     GradientSums     gradients over the replicas of a stage
-//   ReduceScalars                                     StepReduction    losses, norms and votes over all workers
+//   ReduceScalars                                     StepReduction    losses, norms and SaveVotes over all workers
 //   OptimizerStep, UpdateWeights, DropWeights         StepHooks, WeightVersions
 //
-// Each part owns its state; the executor dispatches instructions, watches for values that are not finite, and names the
-// current instruction for error messages. StepDriver (engine/step_driver.h) runs one program per step.
+// The class in the middle executes the instructions, and owns their state. The executor dispatches instructions, checks
+// for values that are not finite, and names the current instruction for error messages. StepDriver
+// (engine/step_driver.h) runs one program per step.
 
 #include <map>
 #include <optional>
@@ -35,8 +36,8 @@
 
 namespace chimera {
 
-/// Stages, transport and hooks are borrowed. A program may be a piece of a longer one: pending operations and weight
-/// versions carry over to the next piece.
+/// Executor of one worker. Borrows stages, transport and hooks. A long program may be run in pieces, one call of run()
+/// per piece: pending operations and weight versions remain for the next piece.
 class Executor {
  public:
   /// `message` has the sizes and type of whole hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns

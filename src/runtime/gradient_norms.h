@@ -1,9 +1,9 @@
 #pragma once
 
-// Squared norms of the gradients, from which every rank gets the same global norm for clipping. A gradient that several
-// replicas hold is counted once, by the rank that owns the parameter. The numbers stay apart by parameter, so that the
-// global norm has the same bits for every division of the model into stages, and so that an infinite or NaN norm names
-// its parameter. StepReduction sums them over all ranks.
+// Squared norms of the gradients, from which every rank computes the same global norm for clipping. If several ranks
+// hold a gradient, only the rank that owns the parameter counts it. There is one number per parameter, not one sum. So
+// the global norm has the same bits for every division of the model into stages, and an infinite or NaN norm names its
+// parameter. StepReduction sums the numbers over all ranks.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -30,8 +30,9 @@ namespace chimera {
 /// Copies the numbers to `device` as flat float64, on the calling thread's current stream. Never waits for a device.
 [[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
-/// Squared gradient norms, summed over all ranks: one per model parameter (ProgramShape::parameters), or per parameter
-/// group without names. Each gradient is counted by its owner (owners_of), which alone has it after a reduce-scatter.
+/// Squared gradient norms of this rank: one number per model parameter (ProgramShape::parameters), or one per parameter
+/// group if the parameters have no names. The number of a gradient is 0 except on the rank that owns the parameter
+/// (owners_of()); after a reduce-scatter, only this rank has the gradient.
 class GradientNorms {
  public:
   using Groups = std::map<ParameterGroupId, ParameterGroup*>;
@@ -40,23 +41,24 @@ class GradientNorms {
   GradientNorms(const ProgramShape& shape, WorkerId worker, const Groups& groups)
       : shape_(shape), worker_(worker), groups_(groups) {}
 
+  /// Returns how many numbers there are.
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
   /// Adds this rank's numbers for a step to `values` [count()] (zeros, float64, on the gradients' device) without
   /// waiting, and forgets the updates of the step. If there were no updates, uses the current gradients if any.
   void take(std::int64_t step, bool has_gradients, at::Tensor values);
-  /// Notes an update of the group by its current gradients, one of ProgramShape::updates in the step. Returns their
-  /// norm. Only on the CPU.
+  /// Called before an update of one stage in an asynchronous schedule: adds the squared norms of the group's current
+  /// gradients to the numbers of the step. Returns the norm of these gradients. Only on the CPU.
   double note_update(ParameterGroupId id, std::int64_t step);
 
-  /// Describes number `square`: "the gradient of stage 3", or of a parameter.
+  /// Returns a name of number `square` for messages: "the gradient of stage 3", or of a parameter.
   [[nodiscard]] std::string describe(std::size_t square) const;
-  /// Returns whether this rank is the first that holds the number, and so reports on it.
+  /// Returns whether this rank throws the error if the number is not finite: it is the first rank with this gradient.
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
-  /// Place among the ranks that divide the parameters of a group.
+  /// Which parameters of a group this rank counts: rank `member` of the `members` ranks that divide them (owners_of()).
   struct SquaresShare {
     std::size_t member = 0;
     std::size_t members = 1;
@@ -69,7 +71,7 @@ class GradientNorms {
   WorkerId worker_;
   const Groups& groups_;
   std::unordered_map<std::int64_t, at::Tensor> updates_;  // by step: sums of squares so far
-  // [group, members of the share]: indices of the counted parameters, on their device
+  // [parameter group, SquaresShare::members]: numbers of the parameters that this rank counts, on their device
   std::map<std::pair<ParameterGroupId, std::size_t>, at::Tensor> numbers_;
 };
 

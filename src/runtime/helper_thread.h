@@ -1,8 +1,9 @@
 #pragma once
 
-// A thread that waits for work. Starting a thread for each op would cost more than a small op, and would give it none
-// of LibTorch's thread-local state. OpRunner runs the forward of a pair on a HelperThread while the worker's own thread
-// runs the backward; SaveThread (train/recover/checkpointer.h) writes checkpoints on one while training continues.
+// A thread that waits for work. Starting a new thread for each op would take longer than a small op, and the new thread
+// would lack LibTorch's thread-local state. OpRunner runs the forward of a pair on a HelperThread while the worker's
+// own thread runs the backward. SaveThread (train/recover/checkpointer.h) writes checkpoints on one while training
+// continues.
 
 #include <condition_variable>
 #include <functional>
@@ -22,7 +23,7 @@ class HelperThread {
   HelperThread(const HelperThread&) = delete;
   HelperThread& operator=(const HelperThread&) = delete;
 
-  /// Starts `work`; the future holds its end or exception. The previous work must have ended.
+  /// Starts `work`. The future becomes ready when it ends, and has its exception. The previous work must have ended.
   [[nodiscard]] std::future<void> begin(const std::function<void()>& work);
 
  private:

@@ -21,17 +21,21 @@
 
 namespace chimera {
 
-/// Tensors and transfers are named by the op that makes the tensor.
+/// Tensors and pending sends and receives of a worker. An argument `maker` is the op that makes the tensor. The
+/// executor calls the functions of transfers for the instructions of the same names.
 class Messages {
  public:
   explicit Messages(const WorkerContext& worker) : worker_(worker) {}
 
+  /// Keeps the result of `maker`.
   void put(const Op& maker, at::Tensor tensor);
+  /// Removes and returns the result of `maker`.
   [[nodiscard]] at::Tensor take(const Op& maker);
   /// Takes the input gradient that the backward (B or I) of `stage` has computed for the micro-batch of `op`.
   [[nodiscard]] at::Tensor take_gradient(const Op& op, StageId stage);
 
-  /// The message's tag consists of `step` and `maker`. Messages are matched by order; the tag detects a mismatch.
+  /// Starts a receive. `step` and `maker` are the tag of the message. Sends and receives are matched by their order;
+  /// the tag detects a mismatch.
   void post_receive(const Op& maker, WorkerId from, std::int64_t step);
   void wait_receive(const Op& maker);
   void start_send(const Op& maker, WorkerId to, std::int64_t step);

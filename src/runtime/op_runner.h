@@ -1,6 +1,6 @@
 #pragma once
 
-// Computes the ops of a worker: forwards, backwards, and the two halves of a split backward.
+// Computes the ops of a worker: forwards, whole backwards, and input and weight gradients of split backwards.
 //
 //   forward (F)           input from Messages or the micro-batch; output to Messages or the losses; Activations keep
 //                         input, output and graph for the backward
@@ -9,8 +9,8 @@
 //   input gradient (I)    the same, but keeps the functions that add weight gradients
 //   weight gradient (W)   runs these functions
 //
-// The two ops of a pair run at the same time, the forward on a helper thread. Keys and values of a sliced micro-batch
-// stay until the backward of slice 0.
+// The two ops of a pair run at the same time, the forward on a helper thread. Attention's keys and values of a sliced
+// micro-batch are kept until the backward of slice 0.
 
 #include <memory>
 #include <optional>
@@ -30,14 +30,16 @@
 
 namespace chimera {
 
-/// Borrows its arguments. Throws the errors of stages and of `load`.
+/// Runs the ops for the executor. Borrows its arguments. Throws the errors of stages and of `load`.
 class OpRunner {
  public:
   OpRunner(const WorkerContext& worker, Messages& messages, Activations& activations, GradientSums& sums);
 
-  /// Begins a program. Without backwards (`trains`), forwards keep no graph and no times.
+  /// Called at the start of a program. If it has no backwards (`trains` is false), forwards keep no autograd graph, and
+  /// their times are not recorded.
   void begin(bool trains) { trains_ = trains; }
 
+  /// Computes an op. Calls `load` for the micro-batch of a forward.
   void compute(const Op& op, const LoadMicroBatch& load);
   /// Computes both ops of a pair. Calls `on_forward` when the second op is done, before it waits for the forward.
   void compute_pair(const Op& forward, const Op& second, const LoadMicroBatch& load,
@@ -49,7 +51,7 @@ class OpRunner {
   void drop();
 
   [[nodiscard]] StepLosses& losses() { return losses_; }
-  /// Returns the ops with non-finite results. The caller removes those of finished steps.
+  /// Returns the ops whose results had infinite or NaN elements. The caller removes those of finished steps.
   [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }
   [[nodiscard]] OpTimes& times() { return times_; }
   [[nodiscard]] const OpTimes& times() const { return times_; }

@@ -1,8 +1,9 @@
 #pragma once
 
-// Moves what autograd saves for a backward to host memory and back (--offload). A forward runs in the scope of a
-// SavedTensors, which collects the saved tensors through hooks of the graph. offload() starts their copies to the host
-// on a stream of their own, so that later ops run meanwhile, and load() starts the way back before the backward.
+// Moves the tensors that autograd saves for a backward to host memory and back (--offload). A forward runs in the scope
+// of a SavedTensors object, which collects the saved tensors through autograd's saved-tensor hooks. offload() starts
+// their copies to the host on a stream of their own, so that later ops run meanwhile. load() starts the copies back
+// before the backward.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,10 +21,11 @@ class HostCopies {
  public:
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
 
-  /// Starts to copy tensors [bytes] to host memory, until `end`. They may be freed at once. Makes the current stream
-  /// wait for the previous call's copy, whose memory is then free.
+  /// Starts to copy tensors of bytes to host memory, and sets `end` to the end of the copy. The caller may drop the
+  /// tensors at once. Makes the current stream wait for the copy of the previous call, so that its device memory is
+  /// free.
   [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors, StreamMark& end);
-  /// Starts to copy results of to_host() back, until `end`.
+  /// Starts to copy results of to_host() back to the device, and sets `end` to the end of the copy.
   [[nodiscard]] std::vector<at::Tensor> to_device(std::vector<at::Tensor> tensors, StreamMark& end);
 
  private:
@@ -49,7 +51,8 @@ class SavedTensors {
  public:
   using Pointer = std::shared_ptr<SavedTensor>;
 
-  /// Adds what graphs of this thread save; null: no effect. Throws Error if Python's autograd engine is in use.
+  /// Scope in which `saved` collects the tensors that autograd saves on this thread; null: no effect. Throws Error if
+  /// Python's autograd engine is in use.
   class Scope {
    public:
     explicit Scope(SavedTensors* saved);
@@ -61,8 +64,9 @@ class SavedTensors {
     SavedTensors* before_;
   };
 
+  /// Adds a tensor; the graph keeps the result in its place.
   Pointer add(const at::Tensor& tensor);
-  /// Starts to move all tensors that nobody else holds to host memory. Leaves that need gradients stay.
+  /// Starts to move all tensors that nothing else refers to to host memory. Leaves that need gradients stay.
   void offload(HostCopies& copies);
   /// Starts to move them back. Makes the current stream wait for the end of offload().
   void load(HostCopies& copies);

@@ -1,9 +1,9 @@
 #pragma once
 
-// The sum of a step's numbers over all workers, at the program's ReduceScalars: losses, squared gradient norms, memory,
-// and votes of the trainer and of RecordedSteps. It is the only number that every worker needs from all others, so one
-// collective carries all of them, and on a device it is the host's only wait in a step. If a loss or norm is not
-// finite, a second collective finds the op that made the first such value.
+// Sums the numbers of a step over all workers, for the instruction ReduceScalars: losses, squared gradient norms,
+// memory, requests for a save (SaveVotes), and the needs of RecordedSteps. Every worker needs these sums, so one
+// collective carries all of them. On a device, it is the only time in a step that the host waits. If a loss or norm is
+// not finite, a second collective finds the op that made the first such value.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,8 +20,8 @@
 
 namespace chimera {
 
-/// Numbers that all workers sum once in a step. Each worker fills in its own; the others are 0. The packed order is the
-/// order of the fields.
+/// Numbers that are summed over all workers once per step. Before the sum, a worker sets its own elements, and the
+/// others are 0. pack() keeps the order of the fields.
 struct StepSums {
   std::vector<double> squares;             ///< Squared gradient norms (GradientNorms)
   std::vector<double> losses;              ///< [group][micro-batch]
@@ -29,7 +29,7 @@ struct StepSums {
   std::vector<double> used_memory;         ///< [group][worker], bytes
   std::vector<double> allocation_retries;  ///< [group][worker]
   std::optional<SaveVotes> votes = {};     ///< Set on all workers or on none
-  /// Ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
+  /// Number of ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
   std::optional<double> recordings = {};
 
   [[nodiscard]] std::vector<double> pack() const;
@@ -46,7 +46,7 @@ struct StepSums {
 /// First result of a step that was not finite.
 struct NonFiniteResult {
   std::string what;     ///< Equal on all ranks: "the output of stage 1 for micro-batch 3", "the gradient of wte.weight"
-  bool is_own = false;  ///< This rank made it, or reports it; true on one rank
+  bool is_own = false;  ///< Whether this rank made it, or throws the error for it; true on one rank
   std::optional<Op> op = {};  ///< The op that made it, if is_own
 };
 
@@ -56,11 +56,11 @@ class StepReduction {
   explicit StepReduction(const WorkerContext& worker)
       : worker_(worker), norms_(worker.shape, worker.worker, worker.groups) {}
 
-  /// Notes an update, as GradientNorms::note_update() does.
+  /// Calls GradientNorms::note_update().
   double note_update(ParameterGroupId group, std::int64_t step) { return norms_.note_update(group, step); }
 
-  /// Sums the numbers of `step`; collective over all workers. Takes the step's own losses out of `losses`. `trains`:
-  /// there are gradients. `recordings` is StepSums::recordings of this worker.
+  /// Returns the sums of `step`; collective over all workers. Removes the losses of this step from `losses`. `trains`:
+  /// whether there are gradients. `recordings` is StepSums::recordings of this worker.
   [[nodiscard]] StepSums sum(std::int64_t step, bool trains, StepLosses& losses, std::optional<double> recordings,
                              const StepHooks& hooks);
 

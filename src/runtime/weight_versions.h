@@ -18,15 +18,15 @@ namespace chimera {
 /// gradients; only the memory of their values changes. Before a backward, use() must restore the version of its
 /// forward.
 ///
-/// update() hides its writes from autograd, which would reject backwards of earlier forwards. check() proves that every
-/// op finds the version that it needs.
+/// update() hides its writes from autograd, which would reject backwards of earlier forwards. This is safe, because
+/// check() (check/check_program.h) proves that every op finds the version that it needs.
 class WeightVersions {
  public:
   /// The current values are version `newest`. Borrows the stage.
   WeightVersions(Stage& stage, std::int32_t newest);
 
   [[nodiscard]] std::int32_t newest() const { return newest_; }
-  /// Puts a held version into the parameters.
+  /// Makes a kept version the values of the parameters.
   void use(std::int32_t version);
   /// Drops a version that is no longer used. The newest keeps its values until it is replaced.
   void drop(std::int32_t version);
@@ -44,8 +44,8 @@ class WeightVersions {
   std::int32_t newest_;
   std::int32_t in_use_;
   bool newest_is_dropped_ = false;
-  std::map<std::int32_t, Values> held_;
-  std::vector<Values> spare_;  // memory of dropped versions
+  std::map<std::int32_t, Values> held_;  // kept values, by version
+  std::vector<Values> spare_;            // memory of dropped versions
 };
 
 }  // namespace chimera

@@ -8,8 +8,8 @@
 
 namespace chimera {
 
-/// All types of the format, by ascending size except for Bool (bits_of()). Chimera computes with few of them and skips
-/// the others.
+/// All types of the format. Their order is by size, except Bool; bits_of() depends on it. Chimera computes with few of
+/// them, and skips tensors of the others.
 enum class ElementType : std::uint8_t {
   Bool,
   F4,

@@ -1,7 +1,8 @@
 #pragma once
 
-// Safetensors files: a length, a JSON header (tensor_table.h), the raw elements. SafetensorsFile reads one. lay_out()
-// plans a new one: since header and places are then known, several ranks can write their tensors at once.
+// Safetensors files: the length of the header, a JSON header (tensor_table.h), and the raw elements of all tensors.
+// SafetensorsFile reads a file. lay_out() plans a new file before it is written: with the positions of all tensors,
+// several ranks can write their tensors at the same time.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +18,8 @@
 
 namespace chimera {
 
-/// An open file. TensorTable checks its header; elements are read on demand. Any number of threads may read.
+/// An open file. The constructor reads and checks only the header; read() reads elements. Any number of threads may
+/// read.
 class SafetensorsFile {
  public:
   /// Throws ConfigError if the file cannot be read or is invalid.
@@ -29,8 +31,8 @@ class SafetensorsFile {
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   [[nodiscard]] const TensorTable& tensors() const { return tensors_; }
 
-  /// Reads from byte `first` of the tensor on; the bytes must exist. Throws ConfigError if the file was cut or cannot
-  /// be read.
+  /// Fills `into` with the tensor's bytes from byte `first` on; the tensor must have so many bytes. Throws ConfigError
+  /// if the file was truncated or cannot be read.
   void read(const TensorEntry& tensor, std::uint64_t first, std::span<std::byte> into) const {
     require_invariant(first <= tensor.bytes && into.size() <= tensor.bytes - first, "a read is longer than its tensor");
     file_.read(tensor.begin + first, into);
@@ -41,18 +43,20 @@ class SafetensorsFile {
   TensorTable tensors_;
 };
 
-/// A file to write, known in advance so that several processes can write parts.
+/// Header and positions of tensors of a file to write.
 struct SafetensorsLayout {
-  std::string head;  ///< header length and header
-  std::vector<TensorEntry> tensors;
+  std::string head;                  ///< first bytes of the file: header length and header
+  std::vector<TensorEntry> tensors;  ///< with their positions
   std::uint64_t file_bytes = 0;
 };
 
-/// Places tensors (name, type, shape) contiguously in order, from a multiple of 8 bytes on. A tensor is aligned to its
-/// elements if no earlier tensor has narrower elements. Throws ConfigError if the header is longer than readers accept.
+/// Returns a layout for tensors with the given names, types and shapes: in the given order, without gaps, from a
+/// multiple of 8 bytes on. A tensor is aligned to the size of its elements if no earlier tensor has narrower elements.
+/// Throws ConfigError if the header is longer than readers accept.
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 
+/// Returns the bytes of a tensor.
 [[nodiscard]] std::uint64_t bytes_of(ElementType type, const std::vector<std::int64_t>& shape);
 
 }  // namespace chimera

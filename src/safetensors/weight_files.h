@@ -17,17 +17,19 @@
 
 namespace chimera {
 
-/// [tensor]: file of the same folder.
+/// File name by tensor name; all files are in one folder.
 using WeightMap = std::map<std::string, std::string>;
 
 inline constexpr std::uint64_t kMostIndexBytes = 32'000'000;
 inline constexpr std::size_t kMostWeightFiles = 10'000;
 
-/// Ignores other fields; `path` is for messages. Throws ConfigError unless it is one JSON object in UTF-8, at most
-/// kMostIndexBytes, with one `weight_map`. This must give every tensor, once, the name of a safetensors file in the
-/// same folder, without a path: otherwise a foreign index chooses any file.
+/// Parses model.safetensors.index.json, whose size is `bytes` and which `read` reads; `path` is for messages. Throws
+/// ConfigError unless it is one JSON object in UTF-8, of at most kMostIndexBytes, with one object `weight_map`. Its
+/// members give each tensor, once, the name of a safetensors file in the same folder. A name with a path is an error,
+/// because an index from an untrusted source could name any file. Other fields are ignored.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);
 
+/// Returns the text of model.safetensors.index.json for these files (name and tensors).
 [[nodiscard]] std::string weight_index(const std::vector<std::pair<std::string, std::vector<TensorEntry>>>& files);
 
 inline constexpr const char* kWeightsName = "model.safetensors";
@@ -43,14 +45,16 @@ class WeightFiles {
   /// have different tensors. Several files may have equal copies of a tensor.
   explicit WeightFiles(const std::string& folder);
 
+  /// A tensor and its file.
   struct Found {
     const SafetensorsFile* file = nullptr;
     TensorEntry tensor;
   };
+  /// Returns the tensor of this name, or nothing if there is none.
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
-  /// Returns all names, ascending.
+  /// Returns the names of all tensors, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Files by name.
+  /// Returns the files, sorted by name.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:

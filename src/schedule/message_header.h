@@ -11,11 +11,11 @@
 
 namespace chimera {
 
-/// The tensor that `op` makes in a step.
+/// Names a tensor: the result of `op` in a step.
 struct MessageTag {
   std::int64_t step = 0;  ///< Number of the step, from 1
-  Op op;                  ///< Weight version is ignored
-  /// XXH3 of the tensor's bytes, if the sender computed it; not compared.
+  Op op;                  ///< weight_version and paired are not part of the name
+  /// XXH3 hash of the tensor's bytes, if the sender computed it; not part of the name.
   std::optional<std::uint64_t> checksum = std::nullopt;
   friend bool operator==(const MessageTag& a, const MessageTag& b) {
     return a.step == b.step && a.op.kind == b.op.kind && a.op.replica == b.op.replica && a.op.stage == b.op.stage &&

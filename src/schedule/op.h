@@ -1,7 +1,7 @@
 #pragma once
-// An op is what a worker runs at once: the forward or a backward of one stage on one micro-batch, or on one slice of
-// it. A whole backward (B) may be split into the input gradient (I), which the stage before waits for, and the weight
-// gradient (W), which only the update waits for.
+// An op is one unit of computation of a worker: the forward or a backward of one stage on one micro-batch, or on one
+// slice of a micro-batch. A whole backward (B) may be split into the input gradient (I), which the previous stage waits
+// for, and the weight gradient (W), which only the optimizer step waits for.
 
 #include <cstdint>
 #include <optional>
@@ -24,24 +24,27 @@ struct Op {
   ReplicaId replica;
   StageId stage;             // 0 .. S-1
   MicroBatchId micro_batch;  // Unique across replicas
-  /// Updates of the stage before the weights that the op uses. 0 in a synchronous schedule.
+  /// Version of the weights that the op uses: the number of updates that made them. 0 in a synchronous schedule.
   std::int32_t weight_version = 0;
-  /// Whether the op and the next on its worker are a pair (Pairs).
+  /// Whether this op and the next op of its worker are a pair, which may overlap (Pairs in schedule.h).
   bool paired = false;
   std::int16_t slice = 0;  // Of the micro-batch, 0 .. k-1, in the order of the tokens
   friend bool operator==(const Op&, const Op&) = default;
 };
 static_assert(sizeof(Op) == 20);
 
+/// Returns F, B, I or W.
 [[nodiscard]] char letter(OpKind kind);
+/// Returns the kind of a letter, or nothing for other letters.
 [[nodiscard]] std::optional<OpKind> op_kind(char letter);
 /// Returns stage, letter and micro-batch, as in PyTorch: `2F5`. Appends the slice (`2F5.3`) if a micro-batch has
 /// several `slices`, or if the slice is not 0.
 [[nodiscard]] std::string to_text(const Op& op, std::int64_t slices = 1);
+/// Returns true for B and I.
 [[nodiscard]] constexpr bool gives_input_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardInput;
 }
-/// Returns true for B and W, after which the activation may be freed.
+/// Returns true for B and W. After these ops, the micro-batch's activations on the stage are not needed any more.
 [[nodiscard]] constexpr bool gives_weight_gradient(OpKind kind) {
   return kind == OpKind::Backward || kind == OpKind::BackwardWeight;
 }

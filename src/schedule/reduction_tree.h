@@ -1,7 +1,8 @@
 #pragma once
-// A fixed order of addition, so that gradients do not depend on the schedule (`--reduction canonical`): one binary tree
-// over blocks of the step's samples. With 4 blocks, every schedule adds (0 + 1) + (2 + 3), although one worker may hold
-// blocks 0 and 1 and another 2 and 3, or one worker all of them.
+// A fixed order of additions for `--reduction canonical`, so that the bits of gradients do not depend on the schedule.
+// The micro-batches of a step are divided into blocks, and the sums of the blocks are added along one binary tree. With
+// 4 blocks, every schedule adds (0 + 1) + (2 + 3), whether one worker computes all blocks, or one worker blocks 0 and 1
+// and another blocks 2 and 3. engine/canonical.h plans which worker adds which subtrees.
 
 #include <cstdint>
 #include <utility>
@@ -11,15 +12,15 @@
 
 namespace chimera {
 
-/// The sum of blocks [index 2^level, (index + 1) 2^level).
+/// A node of the tree: the sum of the 2^level blocks from block index * 2^level on.
 struct Subtree {
   int level = 0;
   std::int64_t index = 0;
   friend bool operator==(const Subtree&, const Subtree&) = default;
 };
 
-/// Adds subtrees pushed from left to right, as a binary counter does: siblings at once, the rest at the end from right
-/// to left. Any grouping of blocks into whole subtrees gives the same additions.
+/// Adds the sums of subtrees, which the caller pushes from left to right. Two siblings are added as soon as both exist.
+/// total() adds the rest from right to left. The additions are the same for every division of the blocks into subtrees.
 template <class Sum>
 class TreeAdder {
  public:
@@ -51,12 +52,12 @@ class TreeAdder {
 /// Returns the fewest subtrees that make up blocks [first, last), from left to right.
 [[nodiscard]] std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last);
 
-/// parts[member]: the subtrees that each group member adds, from left to right.
+/// Subtrees of one parameter group that each of its workers computes.
 struct SumOrder {
-  std::vector<std::vector<Subtree>> parts;
+  std::vector<std::vector<Subtree>> parts;  // [member of the group]: its subtrees, from left to right
 };
 
-/// Micro-batches of a replica: positions [first, last) in the step's samples.
+/// Consecutive micro-batches that one replica processes: [first, last), in the order of the step's samples.
 struct MicroBatchRun {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -65,7 +66,8 @@ struct MicroBatchRun {
 /// Returns the largest power of two that divides the step's micro-batches, at most 64.
 [[nodiscard]] std::int64_t default_reduction_blocks(std::int64_t micro_batches);
 
-/// Returns, ascending, the numbers of equal blocks that split no run.
+/// Returns the valid numbers of blocks, ascending: all blocks are equally long, and no block contains micro-batches of
+/// two runs.
 [[nodiscard]] std::vector<std::int64_t> legal_reduction_blocks(std::int64_t micro_batches,
                                                                const std::vector<MicroBatchRun>& runs);
 

@@ -13,33 +13,33 @@
 
 namespace chimera {
 
-/// Returns one line per worker and one cell per op: `0F0,2I3,2W3` (PyTorch's compute_only). A pair is one cell:
-/// `(0F1;1B2)OVERLAP_F_B`. If these cells cannot express everything but the name, a first line `# {...}` holds
-/// header_to_json(), and cells add replica and weight version if not 0: `3F2r1v4`. If micro-batches have slices, each
-/// cell has one: `3F2.1`.
+/// Returns one line per worker and one cell per op: `0F0,2I3,2W3` (PyTorch's compute_only). A pair of ops that may
+/// overlap is one cell: `(0F1;1B2)OVERLAP_F_B`. Some schedules need more than these cells, apart from the name. Then a
+/// first line `# {...}` holds header_to_json(), and a cell ends with replica and weight version if they are not 0:
+/// `3F2r1v4`. If micro-batches have slices, each cell names its slice: `3F2.1`.
 ///
 /// Requires ids that are not negative, weight versions only if the schedule has updates, and an unpaired op after each
 /// paired op.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
-/// Adds the program's messages (PyTorch's compute_comms): SEND_F and SEND_B, RECV_F and RECV_B at the posts, and
-/// REDUCE_GRAD after a stage's last B or W on a worker. Pairs are cells if the program runs them together. For
-/// PyTorch's dry run, lower the program with LoweringOptions::receives_ahead = 0: there, a receive blocks until the
-/// send has run.
+/// Same, with cells for the program's messages (PyTorch's compute_comms): SEND_F and SEND_B; RECV_F and RECV_B at the
+/// places of PostReceive; and REDUCE_GRAD after a stage's last B or W on a worker. A pair is one cell only if the
+/// program runs both ops together. For PyTorch's dry run, lower the program with LoweringOptions::receives_ahead = 0,
+/// because a receive of the dry run blocks until the send has run.
 [[nodiscard]] std::string to_csv(const Schedule& schedule, const Program& program);
 
-/// A schedule, and one note per kind of cell that was dropped.
+/// A schedule, and messages for the user: one for each kind of cell that was ignored.
 struct ReadSchedule {
   Schedule schedule;
   std::vector<std::string> notes;
 };
 
-/// Reads either dialect. Without the first line the schedule is named `csv`, and has one replica, with each stage on
-/// the worker whose row names it first, or worker 0. Drops messages, sharding and REDUCE_GRAD, and counts them in the
-/// notes. Does not validate the schedule; check() does.
+/// Reads either dialect. Without the first line `# {...}`, the name of the schedule is `csv`, and it has one replica.
+/// Each stage is then on the first worker whose row names it; a stage that no row names is on worker 0. Ignores cells
+/// of messages, sharding and REDUCE_GRAD, and counts them in the notes. Does not validate the schedule; check() does.
 ///
-/// Throws ConfigError with row and column (of cells; both from 1) for any other cell, for an id that is not below the
-/// number of ops (without the first line), and for more than kMostOps ops.
+/// Throws ConfigError with row and column of the cell (from 1) for any other cell. Also throws for more than kMostOps
+/// ops and, without the first line, for an id that is not below the number of ops.
 [[nodiscard]] ReadSchedule schedule_from_csv(TextSource& text);
 
 /// Reads JSON if the first visible character is `{` or `[`, else CSV.

@@ -1,7 +1,7 @@
 #pragma once
-// Times of a schedule: simulate() (simulate/simulate.h) computes a Timeline, explain() derives an Explanation (why
-// workers wait, what is in transit, what is held), and pictures and reports draw both. measured_step()
-// (train/observe/measured_step.h) returns the same types for a traced training step.
+// Times of a schedule. simulate() (simulate/simulate.h) computes a Timeline. explain() (simulate/explain.h) derives an
+// Explanation from it: why workers wait, messages in transit, and memory over time. Pictures and tables show both.
+// measured_step() (train/observe/measured_step.h) returns the same types for a training step that was traced.
 
 #include <array>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// Times are in the unit of the costs.
+/// Start and end of an op. All times in this header are in the unit of the costs, from the start of the first step.
 struct TimedOp {
   double start = 0;
   double end = 0;
@@ -31,49 +31,49 @@ enum class IdleCause : std::uint8_t {
 inline constexpr int kIdleCauses = 5;
 [[nodiscard]] const char* to_text(IdleCause cause);
 
-/// A time without computation, for one cause. `waits_for` is the op whose result is missing, if any.
+/// A time in which a worker waits for one cause.
 struct Bubble {
   double start = 0;
   double end = 0;
   IdleCause cause = IdleCause::Dependency;
-  std::optional<Place> waits_for = std::nullopt;
+  std::optional<Place> waits_for = std::nullopt;  // The op whose result is missing; nothing: the worker waits for no op
 };
 
-/// A tensor in transit to an op on another worker.
+/// A tensor that is sent from one worker to another.
 struct Message {
-  Place from;
-  Place to;
+  Place from;  // The op that makes the tensor
+  Place to;    // The op that needs it
   double sent = 0;
   double arrived = 0;
 };
 
-/// The all-reduce of a parameter group, in parallel to the ops.
+/// The all-reduce of a parameter group (a stage, or the tied matrix) on one of its workers. It runs beside the ops.
 struct TimedAllReduce {
   ParameterGroupId group;
   double start = 0;
   double end = 0;
-  std::optional<Place> launched_by = std::nullopt;  // The op after which the last worker started it
-  std::size_t after = 0;                            // Number of the worker's ops before its own start
+  std::optional<Place> launched_by = std::nullopt;  // The op after which the last of its workers launched it
+  std::size_t after = 0;                            // Number of this worker's ops before it launched the all-reduce
 };
 
-/// The optimizer step of a worker, which runs no op meanwhile. In an asynchronous schedule: a stage's update with its
-/// all-reduce.
+/// The optimizer step of a worker, during which it runs no op. In an asynchronous schedule: the update of one stage,
+/// together with its all-reduce.
 struct TimedUpdate {
   std::size_t after = 0;  // Number of the worker's ops before it
   double start = 0;
   double end = 0;
 };
 
-/// The amount held from `time` until the next point.
+/// The memory that a worker uses from `time` until the next point.
 struct MemoryPoint {
   double time = 0;
   double amount = 0;
 };
 
 struct WorkerTimeline {
-  std::vector<TimedOp> ops;
-  double busy = 0;
-  double idle = 0;  // Makespan - busy
+  std::vector<TimedOp> ops;  // In the order of the worker's list
+  double busy = 0;           // Time in ops
+  double idle = 0;           // Makespan - busy
   // Maximum number of (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;  // Part of `idle` between its first and last op
@@ -84,12 +84,12 @@ struct WorkerTimeline {
   std::vector<TimedUpdate> updates = {};         // In order; one per step in a synchronous schedule
 };
 
-/// Returns peak_in_flight in micro-batches: 1.375 for 11 of 8 slices each.
+/// Returns peak_in_flight in micro-batches: 1.375 if 11 slices are in flight, and a micro-batch has 8 slices.
 [[nodiscard]] inline double micro_batches_in_flight(const Schedule& schedule, const WorkerTimeline& worker) {
   return static_cast<double>(worker.peak_in_flight) / static_cast<double>(schedule.slices);
 }
 
-/// Returns whether the op at `position` starts a pair that overlaps in time.
+/// Returns whether the op at `position` and the next one are a pair, and overlap in this timeline.
 [[nodiscard]] inline bool runs_with_next(const std::vector<Op>& ops, const WorkerTimeline& timeline,
                                          std::size_t position) {
   return ops[position].paired && position + 1 < ops.size() &&
@@ -108,7 +108,7 @@ struct Timeline {
   double period = 0;                   // T(k+1) - T(k) in the middle of the run; the makespan if there is only one step
 };
 
-/// Data for pictures, derived from a timeline in linear time.
+/// Details of a timeline for pictures; computed in linear time.
 struct Explanation {
   std::vector<std::vector<Bubble>> bubbles;  // [worker], in order of time; sum is the worker's idle time
   std::vector<Message> messages;

@@ -1,8 +1,10 @@
 #pragma once
 
-// Symmetric search: worker D-1-w of a bidirectional pipeline does for the up replica the same as worker w for the down
-// replica. Only one replica and D/2f workers remain to arrange, so search improves faster. That symmetric schedules are
-// among the best is observed, not proven.
+// Symmetric search. In a symmetric schedule of a bidirectional pipeline, worker D-1-w runs the same ops for the up
+// replica as worker w for the down replica. To find such schedules, a problem is folded: workers that the symmetry maps
+// onto each other become one joined worker, which runs only the ops of replica 0. The folded problem has one replica
+// and D/2f workers, so a search improves faster. In experiments, symmetric schedules are among the best; this is not
+// proven. search() searches both forms of a problem (Arrangement).
 
 #include <optional>
 #include <vector>
@@ -13,24 +15,24 @@
 
 namespace chimera {
 
-/// Replica 0's problem on joined workers: workers that the symmetry maps onto each other become a single worker. Delays
-/// are those between real workers.
+/// The ops of replica 0 on joined workers. Messages have the delays between the real workers.
 struct FoldedProblem {
   Instance instance;
-  std::vector<std::size_t> worker;  // [real worker]: its joined worker
+  std::vector<std::size_t> worker;  // [worker of the problem]: its joined worker
 };
 
-/// Returns nullopt if there is one replica, the placement is not symmetric, links or micro-batches per replica differ,
-/// corresponding workers have different limits, or one micro-batch of every replica does not fit at once.
+/// Returns the folded problem, or nullopt if there is none: if there is one replica, the placement is not symmetric,
+/// links or micro-batches per replica differ, workers that the symmetry maps onto each other have different limits, or
+/// one micro-batch of every replica does not fit in memory at once.
 [[nodiscard]] std::optional<FoldedProblem> fold(const SearchProblem& problem);
 
-/// Returns replica 0's part of the orders.
+/// Returns the orders of the folded problem: the ops of replica 0 in `orders`.
 [[nodiscard]] Orders fold_orders(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
-/// Returns orders in which each replica repeats replica 0's.
+/// Returns the orders of the whole problem, in which each replica has the order of replica 0 in `orders`.
 [[nodiscard]] Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
-/// A problem in both forms: of all workers and, if it is symmetric, of joined workers.
+/// A problem in both forms: as a whole and, if it is symmetric, folded. Borrows the problem.
 struct Arrangement {
   explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
 
@@ -39,11 +41,11 @@ struct Arrangement {
   std::optional<FoldedProblem> folded;
 };
 
-/// Replaces `best` by `other` if that is faster.
+/// Replaces `best` by `other` if `other` is faster.
 void take_if_better(Solution& best, const Solution& other);
 
-/// Adds a solution to the front unless it is dominated, and returns whether it is now the fastest. `instance` must be
-/// one of the two in `arrangement`.
+/// Adds a solution `found` of `instance` to the Pareto front of makespan and memory, unless another solution is better
+/// in both. Returns whether it is now the fastest. `instance` must be one of the two in `arrangement`.
 bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Solution& found);
 
 }  // namespace chimera

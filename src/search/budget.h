@@ -1,13 +1,13 @@
 #pragma once
 
-// Limits how long a search runs, by wall-clock time or by a number of timed schedules. Only the second limit makes a
-// search reproducible.
+// Limits how long a search runs: by wall-clock time, or by a number of timed schedules (schedules whose makespan the
+// search has computed). Only the second limit makes a search reproducible.
 //
-// A search has one Budget. It passes a Phase, a fraction of what is left, to each of its algorithms (list scheduling,
-// bounds, annealing, branch and bound), which may divide it into inner phases. An algorithm counts its work, in timed
-// schedules or their equivalent, and ends when its phase is over(). Searchers that may run concurrently do not share a
-// budget, because counting is not thread-safe. Each gets its own from Phase::for_one_of(), and its count is added to
-// the phase afterwards.
+// A search has one Budget. It gives a Phase, a fraction of the budget that is left, to each of its algorithms (list
+// scheduling, bounds, annealing, branch and bound), which may divide the phase into inner phases. An algorithm counts
+// its work, in timed schedules or work that takes as long, and ends when its phase is over(). Counting is not
+// thread-safe. Therefore each of several concurrent searchers gets a budget of its own from Phase::for_one_of(), and
+// its count is added to the phase afterwards.
 
 #include <algorithm>
 #include <atomic>
@@ -19,14 +19,17 @@ namespace chimera {
 
 class Budget {
  public:
-  /// The budget is spent as soon as either limit is reached. It has no end if both are empty.
+  /// The budget is spent as soon as `seconds` have passed or `iterations` schedules were counted. It has no end if both
+  /// are empty.
   Budget(std::optional<double> seconds, std::optional<std::int64_t> iterations)
       : seconds_(seconds), iterations_(iterations) {}
 
+  /// Counts timed schedules.
   void count(std::int64_t schedules = 1) { counted_ += schedules; }
   [[nodiscard]] std::int64_t counted() const { return counted_; }
+  /// Returns the seconds since construction.
   [[nodiscard]] double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  /// Fraction used; 1 or more when spent.
+  /// Returns the fraction of the budget that is used; 1 or more when it is spent.
   [[nodiscard]] double used() const {
     if (is_stopped_ != nullptr && *is_stopped_) return 1;
     double used = 0;
@@ -36,7 +39,7 @@ class Budget {
     return seconds_ && *seconds_ <= 0 ? 1 : used;
   }
 
-  /// Ends the budget as soon as `is_stopped` is true, too. Holds a reference.
+  /// Makes the budget spent also when `is_stopped` becomes true. Holds a reference.
   void stop_when(const std::atomic<bool>& is_stopped) { is_stopped_ = &is_stopped; }
 
   /// Returns the budget of one of `sharers` searchers. Together they may use this budget up to the fraction `until`.
@@ -62,8 +65,8 @@ class Budget {
   Clock::time_point start_ = Clock::now();
 };
 
-/// A part of a budget or of an outer phase. It begins at construction, and is over when the fraction `share` of what
-/// was left then is used. Holds a reference to the budget.
+/// A part of a budget or of an outer phase. It begins at construction, and gets the fraction `share` of the budget or
+/// phase that is left at this time. Holds a reference to the budget.
 class Phase {
  public:
   explicit Phase(Budget& budget, double share = 1)
@@ -75,7 +78,7 @@ class Phase {
   /// Returns the budget of one of `sharers` searchers; see Budget::part().
   [[nodiscard]] Budget for_one_of(int sharers, int turns) const { return budget_->part(until_, sharers, turns); }
   [[nodiscard]] bool over() const { return budget_->used() >= until_; }
-  /// Fraction elapsed, 0 to 1.
+  /// Returns the fraction of the phase that has passed, 0 to 1.
   [[nodiscard]] double passed() const {
     return until_ > from_ ? std::min(1.0, (budget_->used() - from_) / (until_ - from_)) : 1;
   }

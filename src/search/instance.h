@@ -1,19 +1,21 @@
 #pragma once
 
-// The search problem in dense numbers instead of ids.
+// The input of the search: a SearchProblem, and the same as an Instance, whose dense numbers the algorithms use.
 //
-// A chain is a stage of a replica on its worker. Its lanes are its queues of ops of equal kind: F, then B, or I and W.
-// Micro-batches of a lane run in ascending order, so a worker's order is just a list of lanes.
+// A chain is a stage of a replica, on its worker. A lane is a queue: the ops of one kind of a chain. Each chain has a
+// lane for F, one for B or I, and one for W. The micro-batches of a lane run in ascending order. So the order of a
+// worker's ops is a list of lanes: each element means the next op of this lane.
 //
-// This excludes no makespan: in any schedule, give the k-th start of each lane to micro-batch k. Ops of two lanes
-// depend on each other by micro-batch, at a fixed distance d (duration plus delay). The k-th smallest start of the
-// second lane has k starts of the first at least d before it. So all dependencies still hold at the same times, with as
-// many micro-batches in flight.
+// Ascending order excludes no makespan. In any schedule, let the k-th op that starts in each lane be the op of
+// micro-batch k. If a lane depends on another, its op of a micro-batch starts at least d (duration plus delay) after
+// the other lane's op. So at least k ops of the other lane start d or more before the k-th start of the lane. All
+// dependencies still hold at the same times, and as many micro-batches are in flight.
 //
-// With k slices, a lane's ops are slices: forward in order, backward in reverse order, micro-batch by micro-batch. The
-// i-th backward of a chain needs the first (floor(i / k) + 1) k forwards: all slices of its micro-batch. The i + 1
-// backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument above still holds. It
-// is for slices of equal times; others count as their shortest, which keeps lower bounds valid.
+// With k slices, the ops of a lane are slices, micro-batch by micro-batch: in order for F, in reverse order for
+// backwards. The i-th backward of a chain needs the first (floor(i / k) + 1) k forwards, which are all slices of its
+// micro-batch. The i + 1 backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument
+// above still holds. It requires slices of equal times. If the times differ, all count as the shortest, which keeps
+// lower bounds valid.
 
 #include <cstdint>
 #include <optional>
@@ -26,15 +28,16 @@
 
 namespace chimera {
 
-/// Memory limit for micro-batches in flight (forward done, weight gradient not done).
+/// Limit on the memory of micro-batches in flight: from the forward to the weight gradient (B or W). limits.h makes it.
 struct HoldingLimit {
   std::string flag;                    // name of the limit in messages
   std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight; its slices take equal parts
-  std::vector<double> room_of_worker;  // [worker]
+  std::vector<double> room_of_worker;  // [worker]: memory for micro-batches in flight, in the same unit
 };
 
+/// What search() solves: it orders the ops of a layout.
 struct SearchProblem {
-  Layout layout;
+  Layout layout;  // placement and micro-batches of each replica
   CostModel costs;
   bool split_backward = true;  // I and W instead of B
   std::vector<HoldingLimit> limits;
@@ -45,24 +48,28 @@ struct SearchProblem {
   return !problem.costs.links || !problem.costs.links->matrix;
 }
 
+/// Index into Instance::lanes.
 using LaneIndex = std::int32_t;
 inline constexpr LaneIndex kNoLane = -1;
 inline constexpr LaneIndex kLanesOfChain = 3;
 
+/// The lanes of a chain: F; B or I; W.
 enum LaneStep : std::int8_t { kForwardStep, kInputStep, kWeightStep };
 
+/// A queue of ops of one kind and one chain.
 struct Lane {
   std::int32_t worker = 0;
-  std::int32_t count = 0;      // number of ops; 0 for W if backwards are whole
-  std::int32_t first = 0;      // index of its first op
-  LaneIndex input = kNoLane;   // its k-th op must end `delay` before this lane's k-th starts
+  std::int32_t count = 0;     // number of ops; 0 for W if backwards are whole
+  std::int32_t first = 0;     // index of its first op
+  LaneIndex input = kNoLane;  // lane on which this one depends: its k-th op ends `delay` before this lane's k-th starts
   LaneIndex output = kNoLane;  // lane whose input is this lane
   double delay = 0;
-  double duration = 0;
+  double duration = 0;    // of each op
   bool takes = false;     // its ops allocate memory at their start
   bool releases = false;  // its ops free memory at their end
 };
 
+/// A search problem in dense numbers.
 struct Instance {
   std::int32_t workers = 0;
   std::int32_t ops = 0;
@@ -71,10 +78,10 @@ struct Instance {
   std::vector<Lane> lanes;                        // [3 * chain + step]; chain = replica * stages + stage
   std::vector<std::vector<std::int32_t>> chains;  // [worker]
   std::vector<std::int32_t> replica;              // [chain]
-  std::vector<std::vector<double>> size;          // [limit][chain], of a slice
-  std::vector<std::vector<double>> room;          // [limit][worker]
+  std::vector<std::vector<double>> size;          // [limit][chain]: memory of a slice in flight
+  std::vector<std::vector<double>> room;          // [limit][worker]: memory for slices in flight
 
-  /// Returns how many ops of the chain's previous step must end before the i-th op of this one starts.
+  /// Returns how many ops of the chain's previous lane must end before the i-th op of its lane `step` starts.
   [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
     return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;
   }
@@ -86,21 +93,22 @@ using Orders = std::vector<std::vector<LaneIndex>>;
 /// Tolerance for rounding errors.
 inline constexpr double kRounding = 1e-9;
 
-/// A limit that a single micro-batch exceeds.
+/// A limit that a single micro-batch exceeds, so that no order of ops keeps it.
 struct Shortage {
   const HoldingLimit* limit = nullptr;
   std::size_t worker = 0;
   std::size_t replica = 0;
-  double needed = 0;
+  double needed = 0;  // memory of a micro-batch of the replica on the worker
 };
 
-/// Returns the first shortage. Without a shortage, micro-batches can run one at a time.
+/// Returns the first shortage, or nothing if all micro-batches can run one at a time.
 [[nodiscard]] std::optional<Shortage> find_shortage(const SearchProblem& problem);
 
 /// Throws ConfigError, naming worker and micro-batch, if there is a shortage.
 void require_room(const SearchProblem& problem);
 
-/// Returns the instance without link contention, all-reduces and updates. Throws ConfigError as CostTable does.
+/// Returns the instance of a problem. It ignores contention of links, all-reduces and updates. Throws ConfigError as
+/// CostTable does.
 [[nodiscard]] Instance make_instance(const SearchProblem& problem);
 
 /// Returns the schedule of these orders. Requires that no lane occurs more often than it has ops.
@@ -110,22 +118,24 @@ void require_room(const SearchProblem& problem);
 /// becomes I and W in sequence; otherwise I and W become B at the place of I.
 [[nodiscard]] Orders to_orders(const SearchProblem& problem, const Schedule& schedule);
 
+/// Returns the mean duration of an op.
 [[nodiscard]] double mean_duration(const Instance& instance);
 
 /// Returns a worker's peak memory if a slice in flight at a chain takes `size[chain]`.
 [[nodiscard]] double peak_of(const Instance& instance, const std::vector<double>& size,
                              const std::vector<LaneIndex>& order);
 
-/// Returns whether orders are complete, keep all limits, and keep each lane behind its chain's previous lane.
+/// Returns whether orders are complete and keep all limits, and the ops of each chain are in order: an F comes before
+/// its B or I, and an I before its W.
 [[nodiscard]] bool admissible(const Instance& instance, const Orders& orders);
 
-/// Returns all lanes, each after its inputs.
+/// Returns all lanes in topological order: each after its inputs.
 [[nodiscard]] std::vector<std::size_t> lanes_in_order(const Instance& instance);
 
-/// Returns the maximum number of slices in flight if the chain were alone on its worker; at least 1.
+/// Returns how many slices of the chain the limits allow in flight if its worker had no other chain; at least 1.
 [[nodiscard]] std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain);
 
-/// Returns the maximum number of slices in flight if each took the smallest size on the worker.
+/// Returns how many slices the limits allow in flight on the worker if each took the smallest size of its chains.
 [[nodiscard]] std::int64_t most_in_flight(const Instance& instance, std::size_t worker);
 
 }  // namespace chimera

@@ -1,9 +1,10 @@
 #pragma once
 
-// Builds the memory limits of a search problem (SearchProblem::limits). A HoldingLimit has a size for each stage, which
-// a micro-batch in flight takes, and the room of each worker. limit_in_flight() counts stage units, for
-// --max-in-flight; limit_memory() counts bytes, for --memory. A stage unit is the activations of one micro-batch on
-// all stages that a replica places on a worker. With S stages on D workers, a stage therefore has D/S units.
+// Builds the memory limits of a search problem (SearchProblem::limits). A HoldingLimit has two lists: for each stage,
+// the memory that a micro-batch in flight takes there, and for each worker, the memory that it has. limit_in_flight()
+// counts in stage units, for --max-in-flight; limit_memory() counts in bytes, for --memory. A stage unit is the
+// activations of one micro-batch on all stages that a replica places on a worker. With S stages on D workers, a stage
+// has D/S units.
 
 #include <string>
 
@@ -19,7 +20,7 @@ namespace chimera {
 /// Returns the size of a slice of a stage in stage units.
 [[nodiscard]] double units_of_slice(const Layout& layout);
 
-/// Returns the limit of `units` stage units in flight per worker, named `flag` in messages.
+/// Returns the limit of `units` stage units in flight per worker. Messages name it `flag`.
 [[nodiscard]] HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag);
 
 /// Returns the limit of `bytes` per worker. The stages that one replica places on a worker have `weight_bytes` (with

@@ -1,9 +1,10 @@
 #pragma once
 
-// Lower bounds on the makespan of every order within the search's memory limits. They tell how far the best schedule
-// can be from the optimum, and end the search when it is reached. least_makespan() takes milliseconds and uses what
-// holds without a deadline; raise_bound() then refutes one deadline after another. The bound of simulate/lower_bound.h
-// knows links, all-reduces and updates, but no limits; the search takes the larger one.
+// Lower bounds on the makespan of every order of ops within the search's memory limits. They show how far the best
+// schedule can be from the optimum, and end the search when the best schedule reaches the bound. least_makespan() takes
+// milliseconds. raise_bound() then tries to prove that no schedule meets a deadline, for one deadline after another;
+// each proof raises the bound. The bound of simulate/lower_bound.h includes links, all-reduces and updates, but ignores
+// memory limits; the search takes the larger bound.
 
 #include <cstddef>
 
@@ -13,26 +14,27 @@
 
 namespace chimera {
 
-/// Returns the largest of these bounds:
-/// - the longest path through dependencies, lanes and memory: if a chain's worker has room for h of its micro-batches,
-///   micro-batch k + h cannot start before micro-batch k has ended there. It gives each op a head (earliest start) and
-///   a tail (least time after its end);
-/// - for each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails (Carlier,
-/// EJOR
-///   1982);
-/// - for each worker, the same with its memory in place of preemption, forward and backward in time: at most `room`
-///   forwards start before a micro-batch is released.
+/// Returns the largest of these bounds (instance.h explains chains and lanes):
+/// - The longest path through dependencies, lanes and memory. Memory adds an edge: if a worker has memory for h
+///   micro-batches of a chain, micro-batch k + h cannot start there before micro-batch k has ended. The longest paths
+///   also give each op a head (earliest start) and a tail (least time from its end to the end of the schedule).
+/// - For each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails. Source:
+///   Carlier, EJOR 1982.
+/// - For each worker, a bound from its memory instead of preemption: with memory for h micro-batches, at most h
+///   forwards start before a micro-batch is released. It is computed forward and backward in time.
 [[nodiscard]] double least_makespan(const Instance& instance);
 
 struct RaisedBound {
   double bound = 0;
-  WindowState state;  // facts true of every schedule that beats the best
+  WindowState state;  // facts that are true of every schedule faster than `makespan`
 };
 
-/// Raises `bound` towards `makespan`, which some schedule has, to about the largest makespan that Windows refutes: by
-/// narrowing, then by probing. With more than kMostNarrowedOps ops on a worker, `bound` stays and the state is empty.
+/// Raises `bound` towards `makespan`, the makespan of the best known schedule. The result is about the largest deadline
+/// for which Windows (windows.h) proves that no schedule meets it, first by narrow(), then by probe(). If a worker has
+/// more than kMostNarrowedOps ops, returns `bound` and an empty state.
 [[nodiscard]] RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase);
 
+/// Maximum number of ops of a worker for Windows.
 inline constexpr std::size_t kMostNarrowedOps = 480;
 
 }  // namespace chimera

@@ -1,13 +1,15 @@
 #pragma once
 
-// Constraint propagation for the search's proofs. An op's window is the time from its earliest start (head) to the
-// deadline less the work that must follow it (tail). Assuming a deadline narrows the windows; if one becomes shorter
-// than its op, no schedule meets the deadline:
+// Constraint propagation, with which the search proves that no schedule meets a deadline. An op's window begins at its
+// earliest start (head), and ends at the deadline less the time that must follow the op (tail). Consequences of the
+// deadline narrow the windows. If a window becomes shorter than its op, no schedule meets the deadline; the deadline is
+// then called refuted:
 //
 //     0        head           deadline - tail      deadline
 //     |---------[===== op =====........]---------------|
 //
-// raise_bound() refutes deadlines with it; branch and bound narrows after each decision.
+// raise_bound() (makespan_bound.h) raises the lower bound with it. Branch and bound decides the order of two ops,
+// narrows the windows, and goes back if the deadline is refuted.
 
 #include <cstdint>
 #include <limits>
@@ -20,33 +22,34 @@
 
 namespace chimera {
 
-/// Order of two ops of a worker, numbered as in the instance.
+/// Order of two ops of a worker. The numbers of ops are those of the Instance (Lane::first).
 struct Precedence {
   std::size_t first = 0;
   std::size_t second = 0;
 };
 
-/// Facts true of every schedule that meets a deadline.
+/// Facts that are true of every schedule that meets a deadline.
 struct WindowState {
   std::vector<double> head;                       // [op]: earliest start
-  std::vector<double> tail;                       // [op]: least time after its end
+  std::vector<double> tail;                       // [op]: least time from its end to the end of the schedule
   std::vector<std::vector<std::uint8_t>> before;  // [worker][i * n + j]: whether its i-th op precedes its j-th
 };
 
+/// Number of timed schedules (budget.h) that one narrowing of all windows counts as.
 inline constexpr std::int64_t kTimedForAState = 256;
 
 /// Returns the deadline that a schedule must meet to improve on `makespan`, allowing for rounding.
 [[nodiscard]] inline double deadline_below(double makespan) { return makespan * (1 - kRounding); }
 
-/// Propagates a deadline until nothing more follows:
+/// Finds consequences of a deadline, until there are no more. It uses these rules:
 ///
-/// - along dependencies and lanes;
-/// - if two ops of a worker miss the deadline in one order, the other order holds;
-/// - an op starts after its predecessors on its worker, which run one at a time;
-/// - edge finding: if a set of ops and another op cannot end before the set's last deadline, that op follows the set
-///   (Carlier and Pinson, Management Science 1989); if the set alone cannot, there is no schedule;
-/// - memory: on a worker with room for h micro-batches, a forward after b others waits until b + 1 - h are released;
-///   the same backward in time.
+/// - Heads and tails follow dependencies and lanes.
+/// - If two ops of a worker miss the deadline in one order, the other order holds.
+/// - An op starts after its predecessors on its worker, which run one at a time.
+/// - Edge finding: if a set of ops together with another op cannot end before the last deadline of the set, this op
+///   follows the set (Carlier and Pinson, Management Science 1989). If the set alone cannot, there is no schedule.
+/// - Memory: on a worker with memory for h micro-batches, a forward that follows b other forwards waits until b + 1 - h
+///   micro-batches are released. The same holds backward in time.
 class Windows {
  public:
   explicit Windows(const Instance& instance);
@@ -54,25 +57,28 @@ class Windows {
   /// Returns the facts without a deadline.
   [[nodiscard]] WindowState at_start() const;
 
-  /// Adds all consequences of `deadline`. Returns false if no schedule in that state meets it.
+  /// Adds all consequences of `deadline` to `state`. Returns false if no schedule with the facts in `state` meets it.
   bool narrow(WindowState& state, double deadline);
 
-  /// Narrows after adding a precedence.
+  /// Same, after adding a precedence.
   bool narrow(WindowState& state, double deadline, Precedence added);
 
-  /// Narrows, then assumes each open precedence; if that is refuted, the opposite holds (shaving: Martin and Shmoys,
-  /// IPCO 1996). Repeats until nothing more follows or the phase ends.
+  /// Same, and finds more consequences: for two ops whose order is not known, it assumes an order and narrows a copy of
+  /// the state. If this refutes the deadline, the opposite order holds (shaving: Martin and Shmoys, IPCO 1996). Repeats
+  /// until there are no more consequences, or the phase ends.
   bool probe(WindowState& state, double deadline, Phase phase);
 
-  /// Returns the undecided pair of ops with the least slack, in the order that leaves more. Pairs that overlap at their
-  /// heads come first. Returns nullopt if all are decided. Uses the last deadline.
+  /// Returns the two ops of unknown order with the least slack, in the order that leaves more slack. Ops that overlap
+  /// if they start at their heads come first. Returns nullopt if all orders are known. Uses the deadline of the last
+  /// call of narrow() or probe().
   [[nodiscard]] std::optional<Precedence> tightest_choice(const WindowState& state) const;
 
-  /// Returns every worker's lanes, sorted by head.
+  /// Returns every worker's ops as lanes, sorted by their heads.
   [[nodiscard]] Orders orders_by_head(const WindowState& state) const;
 
  private:
   static constexpr double kEndless = std::numeric_limits<double>::infinity();
+  /// An op: the k-th of a lane.
   struct Place {
     std::size_t op = 0;
     LaneIndex lane = 0;
@@ -105,14 +111,19 @@ class Windows {
     return (*view.before)[view.backwards ? j * places_[view.worker].size() + i : i * places_[view.worker].size() + j];
   }
 
+  /// Returns whether a precedes b in every schedule, whatever the deadline.
   [[nodiscard]] bool precedes_anyway(const Place& a, const Place& b) const;
+  // The functions below that return bool return false if they refute the deadline, except is_strongest_open().
   bool narrow_all(WindowState& state);
   [[nodiscard]] bool is_strongest_open(const WindowState& state, std::size_t worker, std::size_t i,
                                        std::size_t j) const;
+  /// Raises a head or tail of the worker to at least `to`.
   void raise(double& value, double to, std::size_t worker);
   bool follow_messages(WindowState& state);
   bool narrow_worker(WindowState& state, std::size_t worker);
+  /// Adds that the worker's i-th op precedes its j-th.
   bool precede(const View& view, std::size_t i, std::size_t j);
+  /// Copies the windows of a view to now_.
   void look_at(const View& view);
   bool decide_pairs(const View& view);
   void wait_for_predecessors(const View& view);

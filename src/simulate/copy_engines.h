@@ -1,8 +1,9 @@
 #pragma once
 
-// The copies of offloaded activations: to host memory after a forward, and back before its backward. Each worker has
-// one copy engine, as a GPU does in each direction. PipelineState asks it when a worker must wait; the memory model
-// replays it to find when bytes are away. Which forwards are offloaded is decided in schedule/offload.h.
+// Simulates the copies of offloaded activations: to host memory after a forward, and back before its backward. Each
+// worker has one copy engine, as a GPU has in each direction. PipelineState (pipeline_state.h) calls CopyEngines to
+// find out how long a worker must wait. memory_over_time() (explain.h) calls it again to find out when activations are
+// not on the device. schedule/offload.h decides which forwards are offloaded.
 
 #include <algorithm>
 #include <cstddef>
@@ -16,17 +17,18 @@
 
 namespace chimera {
 
-/// Copies of the activations of one forward; positions in the worker's list.
+/// The two copies of the activations of one forward.
 struct OffloadCopies {
-  std::size_t forward = 0;
-  std::size_t backward = 0;
-  double out_end = 0;   // when the device's memory is free
-  double load = 0;      // when memory is allocated on the device
-  double load_end = 0;  // when the backward can start
+  std::size_t forward = 0;   // position of the forward in the worker's list
+  std::size_t backward = 0;  // position of its backward
+  double out_end = 0;        // end of the copy to host memory; the device's memory is then free
+  double load = 0;           // start of the wait for the copy back; memory is then allocated on the device
+  double load_end = 0;       // end of the copy back; the backward can then start
 };
 
-/// Each worker's engine makes one copy at a time, in the order of its program: to host memory after the forward, to the
-/// device from the op before the backward on (OffloadedForward::load). The worker goes on during a copy, but it waits
+/// The copy engines of all workers. An engine makes one copy at a time, in the order of the worker's ops: to host
+/// memory after a forward, and back to the device from an earlier op than the backward on (OffloadedForward::load). The
+/// worker continues during a copy, but it waits
 /// - after a forward, until the previous copy to host memory has ended;
 /// - before the op at OffloadedForward::load, until the same activations have left the device;
 /// - before the backward, until its activations are back.
@@ -48,8 +50,8 @@ class CopyEngines {
     }
   }
 
-  /// Starts the copies that follow ops `begin` to `end` - 1, which end at `time`. Returns when the worker can go on.
-  /// Call it in the order of ops.
+  /// Called when the worker's ops `begin` to `end` - 1 end, at `time`. Starts the copies that follow these ops. Returns
+  /// the time at which the worker can continue. Call it in the order of a worker's ops.
   double end_ops(std::size_t worker, std::size_t begin, std::size_t end, double time) {
     if (engines_.empty()) return time;
     Engine& engine = engines_[worker];
@@ -68,7 +70,8 @@ class CopyEngines {
     }
     return time;
   }
-  /// Returns when the activations of ops `begin` to `end` - 1 are on the device; 0 if they never leave it.
+  /// Returns the time at which the activations for the worker's ops `begin` to `end` - 1 are back on the device; 0 if
+  /// they never leave it.
   [[nodiscard]] double loaded(std::size_t worker, std::size_t begin, std::size_t end) const {
     double time = 0;
     if (engines_.empty()) return time;
@@ -80,17 +83,18 @@ class CopyEngines {
     }
     return time;
   }
+  /// Returns the copies of a worker, in order. Requires that something is offloaded.
   [[nodiscard]] const std::vector<OffloadCopies>& copies(std::size_t worker) const { return engines_[worker].copies; }
 
  private:
   struct Engine {
     std::vector<OffloadCopies> copies;
-    std::vector<double> seconds;       // [copy]
-    std::vector<std::size_t> loads;    // [copy], ascending
-    std::vector<std::int32_t> of_ops;  // [op]: copy, or -1
-    std::size_t next_load = 0;
-    double free = 0;
-    double out_end = 0;  // of the last copy to host memory
+    std::vector<double> seconds;       // [copy]: duration in one direction
+    std::vector<std::size_t> loads;    // [copy]: OffloadedForward::load; ascending
+    std::vector<std::int32_t> of_ops;  // [op]: index of its copies, or -1
+    std::size_t next_load = 0;         // index of the next copy back
+    double free = 0;                   // when the engine has made all copies so far
+    double out_end = 0;                // of the last copy to host memory
   };
 
   std::vector<Engine> engines_;  // [worker]; empty: nothing is offloaded

@@ -1,7 +1,8 @@
 #pragma once
 
-// Costs as JSON: written by `plan`, `model` and measured runs, read by --costs. Link costs between pairs of workers
-// also come as CSV. docs/schedule_format.md describes both.
+// Reads and writes costs as JSON. `plan`, `model` and measured training runs write such files, and the flag --costs
+// reads them. Costs of links between pairs of workers, for --links, may also be CSV. docs/schedule_format.md describes
+// both.
 
 #include <cstdint>
 #include <string>
@@ -15,7 +16,8 @@ namespace chimera {
 /// `source` names the text in messages.
 [[nodiscard]] CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages);
 
-/// Writes costs that costs_from_json reads as equal. Omits settings of --sync, --blocking-sends and --data-parallel.
+/// Returns text from which costs_from_json() reads equal costs, except the values of --sync, --blocking-sends and
+/// --data-parallel, which are not part of the format.
 [[nodiscard]] std::string costs_to_json(const CostModel& costs);
 
 /// Reads the costs of links between each pair of workers, as `bench` measures them on a cluster with unequal links.

@@ -1,8 +1,9 @@
 #pragma once
 
-// Links between workers, for simulations in which all speeds are constant. A link carries one message at a time, in
-// order, so a message's arrival time is known when it is sent. If computation and messages slow each other down, the
-// simulator uses the queues of shared_cores.cc instead, because speeds then change while a message is on its way.
+// Simulates links between workers, if all speeds are constant. A link carries one message at a time, in order, so the
+// time of arrival is known when a message is sent. The event loop in simulate.cc calls send(). If computation and
+// messages slow each other down, shared_cores.cc has queues instead, because speeds then change while a message is in
+// transit.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,16 +21,16 @@ struct Transfer {
   double arrived = 0;
 };
 
-/// Links between all ordered pairs of workers. Each carries its messages in the order of the send() calls. Callers must
-/// call send() in the op order of each worker.
+/// Links between all ordered pairs of workers. Each carries its messages in the order of the calls of send(), which
+/// must follow the order of each worker's ops.
 class Links {
  public:
   explicit Links(const CostTable& costs) : costs_(costs) {}
 
-  /// Sends the result of op `made`, which is ready at time `ready`. The link is then busy for CostTable::link_time().
-  /// The message may leave up to CostTable::burst() before the link is free, and arrives CostTable::delay() after its
-  /// time on the link. After an idle time, up to burst() of its time on the link is skipped, as in a token bucket.
-  /// Requires from != to.
+  /// Sends the result of op `made`, which is ready at time `ready`, from worker `from` to worker `to`. The message
+  /// keeps the link busy for CostTable::link_time(), after earlier messages, and arrives CostTable::delay() later. A
+  /// link that was idle is a full token bucket: up to CostTable::burst() of the time on the link is saved. Requires
+  /// from != to.
   Transfer send(std::size_t from, std::size_t to, const Op& made, double ready) {
     const double link_time = costs_.link_time(made);
     if (link_time == 0) return {ready, ready + costs_.delay(made)};

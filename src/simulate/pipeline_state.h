@@ -1,15 +1,16 @@
 #pragma once
 
 // The state of a simulated pipeline, and the rules by which it changes: when a worker may begin its next activity, what
-// this activity is, and what its end causes. The state has no clock. A clock asks ready() and begin_next(), decides
-// when the activity ends, and reports the end:
+// this activity is, and what follows from its end. The state does not decide how long activities take. An event loop,
+// called the clock, drives it: it calls ready() and begin_next(), decides when the activity ends, and calls finish():
 //
 //     ready(w) --> begin_next(w, now) --> ... time passes ... --> finish(work, w, now)
 //
-// There are two clocks. On cores of its own, a worker's activity ends a known time after its start, so workers run
-// ahead of each other in any order that follows the dependencies, without a queue of events (simulate.cc). On shared
-// cores, the end depends on all that happens meanwhile, so events come in the order of time (shared_cores.h). A
-// worker's cycle is
+// There are two clocks. OwnCores in simulate.cc is for workers that do not slow each other down. An activity then ends
+// a known time after its start. So this clock needs no queue of events: it runs one worker as far as its inputs allow,
+// then another. run_on_shared_cores() (shared_cores.h) is for workers that share cores or links. The end of an activity
+// then depends on all other activities, so this clock handles events in the order of time. A worker repeats these
+// activities:
 //
 //     recomputation, op, [own all-reduce, update]  per op or pair; the part in brackets in an asynchronous schedule
 //     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
@@ -34,27 +35,29 @@
 
 namespace chimera {
 
+/// Time of an event that has not happened yet.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
+/// Kinds of activities. The first four keep a worker busy; the last two run beside the ops of workers.
 enum class Work : std::uint8_t {
   Recomputation,
   Op,
-  OwnSum,  ///< the all-reduce of an asynchronous update, which keeps its worker busy
-  Update,
-  Sum,      ///< an all-reduce of a synchronous step, beside the ops of its workers
-  Message,  ///< time on a link
+  OwnSum,   ///< the all-reduce of an asynchronous update
+  Update,   ///< an optimizer step
+  Sum,      ///< an all-reduce of a synchronous step
+  Message,  ///< a message's time on a link
 };
 
-/// What a worker begins.
+/// An activity that a worker begins.
 struct Activity {
   Work work = Work::Op;
-  double time = 0;  // on a core of its own, without contention
+  double time = 0;  // its duration on a core of its own, without contention
 };
 
 class PipelineState {
  public:
-  /// `ranges`: [step][worker]. With `tracks_messages`, the clock is told of all messages, even if they all take the
-  /// same delay.
+  /// `ranges` is the result of step_ranges() (steps.h), [step][worker]. If `tracks_messages` is false, and all messages
+  /// take the same delay, finish() does not call `send`.
   PipelineState(const Schedule& schedule, std::vector<std::vector<StepRange>> ranges, const CostTable& costs,
                 bool tracks_messages);
   PipelineState(const PipelineState&) = delete;
@@ -63,24 +66,26 @@ class PipelineState {
   [[nodiscard]] const OpTable& table() const { return table_; }
   [[nodiscard]] const CostTable& costs() const { return costs_; }
   [[nodiscard]] std::size_t num_workers() const { return workers_.size(); }
-  /// All-reduces of synchronous steps. The clock starts them, and reports their ends to end_sum().
+  /// Returns the all-reduces of synchronous steps. The clock calls SumLanes::begin_ready() to start them, and end_sum()
+  /// at their ends.
   [[nodiscard]] SumLanes& sums() { return sums_; }
   /// Returns the op or pair that the worker runs next, or runs now.
   [[nodiscard]] std::span<const Op> next_ops(std::size_t w) const {
     return concurrent_ops(table_.schedule().workers[w], workers_[w].position, costs_.pairs());
   }
 
+  /// Returns the index of the first op of next_ops().
   [[nodiscard]] OpIndex first_op(std::size_t w) const {
     return static_cast<OpIndex>(table_.first(w) + workers_[w].position);
   }
 
-  /// Returns the stage of the asynchronous update that is due, or runs, on the worker.
+  /// Returns the stage of the asynchronous update that the worker runs next, or runs now.
   [[nodiscard]] StageId updated_stage(std::size_t w) const {
     return table_.schedule().workers[w][*workers_[w].update_after].stage;
   }
 
-  /// Returns when the worker can begin its next activity; kNever while it is busy or waits for something that has not
-  /// happened.
+  /// Returns the time at which the worker can begin its next activity; kNever while it is busy, or waits for an event
+  /// whose time is not known yet.
   [[nodiscard]] double ready(std::size_t w) const {
     const Worker& worker = workers_[w];
     if (worker.update_after) return worker.free;
@@ -90,7 +95,8 @@ class PipelineState {
     return worker.step < barrier_.steps ? std::max(worker.free, barrier_.passed) : kNever;
   }
 
-  /// Returns an input of the worker's next op that is not made, or is still in transit, or kNoOp.
+  /// Returns the op whose result the worker's next op needs, and which has not run, or whose message has no known time
+  /// of arrival; kNoOp if there is none.
   [[nodiscard]] OpIndex missing_input(std::size_t w) const {
     if (workers_[w].position == workers_[w].end) return kNoOp;
     for (const OpIndex input : workers_[w].inputs) {
@@ -129,8 +135,8 @@ class PipelineState {
     return Activity{.work = Work::Update, .time = update_times_[w]};
   }
 
-  /// Ends the worker's activity. `send(made, to, now)` sends the result of an op to another worker and returns its
-  /// arrival, or kNever if arrive() will report that it has left its link.
+  /// Ends the worker's activity. Calls `send(made, to, now)` for each result that another worker needs. `send` returns
+  /// the time of its arrival or, if this is not known yet, kNever; the clock then calls arrive() later.
   template <class Send>
   void finish(Work work, std::size_t w, double now, const Send& send) {
     workers_[w].free = now;
@@ -138,12 +144,14 @@ class PipelineState {
     if (work == Work::Update) finish_update(w, now);
   }
 
-  /// Ends the time of an op's message on its link.
+  /// Called when the message with the result of op `made` leaves its link. It arrives a delay later.
   void arrive(OpIndex made, double now);
+  /// Called when the all-reduce of a parameter group ends.
   void end_sum(ParameterGroupId group, double now);
 
-  /// Throws ScheduleError if a worker has not ended the ops of its step.
+  /// Called at the end of the simulation. Throws ScheduleError if a worker has not run all ops of its step.
   void require_ends() const;
+  /// Returns the times of all ops, all-reduces and updates, at the end of the simulation.
   [[nodiscard]] Timeline take_timeline() { return std::move(timeline_); }
 
  private:
@@ -153,22 +161,22 @@ class PipelineState {
   struct alignas(64) Worker {
     double free = 0;                                           // when it became idle; kNever: it is busy
     std::uint32_t position = 0;                                // position of its next op
-    std::uint32_t end = 0;                                     // end of the step's ops
-    Inputs inputs = {};                                        // of its next op
+    std::uint32_t end = 0;                                     // position after the last op of the step
+    Inputs inputs = {};                                        // inputs of its next op
     std::optional<double> recomputed = std::nullopt;           // start of the next op's recomputation
     std::optional<std::uint32_t> update_after = std::nullopt;  // asynchronous: position of an op with a pending update
     std::uint32_t step = 0;
-    std::uint32_t launched = 0;                         // all-reduces of this step
+    std::uint32_t launched = 0;                         // number of all-reduces launched in this step
     bool has_ended_ops = false;                         // whether the ops of this step have ended
     std::optional<double> update_start = std::nullopt;  // asynchronous: start of the update's all-reduce
-    std::size_t sending = 0;                            // blocking messages with unknown arrival
+    std::size_t sending = 0;                            // number of blocking messages with unknown arrival
     double sent = 0;                                    // latest known arrival of a blocking message
   };
   /// The updates of a synchronous step begin when all workers have ended their ops and all-reduces.
   struct Barrier {
-    std::size_t workers = 0;  // workers at the barrier of the current step
-    double last = 0;          // arrival of the last of them
-    std::size_t steps = 0;    // passed barriers
+    std::size_t workers = 0;  // number of workers at the barrier of the current step
+    double last = 0;          // when the last of them arrived
+    std::size_t steps = 0;    // number of barriers that were passed
     double passed = 0;        // when the last barrier was passed
   };
 
@@ -193,7 +201,7 @@ class PipelineState {
     return start;
   }
 
-  /// Looks the inputs up once for each op, because a clock asks several times whether they have arrived.
+  /// Looks the inputs up once for each op, because a clock calls ready() several times for it.
   void find_inputs(Worker& worker, std::size_t w) {
     auto next = worker.inputs.begin();
     for (const Op& op : next_ops(w)) {
@@ -204,7 +212,8 @@ class PipelineState {
     if (next != worker.inputs.end()) *next = kNoOp;
   }
 
-  /// Recomputation runs as soon as the worker is free. In the timeline it is part of the op, as late as possible.
+  /// Begins the next op or pair or, before it, its recomputation. Recomputation runs as soon as the worker is free, but
+  /// in the timeline it is part of the op, and as late as possible.
   Activity begin_ops(std::size_t w, double now) {
     Worker& worker = workers_[w];
     const auto ops = next_ops(w);

@@ -1,10 +1,12 @@
 #pragma once
 
-// The all-reduces of gradients at the end of a synchronous step. They run beside the ops, on a lane of their own for
-// each worker; PipelineState launches them and a clock ends them.
+// The all-reduces of gradients in a synchronous step. They run beside the ops: each worker has a lane, the queue of its
+// all-reduces, like a communication stream of a GPU. PipelineState (pipeline_state.h) calls launch() at the places that
+// place_all_reduces() has chosen. The event loop of the simulation (the clock: simulate.cc or shared_cores.cc) calls
+// begin_ready(), computes when an all-reduce ends, and then calls PipelineState::end_sum(), which calls end().
 //
-//     worker 0   ops   | F F B B B        |          launch: when the worker's last gradient of the stage exists
-//                lane  |       [== sum ==]|          start:  when all holders have launched it
+//     worker 0   ops   | F F B B B        |          launch: the worker has all its gradients of the stage
+//                lane  |       [== sum ==]|          start:  all workers with the stage have launched it
 
 #include <algorithm>
 #include <cstddef>
@@ -19,12 +21,12 @@
 
 namespace chimera {
 
-/// All-reduces of a step, on one lane per worker in parallel to its ops. A worker runs one all-reduce at a time, in
-/// launch order, which is the same on all workers (place_all_reduces). An all-reduce starts when all holders of the
-/// parameter group have launched it and finished earlier ones. All-reduces that take no time are omitted.
+/// The lanes of all workers. A worker runs one all-reduce at a time, in the order of launch, which is the same on all
+/// workers (schedule/place_all_reduces.h). An all-reduce starts when all workers that hold the parameter group have
+/// launched it and finished earlier ones. All-reduces that take no time are left out.
 class SumLanes {
  public:
-  /// Adds all-reduces to `timeline`.
+  /// Records all-reduces in `timeline`. Borrows `costs` and `timeline`.
   SumLanes(const Schedule& schedule, const CostTable& costs, Timeline& timeline)
       : costs_(costs),
         timeline_(timeline),
@@ -32,7 +34,7 @@ class SumLanes {
         sums_(groups_.size()),
         lanes_(schedule.workers.size()) {}
 
-  /// Launches the worker's part in an all-reduce after its first `after` ops.
+  /// Called at `time`, when the worker launches the all-reduce of `group`, after its first `after` ops.
   void launch(std::size_t worker, ParameterGroupId group, double time, std::size_t after) {
     if (costs_.all_reduce(group) <= 0) return;
     lanes_[worker].launched.push_back({group, static_cast<std::int64_t>(after)});
@@ -45,11 +47,12 @@ class SumLanes {
     if (++sum.launches == groups_[group.index()].size()) complete_.push_back(group);
   }
 
+  /// An all-reduce that starts.
   struct Begun {
     ParameterGroupId group;
     double start = 0;
   };
-  /// Starts and returns all that can start.
+  /// Starts all all-reduces that can start now, and returns them. The caller must call end() for each.
   [[nodiscard]] std::vector<Begun> begin_ready() {
     std::vector<Begun> begun;
     std::erase_if(complete_, [&](ParameterGroupId group) {
@@ -59,6 +62,7 @@ class SumLanes {
     });
     return begun;
   }
+  /// Ends a running all-reduce at `time`. Others may then be able to start.
   void end(ParameterGroupId group, double time) {
     for (const WorkerId worker : groups_[group.index()]) {
       Lane& lane = lanes_[worker.index()];
@@ -70,29 +74,30 @@ class SumLanes {
     sums_[group.index()] = {};
   }
 
-  /// Returns the workers that take part.
+  /// Returns the workers that hold the parameter group.
   [[nodiscard]] const std::vector<WorkerId>& holders(ParameterGroupId group) const { return groups_[group.index()]; }
-  /// Whether all workers of a running all-reduce have launched another.
+  /// Returns whether all workers of a running all-reduce have launched another one.
   [[nodiscard]] bool has_next(ParameterGroupId group) const {
     return std::ranges::all_of(groups_[group.index()],
                                [&](WorkerId worker) { return lanes_[worker.index()].launched.size() > 1; });
   }
-  /// Whether all all-reduces launched by the worker have ended.
+  /// Returns whether all all-reduces that the worker has launched have ended.
   [[nodiscard]] bool is_free(std::size_t worker) const { return lanes_[worker].launched.empty(); }
-  /// End of the worker's last all-reduce.
+  /// Returns the end of the worker's last all-reduce; 0 if it had none.
   [[nodiscard]] double free_since(std::size_t worker) const { return lanes_[worker].free_since; }
 
  private:
   struct Lane {
     std::vector<AllReduceStart> launched;  // all-reduces in order of launch; only the first may run
-    bool is_running = false;
-    double free_since = 0;
+    bool is_running = false;               // whether the first one runs
+    double free_since = 0;                 // end of the last all-reduce
   };
+  /// The next all-reduce of a parameter group.
   struct Sum {
-    std::size_t launches = 0;
-    double last_launch = -1;
-    std::size_t last_worker = 0;  // worker of the last launch
-    std::optional<Place> last_op;
+    std::size_t launches = 0;      // number of workers that have launched it
+    double last_launch = -1;       // time of the last launch
+    std::size_t last_worker = 0;   // worker of the last launch
+    std::optional<Place> last_op;  // its op before the launch; nothing: it was before all ops
   };
 
   [[nodiscard]] bool can_begin(ParameterGroupId group) const {
@@ -121,9 +126,9 @@ class SumLanes {
 
   const CostTable& costs_;
   Timeline& timeline_;
-  WorkerGroups groups_;                     // [group]
-  std::vector<Sum> sums_;                   // [group]
-  std::vector<ParameterGroupId> complete_;  // launched by all, not started
+  WorkerGroups groups_;                     // [parameter group]: workers that hold it
+  std::vector<Sum> sums_;                   // [parameter group]
+  std::vector<ParameterGroupId> complete_;  // launched by all workers, but not started
   std::vector<Lane> lanes_;                 // [worker]
 };
 

@@ -19,18 +19,20 @@ struct Difference {
 /// Returns the fields in the order of the first run that has them.
 [[nodiscard]] std::vector<Difference> differences_of(const std::vector<RunHistory>& runs);
 
-/// Throws ConfigError if a run has no step.
+/// Returns a table of the results, and the differing settings. Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_text(const std::vector<RunHistory>& runs);
-/// Returns JSON (docs/metrics.md).
+/// Returns the same as JSON; docs/metrics.md lists the fields.
 [[nodiscard]] std::string comparison_json(const std::vector<RunHistory>& runs);
+/// Returns the curves of the losses as an SVG picture.
 [[nodiscard]] std::string comparison_svg(const std::vector<RunHistory>& runs);
-/// Returns HTML with results, differences, and curves over steps and time.
+/// Returns an HTML page with results, differences, and curves over steps and time.
 [[nodiscard]] std::string comparison_page(const std::vector<RunHistory>& runs);
 
-/// X axis: step, or accumulated step time.
+/// X axis of a curve: the step, or the sum of the step times so far.
 enum class CurveOver { Steps, Seconds };
+/// Returns a chart of the losses of all runs.
 [[nodiscard]] LineChart loss_chart(const std::vector<RunHistory>& runs, CurveOver over);
-/// Draws tokens per second over steps.
+/// Returns a chart of tokens per second over steps.
 [[nodiscard]] LineChart speed_chart(const std::vector<RunHistory>& runs);
 
 }  // namespace chimera

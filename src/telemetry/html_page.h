@@ -1,7 +1,7 @@
 #pragma once
 
-// Self-contained HTML pages: sections of tables and pictures in one style, without scripts or other files. The pages of
-// `train --report` and `compare` are made of these pieces, and so is the page of the paper's figures.
+// Makes self-contained HTML pages: sections of tables and pictures in one style, without scripts or other files. Used
+// for the pages of `chimera train --report` and `chimera compare`, and for the page of benchmarks/paper.
 
 #include <string>
 #include <vector>
@@ -13,20 +13,20 @@ struct TableCell {
   std::string text;
   bool is_number = false;
 };
-/// The first column names the rows. Scrolls horizontally on a narrow page.
+/// Returns a table as HTML, whose first column names the rows. It scrolls horizontally on a narrow page.
 [[nodiscard]] std::string html_table(const std::vector<std::string>& head,
                                      const std::vector<std::vector<TableCell>>& rows);
 
 struct Section {
-  std::string heading;
-  std::string body;
+  std::string heading;  ///< plain text
+  std::string body;     ///< HTML
 };
 
-/// Returns a self-contained page. `title` and `subtitle` are plain text, bodies are markup.
+/// Returns a self-contained page. `title` and `subtitle` are plain text.
 [[nodiscard]] std::string html_page(const std::string& title, const std::string& subtitle,
                                     const std::vector<Section>& sections);
 
-/// Uses columns if the page is wide enough.
+/// Returns HTML that shows pictures (SVG) in columns if the page is wide enough, otherwise one below the other.
 [[nodiscard]] std::string side_by_side(const std::vector<std::string>& pictures);
 
 }  // namespace chimera

@@ -1,7 +1,7 @@
 #pragma once
 
-// Reads what a run has written: its metrics file and the configuration in its checkpoints. `chimera top`, `chimera
-// compare` and the page of `train --report` show it.
+// Reads the files of a training run: its metrics, and the configuration in its checkpoints. `chimera top`, `chimera
+// compare` and the page of `train --report` show them.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -12,19 +12,20 @@
 
 namespace chimera {
 
-/// Pairs like `layout.schedule` and `chimera`.
+/// Settings of a run: pairs of field and value, such as `layout.schedule` and `chimera`.
 using Configuration = std::vector<std::pair<std::string, std::string>>;
 
-/// Joins names of nested fields with dots.
+/// Returns the fields of a nested JSON object. Names of nested fields are joined with dots.
 [[nodiscard]] Configuration flatten(const nlohmann::ordered_json& record);
 
-/// Reads the newest readable checkpoint; may be empty.
+/// Returns the configuration in the newest readable checkpoint in `folder`; empty if there is none.
 [[nodiscard]] Configuration configuration_of(const std::string& folder);
 
+/// Returns the value of a field, or `otherwise` if the configuration lacks it.
 [[nodiscard]] std::string value_of(const Configuration& configuration, const std::string& field,
                                    const std::string& otherwise = "");
 
-/// A line of a metrics file. Times in seconds, losses in nats.
+/// A line of a metrics file, for one step. Times are in seconds, losses in nats. docs/metrics.md explains the fields.
 struct MetricsLine {
   std::int64_t step = 0;  ///< from 1
   double loss = 0;
@@ -43,9 +44,10 @@ struct MetricsLine {
 /// number, for a line that is not a step.
 [[nodiscard]] std::vector<MetricsLine> parse_metrics(const std::string& path, const std::string& text);
 
+/// A run as its files describe it.
 struct RunHistory {
-  std::string name;     ///< Path as given
-  std::string metrics;  ///< Path
+  std::string name;     ///< Path as the user gave it
+  std::string metrics;  ///< Path of the metrics file
   std::vector<MetricsLine> steps;
   Configuration configuration;  ///< Empty if no checkpoint has it
 };
@@ -55,9 +57,11 @@ struct RunHistory {
 /// Reads a metrics file or its folder, and the configuration from its checkpoints. Throws ConfigError.
 [[nodiscard]] RunHistory read_run(const std::string& path);
 
+/// Returns the number of steps that the run was to have, if its configuration has it.
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);
 
-/// Results of a run. Medians exclude the first step, which touches memory first, if there are more.
+/// Results of a run. If there are several steps, the medians exclude the first one, which is slow because it touches
+/// memory for the first time.
 struct RunFigures {
   std::int64_t steps = 0;  ///< Number of the last step
   double final_loss = 0;
@@ -70,7 +74,7 @@ struct RunFigures {
 /// Throws ConfigError if the run has no step.
 [[nodiscard]] RunFigures figures_of(const RunHistory& run);
 
-/// Returns 0 without values.
+/// Returns the median, or 0 if there are no values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
 }  // namespace chimera

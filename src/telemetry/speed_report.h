@@ -7,7 +7,7 @@
 //
 //   flight records -> complete steps of each rank --+
 //                                                   +-> SpeedReport -> text, JSON
-//   last lines of a run -> speed.json --------------+
+//   end of a run -> speed.json ---------------------+
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -20,14 +20,14 @@
 
 namespace chimera {
 
-/// Seconds of a step, by activity of the rank.
+/// Seconds of a step, by activity of a rank. Their sum is the step time.
 struct SpeedParts {
   double ops = 0;       ///< Forwards, backwards and recomputations
-  double messages = 0;  ///< Waits for messages of other stages, and for the ends of own sends
-  double sums = 0;      ///< Waits for sums of gradients
-  double ranks = 0;     ///< Wait for the slowest rank, at the sum of losses and norms that ends a step
-  double updates = 0;   ///< Optimizer
-  double rest = 0;      ///< Starts of transfers, data, checkpoints, validations
+  double messages = 0;  ///< Waits for messages of other stages, and for the ends of the rank's own sends
+  double sums = 0;      ///< Waits for all-reduces of gradients
+  double ranks = 0;     ///< Wait for the slowest rank, when losses and norms are summed at the end of a step
+  double updates = 0;   ///< Optimizer steps
+  double rest = 0;      ///< Other activities: starts of sends and receives, data, checkpoints, validations
 };
 
 /// Mean seconds of an op kind on a stage, over all ranks that hold the stage.
@@ -35,14 +35,14 @@ struct OpSpeed {
   OpKind kind = OpKind::Forward;
   std::int64_t stage = 0;
   double seconds = 0;
-  double planned = 0;  ///< Seconds by the profile; 0: none
+  double planned = 0;  ///< Seconds that the machine profile predicts; 0: unknown
 };
 
-/// A rank's time in ops per step, and the time that the same ops take on other ranks.
+/// A rank's time per step, and a comparison of its ops with the same ops on other ranks.
 struct RankSpeed {
   int rank = 0;
   SpeedParts parts;
-  double elsewhere = 0;  ///< 0: no other rank runs all of these ops
+  double elsewhere = 0;  ///< Seconds that the rank's ops take on other ranks; 0: no other rank runs all of these ops
   /// Returns how many times as long as elsewhere the ops take; 1 if unknown.
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
 };
@@ -58,11 +58,11 @@ struct SpeedReport {
   std::vector<RankSpeed> ranks;             ///< May be empty
 };
 
-/// Name of the file in a run's folder with to_json() of the whole run.
+/// Name of the file in a run's folder that holds to_json() of the whole run.
 inline constexpr const char* kSpeedName = "speed.json";
 
-/// Returns the speed of the complete steps in the records, without the first step of the run, which touches memory for
-/// the first time. Returns nothing if the records hold no complete step.
+/// Returns the speed of the complete steps in flight records. Excludes the first step of the run, which is slow because
+/// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedReport> speed_of(const Flight& flight);
 
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.

@@ -1,7 +1,8 @@
 #pragma once
 
-// Tokens that are found in a text before it is cut into words, such as <|endoftext|>: special tokens, and tokens that a
-// user added to a vocabulary. PipelineTokenizer looks for them twice: in the original and in the normalized text.
+// Added tokens are found in a text before it is divided into words: special tokens such as <|endoftext|>, and tokens
+// that a user added to a vocabulary. The tokenizer (pipeline_tokenizer.h) has two TokenFinders: one for the original
+// text, and one for the normalized text.
 
 #include <array>
 #include <cstdint>
@@ -14,20 +15,21 @@
 
 namespace chimera {
 
-/// Token outside the model's vocabulary, as in tokenizer.json.
+/// An element of `added_tokens` in a tokenizer.json, with the field names of the file.
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool single_word = false;  ///< no match next to a word character
-  bool lstrip = false;       ///< includes white space before it
-  bool rstrip = false;       ///< includes white space after it
-  bool normalized = true;    ///< matches the normalized text
-  bool special = false;      ///< left out by decode()
+  bool single_word = false;  ///< whether it matches only if no word character is next to it
+  bool lstrip = false;       ///< whether a match includes white space before it
+  bool rstrip = false;       ///< whether a match includes white space after it
+  bool normalized = true;    ///< whether it is found in the normalized text; otherwise in the original text
+  bool special = false;      ///< whether decode() leaves it out
 };
 
+/// A part of a text: an added token, or the text between two of them.
 struct TextPiece {
   std::string_view text;
-  TokenId token = -1;  ///< negative: text
+  TokenId token = -1;  ///< id of the added token; negative: not an added token
 };
 
 /// Finds the longest added token at each position of a text.
@@ -35,10 +37,11 @@ class TokenFinder {
  public:
   TokenFinder() { trie_.emplace_back(); }
 
-  /// Ignores an empty or repeated pattern.
+  /// Adds a token that is found where `pattern` is in the text. Ignores an empty or repeated pattern.
   void add(const AddedToken& token, std::string_view pattern);
   [[nodiscard]] bool empty() const { return tokens_.empty(); }
 
+  /// Appends the pieces of the text to `pieces`, in order.
   void split(std::string_view text, std::vector<TextPiece>& pieces) const;
 
  private:
@@ -53,7 +56,7 @@ class TokenFinder {
   std::vector<Node> trie_;
   std::array<std::int32_t, 256> roots_{};  // [byte]: child of the root, or 0
   std::vector<AddedToken> tokens_;
-  std::string first_bytes_;  // distinct
+  std::string first_bytes_;  // distinct first bytes of all patterns
 };
 
 }  // namespace chimera

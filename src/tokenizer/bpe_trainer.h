@@ -1,7 +1,8 @@
 #pragma once
 
-// Learns a byte-level BPE vocabulary from a text: `chimera tokenizer train`. WordCounts collects the words, train_bpe()
-// learns merges of their bytes, and to_tokenizer_json() writes a tokenizer.json that every reader of the format takes.
+// Learns a byte-level BPE vocabulary from a text, for `chimera tokenizer train`. WordCounts counts the words of the
+// text, train_bpe() learns merges of their bytes, and to_tokenizer_json() writes a tokenizer.json for any reader of the
+// format.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +14,7 @@
 
 namespace chimera {
 
-/// Frequencies of GPT-2's words.
+/// Frequencies of the words of a text, as GPT-2's pattern divides it (WordPattern::Gpt2).
 class WordCounts {
  public:
   /// Counts the words of a text, line by line.
@@ -26,24 +27,27 @@ class WordCounts {
 };
 
 struct BpeTraining {
-  std::int64_t vocabulary = 8192;  ///< special tokens, 256 bytes, merges
-  /// Distinct. A token that is the letter of a byte also represents that byte.
+  std::int64_t vocabulary = 8192;  ///< number of tokens: special tokens, 256 bytes, and merges
+  /// Distinct texts. In byte-level BPE, every byte has a printable letter; a special token that is the letter of a byte
+  /// also represents this byte.
   std::vector<std::string> special_tokens = {"<|endoftext|>"};
-  std::int64_t min_frequency = 0;  ///< rarer pairs are not merged
+  std::int64_t min_frequency = 0;  ///< pairs that occur less often are not merged
 };
 
 struct TrainedBpe {
   std::vector<std::string> tokens;                            ///< by id, as in tokenizer.json: a letter for each byte
   std::vector<std::pair<std::int64_t, std::int64_t>> merges;  ///< pairs of ids, by rank
-  std::size_t special_tokens = 0;
-  std::size_t first_special = 0;  ///< the others follow
+  std::size_t special_tokens = 0;                             ///< number of special tokens
+  std::size_t first_special = 0;                              ///< id of the first special token; the others follow
 };
 
-/// Merges the most frequent adjacent pair, of equals the pair of smallest ids, until the vocabulary is full or no pair
-/// is frequent enough. Equals BpeTrainer of tokenizers (Python) on the same lines, with ByteLevel.alphabet() as initial
-/// alphabet. Throws ConfigError if the vocabulary is too small for special tokens and bytes.
+/// Merges the most frequent pair of adjacent tokens (if several are equally frequent, the pair with the smallest ids),
+/// until the vocabulary is full or no pair is frequent enough. The result equals that of BpeTrainer in the Python
+/// package tokenizers for the same lines, with ByteLevel.alphabet() as initial alphabet. Throws ConfigError if the
+/// vocabulary is too small for special tokens and bytes.
 [[nodiscard]] TrainedBpe train_bpe(const WordCounts& words, const BpeTraining& training);
 
+/// Returns the text of a tokenizer.json.
 [[nodiscard]] std::string to_tokenizer_json(const TrainedBpe& trained);
 
 }  // namespace chimera

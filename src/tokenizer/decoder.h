@@ -1,7 +1,7 @@
 #pragma once
 
-// Token texts back to text: the steps of the decoder in a tokenizer.json, in their order. Each step maps the list of
-// token texts to another list; the results are joined.
+// The decoder of a tokenizer.json: it makes text of tokens. It has a list of steps. Each step gets a list of texts, at
+// first the texts of the tokens, and returns another list. The texts of the last list are joined.
 
 #include <string>
 #include <string_view>
@@ -12,31 +12,37 @@
 
 namespace chimera {
 
-struct ByteLevelDecoding {};  ///< invalid UTF-8 becomes U+FFFD
-struct WordPieceDecoding {    ///< blanks between words
+/// Replaces the letters of byte-level BPE by their bytes. Invalid UTF-8 becomes U+FFFD.
+struct ByteLevelDecoding {};
+/// Removes `prefix` from tokens that continue a word, and puts blanks before other tokens.
+struct WordPieceDecoding {
   std::string prefix = "##";
-  bool cleanup = true;  ///< no blank before English punctuation
+  bool cleanup = true;  ///< whether to remove blanks before English punctuation and contractions
 };
-struct ByteFallbackDecoding {};  ///< runs of <0xNN> to text; each byte of invalid UTF-8 becomes U+FFFD
-struct FuseDecoding {};          ///< joins all tokens
-struct StripDecoding {           ///< removes `content` from both ends
-  std::string content;           ///< one character
-  std::size_t start = 0;         ///< maximum number to remove at the start
-  std::size_t stop = 0;          ///< maximum number to remove at the end
+/// Replaces consecutive tokens <0xNN> by the text of these bytes. Each byte of invalid UTF-8 becomes U+FFFD.
+struct ByteFallbackDecoding {};
+/// Joins all texts to one.
+struct FuseDecoding {};
+/// Removes the character `content` from both ends of each text.
+struct StripDecoding {
+  std::string content;    ///< one character
+  std::size_t start = 0;  ///< maximum number to remove at the start
+  std::size_t stop = 0;   ///< maximum number to remove at the end
 };
-struct BlankSignDecoding {  ///< Metaspace: sign to blank
+/// Replaces a sign for blanks by blanks (Metaspace in tokenizer.json).
+struct BlankSignDecoding {
   std::string sign;
-  bool drop_first = true;  ///< the first token loses it instead
+  bool drop_first = true;  ///< whether to remove the signs of the first text instead
 };
 using DecodingStep = std::variant<ByteLevelDecoding, WordPieceDecoding, ReplaceStep, ByteFallbackDecoding, FuseDecoding,
                                   StripDecoding, BlankSignDecoding>;
 
-/// Steps in their order.
+/// The steps of a decoder, in order. ReplaceStep is in normalizer.h.
 using Decoder = std::vector<DecodingStep>;
 
-/// Without steps, blanks separate the tokens.
+/// Returns the text of tokens. If the decoder has no steps, joins the tokens with blanks.
 [[nodiscard]] std::string decode(const Decoder& decoder, std::vector<std::string> tokens);
-/// Returns whether later tokens may change the text of this last one.
+/// Returns whether a token after `last_token` may change the text of `last_token`.
 [[nodiscard]] bool is_open(const Decoder& decoder, std::string_view last_token);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// Cuts a text into words, which models encode one by one. The steps of a file apply in order, each to the words of the
-// step before. The patterns of GPT-2, Llama 3 and Qwen 2 are written as code: regular expressions would be ten times
-// slower, and have other versions of Unicode.
+// Divides a text into words, which the tokenizer's model (such as BPE) then encodes one by one. A PreTokenizer has the
+// steps of a tokenizer.json; each step divides or changes the words of the step before. The patterns of GPT-2, Llama 3
+// and Qwen 2 are written as code, because regular expressions would be ten times slower, and use other versions of
+// Unicode.
 
 #include <algorithm>
 #include <array>
@@ -15,44 +16,56 @@
 
 namespace chimera {
 
+/// Patterns of words, as regular expressions in the files of these models.
 enum class WordPattern : std::uint8_t {
   Gpt2,    ///< 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-  Llama3,  ///< ignores case; a character before letters belongs to them; up to three digits; separate line ends
-  Qwen2,   ///< as Llama3, with single digits
+  Llama3,  ///< as Gpt2, but: ignores case; one character before letters joins them; at most three digits; line ends
+           ///< apart
+  Qwen2,   ///< as Llama3, but single digits
 };
 
 /// Returns the end of the word that starts at `start`.
 [[nodiscard]] std::size_t word_end(WordPattern pattern, std::string_view text, std::size_t start);
 
+/// Divides a text by a pattern.
 struct WordStep {
   WordPattern pattern = WordPattern::Gpt2;
 };
-struct DigitStep {  ///< separates numbers, or single digits
-  bool individual = false;
+/// Separates numbers from other text.
+struct DigitStep {
+  bool individual = false;  ///< whether each digit is a word of its own
 };
-struct BlankStep {};     ///< adds a blank unless the text starts with one
-struct BertWordStep {};  ///< splits at white space, and separates punctuation
-struct BlankSignStep {   ///< Metaspace: a sign for blanks starts a word
+/// Adds a blank before the text, unless it starts with one.
+struct BlankStep {};
+/// Splits at white space, and separates punctuation.
+struct BertWordStep {};
+/// Replaces blanks by a sign, which starts a word (Metaspace in tokenizer.json).
+struct BlankSignStep {
   enum class Prepend { Always, First, Never };
   std::string sign = "\u2581";
-  Prepend prepend = Prepend::Always;  ///< First: only at the start of the text
-  bool split = true;
+  Prepend prepend = Prepend::Always;  ///< whether to put a sign before the text; First: only at the start of a document
+  bool split = true;                  ///< whether to divide the text before each sign
 };
 using WordsStep = std::variant<WordStep, DigitStep, BlankStep, BertWordStep, BlankSignStep>;
 
+/// Memory for changed texts, one string per step.
 using WordBuffers = std::array<std::string, 4>;
 
-/// Steps in their order, at most as many as there are buffers.
+/// The steps in order, at most as many as there are buffers.
 using PreTokenizer = std::vector<WordsStep>;
 
-/// Returns the end of the run of digits or non-digits.
+/// Returns the end of the digits, or of the text without digits, that begins at `start`. If `individual`, a digit ends
+/// after itself.
 [[nodiscard]] std::size_t end_of_digits(std::string_view text, std::size_t start, bool individual);
-/// Returns BERT's next word, empty at the end, and moves `start`.
+/// Returns the next word of BertWordStep from `start` on, and sets `start` to its end. Returns an empty text at the
+/// end.
 [[nodiscard]] std::string_view next_bert_word(std::string_view text, std::size_t& start);
-/// Returns the text with signs for blanks.
+/// Returns the text with signs for blanks. `first`: whether the text is at the start of a document. The result may be
+/// in `buffer`.
 [[nodiscard]] std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first,
                                           std::string& buffer);
 
+/// Calls `take(word)` for each word of the pattern.
 template <class Take>
 void split_words(WordPattern pattern, std::string_view text, const Take& take) {
   for (std::size_t start = 0; start < text.size();) {
@@ -62,8 +75,8 @@ void split_words(WordPattern pattern, std::string_view text, const Take& take) {
   }
 }
 
-/// Calls `take(word)` for each non-empty word of the steps from `step` on. `first`: no text precedes this one.
-/// `buffers` must outlive the words.
+/// Applies the steps from `step` on to a text, and calls `take(word)` for each non-empty word. `first`: whether the
+/// text is at the start of a document. `buffers` must outlive the words.
 template <class Take>
 void split(const PreTokenizer& steps, std::string_view text, bool first, WordBuffers& buffers, const Take& take,
            std::size_t step = 0) {

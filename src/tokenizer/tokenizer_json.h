@@ -1,8 +1,8 @@
 #pragma once
 
-// tokenizer.json: one file with vocabulary, merges, added tokens and all steps of a pipeline. Chimera reads those of
-// BPE and WordPiece, and writes one for bytes as tokens. All readers throw ConfigError, naming file and position, for
-// malformed or unsupported content.
+// Reads and writes tokenizer.json, the file of a Hugging Face tokenizer: vocabulary, merges, added tokens and all steps
+// from text to ids and back. Chimera reads the files of BPE and WordPiece tokenizers, and writes a file for byte
+// tokens. Malformed or unsupported content is a ConfigError that names file and position.
 
 #include <memory>
 #include <string>
@@ -13,16 +13,18 @@
 
 namespace chimera {
 
-/// Returns a tokenizer.json that maps each byte to its own id. Special tokens start at 256; the template adds [CLS] and
-/// [SEP] among them as BERT does.
+/// Returns a tokenizer.json for which the id of each byte is its value. The ids of special tokens start at 256. If
+/// [CLS] and [SEP] are among them, they are added to a model's input as for BERT.
 [[nodiscard]] std::string byte_tokenizer_json(const std::vector<std::string>& special_tokens);
 
-/// Ignores the layout.
+/// Returns whether the text is a result of byte_tokenizer_json(). White space and the order of fields do not matter.
 [[nodiscard]] bool is_byte_tokenizer_json(const std::string& text);
 
-/// `config` is the tokenizer_config.json beside the file. Its eos_token, which must exist, ends documents; without one
-/// a usual token does. Texts have the ids of AutoTokenizer (transformers 5): tokens of the vocabulary that `config`
-/// names are special, and a setting that contradicts the file throws ConfigError.
+/// Returns the tokenizer of a tokenizer.json. `source` names the file in messages. `config` is the
+/// tokenizer_config.json in the same folder. Its eos_token, which must be in the vocabulary, ends documents; if it has
+/// none, a usual token such as <|endoftext|> does. Texts get the same ids as by AutoTokenizer (transformers 5): tokens
+/// of the vocabulary that `config` names are special, and a setting of `config` that contradicts the file is a
+/// ConfigError.
 [[nodiscard]] std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const std::string& source,
                                                              const TokenizerConfig& config = {});
 

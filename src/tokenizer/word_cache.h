@@ -1,7 +1,8 @@
 #pragma once
 
-// Encoding of one word: the interface of models (bpe_model.h, word_piece_model.h), and the cache of
-// encoded words. Most words of a text are repetitions, so encoding is mostly a lookup here.
+// Encodes single words. WordModel is the interface of tokenizer models (bpe_model.h, word_piece_model.h). WordCache
+// keeps the ids of words that were encoded before: most words of a text are repetitions, so most of them are found in
+// the cache.
 
 #include <algorithm>
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace chimera {
 
-/// Hash for lookups by std::string_view.
+/// Hash with which a TextMap is searched by std::string_view, without a copy of the text.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
@@ -24,12 +25,13 @@ struct TextHash {
 template <class Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-/// Bounded cache: short words in slots that they may overwrite, long words in a map that is cleared when full.
+/// Ids of words, in limited memory. Short words are in a table, where they overwrite each other; long words are in a
+/// map, which is cleared when it is full. Not thread-safe.
 class WordCache {
  public:
   WordCache() : slots_(kSlots) {}
 
-  /// Returns false if the word (not empty) is not cached.
+  /// Appends the ids of the word (not empty) to `ids`. Returns false if it is not in the cache.
   bool append(std::string_view word, TokenIds& ids) const {
     if (word.size() <= kShort) {
       const Key key = key_of(word);
@@ -45,6 +47,7 @@ class WordCache {
     return true;
   }
 
+  /// Stores the ids of a word. Ignores words of more than kLongest bytes.
   void insert(std::string_view word, std::span<const TokenId> ids) {
     if (word.size() <= kShort && ids.size() <= kFewIds) {
       const Key key = key_of(word);
@@ -65,6 +68,7 @@ class WordCache {
   static constexpr std::size_t kLongest = 256;     // bytes
   static constexpr std::size_t kMostLong = 32768;  // words in the map
 
+  /// First and last bytes of a short word. With its length, they are the whole word.
   struct Key {
     std::uint64_t head = 0;
     std::uint64_t tail = 0;
@@ -103,13 +107,14 @@ class WordCache {
   TextMap<TokenIds> long_;
 };
 
-/// Maps words to ids. Immutable.
+/// A model of a tokenizer, such as BPE: it divides words into tokens. Immutable, so that threads can share it.
 class WordModel {
  public:
   virtual ~WordModel() = default;
-  /// `word` must not be empty; `cache` must be used for this model only.
+  /// Appends the ids of the word's tokens to `ids`. The word must not be empty. `cache` may hold words of this model
+  /// only.
   virtual void encode(std::string_view word, TokenIds& ids, WordCache& cache) const = 0;
-  /// Returns whether certainly no token extends across `place` in `word`.
+  /// Returns true if no token of `word` can extend across byte `place`; false if this is not certain.
   [[nodiscard]] virtual bool splits_at(std::string_view word, std::size_t place) const = 0;
 };
 

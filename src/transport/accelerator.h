@@ -1,9 +1,9 @@
 #pragma once
 
-// The GPU library as an interface. libtorch_cuda takes seconds to load and needs a driver, so the program is built
-// without it and loads libchimera_cuda.so (src/cuda) only for `--device cuda`. The interface has what a program cannot
-// do through torch's device-independent calls: properties of GPUs, recording of CUDA graphs, and ranks joined over
-// NCCL.
+// The interface of the GPU library, libchimera_cuda.so (src/cuda). The program itself is built without libtorch_cuda,
+// which takes seconds to load and needs a driver; it loads the library only for `--device cuda`. The interface has only
+// what torch's device-independent calls cannot do: properties of GPUs, recording of CUDA graphs, and connections of
+// ranks over NCCL.
 
 #include <ATen/core/Tensor.h>
 
@@ -33,11 +33,13 @@ struct NcclOptions {
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
+  /// If an operation takes longer, the process ends; NCCL cannot name the rank that is late. Slow steps extend the
+  /// limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::function<void()> advanced = {};  ///< see CommunicatorPlan
+  std::function<void()> advanced = {};  ///< called after each step of connecting; see CommunicatorPlan
 };
 
+/// Properties of a GPU.
 struct GpuTraits {
   std::string name = {};
   std::string uuid = {};  ///< unique across hosts
@@ -48,6 +50,7 @@ struct GpuTraits {
   std::string pci = {};  ///< address such as "0000:1b:00.0"
 };
 
+/// The functions of the GPU library. `gpu` is an index among the GPUs visible to this process.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Ends every wait for a peer at once, so that a rank can leave a step whose peer is lost. Gloo has no such call, so the
-// sockets of the process are shut down.
+// Ends every wait of a rank for other ranks, so that it can abandon a step if a rank is lost. Gloo has no such call, so
+// the sockets of the process are shut down. The thread of RecoveryLink (launch/local/recovery.h) calls break_all()
+// while the rank's main thread waits.
 
 #include <sys/types.h>
 #include <atomic>
@@ -12,22 +13,24 @@
 
 namespace chimera {
 
-/// Breaks the connections of this process: every wait for a peer fails, even if the peer is alive. Thread-safe.
-/// Without spare_open() and spare_later(), the process must have no TCP connections except those between ranks.
+/// Breaks the connections of this process: every wait for another rank fails, even if this rank is alive. Thread-safe.
+/// If the process has other TCP connections than those between ranks, spare_open() or spare_later() must exclude them.
 class ConnectionBreaker {
  public:
-  /// Spares the TCP connections that are open now.
+  /// Excludes the TCP connections that are open now: break_all() will not shut them down.
   void spare_open();
-  /// Spares all TCP connections that will be opened.
+  /// Excludes all TCP connections that will be opened from now on.
   void spare_later();
-  /// Shuts down all open TCP connections that are not spared, and aborts the current Wait. Later connections and waits
-  /// need another call.
+  /// Shuts down all open TCP connections that are not excluded, and aborts the current Wait. Later connections and
+  /// waits need another call.
   void break_all() noexcept;
+  /// Returns whether break_all() was called after the last mend().
   [[nodiscard]] bool broken() const noexcept { return broken_; }
+  /// Forgets break_all(), before new connections are made.
   void mend() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() calls `abort`, for transports that do not report a partly lost message. Only one
-  /// may exist.
+  /// Scope during which break_all() also calls `abort`: some waits do not end although their connection is shut down.
+  /// Only one may exist at a time.
   class Wait {
    public:
     Wait(ConnectionBreaker* breaker, std::function<void()> abort);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Settings that must be equal on all ranks, as hashes. Ranks compare them at rendezvous, before a difference can become
-// a deadlock or a wrong sum.
+// Hashes of the settings that must be equal on all ranks. Ranks compare them at rendezvous, because different settings
+// could lead to deadlocks or wrong sums.
 
 #include <cstdint>
 #include <string>
@@ -15,8 +15,8 @@ struct FingerprintPart {
   std::uint64_t hash = 0;
 };
 
-/// Settings compared at rendezvous, at most kFingerprintParts. The first is the build, since builds may have different
-/// lists.
+/// All settings to compare, at most kFingerprintParts. The first is the build of the program, because different builds
+/// may compare different settings.
 using Fingerprint = std::vector<FingerprintPart>;
 inline constexpr std::size_t kFingerprintParts = 63;
 
@@ -24,8 +24,9 @@ inline constexpr std::size_t kFingerprintParts = 63;
 using FingerprintWords = std::vector<std::int64_t>;  // [1 + kFingerprintParts]
 [[nodiscard]] FingerprintWords to_words(const Fingerprint& fingerprint);
 
-/// Compares the words of all ranks with the most frequent ones (in a tie, the lowest rank's). Throws ConfigError on a
-/// rank that differs, naming the parts in `own`, and PeerLostError on the others, naming the ranks that differ.
+/// Compares the words of all ranks (`of_ranks`, by rank). The most frequent words are right; in a tie, those of the
+/// lowest rank. Throws ConfigError on a rank that differs, which names its different settings, and PeerLostError on the
+/// other ranks, which names the ranks that differ.
 void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& of_ranks, int rank);
 
 }  // namespace chimera

@@ -17,17 +17,18 @@
 
 namespace chimera {
 
-/// Free bytes before a tensor's first element; keeps its alignment.
+/// Free bytes in front of a tensor's first element, for a message header. A multiple of the alignment of tensors.
 inline constexpr std::int64_t kHeaderRoomBytes = 64;
 
 /// Reserves kHeaderRoomBytes before each CPU tensor that ATen allocates from now on.
 void leave_header_room();
 
-/// Returns the memory of `tensor` (contiguous) with its header room, bytes [kHeaderRoomBytes + nbytes], and keeps it
-/// alive. Returns nothing if there is no header room, or if an earlier result for that memory is alive.
+/// Returns a tensor of bytes, [kHeaderRoomBytes + nbytes], that shares the memory of `tensor` (contiguous) and includes
+/// the room in front of it. Returns nothing if there is no such room, or if an earlier result for this memory still
+/// exists.
 [[nodiscard]] std::optional<at::Tensor> with_header_room(const at::Tensor& tensor);
 
-/// Sizes and type, known to both ends: hidden states [micro_batch, sequence, hidden].
+/// Sizes and type of a message, which both ends know. For transformers: hidden states [micro_batch, sequence, hidden].
 struct TensorSpec {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
@@ -39,8 +40,8 @@ struct TensorSpec {
 
 /// Returns the XXH3 of `tensor` (contiguous, on the CPU).
 [[nodiscard]] std::uint64_t checksum_of(const at::Tensor& tensor);
-/// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Fault point: message, with action
-/// `flip` for one bit of the tensor.
+/// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Tests can inject a fault here
+/// (fault point `message`, action `flip`), which flips one bit of the tensor.
 void check_bits(const at::Tensor& tensor, const TensorSpec& spec, const MessageTag& arrived, RankId from, RankId to);
 
 static_assert(kHeaderBytes == kHeaderRoomBytes);

@@ -1,7 +1,8 @@
 #pragma once
 
-// The first half of an ordered sum over any c10d backend: member m receives the m-th slice of every part, and adds the
-// slices in order.
+// A reduce-scatter in a fixed order of additions, over any c10d backend; also the first half of an all-reduce. Every
+// member of the group has tensors to add, the parts (GradientSum::parts). Member m receives the m-th slice of all
+// parts, and adds these slices in the order of GradientSum::order.
 
 #include <chrono>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -10,9 +11,8 @@
 
 namespace chimera {
 
-/// Ordered reduce-scatter over any c10d process group. Each member receives its slice of all parts, and adds them in
-/// order. The caller of an all-reduce gathers the slices. If members have one part each, it sends as many bytes as a
-/// ring all-reduce. Members start and finish such sums in one order.
+/// One such sum. For an all-reduce, the caller then all-gathers the slices. If each member has one part, both together
+/// send as many bytes as a ring all-reduce. All members must start and finish such sums in the same order.
 class SliceExchange {
  public:
   /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout is the group's timeout. In an
@@ -22,8 +22,9 @@ class SliceExchange {
   [[nodiscard]] c10d::Work& work() const { return *work_; }
   /// Returns the sum in this member's slice (may be empty). Call it once, after the work is done.
   [[nodiscard]] at::Tensor add();
-  /// Elements per member, in consecutive slices.
+  /// Returns the number of elements of each member's slice. The slices are consecutive.
   [[nodiscard]] const std::vector<std::int64_t>& counts() const { return counts_; }
+  /// Returns the view of this member's slice.
   [[nodiscard]] at::Tensor own_slice(const at::Tensor& gradients) const {
     return gradients.narrow(0, own_first_, own_count_);
   }

@@ -1,9 +1,9 @@
 #pragma once
 
-// How ranks communicate: messages between stages, sums of gradients, and sums of a few numbers. The executor calls a
-// Transport and knows nothing else about other ranks. Operations start without blocking and return a Pending; only its
-// wait() blocks. There are three implementations: threads of a process (threads/), processes over Gloo (gloo/), and
-// GPUs over NCCL (pairs/).
+// The interface for communication between ranks: messages between stages, all-reduces of gradients, and sums of a few
+// numbers. The executor (runtime/executor.h) calls it. Operations start without blocking and return a Pending object;
+// its wait() blocks. There are three implementations: for threads of a process (threads/), processes over Gloo (gloo/),
+// and GPUs over NCCL (pairs/).
 //
 //   executor -> start_send(), post_receive(), start_sum() -> Pending ... wait()
 
@@ -24,7 +24,7 @@
 
 namespace chimera {
 
-/// Transfer or collective in flight. It may be destroyed without wait() only after a failure.
+/// A send, receive or collective that was started. It may be destroyed without wait() only after a failure.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -48,12 +48,13 @@ class Completed final : public Pending {
 
 /// A collective that adds the gradients of a parameter group. All members pass the same `order` and `counts`.
 struct GradientSum {
-  /// Flat and contiguous. Receives the sum; it is also what is added if there is no `order`.
+  /// Flat and contiguous. Receives the sum. Without an `order`, it is also this member's input.
   at::Tensor gradients;
-  /// What is added if there is an `order`; may be overwritten.
+  /// With an `order`, this member's inputs, each of the size of `gradients`; may be overwritten.
   std::vector<at::Tensor> parts = {};
-  /// Tree in which all members' parts are added, so that the bits do not depend on who holds which part. Must live
-  /// until the wait. Members wait for such sums in one order. Null: the transport's own, deterministic order.
+  /// Tree along which the parts of all members are added (schedule/reduction_tree.h), so that the bits do not depend on
+  /// which member has which part. Must live until the wait. All members must wait for such sums in the same order.
+  /// Null: the transport's own order, which is deterministic.
   const SumOrder* order = nullptr;
   /// [member]: consecutive elements that this member gets (reduce-scatter), all elements in total; its other elements
   /// become undefined. Empty: every member gets the whole sum (all-reduce).
@@ -69,10 +70,10 @@ struct GradientSum {
 class Transport {
  public:
   virtual ~Transport() = default;
-  /// `tensor` is contiguous, and not modified afterwards.
+  /// Starts a send. `tensor` must be contiguous, and must not be modified afterwards.
   virtual std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) = 0;
-  /// Posts the receive of the next message from `from`, a read-only tensor. wait() throws the error of throw_mismatch()
-  /// if the sender's tag differs.
+  /// Starts to receive the next message from `from`. wait() returns the tensor, which must not be modified, or throws
+  /// the error of throw_mismatch() if the sender's tag differs.
   virtual std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& tag) = 0;
   /// Starts the sum of a parameter group's gradients over the ranks that hold its weights (see GradientSum). The
   /// group's previous sum must have been waited for.
@@ -95,13 +96,13 @@ class Transport {
   /// elements. All members pass the same counts, with a total of at most the buffer's size, and wait in one order.
   virtual std::unique_ptr<Pending> start_all_gather(ParameterGroupId group, at::Tensor buffer,
                                                     const std::vector<std::int64_t>& counts) = 0;
-  /// Connects the sums of `gradients`, which may be overwritten, if the transport connects them by size. `counts` are
-  /// as in GradientSum. Blocks. All members call it in one order before the first
-  /// step.
+  /// Connects the ranks for later sums of tensors like `gradients`, if the transport's connections depend on the size.
+  /// May overwrite `gradients`. `counts` are as in GradientSum. Blocks. All members call it in the same order before
+  /// the first step.
   virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/,
                             const std::vector<std::int64_t>& /*counts*/) {}
-  /// Makes timeouts longer than steps. They count from the start of an operation, which on a device may be a step
-  /// before its turn.
+  /// Makes timeouts longer than `longest`, the longest step so far. On a device, an operation may be started a step
+  /// before it can run, and its timeout counts from the start.
   virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}
   /// Throws PeerLostError if the transport has noticed that a peer is lost. Does not block. For a host that waits for
   /// its device.

@@ -1,9 +1,10 @@
 #pragma once
 
-// Detects hung jobs. Ranks note their progress on a shared page (progress.h); the launcher observes the page and the
-// ranks' CPU time several times per second. If nothing changes for longer than the longest pause seen so far, plus a
-// limit, the job hangs: the launcher names the stuck rank, and ends or recovers the job. ThreadWatch does the same for
-// ranks that are threads.
+// Detects hung jobs. Each rank counts its progress notes, about one per instruction, in shared memory (ProgressPage in
+// progress.h). The supervisor in the launcher reads the counts and the ranks' CPU time several times per second, and
+// gives them to HangWatch. If no rank makes progress for longer than the longest pause so far plus a limit, the job
+// hangs: the launcher names the stuck rank, and ends or recovers the job. ThreadWatch does the same for ranks that are
+// threads.
 
 #include <chrono>
 #include <condition_variable>
@@ -19,30 +20,29 @@
 
 namespace chimera {
 
-/// Detects hangs from periodic observations. Gaps between observations, such as a suspended job (Ctrl-Z) or machine, do
-/// not count. While a rank computes or waits for a disk, only 1/kWorkFactor of the time counts, because a hung rank
-/// normally uses no CPU time.
+/// Detects hangs from observations, which the owner passes to update() once per interval(). The time of a longer gap
+/// between observations, in which the job (Ctrl-Z) or the machine was suspended, does not count. While a rank computes
+/// or waits for a disk, only 1/kWorkFactor of the time counts, because a hung rank normally uses no CPU time.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
   struct Observation {
-    std::vector<std::uint64_t> counts = {};  ///< [rank]: progress notes
-    bool in_steps = false;
-    std::vector<Duration> work = {};   ///< CPU time by process; empty if waiting ranks use CPU time, too
-    std::int64_t step = 0;             ///< Lowest of all ranks; 0: unknown
-    bool is_waiting_for_disk = false;  ///< in an uninterruptible sleep
-    bool is_stopped = false;           ///< by a signal
+    std::vector<std::uint64_t> counts = {};  ///< [rank]: number of its progress notes so far
+    bool in_steps = false;                   ///< Whether all ranks are in Phase::Steps
+    std::vector<Duration> work = {};         ///< CPU time so far, by process; empty if waiting ranks use CPU time, too
+    std::int64_t step = 0;                   ///< Lowest step of all ranks; 0: unknown
+    bool is_waiting_for_disk = false;        ///< Whether a rank is in an uninterruptible sleep
+    bool is_stopped = false;                 ///< Whether a signal has stopped a rank
   };
 
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
-  /// far. Until all ranks have completed the first observed step, the limit is `at_start` (zero: kStartUpFactor *
-  /// beyond). During start-up it is `beyond` if a signal has stopped a process.
+  /// far. Until all ranks have completed the first observed step, `at_start` replaces `beyond` (zero: kStartUpFactor *
+  /// beyond); but if a signal has stopped a process, `beyond` applies from the start.
   ///
-  /// If `records_steps`, steps after the second run without progress notes (--cuda-graphs). Then the limit is
-  /// at least `beyond` longer than kRecordedFactor times the first two observed steps, which are as slow as recording
-  /// and repeating a step.
+  /// `records_steps`: the ranks record a CUDA graph of a step (--cuda-graphs), and later steps have no progress notes.
+  /// Then the longest pause counts as at least kRecordedFactor times the time of the first two observed steps.
   explicit HangWatch(Duration beyond, Duration at_start = {}, bool records_steps = false)
       : beyond_(beyond),
         at_start_(at_start > Duration::zero() ? at_start : kStartUpFactor * beyond),
@@ -51,9 +51,9 @@ class HangWatch {
   static constexpr int kWorkFactor = 20;
   static constexpr int kRecordedFactor = 2;
 
-  /// A gap counts as at most twice the interval.
+  /// Returns the time between two calls of update(). A longer gap counts as at most twice this time.
   [[nodiscard]] Duration interval() const;
-  /// Returns whether the job hangs.
+  /// Takes the observation `now`, made at `time`. Returns whether the job hangs.
   [[nodiscard]] bool update(Clock::time_point time, const Observation& now);
   /// Returns the time since the last progress, not reduced by kWorkFactor.
   [[nodiscard]] Duration pause() const { return pause_; }
@@ -64,8 +64,8 @@ class HangWatch {
 
   Duration beyond_;
   Duration at_start_;
-  int steps_to_time_;       ///< first steps not completed yet
-  Duration step_{};         ///< time in the current one
+  int steps_to_time_;       ///< with records_steps: how many of the first two steps are still to be timed
+  Duration step_{};         ///< time in the current one of these steps
   Duration first_steps_{};  ///< time of the completed ones
   Duration pause_{};
   Duration counted_{};  ///< Part of pause_ that counts
@@ -84,26 +84,26 @@ struct StuckRank {
   RankProgress progress = {};
 };
 
-/// Returns a stopped rank, else a rank that does not wait for others, else the rank furthest behind. `ranks` (at least
-/// one) have not ended.
+/// Returns the rank that probably causes a hang: a stopped rank; else a rank that does not wait for others; else the
+/// rank furthest behind. `ranks` are the ranks that have not ended, at least one.
 [[nodiscard]] const StuckRank& find_stuck(std::span<const StuckRank> ranks);
 
 /// Returns "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4". Also names a GPU's memory
 /// that was full.
 [[nodiscard]] std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause);
 
-/// Detects hangs of rank threads, on its own thread. Names the stuck rank on stderr and ends the process with
-/// ExitCode::No, because a hung thread cannot be ended.
+/// Detects hangs of ranks that are threads of this process, on a thread of its own. If they hang, names the stuck rank
+/// on stderr and ends the process with ExitCode::No, because a hung thread cannot be ended.
 class ThreadWatch {
  public:
-  /// Parameters as in LaunchPlan; `hang` 0 disables detection.
+  /// The parameters are the fields of LaunchPlan with these names. If `hang` is 0, nothing is detected.
   ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
               bool records_steps);
   ThreadWatch(const ThreadWatch&) = delete;
   ThreadWatch& operator=(const ThreadWatch&) = delete;
   ~ThreadWatch();
 
-  /// Sends the current thread's note_progress() to this watch.
+  /// Scope of a rank's thread: its calls of note_progress() count in this watch.
   class Rank {
    public:
     Rank(ThreadWatch& watch, int rank);

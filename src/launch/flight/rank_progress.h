@@ -1,7 +1,8 @@
 #pragma once
 
-// The activity of a rank: its phase, step and instruction. The progress page (progress.h) holds the latest activity of
-// each rank, the flight recorder (flight_record.h) its last thousands, and messages about hangs and failures name it.
+// The activity of a rank: its phase, step and instruction. The progress page (progress.h), in memory that the launcher
+// shares with the ranks, holds the latest activity of each rank. The flight recorder (flight_record.h) stores thousands
+// of earlier ones. Messages about hangs and failures name the activity.
 
 #include <cstdint>
 #include <string>
@@ -12,15 +13,15 @@ namespace chimera {
 
 struct RankProgress {
   enum class Phase : std::uint8_t {
-    StartUp,  ///< without other ranks
-    Joining,  ///< waiting for the other ranks
-    Steps,    ///< at `instruction` of `step`, or just after it
+    StartUp,  ///< Not connected to other ranks yet
+    Joining,  ///< Waiting until the other ranks connect
+    Steps,    ///< At `instruction` of `step`, or just after it
     Ending,   ///< Writing final output
   };
   Phase phase = Phase::StartUp;
-  std::int64_t step = 0;  ///< from 1
-  Instruction instruction = {};
-  std::uint32_t allocation_retries = 0;  ///< of the GPU's allocator before this step
+  std::int64_t step = 0;                 ///< From 1; only in phase Steps
+  Instruction instruction = {};          ///< Only in phase Steps
+  std::uint32_t allocation_retries = 0;  ///< Retries of the GPU's memory allocator before this step
 };
 
 /// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.

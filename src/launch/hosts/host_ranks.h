@@ -5,11 +5,13 @@
 
 namespace chimera {
 
-/// Runs the ranks of a host for `chimera launch --hosts`. Reads a line (HostOrder) from `input`; later lines are signal
-/// numbers for its first rank. If a rank fails, `input` ends (the launcher is gone) or a signal comes, kills all ranks;
-/// names a rank killed without a failure report on stderr. Returns 0, kSavedExit, the exit code of the failure,
-/// ExitCode::PeerLost if ranks only lost peers, or 128 + n after signal n. Throws ConfigError if the line is malformed,
-/// Error if the system refuses a process.
+/// Runs the ranks of this host for `chimera launch --hosts`. The descriptor `input` is a pipe from the launcher: its
+/// first line is a HostOrder (hosts.h), and later lines are numbers of signals to send to the first rank. Kills all
+/// ranks if a rank fails, if `input` ends because the launcher is gone, or if this process gets a signal. If a rank was
+/// killed before it could report a failure, names it on stderr.
+///
+/// Returns 0, kSavedExit, the exit code of the failure, ExitCode::PeerLost if ranks only lost peers, or 128 + n after
+/// signal n. Throws ConfigError if the first line is malformed, Error if the system refuses a process.
 [[nodiscard]] int run_host_ranks(int input);
 
 }  // namespace chimera

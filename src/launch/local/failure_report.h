@@ -1,9 +1,10 @@
 #pragma once
 
-// What a rank tells the launcher before it fails, and how the launcher finds the cause. A rank that fails breaks its
-// connections, so others fail too: they are victims, and their reports say so. The launcher collects reports and exit
-// codes (RankOutcome), and blames the first rank that failed for a reason of its own, the culprit. RecoveryNote uses
-// the same pipe for the progress of a recovery.
+// Messages from ranks to the launcher, and the search for the cause of a failure. Before a rank fails, it sends a
+// FailureReport through a pipe. Its connections break, so other ranks fail, too; they are victims, and their reports
+// say so. The launcher collects reports and exit codes (RankOutcome). The first rank that failed for a reason of its
+// own is the culprit, which the launcher names. During a recovery (recovery.h), ranks send RecoveryNotes through the
+// same pipe.
 
 #include <chrono>
 #include <cstdint>
@@ -17,30 +18,32 @@
 
 namespace chimera {
 
-/// Why a rank fails: sent as a line of JSON in a pipe that all ranks share, and printed by describe_failure().
+/// Why a rank fails: sent by report_failure() as a line of JSON in a pipe that all ranks share, and printed by
+/// describe_failure().
 struct FailureReport {
   int rank = 0;              ///< Set by report_failure()
-  std::string op = {};       ///< E.g. "1B3"; may be empty
-  std::string message = {};  ///< one line
-  bool own_cause = true;     ///< False if it only lost a peer
-  bool usage = false;        ///< It ends with ExitCode::Usage
-  bool is_final = false;     ///< A replacement would fail, too
+  std::string op = {};       ///< Op that failed, such as "1B3"; may be empty
+  std::string message = {};  ///< One line
+  bool own_cause = true;     ///< False if the rank only lost a peer
+  bool usage = false;        ///< Whether the rank ends with ExitCode::Usage
+  bool is_final = false;     ///< Whether a replacement of the rank would fail in the same way
   friend bool operator==(const FailureReport&, const FailureReport&) = default;
 };
 
+/// Progress of a rank in a recovery (recovery.h).
 struct RecoveryNote {
   enum class Kind : std::uint8_t {
-    Left,     ///< Waits for Order::Kind::Join
-    Resumed,  ///< About to begin the next step
+    Left,     ///< The rank has left its step, and waits for Order::Kind::Join
+    Resumed,  ///< The rank has reconnected, and is about to begin the next step
   };
   int rank = 0;
   Kind kind = Kind::Left;
-  std::int64_t epoch = 0;
-  std::int64_t step = 0;  ///< For Resumed: last completed step, from 1
+  std::int64_t epoch = 0;  ///< Generation of connections that the rank joins
+  std::int64_t step = 0;   ///< For Resumed: last completed step, from 1
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 
-/// Wait for a culprit after the first victim.
+/// After the first victim, the launcher waits this long for the failure of a culprit.
 inline constexpr std::chrono::milliseconds kVictimGrace{300};
 
 /// Returns ExitCode::PeerLost, Usage or No.
@@ -56,26 +59,27 @@ inline constexpr std::chrono::milliseconds kVictimGrace{300};
 [[nodiscard]] std::string to_line(const RecoveryNote& note);
 [[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
 
-/// What the launcher has learned about a rank of the current attempt.
+/// What the launcher has learned about a rank of the current attempt. An attempt is one start of all ranks.
 struct RankOutcome {
-  std::optional<FailureReport> report;  ///< May be empty
-  std::optional<Ending> ending;
-  bool out_of_memory = false;  ///< After SIGKILL: the OOM killer has run since the ranks started
+  std::optional<FailureReport> report;  ///< Nothing if the rank sent none
+  std::optional<Ending> ending;         ///< Nothing while the rank runs
+  bool out_of_memory = false;  ///< Whether SIGKILL ended it, and the OOM killer has run since the ranks started
 };
 
-/// A victim only lost a peer, according to its report or ExitCode::PeerLost. Other failures make a culprit; success and
-/// kSavedExit are not failures.
+/// A victim only lost a peer, according to its report or ExitCode::PeerLost. A rank with another failure is a culprit.
+/// Success and kSavedExit are not failures.
 enum class FailureRole { None, Victim, Culprit };
 [[nodiscard]] FailureRole failure_role(const RankOutcome& outcome);
 
-/// Returns nullopt if there are only victims. `failures` holds ranks in order of detection. A rank killed by SIGKILL
-/// without a report takes precedence over other culprits, because losing a peer never causes that.
+/// Returns the first culprit in `failures`, which lists failed ranks in order of detection; nullopt if there are only
+/// victims. A rank killed by SIGKILL without a report takes precedence over other culprits, because a lost peer never
+/// causes SIGKILL.
 [[nodiscard]] std::optional<int> find_culprit(std::span<const RankOutcome> outcomes, std::span<const int> failures);
 
 /// Returns one line without newline: "rank 2 failed at 1B3: out of memory", "rank 2 was killed by signal 9 (Killed)".
 [[nodiscard]] std::string describe_failure(int rank, const RankOutcome& outcome);
 
-/// Returns whether the failure prevents a recovery.
+/// Returns whether a recovery is useless, because a replacement of the rank would fail in the same way.
 [[nodiscard]] bool is_final(const RankOutcome& outcome);
 
 /// Returns the exit code of a job without failures: kSavedExit if a rank has saved after a signal, else Success.

@@ -1,9 +1,9 @@
 #pragma once
 
-// Runs a job of rank processes on one host, from the first start to the last exit. Each attempt opens channels to its
-// ranks (RankChannels), and starts and supervises them (supervisor.h). After a failure, a lost rank is replaced
-// (recovery.h) or the whole job restarts from its newest checkpoint (restarts.h). The decision to restart is in
-// run_with_restarts() of the source.
+// Runs a job of rank processes on one host, from the first start to the last exit. An attempt is one start of all
+// ranks: it creates the pipes and shared memory of the ranks (RankChannels), starts them, and supervises them
+// (supervisor.h). After a failure, either the lost rank is replaced (recovery.h), or the whole job restarts from its
+// newest checkpoint (restarts.h). The decision to restart is in run_with_restarts() of the source.
 //
 //   launch() -> attempt 1: supervise() -> failed in step 30 -> Restarts allows it -> attempt 2 ...
 
@@ -12,19 +12,19 @@
 namespace chimera {
 
 /// Runs the job and returns its exit code: 0; 1 if a rank failed, 2 if it failed with ExitCode::Usage; 128 + n after
-/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If ranks save, the first signal except SIGINT makes the job save and
+/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If plan.saves, the first signal except SIGINT makes the job save and
 /// return kSavedExit (without saving if not all ranks are in their steps). Another signal, kSameSignal or more later,
-/// ends it.
+/// ends the job.
 ///
-/// Names the first rank that failed for its own reason on stderr: "chimera: rank 2 failed at 1B3: ...". After a rank
-/// that only lost a peer, waits kVictimGrace for the culprit. If the job hangs, names the stuck rank and its activity.
-/// Ends the other ranks by SIGTERM, and SIGKILL 0.5 s later; by SIGKILL at once if they save. Then restarts the job if
-/// the plan allows it and the exit code would be 1. If recoveries are allowed, ranks that fail or hang in a step are
-/// replaced, and the others continue. Finally waits up to kPromptEnd for the reader of stderr. Leaves no process (see
-/// rank_environment()) or file, even if the launcher is killed by SIGKILL.
+/// After a failure, names the first rank that failed for its own reason on stderr: "chimera: rank 2 failed at 1B3:
+/// ...". After a rank that only lost a peer, waits kVictimGrace for the culprit. If the job hangs, names the stuck rank
+/// and its activity. Ends the other ranks by SIGTERM, and by SIGKILL 0.5 s later; if plan.saves, by SIGKILL at once.
+/// Then restarts the job if the plan allows it and the exit code would be 1. If recoveries are allowed, ranks that fail
+/// or hang in a step are replaced, and the others continue. Finally waits up to kPromptEnd for the reader of stderr.
+/// Leaves no process (see rank_environment()) or file, even if the launcher is killed by SIGKILL.
 ///
-/// Call it from the main thread, while no other thread receives signals. Throws ConfigError if `ranks` is out of range,
-/// Error if the system refuses a process or descriptor; started ranks are killed.
+/// Call it from the main thread, while no other thread receives signals. Throws ConfigError if plan.ranks is out of
+/// range, Error if the system refuses a process or descriptor; started ranks are killed.
 [[nodiscard]] int launch(const LaunchPlan& plan);
 
 }  // namespace chimera

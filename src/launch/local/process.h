@@ -1,9 +1,9 @@
 #pragma once
 
-// Child processes, signals and pipes of the launcher. SignalInbox turns signals into a descriptor that can be polled.
-// ChildProcess owns a child through its pidfd: it cannot outlive its owner, and its id cannot be reused. ChildProcesses
-// waits for exits, signals and input in one poll. LineReader collects the lines of a pipe, incomplete ones included.
-// The supervisor, the launcher of hosts and run_commands.h are loops around them.
+// Child processes, signals and pipes of the launcher. SignalInbox makes signals readable from a descriptor, which
+// poll() can wait for. ChildProcess owns a child process through its pidfd: the destructor kills the child, and its
+// process id cannot be reused before. ChildProcesses waits for exits, signals and input in one poll(). LineReader reads
+// lines from a pipe. The supervisor (supervisor.h), run_host_ranks() and run_commands.h are loops around these classes.
 
 #include <signal.h>
 #include <sys/types.h>
@@ -22,7 +22,8 @@
 
 namespace chimera {
 
-/// Lines from a pipe: the failure reports of ranks, and the orders to the ranks of a host. Borrows the descriptor.
+/// Reads lines from a pipe: the failure reports of ranks, and the launcher's orders to a host. Keeps an incomplete line
+/// until its end arrives. Borrows the descriptor.
 class LineReader {
  public:
   explicit LineReader(int descriptor) : descriptor_(descriptor) {}
@@ -78,8 +79,9 @@ struct Ending {
   return ending.kind == Ending::Kind::Killed ? exit_code_of_signal(ending.value) : ending.value;
 }
 
-/// Queues SIGINT, SIGTERM, SIGUSR1 and, unless ignored (nohup), SIGHUP of the calling thread, but not of other threads;
-/// resets SIGCHLD so that children can be awaited.
+/// Queues SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored (nohup), SIGHUP, instead of their usual effect. Blocks
+/// these signals only in the calling thread. Also resets the action of SIGCHLD, so that the process can wait for
+/// children.
 class SignalInbox {
  public:
   /// Throws Error if the system refuses.
@@ -91,6 +93,7 @@ class SignalInbox {
 
   /// Returns a descriptor that is readable when a signal is pending.
   [[nodiscard]] int fd() const { return fd_.get(); }
+  /// Returns the number of the next pending signal, or nothing.
   [[nodiscard]] std::optional<int> next();
   /// Waits until a signal is pending, at most for `patience`. Returns whether one is, without reading it.
   [[nodiscard]] bool has_signal(std::chrono::milliseconds patience = {}) const;
@@ -101,18 +104,21 @@ class SignalInbox {
   struct sigaction previous_child_action_ {};
 };
 
-/// Waits between attempts of a job that saves. After a signal, returns the job's exit code: 130 for SIGINT, else
-/// kSavedExit, because everything is already saved.
+/// Waits for `pause` between two attempts of a job that saves. If a signal comes, returns the exit code with which the
+/// job ends: 130 for SIGINT, else kSavedExit, because everything is already saved. Otherwise returns nothing.
 [[nodiscard]] std::optional<int> wait_between_starts(SignalInbox& signals, std::chrono::milliseconds pause);
 
+/// A main() function.
 using ProgramEntry = int (*)(int argc, char** argv);
 
+/// What a child process runs.
 struct Command {
   std::string executable;                     ///< Looked up in PATH if it has no slash
   std::vector<std::string> arguments;         ///< argv[1..]
-  std::vector<std::string> environment = {};  ///< overrides inherited variables
-  std::vector<int> descriptors = {};          ///< Inherited under the same numbers
-  /// If set and safe_to_fork(), runs in a fork of this process, with its loaded libraries, instead of the executable.
+  std::vector<std::string> environment = {};  ///< NAME=value; overrides inherited variables
+  std::vector<int> descriptors = {};          ///< Open in the child under the same numbers
+  /// If not null and safe_to_fork(), the child is a fork of this process, with its loaded libraries, and calls this
+  /// function instead of running `executable`.
   ProgramEntry entry = nullptr;
   /// Standard input, output and error of an executable; -1: inherited.
   int input = -1;
@@ -123,14 +129,15 @@ struct Command {
 /// Returns the fields of /proc/PID/stat (proc(5)) from the state on; empty if there is no such process.
 [[nodiscard]] std::vector<std::string> process_stat(pid_t process);
 
-/// Returns whether only main and console threads exist. Others may hold locks that a forked child needs.
+/// Returns whether this process has no threads except the main and console threads. Other threads may hold locks, which
+/// would stay locked in a forked child.
 [[nodiscard]] bool safe_to_fork();
 
 /// Child process. The destructor kills and reaps it if it still runs.
 class ChildProcess {
  public:
-  /// The child begins with only SIGINT blocked, default actions of SIGINT, SIGTERM and SIGCHLD, and without
-  /// close-on-exec descriptors other than command.descriptors. Throws Error if the system refuses.
+  /// Starts the child. In it, only SIGINT is blocked, SIGINT, SIGTERM and SIGCHLD have their default actions, and
+  /// close-on-exec descriptors are closed, except command.descriptors. Throws Error if the system refuses.
   explicit ChildProcess(const Command& command);
   ChildProcess(ChildProcess&&) noexcept = default;
   /// Requires that the previous child was reaped.
@@ -141,7 +148,7 @@ class ChildProcess {
   [[nodiscard]] bool is_running() const { return pidfd_.get() >= 0; }
   /// Returns a descriptor that is readable once the child has ended.
   [[nodiscard]] int pidfd() const { return pidfd_.get(); }
-  /// Has no effect after the child has ended.
+  /// Sends a signal. Has no effect after the child has ended.
   void send(int signal_number) const;
   /// Returns the CPU time of all threads; 0 once the child has ended.
   [[nodiscard]] std::chrono::nanoseconds processor_time() const;
@@ -157,13 +164,14 @@ class ChildProcess {
   pid_t pid_ = 0;  // not reused until the child is reaped
 };
 
+/// Result of ChildProcesses::wait().
 struct ChildEvents {
   struct Exit {
     std::size_t index = 0;
     Ending ending;
   };
   std::vector<Exit> exits;  ///< in ascending order of index
-  bool has_input = false;
+  bool has_input = false;   ///< whether `input` is readable
 };
 
 /// Child processes in the order of add(). The destructor kills running ones.
@@ -181,7 +189,9 @@ class ChildProcesses {
   [[nodiscard]] auto begin() const { return processes_.begin(); }
   [[nodiscard]] auto end() const { return processes_.end(); }
 
+  /// Returns whether a process runs.
   [[nodiscard]] bool has_running() const;
+  /// Sends SIGKILL to all running processes.
   void kill_running() const;
   /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
   /// that have exited. Throws Error if the system refuses.

@@ -1,9 +1,11 @@
 #pragma once
 
-// Continues a job after the loss of ranks, without a restart: replicas of a stage on other ranks still hold its
-// weights. Recovery is the launcher's state machine, without processes. RecoveryLink is the rank's end of it: it leaves
-// the step and joins the next epoch (generation of connections) on order. Orders pass through a socket pair that the
-// rank inherits, since a socket can also pass the rendezvous store of the next epoch, an unnamed file.
+// Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
+// that still runs. An epoch is a generation of connections between the ranks, counted from 0; a recovery begins the
+// next epoch. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
+// ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink
+// receives the orders. The order to join also passes the rendezvous store of the next epoch, as a descriptor of an
+// unnamed file.
 //
 //   Undisturbed --lose()--> Leaving: ranks leave their step, replacements start
 //               --join()--> Joining: all connect in the next epoch; replacements receive weights
@@ -26,54 +28,57 @@
 
 namespace chimera {
 
-/// An order during a recovery. An epoch is a generation of connections, counted from 0.
+/// An order of the launcher to a rank.
 struct Order {
   enum class Kind : std::uint8_t {
-    Leave,  ///< Leave the step and all connections, send RecoveryNote, and wait for the next order
-    Join,   ///< Reconnect at the store of the order
+    Leave,  ///< Abandon the step, close all connections, send RecoveryNote, and wait for the next order
+    Join,   ///< Reconnect through the rendezvous store that comes with the order
   };
   Kind kind = Kind::Leave;
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;  ///< The epoch to begin
 };
 
-/// Both ends of the channel; the rank inherits its end.
+/// Both ends of a socket pair for orders; the rank process inherits its end.
 struct OrderChannel {
   FileDescriptor launcher;
   FileDescriptor rank;
 };
 
-/// Throws Error if the system refuses.
+/// Creates the channel of one rank. Throws Error if the system refuses.
 [[nodiscard]] OrderChannel open_order_channel();
 
-/// Sends an order without blocking; drops it if the rank is gone or its queue is full. Join passes the descriptor
-/// `store`.
+/// Sends an order through the launcher's end of a channel, without blocking. Drops the order if the rank is gone or its
+/// queue is full. `store` is the descriptor of the rendezvous store, for Join; -1: none.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
 struct ReceivedOrder {
   Order order;
-  FileDescriptor store;
+  FileDescriptor store;  ///< Empty except for Join
 };
-/// Waits for the next order; nullopt once the launcher's end is closed.
+/// Waits for the next order at the rank's end of a channel; returns nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
-/// Receives the launcher's orders on its own thread. Methods are for the rank's thread.
+/// A rank's receiver of orders. A thread of its own receives them; the rank's main thread calls the member functions.
 class RecoveryLink {
  public:
-  /// If `epoch`, the initial one, is above 0, the rank is a replacement and must call rejoin(). `end_waits` interrupts
-  /// waits of the rank's thread; it is called repeatedly from the order to leave until rejoin().
+  /// `epoch` is the epoch in which the rank starts. If it is above 0, the rank is a replacement and must call rejoin().
+  /// `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it repeatedly,
+  /// from the order to leave until rejoin().
   RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits);
   RecoveryLink(const RecoveryLink&) = delete;
   RecoveryLink& operator=(const RecoveryLink&) = delete;
   ~RecoveryLink();
 
-  /// Waits up to `patience` for an order to leave. Returns whether it came.
+  /// Called when communication has failed, to find out whether a recovery has begun. Waits up to `patience` for an
+  /// order to leave. Returns whether it came.
   [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
-  /// Sends RecoveryNote and waits for the order to join. Returns the rendezvous store. Calls `on_left` once `end_waits`
-  /// is no longer called.
+  /// Sends RecoveryNote::Kind::Left and waits for the order to join. Returns the rendezvous store. Calls `on_left` as
+  /// soon as `end_waits` will not be called any more.
   [[nodiscard]] FileDescriptor rejoin(const std::function<void()>& on_left);
-  /// `step` counts from 1.
+  /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const;
 
+  /// Returns whether this rank has joined a later epoch than 0.
   [[nodiscard]] bool is_recovering() const { return epoch_ > 0; }
 
  private:
@@ -93,34 +98,38 @@ class RecoveryLink {
   std::thread thread_;  // last member, because it uses the others
 };
 
-/// Recovery from lost ranks, as a state machine without processes. Other ranks must hold the weights of the lost ranks.
-/// They leave their step and connections, new processes replace the lost ranks, all join a new epoch, and replacements
-/// receive weights. A rank lost after the order to join needs another epoch.
+/// State machine of a recovery. The supervisor calls lose() when ranks are lost, note() for each RecoveryNote, and
+/// join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their step
+/// and connections, new processes replace the lost ranks, all ranks join a new epoch, and the replacements receive the
+/// weights of other replicas. If a rank is lost after the order to join, another epoch begins.
 class Recovery {
  public:
   enum class State : std::uint8_t {
-    Undisturbed,
-    Leaving,  ///< Waits until all ranks have left or started
-    Joining,  ///< Waits until all ranks have resumed
+    Undisturbed,  ///< No recovery is under way
+    Leaving,      ///< Waits until all ranks have left their step, and all replacements have started
+    Joining,      ///< Waits until all ranks have reconnected and resumed
   };
-  /// `copies[g]` lists the ranks that hold parameter group g. `most` limits the recoveries.
+  /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
+  /// number of recoveries.
   Recovery(int ranks, RankGroups copies, int most);
 
   struct Answer {
     std::string why_not = "";   ///< Empty if the job can continue
-    bool begins_epoch = false;  ///< The other ranks must leave
+    bool begins_epoch = false;  ///< Whether the other ranks must be ordered to leave
   };
-  /// Handles a loss; if `ranks` is empty, only of connections. Ranks lost while others leave belong to the same
-  /// recovery, unless they are replacements.
+  /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. Ranks that are lost while
+  /// others leave belong to the same recovery, unless they are replacements.
   [[nodiscard]] Answer lose(const std::vector<int>& ranks, std::int64_t step);
   /// Processes a rank's note; ignores notes of other epochs.
   void note(const RecoveryNote& note);
 
   /// Returns whether all ranks may join; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
+  /// Called before the orders to join are sent.
   void join();
   /// Returns whether all ranks have resumed; then call finish().
   [[nodiscard]] bool all_resumed() const { return state_ == State::Joining && all_are_at(Place::Resumed); }
+  /// Ends the recovery.
   void finish();
 
   [[nodiscard]] State state() const { return state_; }
@@ -128,10 +137,13 @@ class Recovery {
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   /// Returns false for replacements until finish().
   [[nodiscard]] bool has_weights(int rank) const { return has_weights_[static_cast<std::size_t>(rank)]; }
+  /// Returns the last step that was completed before ranks resumed, from 1.
   [[nodiscard]] std::int64_t resumed_after() const { return resumed_after_; }
+  /// Returns the number of recoveries so far.
   [[nodiscard]] int done() const { return restarts_.done(); }
 
  private:
+  /// Newest note of a rank in this epoch; Elsewhere: none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
   [[nodiscard]] std::string missing_copy() const;

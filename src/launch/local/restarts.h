@@ -1,8 +1,8 @@
 #pragma once
 
 // Decides whether and when a failed job may try again. The same policy serves restarts of a job, recoveries of lost
-// ranks, and restarts on several hosts; only the words of its messages differ. It is pure arithmetic, without
-// processes.
+// ranks, and restarts on several hosts; only the words of its messages differ. It starts no processes: the caller acts
+// on its advice.
 
 #include <chrono>
 #include <cstdint>
@@ -10,30 +10,34 @@
 
 namespace chimera {
 
+/// Words for messages.
 struct RestartWords {
-  const char* again = "restarted";
-  const char* flag = "--max-restarts";
+  const char* again = "restarted";              ///< Participle: "not restarted: ..."
+  const char* flag = "--max-restarts";          ///< Flag that limits the number
   const char* first = "before its first step";  ///< If the step is 0
   const char* later = "in step";                ///< Before other step numbers
 };
 
-/// Restart policy: restarts at once if each failure is at a later step; otherwise pauses longer and longer. Gives up
-/// after kSameStep failures in a row in the same step.
+/// Restart policy. A job that fails at a later step than ever before restarts at once. Otherwise it pauses, twice as
+/// long after each further failure, from kFirstPause to kLongestPause. It gives up after kSameStep failures in a row in
+/// the same step, or after `most` restarts.
 class Restarts {
  public:
   static constexpr int kSameStep = 3;
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
+  /// `most` is the maximum number of restarts; 0: none.
   explicit Restarts(int most, RestartWords words = {}) : most_(most), words_(words) {}
 
   struct Advice {
-    bool again = false;
-    std::chrono::seconds pause{0};
-    std::string why_not = "";  ///< Empty if restarts were never allowed
+    bool again = false;             ///< Whether to restart
+    std::chrono::seconds pause{0};  ///< Time to wait before
+    std::string why_not = "";       ///< Message if `again` is false; empty if `most` is 0
   };
   /// `step` is the failed step, from 1; 0: before the first step.
   [[nodiscard]] Advice after_failure(std::int64_t step);
+  /// Returns the number of restarts so far.
   [[nodiscard]] int done() const { return done_; }
 
  private:
@@ -41,7 +45,7 @@ class Restarts {
   RestartWords words_;
   int done_ = 0;
   int in_same_step_ = 0;
-  int without_gain_ = 0;  // failures since a new furthest step
+  int without_gain_ = 0;  // failures in a row that were not at a later step than all before
   std::int64_t last_step_ = -1;
   std::int64_t furthest_step_ = -1;
 };

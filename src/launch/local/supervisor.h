@@ -1,8 +1,9 @@
 #pragma once
 
-// Supervises the ranks of a job attempt from their start to their end. It polls exits, failure reports, signals and
-// hangs, and then decides once: recover, end the job, or go on. The order of these decisions is in decide() of the
-// source. The launcher (launcher.h) calls it for each attempt, and decides from its outcome whether the job restarts.
+// Supervises the ranks of a job attempt from their start to their end. Each poll reads all exits, failure reports,
+// signals and signs of a hang, and then takes one decision: replace lost ranks, end the job, or go on. The order of
+// these decisions is in decide() of the source. The launcher (launcher.h) calls supervise() for each attempt, and
+// decides from its outcome whether the job restarts.
 //
 //   exits, reports, signals, hang watch -> decide() -> RankProcesses::lose() or end_job() -> StartOutcome
 
@@ -19,13 +20,14 @@ namespace chimera {
 
 /// Files and shared memory that the launcher passes to its ranks.
 struct RankChannels {
-  FileDescriptor store;        ///< Memory file
-  FileDescriptor input;        ///< Common input, a memory file; may be empty
-  FileDescriptor report_read;  ///< Nonblocking
-  FileDescriptor report_write;
+  FileDescriptor store;         ///< Memory file with the key-value store for rendezvous
+  FileDescriptor input;         ///< Memory file that all ranks read (LaunchPlan::input); may be empty
+  FileDescriptor report_read;   ///< The launcher's end of the pipe for failure reports; nonblocking
+  FileDescriptor report_write;  ///< The ranks' end
   ProgressPage progress;
 };
 
+/// How an attempt ended.
 struct StartOutcome {
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
@@ -33,7 +35,8 @@ struct StartOutcome {
   std::optional<FlightVerdict> verdict = {};  ///< Empty after a normal end
 };
 
-/// Starts the process of a rank. `orders` is an end of an OrderChannel, or -1.
+/// Starts the process of a rank in this epoch (generation of connections, recovery.h). `orders` is the rank's end of an
+/// OrderChannel, or -1 if the job does not recover.
 using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
 
 /// Starts the ranks and supervises them until all have ended. Writes the cause of an abnormal end to messages(). If it

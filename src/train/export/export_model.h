@@ -1,9 +1,10 @@
 #pragma once
 
-// The model as a new Hugging Face folder, which from_pretrained loads: from a folder or checkpoint (`chimera export`),
-// or from the ranks at the end of a training (`train --export`). Both plan the files first, with all sizes, and write
-// each tensor into its place block by block, so that nobody holds the whole model. The folder appears when it is
-// complete (StagedFolder).
+// Writes a model as a new Hugging Face folder, which from_pretrained() of transformers loads. convert_folder() converts
+// a folder or a checkpoint, for `chimera export`. export_model() writes the weights of the ranks at the end of a
+// training run, for `train --export`. Both first plan all files (export_plan.h), and then write each tensor to its
+// position, block by block, so that no process holds the whole model in memory. The folder appears when it is complete
+// (StagedFolder).
 
 #include <cstdint>
 #include <optional>
@@ -17,17 +18,18 @@
 
 namespace chimera {
 
-/// Writes the model in folder `source` to the new folder `output`. Tensors have the names that transformers 5 uses, in
-/// files of at most `shard_bytes`, rounded to `type` if given. Copies the configs and the tokenizer's files; a
-/// `tokenizer` that is not empty replaces the tokenizer of `source`. Holds only one block of a tensor in memory.
+/// Writes the model in folder `source` to the new folder `output`. Tensors have the names that transformers 5 uses. If
+/// `type` is given, the elements of tensors are converted to this type, with rounding. Each file has at most
+/// `shard_bytes` bytes of tensors. Copies the configuration and the tokenizer's files; if `tokenizer` is not empty, it
+/// replaces the tokenizer of `source`. Holds only one block of a tensor in memory.
 ///
 /// Throws ConfigError if ModelFolder rejects the source, if the tokenizer is unreadable or too large for the model, or
 /// if the output exists or cannot be written. An error leaves no new folder.
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer);
 
-/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model. Call
-/// it before a training, whose end is too late for such an error.
+/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
+/// Called before training starts, because its end is too late for such an error.
 void require_exportable(const Job& job);
 
 /// All ranks call it. Each writes its `own` parameters into preallocated files, so no rank holds the whole model. `own`

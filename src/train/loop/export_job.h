@@ -1,8 +1,8 @@
 #pragma once
 
-// Everything that another program needs to repeat a training (`chimera bench --export`): initial weights, the batches
-// of all steps, and the hyperparameters. Benchmarks use it to compare Chimera with PyTorch on equal work, and tests to
-// compare losses and gradients with it.
+// Writes everything that another program needs to repeat a training run, for `chimera bench --export`: initial weights,
+// the batches of all steps, and the hyperparameters. Benchmarks use it to compare the speed of Chimera and PyTorch on
+// equal work, and tests to compare losses and gradients with PyTorch.
 
 #include <string>
 

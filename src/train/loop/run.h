@@ -1,19 +1,21 @@
 #pragma once
 
-// Start of a job's ranks in this process: all of them as threads, or one as a process of the launcher (launch/) or of
-// another launcher such as srun. A rank connects to the others, trains (trainer.h), writes the outputs at the end, and
-// reports how it ended.
+// Runs the ranks of a job in this process: all ranks as threads (run_threads()), or one rank, if this process was
+// started by our launcher (src/launch) or by another one such as srun (run_rank()). A rank connects to the other ranks,
+// trains (trainer.h), writes the outputs at the end of the run, and returns the exit code. `chimera train` calls these
+// functions.
 
 #include "launch/local/rank.h"
 #include "train/setup/job.h"
 
 namespace chimera {
 
-/// Runs every rank as a thread. An exception closes all channels; the first root cause is printed. Returns kSavedExit
-/// if a signal made the run save and end.
+/// Runs every rank as a thread. If a rank throws, all other ranks end, too, and the first error that was not caused by
+/// another rank is printed. Returns the exit code: kSavedExit if a signal made the run save and end.
 [[nodiscard]] int run_threads(const Job& job);
 
-/// Runs this process as a rank. Reports a failure to the launcher. Returns the exit code of run_threads().
+/// Runs this process as a rank. Sends the launcher a report if it fails (report_failure()). Returns an exit code as
+/// run_threads() does.
 [[nodiscard]] int run_rank(const Job& job, RankEnvironment rank);
 
 }  // namespace chimera

@@ -1,17 +1,17 @@
 #pragma once
 
-// The training loop of a rank. Every rank of a job runs the same loop over its own part of the model, and they meet in
-// each step's messages and sums:
+// The training loop of a rank. Every rank of a job runs the same loop for the stages of its worker. Messages and
+// all-reduces of each step synchronize the ranks. A step has five parts:
 //
-//   load      loader.h            micro-batches that the rank's stages read, prefetched in the step before
-//   run       runtime/executor.h  the worker's program: forwards, backwards, messages and gradient sums
-//   sum       runtime/executor.h  losses, norms and votes for a save, over all ranks, at the program's ReduceScalars
-//   update    trained_model.h     weights, with gradients clipped by the summed norm
+//   load      loader.h            get the micro-batches of the rank's stages, prefetched in the step before
+//   run       runtime/executor.h  run the worker's program: forwards, backwards, messages, gradient all-reduces
+//   sum       runtime/executor.h  sum losses, norms and requests for a save over all ranks (instruction ReduceScalars)
+//   update    trained_model.h     update the weights, with gradients clipped by the summed norm
 //   close     below               compare replicas, validate, sample text, report metrics, save
 //
-// The parts that a step needs own their state: TrainedModel the weights, ReplicaCheck the hashes of replicas, LossGuard
-// skipped updates and spikes, RankReplacement the votes that a lost rank's replacement needs, Checkpointer the saves,
-// and StepPosition the place in the loop. run.h starts a Trainer on every rank.
+// Trainer only sequences these parts. Its members own the state: TrainedModel the weights, ReplicaCheck the hashes of
+// replicas, LossGuard the counts of skipped updates, RankReplacement what the replacement of a lost rank needs,
+// Checkpointer the saves, and StepPosition the place in the loop. run.cc makes a Trainer on every rank.
 
 #include <cstdint>
 #include <functional>
@@ -36,11 +36,12 @@
 
 namespace chimera {
 
-/// Place of a loop in its steps, which count from 1. A step is computing, then its weights are updated, then it is
-/// closed. After a rank loss the loop continues with computing or closing, and resume() says with which.
+/// Position of the training loop. Steps count from 1. A step is first computing, then updated (it has changed the
+/// weights), then closed. After the loss of a rank, the loop continues either by computing a step, or by closing a step
+/// that was updated; resume() decides which.
 class StepPosition {
  public:
-  /// `first` steps belong to earlier runs.
+  /// `first` is the number of steps that earlier runs have made.
   explicit StepPosition(std::int64_t first) { resume(first, first); }
 
   void begin(std::int64_t step) {
@@ -56,7 +57,8 @@ class StepPosition {
     require_invariant(phase_ == Phase::Updated, "a step is closed without an update");
     phase_ = Phase::Closed;
   }
-  /// Continues after `done` steps, the last of which must be closed again if it belongs to this run.
+  /// Sets the position after `done` updated steps, of which earlier runs made `first`. If this run made the last of
+  /// them, the loop closes it again.
   void resume(std::int64_t first, std::int64_t done) {
     first_ = first;
     step_ = done > first ? done : first + 1;
@@ -64,7 +66,7 @@ class StepPosition {
   }
 
   [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Returns the current step: it is next, is computing, or was the last.
+  /// Returns the current step: the step that is computing or updated; when it is closed, the last step.
   [[nodiscard]] std::int64_t step() const { return step_; }
   /// Returns the number of updated steps.
   [[nodiscard]] std::int64_t done() const { return is_computing() ? step_ - 1 : step_; }
@@ -79,44 +81,46 @@ class StepPosition {
   Phase phase_ = Phase::Computing;
 };
 
-/// Not thread-safe. Borrows job and transport.
+/// The training loop of one rank. Not thread-safe. Borrows job and transport.
 class Trainer {
  public:
   using OnStep = std::function<void(const StepMetrics&)>;
 
-  /// A WeightOrigin::Replacement must call rejoin() first.
+  /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first.
   Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own);
 
-  /// Trains all remaining steps; calls `on_step` after each, before a checkpoint is saved. A job with checkpoints ends
-  /// early on a stop request (stop_signals.h). Throws the errors of Executor::run, and FinalError if replicas differ or
-  /// the loss has a spike. After drop_step() and rejoin() it may be called again; `on_step` may then repeat the last
-  /// step.
+  /// Trains all remaining steps. Calls `on_step` after each step, before a checkpoint is saved. If the job saves
+  /// checkpoints, it ends early on a stop request (stop_signals.h). Throws the errors of Executor::run(), and
+  /// FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
+  /// drop_step() and rejoin(); `on_step` may then be called again for the last step.
   RunSummary run(const OnStep& on_step);
-  /// Runs one step without on_step, validation and saves. `step` counts from 0, in order. An asynchronous schedule has
-  /// then already started later steps, up to the next flush (Job::steps_around).
+  /// Runs one step without `on_step`, validation and saves, for tests. `step` counts from 0; call it for all steps in
+  /// order. In an asynchronous schedule, later steps up to the next flush (Job::steps_around()) have already started
+  /// when it returns.
   StepMetrics train_step(std::int64_t step);
-  /// Returns the mean over at most --validate-batches mini-batches.
+  /// Returns the mean loss over at most --validate-batches mini-batches of validation data.
   double validation_loss() { return validation_.loss(steps_.step()); }
 
-  /// Drops the current step after a rank loss. Not for asynchronous schedules or --shard-optimizer.
+  /// Abandons the current step after the loss of a rank. Not for asynchronous schedules or --shard-optimizer.
   void drop_step();
-  /// Resumes after a rank loss, with a replacement of the lost rank (rank_replacement.h). All ranks call it over new
-  /// connections; survivors have called drop_step(). Throws the errors of agree_on_resume_state().
+  /// Resumes after the loss of a rank, together with its replacement (rank_replacement.h). All ranks call it over new
+  /// connections; ranks that were not lost have called drop_step() before. Throws the errors of
+  /// agree_on_resume_state().
   void rejoin();
-  /// The metrics of the last step may not be reported yet: see StepPosition::is_closed().
+  /// Returns the position. If the last step is not closed (StepPosition::is_closed()), `on_step` was not called for it.
   [[nodiscard]] const StepPosition& position() const { return steps_; }
 
-  /// Saves the last step if needed. Returns false on failure.
+  /// Saves the last step if it is not saved yet. Returns false if this fails.
   [[nodiscard]] bool finish_checkpoints() { return !checkpointer_ || checkpointer_->finish(last_); }
 
-  /// Records instruction times from now on, and forgets earlier ones. Samples memory at each boundary if
-  /// `sample_memory` is set.
+  /// Starts or stops recording the times of instructions, and forgets earlier ones. If `sample_memory` is set, also
+  /// calls it between every two instructions.
   void trace(bool on, std::function<MemorySample()> sample_memory = {});
   /// Returns null if tracing is off.
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
   [[nodiscard]] const TrainedModel& model() const { return model_; }
-  /// Returns the current instruction, else the step, for error messages.
+  /// Returns the current instruction or, if there is none, the current step, as text for error messages.
   [[nodiscard]] std::string current() const;
 
  private:

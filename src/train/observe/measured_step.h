@@ -16,36 +16,36 @@
 
 namespace chimera {
 
-/// Measurements of a run over all workers.
+/// Measurements of a run over all ranks. Times exclude the first step, unless there are no others.
 struct RunSummary {
-  std::int64_t steps = 0;              // Measured
-  bool is_whole = true;                // False after an early stop request
-  OpTimes op_times{0};                 // Without the first step, unless there are no others
+  std::int64_t steps = 0;              // Number of measured steps
+  bool is_whole = true;                // False if a stop request ended the run early
+  OpTimes op_times{0};                 // Of all ranks
   double step_seconds = 0;             // Median
-  double optimizer_seconds = 0;        // Mean on the slowest worker
-  WaitTimes waits;                     // In a step, mean over ranks
-  double compute_seconds = 0;          // In ops of a step, by wall clock, mean over ranks
-  std::optional<double> others_share;  // Of the cores, used by other processes; empty: not known
+  double optimizer_seconds = 0;        // Mean per step, on the slowest worker
+  WaitTimes waits;                     // Per step, mean over ranks
+  double compute_seconds = 0;          // Wall-clock seconds of ops per step, mean over ranks
+  std::optional<double> others_share;  // Fraction of the cores that other processes used; empty: unknown
   double peak_memory_bytes = 0;        // As in StepMetrics
   double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
   std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
 };
 
-/// A traced step of all ranks, in seconds of rank 0's clock.
+/// A traced step of all ranks. Times are in seconds of rank 0's clock, to which the clocks of all ranks are converted.
 struct RecordedStep {
   std::int64_t step = 0;                          // Counted from 0
-  std::vector<std::vector<double>> boundaries;    // [rank][instruction + 1], as in StepTrace
+  std::vector<std::vector<double>> boundaries;    // [rank][i]: start of instruction i, and end of i - 1 (StepTrace)
   std::vector<std::vector<double>> summed_until;  // [rank][parameter group]: end of the all-reduce; 0: unknown
 };
 
-/// A message between two workers of a group, in seconds from the step's start.
+/// A message between two workers of a data-parallel group. Times are in seconds from the start of the step.
 struct MeasuredTransfer {
   Op made;               // The op whose result is sent
-  std::size_t from = 0;  // Worker index
-  std::size_t to = 0;
-  double sent = 0;     // Start of the instruction that starts the send
-  double awaited = 0;  // Start of the receiver's wait
-  double arrived = 0;  // End of the receiver's wait
+  std::size_t from = 0;  // Sending worker
+  std::size_t to = 0;    // Receiving worker
+  double sent = 0;       // Start of the instruction StartSend
+  double awaited = 0;    // Start of the receiver's wait
+  double arrived = 0;    // End of the receiver's wait
 };
 
 struct MeasuredRecomputation {
@@ -53,29 +53,33 @@ struct MeasuredRecomputation {
   TimedOp time;
 };
 
-/// A step of one data-parallel group, in seconds from the earliest start of a rank of any group.
+/// A step of one data-parallel group. Times are in seconds from the start of the step: the earliest start on any rank
+/// of any group.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
-  double start = 0;       // In seconds of rank 0's clock
-  /// An all-reduce starts when the last member launches it. If RecordedStep::summed_until is 0 for all members, it
-  /// starts no earlier than the first member's wait. It ends on each worker separately. The lower bound is 0.
+  double start = 0;       // Start of the step in seconds of rank 0's clock
+  /// In this timeline, an all-reduce starts when the last of its ranks launches it; if RecordedStep::summed_until is 0
+  /// for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
+  /// Timeline::lower_bound is 0.
   Timeline timeline;
   /// Result of explain_measured(); recomputations are not idle time.
   Explanation explanation;
-  std::vector<MeasuredTransfer> transfers;                         // Order of explanation.messages
+  std::vector<MeasuredTransfer> transfers;                         // In the order of explanation.messages
   std::vector<std::vector<MeasuredRecomputation>> recomputations;  // [worker]
-  std::vector<std::vector<TimedAllReduce>> launched;               // [worker], from its own launch
+  std::vector<std::vector<TimedAllReduce>> launched;               // [worker]: start is the worker's own launch
 };
 
-/// Returns the step of the data-parallel group `group`.
+/// Returns the recorded step for the data-parallel group `group`.
 [[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded);
 
-/// Returns mean seconds of ops and recomputations on the given clock, for full micro-batches.
+/// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` selects wall-clock or
+/// CPU time.
 [[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
 
-/// Adds costs from steps [step][group] (at least one) to measured_op_costs() by wall clock. The latency is the median
-/// over messages with a waiting receiver, from the end of the producing op. All-reduce times are means per stage.
-/// Optimizer times are divided among a worker's stages by parameters.
+/// Returns measured_op_costs() by wall clock, with further costs from `steps` [step][data-parallel group], at least
+/// one. The latency of a message is the time from the end of the op that made it to its arrival, as the median over
+/// messages whose receiver was waiting. All-reduce times are means per stage. The optimizer time of a worker is divided
+/// among its stages in proportion to their parameters.
 [[nodiscard]] CostModel measured_costs(const Job& job, const OpTimes& times,
                                        const std::vector<std::vector<MeasuredStep>>& steps);
 

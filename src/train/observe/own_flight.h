@@ -1,8 +1,10 @@
 #pragma once
 
-// The flight recorder of a rank (launch/flight/flight_record.h), which keeps the last events of each rank for a report
-// about a hang or crash. Our launcher makes the folder and writes the verdict; for thread ranks and ranks of another
-// launcher, this process does it with begin_own_flight() and end_own_flight(). Failures only cause messages.
+// The flight recorder of a rank (launch/flight/flight_record.h), which records the last activities of each rank, so
+// that `chimera diagnose` can find the cause of a hang or crash. Usually our launcher creates the folder of the
+// records, and writes the verdict (which rank failed) at the end. For ranks that are threads, and for ranks of another
+// launcher, this process does both with begin_own_flight() and end_own_flight(). An error of writing does not end the
+// run; it only prints a message.
 
 #include <optional>
 
@@ -11,9 +13,10 @@
 
 namespace chimera {
 
+/// Returns the description of the job that is stored with the records.
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
-/// Records the calling thread as `rank`.
+/// Scope in which the activities of the calling thread are recorded as those of `rank`.
 class RecordedRank {
  public:
   RecordedRank(const Job& job, int rank);
@@ -25,10 +28,10 @@ class RecordedRank {
   std::optional<FlightRecorder> recorder_;
 };
 
-/// Creates the flight folder of a job without our launcher.
+/// Creates the folder of the records.
 void begin_own_flight(const Job& job);
 
-/// Writes the verdict, or removes the folder after success.
+/// Writes the verdict. If there is none, because the run has succeeded, removes the folder.
 void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict);
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
 
-// Times of the steps and optimizer updates on this rank. Trainer adds each of them, and calls summarize() at the end of
-// the run to get the RunSummary of all ranks. The first step is slower, because memory and caches are used for the
-// first time, so it does not count unless it is the only one.
+// Times of the steps and optimizer updates on this rank. Trainer calls add_update() and note_step() in each step, and
+// summarize() at the end of the run, which returns the RunSummary of all ranks. The first step is slower, because
+// memory and caches are used for the first time. So it is the warm-up and does not count, unless it is the only step.
 
 #include <optional>
 #include <vector>
@@ -17,15 +17,16 @@ namespace chimera {
 
 class RunTimes {
  public:
-  /// Adds the time of a step, after add_update() for its updates. If `is_warm_up`, omits the step and drops the updates
-  /// added so far.
+  /// Adds the time of a step. Call add_update() for its updates before. If `is_warm_up`, the step does not count, and
+  /// all updates added so far are dropped.
   void note_step(const StepMetrics& metrics, bool is_warm_up);
+  /// Adds the seconds of an optimizer update.
   void add_update(double seconds) { update_seconds_ += seconds; }
   /// Returns the maximum of StepMetrics::used_memory_bytes over all steps; 0 on the CPU.
   [[nodiscard]] double used_memory_bytes() const { return used_memory_bytes_; }
 
-  /// Returns the summary of all ranks. The caller sets RunSummary::is_whole and the two memory fields. `own` has the
-  /// times of this rank's ops and waits. All ranks must call it, because it sums over the ranks.
+  /// Returns the summary of all ranks, except RunSummary::is_whole and the two memory fields, which the caller sets.
+  /// `own` has the times of this rank's ops and waits. Collective: all ranks must call it.
   [[nodiscard]] RunSummary summarize(const Executor& own, const RankContext& self) const;
 
  private:

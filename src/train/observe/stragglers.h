@@ -1,8 +1,9 @@
 #pragma once
 
-// Finds ranks that are slower than the others at the same ops (--report-stragglers). In a pipeline, stages differ, so a
-// slow rank shows only against ranks that run the same ops: replicas of its stages, or other data-parallel groups.
-// RunTimes gathers the op times of all ranks; paces() compares them, and straggler_report() prints the result.
+// Finds stragglers: ranks that are slower than others at the same ops (--report-stragglers). Stages of a pipeline take
+// different times, so a rank is only compared with ranks that run the same ops: ranks with replicas of its stages, in
+// its own or another data-parallel group. RunTimes gathers the op times of all ranks, paces() compares them, and
+// straggler_report() returns the table to print.
 
 #include <optional>
 #include <string>
@@ -17,16 +18,16 @@ namespace chimera {
 struct RankPace {
   RankId rank{0};
   double seconds = 0;
-  /// Time at the ops' mean speed on other ranks; empty if one of them runs on no other rank.
+  /// Time that the same ops take on other ranks, on average; empty if no other rank runs one of the ops.
   std::optional<double> elsewhere;
-  /// Returns an upper bound on the seconds per step that others wait for this rank.
+  /// Returns an upper bound on the seconds per step that other ranks wait for this one.
   [[nodiscard]] double lost() const { return elsewhere && seconds > *elsewhere ? seconds - *elsewhere : 0; }
 };
 
-/// Minimum slowdown of a straggler.
+/// A rank is a straggler if its ops take at least this many times as long as elsewhere.
 inline constexpr double kStragglerRatio = 1.1;
 
-/// `times` [rank] holds sums over `steps` steps, at least 1.
+/// Returns the pace of each rank. `times` is indexed by rank, and holds sums over `steps` steps, at least 1.
 [[nodiscard]] std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps);
 
 /// Returns a table of all ranks, and for each straggler the seconds that a step, of `step_seconds`, loses to it.

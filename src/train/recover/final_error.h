@@ -1,8 +1,9 @@
 #pragma once
 
-// Errors that end an attempt of the job on all ranks, such as a spike of the loss or replicas that differ. A
-// replacement of a rank would meet the same error, so --recover twin must not try one; a restart from a checkpoint may
-// help. One rank has the error, and all others follow it, so that the launcher blames the right one.
+// Errors that end an attempt of the job (one start of all ranks) on all ranks, such as a spike of the loss, or replicas
+// that differ. With --recover twin, a new process replaces a failed rank; after these errors it must not, because the
+// replacement would have the same error. A restart of all ranks from a checkpoint may help. All ranks detect the error.
+// One of them throws FinalError, and the others wait until it has exited, so that the launcher names this rank.
 
 #include <string>
 
@@ -22,8 +23,8 @@ class FinalElsewhereError : public PeerLostError {
   using PeerLostError::PeerLostError;
 };
 
-/// All ranks call it. Throws FinalError on the rank with `is_own`, and FinalElsewhereError on the others once they have
-/// lost that rank.
+/// All ranks call it; `why` is the error message. Throws FinalError on the rank with `is_own`, and FinalElsewhereError
+/// on the others, after they have lost the connection to this rank.
 [[noreturn]] void end_everywhere(const std::string& why, bool is_own, Transport& transport);
 
 }  // namespace chimera

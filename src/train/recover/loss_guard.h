@@ -1,9 +1,10 @@
 #pragma once
 
-// Watches the loss of each step for two kinds of failure. A loss or gradient that is not finite skips the update if
-// --non-finite allows it, and ends the run after kMostSkippedInRow skipped steps in a row. A spike (--spike), a loss
-// far above the expected one, ends the attempt on all ranks; the next attempt leaves out the updates of the
-// mini-batches up to the spike (left_out_steps.h).
+// Checks the loss of each step for two kinds of failure. First, a loss or gradient may be infinite or NaN. If
+// --non-finite allows it, the step then makes no update; after kMostSkippedInRow such steps in a row, the run ends.
+// Second, the loss may have a spike: it is far above the expected loss (--spike). The attempt of the job then ends on
+// all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike (left_out_steps.h).
+// Trainer calls note() after each step.
 
 #include <cstdint>
 #include <functional>
@@ -16,20 +17,23 @@ namespace chimera {
 
 inline constexpr std::int64_t kMostSkippedInRow = 10;
 
-/// Steps count from 1. Borrows the context.
+/// Checks of a rank. Steps count from 1. Borrows the context.
 class LossGuard {
  public:
   explicit LossGuard(const RankContext& self) : self_(self) {}
 
   /// Returns whether an earlier attempt has excluded the update of `step`.
   [[nodiscard]] bool leaves_out(std::int64_t step) const { return chimera::leaves_out(self_.job.left_out, step); }
-  /// Returns StepHooks::skip_non_finite of `step`; empty if a value that is not finite ends the run.
+  /// Returns UpdateHooks::skip_non_finite of `step` (runtime/step_hooks.h); empty if a value that is not finite must
+  /// end the run.
   [[nodiscard]] std::function<void(const std::string& what, bool is_own)> skip_hook(std::int64_t step) const;
-  /// Counts skipped steps. Compares the loss with the expectation of `watch`, the state before the step, and sets
-  /// StepMetrics::loss_watch. Throws the errors of end_everywhere() for a spike.
+  /// Counts skipped steps. Compares the loss with the loss that `watch` expects (its state before this step), and sets
+  /// metrics.loss_watch to its state after the step. Throws the errors of end_everywhere() for a spike.
   void note(StepMetrics& metrics, const LossWatch& watch);
 
+  /// Returns how many of the last steps in a row made no update.
   [[nodiscard]] std::int64_t skipped_in_row() const { return skipped_in_row_; }
+  /// Sets this number on the replacement of a lost rank.
   void set_skipped_in_row(std::int64_t steps) { skipped_in_row_ = steps; }
 
  private:

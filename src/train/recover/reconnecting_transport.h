@@ -1,8 +1,8 @@
 #pragma once
 
-// Connections of a job that replaces lost ranks (--recover twin). A rank loss breaks all connections; survivors leave
-// the step, and connect again, with the replacement, when the launcher says so (launch/local/recovery.h). The trainer
-// sees one transport whose connections change in between (rank_replacement.h).
+// The transport of a job that replaces lost ranks (--recover twin). If a rank is lost, the other ranks abandon their
+// step and break all connections. When the launcher orders it (launch/local/recovery.h), they connect again, together
+// with the replacement. Trainer uses the same Transport object before and after this (rank_replacement.h).
 
 #include <cstdint>
 #include <exception>
@@ -19,25 +19,28 @@
 
 namespace chimera {
 
-/// Transport with new connections after each rank loss (launch/local/recovery.h), so that messages of different epochs
-/// cannot mix.
+/// A transport that gets new connections after each loss of a rank. An epoch is a generation of connections; messages
+/// of different epochs cannot mix, because no connection lives longer than its epoch. run.cc calls its functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
-  /// `breaker` can break the connections. `is_first` is true until a rank is lost.
+  /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
+  /// `is_first` is true until a rank is lost.
   using Connect = std::function<std::unique_ptr<Transport>(
       const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 
-  /// Requires `rank.orders`.
+  /// Requires rank.orders, the rank's end of an OrderChannel.
   ReconnectingTransport(const RankEnvironment& rank, Connect connect);
 
-  /// After the first epoch, waits for the launcher's order. Throws the errors of Connect.
+  /// Connects, at the start and after each leave(). In later epochs, first waits for the launcher's order to join.
+  /// Throws the errors of Connect.
   void join();
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
   void note_resumed(std::int64_t step) const { link_.note_resumed(step); }
 
-  /// Returns whether the loss of another rank caused `error`. May wait for the launcher.
+  /// Returns whether the loss of another rank caused `error` in `op`, so that this rank must leave its step. Waits for
+  /// the launcher's order to leave.
   [[nodiscard]] bool must_leave(const std::exception& error, const std::string& op);
-  /// Closes the connections; no transfer may be in progress here.
+  /// Closes the connections. No transfer of this rank may be in progress.
   void leave();
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
-// Hashes of weights and optimizer state. Two hash functions serve two purposes. hash_bytes() compares the replicas of a
-// stage (ReplicaCheck); on a device it uses tensor operations, so that no weight has to move to the host.
-// parameters_hash() identifies the whole model in a canonical run: runs of all layouts and devices give the same hash,
-// so it copies weights to the host.
+// Hashes of weights and optimizer state, for two purposes. ReplicaCheck compares the replicas of a stage with
+// hash_bytes(); on a GPU it uses tensor operations, so that no weights are copied to the host. parameters_hash() is a
+// hash of the whole model for the metrics of a run with --reduction canonical. It is the same for all schedules,
+// numbers of ranks and devices, so weights are copied to the host for it.
 
 #include <ATen/core/Tensor.h>
 
@@ -19,20 +19,22 @@
 
 namespace chimera {
 
-/// Calls during a hash of many tensors; may be empty.
+/// Functions that are called during a hash of many tensors; may be empty.
 struct HashHooks {
   std::function<void()> after_tensor = {};
-  std::function<void()> before_wait = {};  ///< On a device, before the only wait for it
+  std::function<void()> before_wait = {};  ///< On a device: called before the host waits for the device, once
 };
 
-/// Returns XXH3 on the CPU, element_hash() on a device. Compare only hashes from the same kind of device.
+/// Returns a hash of all tensors in order: XXH3 on the CPU, element_hash() on a device. Compare only hashes from the
+/// same kind of device.
 [[nodiscard]] std::uint64_t hash_bytes(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
 /// Returns a hash of all tensors in order, computed by tensor operations on their common device. It is equal on every
 /// kind of device. Any change of a single element changes it.
 [[nodiscard]] std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks& hooks = {});
 
-/// The halves of a hash, 32 bits each: exact as doubles in a sum with zeros.
+/// The upper and the lower 32 bits of a hash. As doubles they are exact, so Transport::all_sum() can send them: one
+/// rank contributes the hash, and the others zeros.
 struct HashHalves {
   double high = 0;
   double low = 0;

@@ -1,8 +1,9 @@
 #pragma once
 
-// Which tokenizer a job's text needs: the one of --tokenizer, of the model folder or checkpoint, or bytes. It also
-// provides the special tokens of BERT's samples, and the prompt of --sample-every. A checkpoint has a copy of its run's
-// tokenizer, and its manifest the hashes, because the file that --tokenizer named may be moved or replaced later.
+// Chooses the tokenizer of a job's text: the value of --tokenizer, the tokenizer in the model folder or checkpoint, or
+// bytes as tokens. Also finds the special tokens of BERT's samples, and makes the prompt of --sample-every. A file of
+// --tokenizer may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and the
+// manifest has the hashes of the copy.
 
 #include <cstdint>
 #include <map>
@@ -30,9 +31,9 @@ struct TrainingPrompt {
   ContinuationOptions options;
 };
 
-/// Returns the prompt of a job whose data `tokenizer` encodes (empty: not known); null without --sample-every and
-/// --prompt. Throws ConfigError if the model is not causal, or if the prompt is missing, has no tokenizer or does not
-/// fit the model.
+/// Returns the prompt of a job; null without --sample-every and --prompt. `tokenizer` names the tokenizer of the job's
+/// data (empty: unknown). Throws ConfigError if the model is not causal, or if the prompt is missing, has no tokenizer
+/// or does not fit the model.
 [[nodiscard]] std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& options,
                                                                     const std::string& tokenizer,
                                                                     const ModelConfig& model);
@@ -48,7 +49,7 @@ struct TrainingPrompt {
 /// Returns the section `tokenizer` of Manifest::run: `source`, and `files` with the hash of each of tokenizer_texts().
 [[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer);
 
-/// Returns the source in a section, also of older versions; empty if not known.
+/// Returns the tokenizer that Manifest::run names (`run`), also in checkpoints of older versions; empty if unknown.
 [[nodiscard]] std::string recorded_source(const nlohmann::ordered_json& run);
 
 /// The tokenizer of a model's data; without one, bytes are tokens.
@@ -64,8 +65,8 @@ class DataTokenizer {
   /// if the vocabulary is too small for plain text, if BERT's special tokens are not known, or for plain text if the
   /// model is a checkpoint of tokens whose tokenizer is not known.
   [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
-  /// Returns the tokenizer of such data, as open_tokenizer takes it; for tokenized data, --tokenizer or that of the
-  /// model. Empty if not known.
+  /// Returns the tokenizer of plain text or (`is_plain_text` is false) of tokenized data, as an argument of
+  /// open_tokenizer(). For tokenized data, this is --tokenizer or the model's tokenizer. Empty if unknown.
   [[nodiscard]] std::string source(bool is_plain_text) const;
 
  private:

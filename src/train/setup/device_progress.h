@@ -1,9 +1,9 @@
 #pragma once
 
-// Progress of a rank on a device, for hang detection. The host enqueues work far ahead of the device, so an instruction
-// that the host has passed may still hang. Each note therefore marks the current stream, and counts only when the
-// device reaches the mark. On the CPU, notes count at once. Trainer notes instructions, ReplicaCheck the tensors that
-// it hashes.
+// Progress of a rank on a device, for hang detection (launch/flight/hang.h). The host enqueues work far ahead of the
+// device, so an instruction that the host has passed may still hang on the device. Therefore each note of progress
+// records a mark (event) in the current stream, and counts only when the device reaches the mark. On the CPU, notes
+// count at once. Trainer notes instructions, and ReplicaCheck the tensors that it hashes.
 
 #include <ATen/core/Tensor.h>
 
@@ -20,7 +20,7 @@
 
 namespace chimera {
 
-/// Reports progress (note_progress()) when the device reaches it; on the CPU immediately. Not thread-safe.
+/// Calls note_progress() when the device reaches the noted progress; on the CPU at once. Not thread-safe.
 class DeviceProgress {
  public:
   static constexpr std::chrono::microseconds kPause{100};
@@ -41,7 +41,7 @@ class DeviceProgress {
   /// Waits until the device reaches all noted progress, and reports it meanwhile. Throws PeerLostError if a peer is
   /// lost: the device would wait for it until a timeout.
   void catch_up();
-  /// Returns the number of unreached entries.
+  /// Returns the number of notes that the device has not reached.
   [[nodiscard]] std::size_t behind() const { return waiting_.size(); }
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
-// A job of `chimera train`, from its options to everything that its ranks need. It is prepared in three phases, each
-// of which sets more fields: job_shape() resolves names and generates the schedule; cut_job() divides the model into
-// stages, which is sufficient for a forecast (dry_run.h); prepare_job() lowers the programs and opens data and
-// checkpoints. After that a job is constant, and all ranks of a process share it.
+// A Job has everything that the ranks of `chimera train` need. It is made of TrainOptions in three phases
+// (prepare_job.h), each of which sets more fields. job_shape() resolves names and generates the schedule. cut_job()
+// divides the model into stages, which is sufficient for the forecast of --dry-run (dry_run.h). prepare_job() makes the
+// programs and opens data and checkpoints. After that, the job is constant, and all ranks of a process share it.
 
 #include <algorithm>
 #include <cstdint>
@@ -37,14 +37,14 @@ struct StepsBetweenFlushes {
   std::int64_t steps = 0;
 };
 
-/// Instructions of all workers.
+/// The programs of a job: instructions of all workers (schedule/program.h).
 struct JobPrograms {
   Program training;                     // One step; empty if asynchronous
-  std::map<std::int64_t, Stream> runs;  // Asynchronous: [steps between flushes]
+  std::map<std::int64_t, Stream> runs;  // Asynchronous: by number of steps between two flushes
   Program validation;                   // Forward passes; empty without validation
 };
 
-/// What ranks read. Threads share it.
+/// Data of the training run; ranks that are threads share it.
 struct JobData {
   std::shared_ptr<Corpus> corpus;
   std::string tokenizer;  // Argument of open_tokenizer; empty: not known

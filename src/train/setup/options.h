@@ -1,7 +1,7 @@
 #pragma once
 
-// Options of `chimera train` with their defaults, as read from flags and files (apps/train_options.h), before any of
-// them is resolved (prepare_job.h).
+// Options of `chimera train` with their defaults. apps/train_command_line.h reads them from flags and files;
+// prepare_job.h makes a Job of them.
 
 #include <algorithm>
 #include <cstdint>
@@ -42,7 +42,7 @@ struct CheckpointOptions {
   std::string folder;  ///< Empty: no saves
   SaveInterval every{.steps = 0, .seconds = 600};
   Retention keep;
-  bool keeps_last = false;   ///< `keep.last` is given, so a resumed run does not take the saved run's
+  bool keeps_last = false;   ///< `keep.last` is given; otherwise a resumed run uses the value of the saved run
   bool keeps_every = false;  ///< the same for `keep.every`
 };
 
@@ -108,7 +108,7 @@ inline constexpr auto kNames<SequenceParallel> =
 /// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
-/// Hangs are then detected within three seconds, including the polling interval.
+/// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.
 inline constexpr double kHangSeconds = 2.5;
 
 struct TrainOptions {
@@ -116,7 +116,7 @@ struct TrainOptions {
   ModelOverrides overrides;
   std::string from;                                      // Hugging Face folder with initial weights; empty: new weights
   std::string data;                                      // Text, tokens, a folder or a mixture (data/corpus.h)
-  std::string validation;                                // As `data`, or a share of it; empty: default of data/corpus.h
+  std::string validation;                                // As `data`, or a fraction of `data`; empty: see data/corpus.h
   std::string tokenizer;                                 // Tokenizer of text (open_tokenizer); empty: bytes
   Documents documents = Documents::Pack;                 // Whether samples attend across documents
   std::int64_t end_of_document = kNoToken;               // Document separator in formats that define none
@@ -179,8 +179,8 @@ struct TrainOptions {
 
   std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
 
-  // Whether this process reports what it found in folders, and checks that outputs are this run's: the launcher, or
-  // rank 0 of another launcher
+  // Whether this process prints messages about files and checkpoints, and checks that outputs are not those of another
+  // run. True in the launcher, and on rank 0 of another launcher
   bool reports = true;
   bool is_restart = false;  // Another launcher or the batch system has started the run before
 
@@ -221,7 +221,7 @@ struct TrainOptions {
   [[nodiscard]] double hang_seconds_at_start() const {
     return hang_seconds < kHangSeconds ? 4 * hang_seconds : std::max(4 * hang_seconds, 120.0);
   }
-  /// Returns an empty string if disabled.
+  /// Returns the folder of flight records; empty if there are none.
   [[nodiscard]] std::string flight_folder() const {
     if (!flight_record.empty()) return flight_record == "none" ? "" : flight_record;
     return checkpoint.folder.empty() ? "" : checkpoint.folder + "/flight";

@@ -1,8 +1,8 @@
 #pragma once
 
-// A rank's place in its job. Every part of the trainer (loader, model, comparison of replicas, replacement of ranks,
-// validation, checkpoints) needs the same facts: which job, which rank, which worker of the schedule in which
-// data-parallel group, on which device, over which connections. RankContext holds them once, and the parts borrow it.
+// The job, rank, worker, data-parallel group, device and transport of one rank. All members of Trainer (loader, model,
+// comparison of replicas, replacement of ranks, validation, checkpoints) need them. RankContext holds them once, and
+// the members borrow it.
 
 #include <ATen/core/Tensor.h>
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace chimera {
 
-/// Borrows the job and its connections. Not copied or moved, because the parts of a trainer refer to it.
+/// Borrows the job and its connections. It cannot be copied or moved, because members of Trainer refer to it.
 struct RankContext {
   RankContext(const Job& own_job, RankId own_rank, Transport& connections)
       : job(own_job),

@@ -1,7 +1,8 @@
 #pragma once
 
-// Collectives over sockets that Gloo lacks or that must have reproducible bits, and the translation of Gloo's errors.
-// The Gloo transport uses them if the members of a sum cannot share memory (shared_sum.h), and for all-gathers.
+// Collectives over sockets that Gloo lacks, or whose results must be reproducible bit by bit; and the translation of
+// Gloo's errors. GlooTransport uses them for sums of gradients if the ranks cannot share memory (shared_sum.h), and for
+// all-gathers.
 
 #include <ATen/core/Tensor.h>
 
@@ -17,8 +18,8 @@
 
 namespace chimera {
 
-/// Throws PeerLostError or TransportError for a failed operation. The text of `error` decides, since Gloo uses one
-/// type.
+/// Throws PeerLostError or TransportError for a failed operation. The text of `error` decides which, because all errors
+/// of Gloo have one type. `operation` is for the message.
 [[noreturn]] void rethrow_gloo(const std::string& operation, const std::exception& error);
 
 /// Starts an in-place all-gather of unequal parts, which Gloo lacks: member m owns `counts[m]` consecutive elements.
@@ -26,8 +27,8 @@ namespace chimera {
 [[nodiscard]] Works start_gloo_all_gather(const GlooGroup& group, const at::Tensor& buffer,
                                           const std::vector<std::int64_t>& counts);
 
-/// Ordered all-reduce or reduce-scatter (SliceExchange), one at a time per group. The group's thread adds the parts.
-/// Starts at construction without blocking; throws Gloo's errors.
+/// All-reduce or reduce-scatter in the order of GradientSum::order (SliceExchange), one at a time per group. The
+/// group's thread adds the tensors. The constructor starts it without blocking. Throws Gloo's errors.
 class GlooOrderedSum {
  public:
   GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, std::chrono::milliseconds timeout);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Options of the Gloo transport, and the resources that its connections need. They are apart from gloo_transport.h so
-// that connections.h, which the transport uses, can have them. Launchers and dry runs compute from them how many files
-// a rank opens, since Gloo ends the process at the system's limit.
+// Options of the Gloo transport (gloo_transport.h) and of its connections (connections.h), and the number of open files
+// that the connections need. Launchers and dry runs check this number first, because Gloo ends the process if it
+// reaches the system's limit of open files.
 
 #include <chrono>
 #include <cstdint>
@@ -22,12 +22,12 @@ class Device;
 
 namespace chimera {
 
-/// Practically infinite, within 31 bits of milliseconds: Gloo's timeouts run on while the job is stopped (Ctrl-Z),
-/// and the launcher detects hangs.
+/// Default timeout of Gloo: 20 days, because the launcher detects hangs, and Gloo's timeouts continue to run while the
+/// job is stopped (Ctrl-Z). It must fit in 31 bits of milliseconds.
 inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::hours(24 * 20);
 
-/// A thread for the sockets of connections that listen on `address` (empty: 127.0.0.1). Throws TransportError if this
-/// host has no such address.
+/// Returns a Gloo device: a thread that handles the sockets of connections. They listen on `address` (empty:
+/// 127.0.0.1). Throws TransportError if this host has no such address.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address = "");
 
 /// Options of connect_gloo(). Rank r is worker r.
@@ -43,14 +43,15 @@ struct GlooOptions {
   /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
   Fingerprint fingerprint = {};
-  /// Sums gradients in shared memory on each host, if possible.
+  /// Whether ranks of one host sum gradients in shared memory, if possible.
   bool share_memory = true;
-  /// [rank]: host; ranks try to map each other's memory only on the same host (empty: on all).
+  /// [rank]: number of its host. Ranks try to map each other's memory only on the same host; if empty, all ranks try.
   std::vector<int> hosts = {};
-  /// Lets another thread break the connections, even while joining, so that the rank survives the loss of peers. May be
-  /// null.
+  /// With it, another thread can break the connections, also while this rank is still connecting, so that this rank
+  /// does not have to end if another one is lost. May be null.
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;
-  /// Null: an own one. A device's thread wakes up 100 times a second, so a process with many connections shares one.
+  /// Device of gloo_device(); null: the transport makes one. The thread of a device wakes up 100 times a second, so a
+  /// process with many transports should share one.
   std::shared_ptr<gloo::transport::Device> device = nullptr;
 };
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// c10d's Gloo backend, only for sources of this folder, and waits that a ConnectionBreaker can end. Debian's Gloo
-// headers are older than the Gloo in libtorch_cpu: never call Gloo's types, only pass pointers.
+// Includes c10d's Gloo backend, for sources of this folder only, and has waits that a ConnectionBreaker can end. Never
+// call functions of Gloo's own types, only pass pointers to them: Debian's Gloo headers are older than the Gloo in
+// libtorch_cpu.
 
 #define USE_DISTRIBUTED
 #define USE_C10D_GLOO
@@ -22,16 +23,16 @@ namespace chimera {
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-/// Throws Gloo's errors, also if `breaker` (may be null) aborts the send or receive.
+/// Waits for a send or receive. Throws Gloo's errors, also if `breaker` (may be null) aborts the operation.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
   const ConnectionBreaker::Wait wait(breaker, [&work] { work.abort(); });
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
 }
 
-/// The end of an operation that other threads carry out, for the rank that waits for it. Thread-safe.
+/// With it, a rank's thread waits for an operation of other threads. Thread-safe.
 class OperationEnd {
  public:
-  /// Calls the waiting functions if the operation has succeeded, then ends the wait.
+  /// Called by the thread that ends the operation. If it has succeeded, first calls the functions of call_when_done().
   void end(bool has_succeeded) noexcept {
     std::unique_lock lock(mutex_);
     while (!when_done_.empty()) {
@@ -45,7 +46,7 @@ class OperationEnd {
     is_over_ = true;
     news_.notify_all();
   }
-  /// Throws on timeout, and if `breaker` (may be null) breaks the connections first.
+  /// Waits for end(). Throws on timeout, or if `breaker` (may be null) breaks the connections before.
   void await(std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
     const ConnectionBreaker::Wait wait(breaker, [this] { abort(); });
     std::unique_lock lock(mutex_);
@@ -73,8 +74,8 @@ class OperationEnd {
   bool is_aborted_ = false;
 };
 
-/// A collective cannot be aborted: its thread may wait forever. So the rank waits for the end of the collective
-/// instead, and leaves that thread behind if connections break.
+/// Waits for a collective. Gloo cannot abort a collective, whose thread may wait forever. So this function waits for an
+/// OperationEnd, and throws if connections break, although the thread of the collective still waits.
 inline void wait_for_collective(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
   if (breaker != nullptr) {
     const auto end = std::make_shared<OperationEnd>();

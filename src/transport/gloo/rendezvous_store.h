@@ -1,7 +1,7 @@
 #pragma once
 
-// The key-value store of a rendezvous as a c10d::Store, which c10d's process groups need. A file serves ranks of one
-// host, rank 0's server serves several.
+// The key-value store of a rendezvous, as a c10d::Store for c10d's process groups. If all ranks are on one host, the
+// store is in a file; otherwise it is in a server of rank 0 or of torchrun.
 
 #include <chrono>
 #include <memory>
@@ -27,16 +27,17 @@ class RendezvousStore {
 
   [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
 
-  /// Returns once all ranks have called it. After a part of the time limit, the lowest rank prints whom it waits for.
-  /// Throws TransportError with the missing ranks on timeout, PeerLostError if the server is gone.
+  /// Returns once all ranks have called it. After a fraction of the time limit, the lowest waiting rank prints which
+  /// ranks are missing. Throws TransportError with the missing ranks on timeout, PeerLostError if the server is gone.
   void await_all(int rank, int world_size);
 
   /// Returns this host's address; empty if all ranks are on one host.
   [[nodiscard]] std::string own_address() const;
 
+  /// If this rank runs the server, stops accepting new clients.
   void stop_accepting();
 
-  /// Leaves store and file open until the process ends.
+  /// Keeps store and file open until the process ends, instead of destroying them.
   void abandon() noexcept;
 
  private:

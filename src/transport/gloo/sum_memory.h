@@ -1,7 +1,8 @@
 #pragma once
 
-// Memory of sums between processes: files that hold copies of tensors, and maps of the files of peers. Maps and files
-// are reused, because a page fault costs more than an addition.
+// Memory for sums of gradients between processes of a host (shared_sum.h). A rank maps the memory files of other ranks
+// (MappedPeers), and copies tensors that are not in shared memory into files of its own (StagingMemory). Mappings and
+// files are reused, because a page fault costs more than an addition.
 
 #include <cstdint>
 #include <map>
@@ -19,7 +20,8 @@ namespace chimera {
 class MappedPeers {
  public:
   explicit MappedPeers(std::size_t most_files = 1024) : most_files_(most_files) {}
-  /// Returns the byte at an address on this host, mapped while the result is held. Throws Error.
+  /// Returns a pointer to the byte at `address`. It stays mapped while the result exists. Throws Error if it cannot be
+  /// mapped.
   [[nodiscard]] std::shared_ptr<std::byte> at(const SharedAddress& address);
   [[nodiscard]] std::size_t num_files() const { return mapped_.size(); }
 
@@ -50,6 +52,7 @@ class StagingMemory {
   std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
 };
 
+/// Memory of all sums of a rank.
 struct SumMemory {
   explicit SumMemory(std::shared_ptr<ConnectionBreaker> ends_waits = nullptr) : breaker(std::move(ends_waits)) {}
 
@@ -57,8 +60,9 @@ struct SumMemory {
   MappedPeers peers;
   StagingMemory staging;
 
-  /// Returns the lock for adding gradients. Throws PeerLostError after close().
+  /// Returns a lock that a thread holds while it adds gradients. Throws PeerLostError after close().
   [[nodiscard]] std::shared_lock<std::shared_mutex> begin_to_add();
+  /// Waits until no thread adds gradients, and prevents later additions.
   void close();
 
  private:
@@ -66,8 +70,9 @@ struct SumMemory {
   bool is_closed_ = false;
 };
 
-/// Returns whether this rank can map the memory file at `address`, and the file starts with `mark`. A random mark tells
-/// hosts apart, since process ids and descriptors may repeat on other hosts.
+/// Returns whether this rank can map the memory file at `address`, and the file starts with `mark`, a random number
+/// that its owner has written there. Without the mark, an address of another host could be mistaken for one of this
+/// host, because both hosts may have the same process ids and descriptors.
 [[nodiscard]] bool can_map(const SharedAddress& address, std::int64_t mark);
 
 }  // namespace chimera

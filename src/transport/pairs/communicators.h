@@ -22,15 +22,15 @@
 
 namespace chimera {
 
-/// Properties of a rank, compared at rendezvous.
+/// Properties of a rank that compare_ranks() compares at rendezvous.
 struct JoiningRank {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
   std::string gpu = {};          ///< GpuTraits::uuid, or empty
 };
 
-/// Compares the attendees of all ranks. Collective. Throws the errors of require_equal(). If ranks share a GPU, throws
-/// ConfigError on them and PeerLostError on the others.
+/// Compares the JoiningRank of all ranks. Collective. Throws the errors of require_equal() (transport/fingerprint.h).
+/// If ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
 void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
 
 /// Returns the minimum over all ranks. Collective.
@@ -63,10 +63,11 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 /// sends through sockets, and the GPU runs one rank at a time.
 [[nodiscard]] bool ranks_share_gpus();
 
-/// No other thread may read the environment meanwhile.
+/// Sets the environment variables that are not set yet. No other thread may read the environment meanwhile.
 void set_unless_set(const VariableList& variables);
 
-/// Only cuBLASLt leaves multiprocessors free (see pair_transport.cc). Throws c10::Error if LibTorch has no CUDA.
+/// Makes torch compute matrix products with cuBLASLt, which can leave multiprocessors free for NCCL
+/// (pair_transport.cc). Throws c10::Error if LibTorch has no CUDA.
 void prefer_cublaslt_for_products();
 
 /// Process groups of a rank, all connected.
@@ -106,13 +107,14 @@ struct CommunicatorPlan {
   std::function<void()> advanced = {};  ///< Communicators::advanced, also called after each group is created
 };
 
-/// Largest numbers over all ranks.
+/// Numbers of communicators: the maximum over all ranks.
 struct CommunicatorCount {
   int of_pairs = 0;  ///< one per direction
   int of_groups = 0;
   [[nodiscard]] int all() const { return of_pairs + of_groups + 1; }  ///< includes the communicator of all ranks
 };
 
+/// Returns the numbers of communicators that the plan needs.
 [[nodiscard]] CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan);
 
 /// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
@@ -121,9 +123,9 @@ inline constexpr int kMostCommunicators = 31;
 
 /// Maximum numbers of thread blocks of a communicator. Each waiting block occupies a multiprocessor.
 struct BlockLimits {
-  int everyone = 1;  ///< its sums are small
-  int group = 16;
-  int pair = 2;
+  int everyone = 1;  ///< communicator of all ranks, whose sums are small
+  int group = 16;    ///< communicator of a parameter group
+  int pair = 2;      ///< communicator of one direction between two ranks
   /// Multiprocessors that a rank's communicators occupy at most.
   [[nodiscard]] int held(const CommunicatorCount& count) const {
     return everyone + group * count.of_groups + pair * count.of_pairs;
@@ -143,17 +145,18 @@ struct NewCommunicator {
   int blocks = 0;  ///< from BlockLimits
 };
 
-/// Creates a rank's communicators with `make`, which waits for the other members. The common order prevents deadlocks:
-/// everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
+/// Creates one communicator. Waits for its other members.
 using MakeGroup = std::function<Communicators::Group(const NewCommunicator&)>;
+/// Creates all communicators of a rank with `make_group`. All ranks create them in the same order, to prevent
+/// deadlocks: everyone, parameter groups, pairs ascending, each from the lower to the higher rank first.
 [[nodiscard]] Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits,
                                                const MakeGroup& make_group);
 
 /// Returns the groups in the order of make_communicators().
 [[nodiscard]] std::vector<Communicators::Group> all_groups(const Communicators& of);
 
-/// Aborts all groups, a thread each; ignores exceptions. Sequential aborts could deadlock, since NCCL frees memory only
-/// when kernels of other communicators have ended.
+/// Aborts all groups at the same time, each on a thread of its own. Ignores exceptions. If they were aborted one after
+/// another, they could deadlock, because NCCL frees memory only when the kernels of other communicators have ended.
 void abort_together(const std::vector<Communicators::Group>& groups);
 
 }  // namespace chimera

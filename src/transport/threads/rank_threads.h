@@ -1,8 +1,9 @@
 #pragma once
 
-// Runs ranks as threads of this process, for `--transport threads`, tests and the Python package. The caller is rank 0;
-// the other ranks have a thread each, which is kept between runs. If a rank throws, the others are ended, and the first
-// failure with a reason of its own is returned. thread_transport.h connects these ranks.
+// Runs ranks as threads of this process, for `--transport threads`, tests and the Python package. The caller's thread
+// is rank 0; each other rank has a thread, which is kept between runs. If a rank throws, its error ends the other
+// ranks, too. The result is the first error that was not caused by another rank. thread_transport.h connects these
+// ranks.
 
 #include <condition_variable>
 #include <cstdint>
@@ -23,8 +24,8 @@ struct RankFailure {
   std::exception_ptr error;
 };
 
-/// Threads of ranks 1, 2, ...; rank 0 is the caller of run(). They persist between runs, and so does torch's data per
-/// thread.
+/// The threads of ranks 1, 2, ...; the caller of run() is rank 0. The threads, and with them torch's thread-local data,
+/// are kept between runs.
 class RankThreads {
  public:
   using Body = std::function<void(RankId)>;
@@ -36,17 +37,18 @@ class RankThreads {
   RankThreads& operator=(const RankThreads&) = delete;
   ~RankThreads();
 
-  /// Calls body(0) .. body(ranks - 1) and returns when all have ended. `ranks` is at most the constructor's. Each
-  /// exception calls `close`, on any thread, with `rank 1 failed: WHY`; it must end the other ranks, as
-  /// ThreadHub::close() does. Returns the first failure that is no PeerLostError, else the first failure, if any.
+  /// Calls body(0) .. body(ranks - 1), each on its thread, and returns when all have ended. `ranks` is at most the
+  /// number in the constructor. If a rank throws, calls `close` on its thread with the text `rank 1 failed: WHY`;
+  /// `close` must end the other ranks, as ThreadHub::close() does. Returns the first failure that is no PeerLostError;
+  /// if there is none, the first failure; nothing if no rank has failed.
   [[nodiscard]] std::optional<RankFailure> run(int ranks, const Body& body, const Close& close);
 
  private:
-  struct Turn {  // a single run()
+  struct Turn {  // state of a call of run()
     const Body* body = nullptr;
     const Close* close = nullptr;
     int ranks = 0;
-    int at_work = 0;
+    int at_work = 0;  // number of ranks that have not ended
     std::optional<RankFailure> failure = std::nullopt;
     bool own_reason = false;  // `failure` is no PeerLostError
   };
