@@ -26,8 +26,8 @@ inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::Colo
 namespace apps {
 
 struct PictureFlags {
-  std::vector<std::string> with;  // names or files of schedules to draw beside the first
-  ColorChoice color = ColorChoice::Auto;
+  std::vector<std::string> with;          // --with: names or files of schedules to draw beside the first
+  ColorChoice color = ColorChoice::Auto;  // --color
 
   void add_to(CLI::App& app);
   /// Returns the text style for the file `output` (empty: standard output). `auto` uses colors only on a terminal, and
