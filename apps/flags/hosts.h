@@ -24,8 +24,7 @@ void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
 /// Returns the command line that runs HostFlags::program with `arguments` on `host` over ssh, in the folder that has
 /// the path of the current folder. If HostFlags::hosts is empty, the command runs on this machine. Throws ConfigError
-/// if
-/// --ssh is blank.
+/// if --ssh is blank.
 [[nodiscard]] std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                                   const std::vector<std::string>& arguments);
 

@@ -45,8 +45,8 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
 /// Adds --overwrite, and a check of these outputs that runs after the command line is parsed. The check throws
 /// ConfigError for an output if one of these is true:
 /// - another argument names the same file, as an input or an output;
-/// - the command may read the file: it exists, another argument names its folder, and its name ends like an input
-///   (such as config.json, .safetensors, .bin or .txt);
+/// - the command may read the file: it exists, another argument names its folder, and its name ends like an input (such
+///   as config.json, .safetensors, .bin or .txt);
 /// - the file exists and is not empty, and --overwrite is not given. If the option `continuing` (null: none) is given,
 ///   this does not apply to the first output, because the command appends to it.
 ///
