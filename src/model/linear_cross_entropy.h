@@ -17,10 +17,11 @@ namespace chimera {
 /// kIgnored targets (model/layers.h) -> []. Computes in at least float32. Throws ConfigError if a target on the CPU is
 /// outside the vocabulary.
 ///
-/// The forward also computes the gradient of `hidden` from each chunk's logits, and keeps it with the logit gradient of
-/// the last chunk. The input-gradient op (I) therefore only scales it: it computes no product with the matrix. The
-/// weight gradient is queued as in linear(), and recomputes the logits of all chunks but the last: up to one more
-/// product beside three. A forward in no-grad mode computes only the loss. Backward can run only once.
+/// The forward also computes the gradient of `hidden` from each chunk's logits, and keeps it. It also keeps the
+/// gradient of the last chunk's logits. In backward, the input-gradient op (I) therefore only multiplies the kept
+/// gradient by the gradient of the result. The weight-gradient op (W), which is queued as in linear(), recomputes the
+/// logits of all chunks except the last. This adds up to one matrix product to the usual three. A forward in no-grad
+/// mode computes only the loss. Backward can run only once.
 ///
 /// `logits_of_chunk` is the maximum number of logits in a chunk; default: kLogitsOfChunk or kLogitsOfGpuChunk.
 [[nodiscard]] at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets,
