@@ -54,7 +54,7 @@ class TransformerStage : public Stage {
   /// Returns parameter(name) in the type of hidden states.
   [[nodiscard]] at::Tensor weight(const std::string& name) { return for_compute(parameter(name)); }
   [[nodiscard]] bool has_parameter(const std::string& name) const;
-  /// Return the layer with the parameters `name`.weight and, if it exists, `name`.bias.
+  /// Return the layer with the parameters `name`.weight and `name`.bias; a linear layer may lack the bias.
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout = WeightLayout::OutIn);
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name);
 

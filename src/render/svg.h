@@ -1,5 +1,6 @@
 #pragma once
-// A timeline as an SVG picture, to scale, for documents and slides. A larger schedule needs html.h.
+// Draws a timeline as an SVG picture, to scale, for documents and slides. Schedules with more than kMostSvgOps ops need
+// an HTML page (html.h).
 
 #include <cstdint>
 #include <optional>
@@ -23,9 +24,9 @@ struct SvgAxis {
 /// 14 pixels on average.
 [[nodiscard]] SvgAxis common_axis(const std::vector<Panel>& panels, double width);
 
-/// Returns an SVG picture with tooltips: a row per worker, a box per op, idle time hatched by cause, lanes for
-/// all-reduces and memory, the critical path outlined, and a legend. Without an axis, the picture is as wide as the
-/// labels of its ops need. Throws ConfigError for more than kMostSvgOps ops.
+/// Returns an SVG picture with tooltips: a row per worker, a box per op, idle time hatched by its cause, separate rows
+/// for all-reduces and memory, the critical path outlined, and a legend. If `axis` is empty, the picture is as wide as
+/// the labels of its ops need. Throws ConfigError for more than kMostSvgOps ops.
 [[nodiscard]] std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis = std::nullopt);
 
 }  // namespace chimera
