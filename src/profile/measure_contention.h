@@ -43,8 +43,8 @@ struct OverlapTimes {
 /// relative to a single message to rank 1. Requires three ranks.
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
-/// Returns Contention::sums_overlap, at most 0.9: the fraction of time that two all-reduces of `bytes` in the two
-/// `groups` save if they run at the same time.
+/// Returns Contention::sums_overlap, at most 0.9. Two all-reduces of `bytes`, in the two `groups`, run at the same
+/// time; the result is the time that this saves, as a fraction of the time of one all-reduce.
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
                                           double seconds, std::int64_t bytes = 16 << 20);
 

@@ -38,7 +38,7 @@ inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{
 
 /// The rule that orders the ops, for generators that have two rules (--order).
 enum class OpOrder : std::uint8_t {
-  Auto,     ///< Deepest if N is a multiple of D and workers have several chunks, else Slots
+  Auto,     ///< Deepest if workers have several chunks, D divides N, and k = 1; else Slots
   Slots,    ///< Each op has a time slot in a regular pattern
   Deepest,  ///< A worker first runs the op of the micro-batch that has passed most stages
 };
