@@ -29,6 +29,7 @@ namespace chimera {
 /// Returns whether this CPU has AVX512-BF16 or AMX. Other CPUs emulate bfloat16, 10 to 500 times slower than float32.
 [[nodiscard]] bool has_native_bfloat16();
 
+/// Throws ConfigError for bfloat16 if `native` (has_native_bfloat16()) is false.
 void require_fast_numbers(DataType dtype, bool native);
 
 /// Returns the device of a rank. On GPUs, threads share the first one; a process uses TrainOptions::gpu or, with our
@@ -58,7 +59,7 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Makes accelerator() return `other`; null: the library again. For tests with simulated devices.
 void replace_accelerator(const Accelerator* other);
 
-/// Resources of the rank that uses most of its GPU.
+/// GPU resources that NCCL's communicators take on the rank that takes most.
 struct GpuResources {
   GpuTraits gpu;
   CommunicatorCount communicators;
@@ -70,9 +71,10 @@ struct GpuResources {
 [[nodiscard]] std::optional<GpuResources> gpu_resources(const Job& job);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
-/// Also throws for observation on GPUs, and as require_numbers does. Call it before other functions here: with
-/// processes it sets the variables that CUDA reads at startup (cuda_variables()), with --cuda-graphs those of
-/// graph_variables(), and with --reduction canonical CUBLAS_WORKSPACE_CONFIG.
+/// Also throws for outputs that need times of ops on GPUs, and if the GPU lacks the number type (require_numbers()).
+/// Call it before the other functions here, because it sets environment variables that CUDA reads at its start: those
+/// of cuda_variables() if ranks are processes, of graph_variables() with --cuda-graphs, and CUBLAS_WORKSPACE_CONFIG
+/// with --reduction canonical.
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
 /// Throws ConfigError if the device lacks the number type: bfloat16 without hardware support, unless --force-bfloat16
@@ -88,8 +90,8 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
-/// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
-/// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
+/// Returns a function that captures work on `gpus` as a device graph. It first releases the cached memory of PyTorch's
+/// allocator, because a graph allocates from a separate pool, and the memory of a step would be needed twice.
 [[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
 
 /// Throws ConfigError if --cuda-graphs does not fit the options: on the CPU, with several thread ranks, or with

@@ -40,7 +40,7 @@ struct Forecast {
   double step_seconds = 0;
   double bubble_ratio = 0;        // Mean over all ranks
   double memory_bytes = 0;        // Machine memory per rank
-  std::int64_t shared_cores = 0;  // Cores that more ranks share; 0: each rank has its own
+  std::int64_t shared_cores = 0;  // Number of cores, if fewer than the ranks' threads; 0: each rank has its own cores
   std::vector<RankForecast> ranks;
   std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices
 

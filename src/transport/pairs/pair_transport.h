@@ -24,7 +24,7 @@ namespace chimera {
 /// connect_sums() runs the collectives of a gradient sum once at their size: NCCL chooses the algorithm (ring, tree,
 /// NVLS) by the size, and connects it at the first collective that uses it (ncclPrepareTasks, initAlgoChannels).
 ///
-/// Timeouts are at least Communicators::timeout, and at least kStepsOfTimeout times the longest step.
+/// A wait fails after Communicators::timeout or, if it is longer, kStepsOfTimeout times the longest step so far.
 ///
 /// Gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError if a group reports a network
 /// or peer failure.
