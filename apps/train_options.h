@@ -1,8 +1,8 @@
 #pragma once
 
-// Functions for the commands that start training runs: `bench` and `plan --run` compare the speed of several runs, each
-// of which is a Contender (bench/contest.h). They check the flags of all runs before the first run starts. `bench
-// --export` exports a job with the same options.
+// Functions for the commands that start training runs. `chimera bench` and `chimera plan --run` compare the speed of
+// several runs. Each run is a Contender (bench/contest.h). Both commands check the flags of all runs before the first
+// run starts. `chimera bench --export` exports a job with the same options.
 
 #include <string>
 #include <vector>

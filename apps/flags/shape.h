@@ -29,7 +29,7 @@ struct AxisFlag {
 /// Whether each flag takes one value or also a list
 enum class Counts : std::uint8_t { Single, Lists };
 
-/// For which parameters variants() tries several values if the user gives none
+/// Parameters of which ShapeFlags::variants() tries several values if the user gives none
 enum class Tried : std::uint8_t {
   ByCosts,  ///< parameters whose best value depends only on the costs of ops (TakenAxis::by_costs)
   All,      ///< all parameters of the schedule
@@ -64,7 +64,8 @@ struct ShapeFlags {
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
   /// Returns the generator's shape with D, N and the given flags. `beside` has the names of other schedules that the
-  /// command draws. Throws ConfigError if a given flag applies neither to this generator nor to one of `beside`.
+  /// same command draws. Throws ConfigError if a given flag applies neither to this generator nor to one of these
+  /// schedules.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
   /// Returns the generator's shape with D and N of `schedule` and the flags that apply to the generator.
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
@@ -75,7 +76,7 @@ struct ShapeFlags {
   [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
                                                     Tried tried) const;
   /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given
-  /// flag applies neither to this schedule nor to one of `beside`.
+  /// flag applies neither to this schedule nor to one of the schedules in `beside`.
   [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
                                   const MakeSchedule& make = as_asked) const;
 

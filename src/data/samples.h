@@ -48,7 +48,8 @@ struct SampleOptions {
   Documents documents = Documents::Pack;
   SpecialTokens special = {};                   ///< for MaskedPairs
   std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: random replacement ids are below this
-  bool is_plain_text = true;                    ///< MaskedPairs: tokens are bytes
+  /// MaskedPairs: whether tokens are bytes of text, so that a sample can be cut at the end of a sentence (find_cut())
+  bool is_plain_text = true;
 };
 
 /// Returns the smallest vocabulary for bytes of text: 256, or 260 with the special tokens of MaskedPairs.
@@ -63,7 +64,7 @@ struct SampleOptions {
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
 /// text is from another window, if there is one. 15% of the text tokens are targets: 80% of these become the mask, 10%
-/// a random token.
+/// a random token, and 10% stay.
 ///
 /// Source: Devlin et al., NAACL 2019 (sections 3.1, A.1); 0 for "follows" as in Hugging Face's BERT.
 class Samples {
@@ -72,11 +73,12 @@ class Samples {
   Samples(MixedTokens tokens, const SampleOptions& options);
   Samples(TokenView tokens, const SampleOptions& options);
 
-  /// Returns the number of windows, at least 1.
+  /// Returns the number of windows over all sources, at least 1.
   [[nodiscard]] std::int64_t count() const;
-  /// `step` and `index` count from 0.
+  /// Returns sample `index` of the mini-batch of step `step`; both count from 0. `mini_batch` is the number of samples
+  /// of a step.
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
-  /// Returns the targets per sample that are not kIgnoredTarget.
+  /// Returns the number of targets in a sample that are not kIgnoredTarget; equal for all samples.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
   /// Returns the sample of window `index`, without shuffling, for evaluation. Requires a single source. NextToken

@@ -17,8 +17,8 @@ struct SlottedOp {
   Op op;
 };
 
-/// Makes one worker's order of ops. Each free slot gets the W of the oldest I that has none yet. W for which no slot is
-/// left come last.
+/// Makes one worker's order of ops. Each free slot gets the W of the oldest I that has none yet. If slots do not
+/// suffice, the remaining W come last.
 class SplitOrder {
  public:
   /// Adds an F or I. Its slot must be higher than the slots of all ops added before.

@@ -1,7 +1,8 @@
 #pragma once
 
-// Hugging Face folders: the import of a model (config.json and weights), and the files that an export writes beside the
-// weights (configs and tokenizer). engine/stored_values.h reads the weights into stages; train/export writes folders.
+// Reads a model from a Hugging Face folder (config.json and weights), and makes the files that an export writes beside
+// the weights (configs and tokenizer). engine/stored_values.h reads the weights into stages; train/export writes
+// folders.
 
 #include <cstddef>
 #include <cstdint>

@@ -25,8 +25,8 @@ namespace chimera {
 /// one.
 [[nodiscard]] std::vector<std::string> exported_names(const ModelConfig& model, const std::string& parameter);
 
-/// Returns the parameter of which the tensor is a second copy in a file of a tied model: the tied matrix or BERT's
-/// bias. Returns nullopt for other tensors.
+/// Files of older versions store some parameters of a tied model twice: the tied matrix and BERT's bias. If `tensor` is
+/// the name of such a second copy, returns the parameter; else nullopt.
 [[nodiscard]] std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::string_view tensor);
 
 /// Returns whether the tensor is a mask, positions or frequencies of older versions, or a bias that the model does not

@@ -103,7 +103,8 @@ class Layer {
   Forward forward_;
 };
 
-/// Makes a new layer at every call. Each rank calls the factories of its own stages, once per stage.
+/// Function that makes a new layer at every call. Each rank calls the factories of the layers of its stages, once per
+/// stage.
 using LayerFactory = std::function<Layer()>;
 
 /// Returns silu(gate) * up with silu(x) = x sigmoid(x); all [..., F]. Keeps only its two inputs for backward. Source:

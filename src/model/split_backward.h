@@ -24,9 +24,10 @@ namespace chimera {
 /// the input-gradient op runs nothing, and the weight-gradient op runs everything.
 ///
 /// Hooks of autograd nodes in `function` run once, in the input-gradient op. Two kinds of nodes compute all their
-/// gradients there, also those of parameters: nodes with post hooks, because the hooks see the gradients, and Python
-/// nodes that feed parameters (an autograd.Function with weights, a compiled module), because their backward may free
-/// saved tensors. `function` must not contain layers of model/linear.h, which would queue their weight gradient twice.
+/// gradients there, also gradients of parameters: nodes with post hooks, because the hooks see the gradients, and
+/// Python nodes that feed parameters (an autograd.Function with weights, a compiled module), because their backward may
+/// free saved tensors. `function` must not contain layers of model/linear.h, which would queue their weight gradient
+/// twice.
 [[nodiscard]] at::Tensor split_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
                                         const at::Tensor& input);
 

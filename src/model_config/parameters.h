@@ -1,6 +1,6 @@
 #pragma once
 
-// Parameters of a model as names, shapes and kinds of initial values, without tensors. Names and shapes are those of
+// Parameters of a model as names, shapes and kinds of initial values, without tensors. Names and shapes are as in
 // Hugging Face's GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its
 // variants for Mistral, Qwen2 and Qwen3. The number in a name is the index of the block in the model, not in the stage.
 // Stages create their tensors from these specifications, checkpoints and exports use the names, and footprints count

@@ -24,7 +24,8 @@ struct StageModel {
   std::vector<double> gathers = {};        // [S]: seconds of updates in `costs` that all-gather sharded parameters
   double step_seconds = 0;                 // overhead per step
   NodePlacement nodes = {};                // node of each worker; empty: all workers are on one node
-  // Fraction of the time of all-reduces in which they use cores: their time if all workers were on one node
+  // Fraction of the time of all-reduces in which they use cores: the time that they would take on a single node,
+  // divided by their time
   double computing_share_of_sums = 1;
 };
 

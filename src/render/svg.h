@@ -16,8 +16,8 @@ inline constexpr std::int64_t kMostSvgOps = 200'000;
 
 /// The time axis of several pictures, so that equal times are equally long in all of them.
 struct SvgAxis {
-  double length = 0;  // In units of time, from 0
-  double width = 0;   // Of the whole picture, in pixels
+  double length = 0;  // Length of the axis in units of time; it starts at 0
+  double width = 0;   // Width of the whole picture in pixels
 };
 
 /// Returns an axis for the longest panel. The pictures are `width` pixels wide, or wider if an op would have less than

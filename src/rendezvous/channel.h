@@ -1,9 +1,9 @@
 #pragma once
 
-// Authenticated messages over TCP, for the rendezvous server (server.h) and the heartbeats between hosts
-// (heartbeats.h). Both ends first prove that they have the secret of the job without sending it: each answers the
-// other's random nonce with an HMAC. Afterwards a message is sent as its length and its bytes. Every call has a
-// deadline.
+// Authenticated messages over TCP, for the rendezvous server and its clients (server.h). Both ends first prove that
+// they have the secret of the job without sending it: each answers the other's random nonce with an HMAC. Afterwards a
+// message is sent as its length and its bytes. Every call has a deadline. The heartbeats between hosts (heartbeats.h)
+// use only prove().
 
 #include <array>
 #include <chrono>

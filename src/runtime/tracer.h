@@ -100,9 +100,9 @@ class OpTimes {
 
 /// Seconds in which a worker was blocked, in total over training steps.
 struct WaitTimes {
-  double messages = 0;  ///< For messages of other stages, and for the ends of its own sends
-  double sums = 0;      ///< For sums of gradients
-  double ranks = 0;     ///< For the slowest rank, at the sum of losses and norms that ends a step
+  double messages = 0;  ///< Waiting for messages of other stages, and for the completion of its own sends
+  double sums = 0;      ///< Waiting for all-reduces of gradients
+  double ranks = 0;     ///< Waiting for the slowest rank, at the all-reduce of losses and norms that ends a step
 };
 
 /// Bytes in use now, and their peak since the previous sample.

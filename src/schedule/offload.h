@@ -1,7 +1,7 @@
 #pragma once
 // Which activations move to host memory between their forward and their backward (`--offload`). Example, with ops of
 // one stage on a worker: F0 F1 F2 F3 B0 B1 B2 B3. The activations of F0 leave the device after F0 and return before F3,
-// the op before B0. Those of F3 and F2 stay, because their backwards come too soon.
+// the op before B0. The activations of F3 and F2 stay on the device, because their backwards come too soon.
 
 #include <cstddef>
 #include <cstdint>

@@ -52,7 +52,7 @@ struct SearchResult {
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits
 
-  /// Sets lower_bound, to the makespan if `bound` reaches it but for rounding, and gap.
+  /// Sets lower_bound and gap. If `bound` equals the makespan up to rounding errors, lower_bound becomes the makespan.
   void set_lower_bound(double bound) {
     lower_bound = makespan <= bound * (1 + kRounding) ? makespan : bound;
     gap = lower_bound > 0 ? makespan / lower_bound - 1 : 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The results of each step (StepMetrics) and the file of `--metrics`, to which rank 0 appends one line of JSON per step
-// (MetricsFile). Lines are written whole and wait in memory while the disk is full. A run that resumes from a
+// The results of each step (StepMetrics), and the file of `--metrics` (MetricsFile). Rank 0 appends one line of JSON
+// per step to this file. Lines are written whole and wait in memory while the disk is full. A run that resumes from a
 // checkpoint continues the file of the earlier run. LossWatch detects loss spikes.
 
 #include <sys/types.h>

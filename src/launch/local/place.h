@@ -35,8 +35,9 @@ inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
-inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";  ///< Process of launch --hosts, the rank's parent
-/// Process of the launcher, the rank's parent
+/// Process id of the host's part of `launch --hosts` (host_ranks.h), the rank's parent
+inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
+/// Process id of the launcher, the rank's parent
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 
 enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
@@ -74,10 +75,10 @@ struct RankPlace {
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
 /// Returns a sentence for messages: "SLURM has started this process as rank 3 of 8", or the error of find_place();
-/// empty if the job has a single process. For callers that do not use the place, such as the Python package.
+/// empty if the job has a single process. Callers that do not use the place call it, such as the Python package.
 [[nodiscard]] std::string describe_launcher(const Variables& variables);
 
-/// Returns those of `variables` that launchers set to tell a process its place, even if they are incomplete.
+/// Returns the subset of `variables` that launchers set to tell a process its place, even if it is incomplete.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
 
 /// Returns the name of the launcher's variable for the rank, such as `SLURM_PROCID`.

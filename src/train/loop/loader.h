@@ -17,8 +17,8 @@
 namespace chimera {
 
 /// Returns the micro-batch with the samples at `place`: tokens, targets and masks [b, L], and the loss scales.
-/// MicroBatch::token_loss_scale is 1 / the number of targets in the whole step; sentence_loss_scale is 1 / the number
-/// of samples in the whole step.
+/// MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is 1
+/// divided by the number of samples in the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
 /// Returns the micro-batch with these samples. For the loss scales, the step has `mini_batch` samples with
 /// `targets_per_sample` targets each.
@@ -54,8 +54,8 @@ class Loader {
   const Job& job_;
   GroupWorker place_;
   at::Device device_;
-  std::vector<MicroBatchId>
-      micro_batches_;                  // Micro-batches that the worker reads in each step, in the order of forwards
+  // Micro-batches that the worker reads in each step, in the order of forwards
+  std::vector<MicroBatchId> micro_batches_;
   Prefetcher<MicroBatch> prefetcher_;  // Last member: its thread uses the others
 };
 

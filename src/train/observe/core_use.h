@@ -13,8 +13,8 @@ namespace chimera {
 /// A sample of the CPU time on the cores that this process may use.
 struct CoreUse {
   double time = 0;          ///< Time of the sample, from monotonic_seconds()
-  double busy_seconds = 0;  ///< Of the cores, by all processes since the machine's start
-  double own_seconds = 0;   ///< Of this process, on all its threads
+  double busy_seconds = 0;  ///< Time in which the cores were busy since the machine's start, added over cores
+  double own_seconds = 0;   ///< CPU time of this process, over all its threads
   int cores = 0;            ///< Cores that this process may use
 };
 

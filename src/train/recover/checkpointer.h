@@ -141,7 +141,7 @@ class Checkpointer {
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
   struct Save {
     Phase phase = Phase::Idle;
-    StepMetrics metrics = {};  // Of the saved step
+    StepMetrics metrics = {};  // Metrics of the saved step
     bool has_failed = false;   // On any rank
     bool is_dropped = false;
   };

@@ -38,8 +38,8 @@ struct ResumedRun {
 
 struct JobCheckpoints {
   nlohmann::ordered_json record;  ///< Description of the job for the manifest, from run_record()
-  std::map<std::string, std::string>
-      files;                          ///< Text files to add: tokenizer, and config.json if transformers has the model
+  /// Text files to add, name -> text: the tokenizer, and config.json if transformers has the model
+  std::map<std::string, std::string> files;
   std::optional<ResumedRun> resumed;  ///< The checkpoint of --resume
 };
 
