@@ -27,6 +27,7 @@ struct ReportedCandidate {
   std::optional<StepParts> parts = {};  // step time by cause; set for the rows that PlanQuestions::explain names
 };
 
+/// Further results to compute.
 struct PlanQuestions {
   std::int64_t explain = 0;  // row (from 1) to explain together with the next row; 0: none
   bool pareto = false;       // whether to compute PlanReport::frontier

@@ -69,15 +69,15 @@ struct FitOptions {
   std::string schedule = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::optional<Schedule> own_schedule;                  // replaces `schedule` and `shape`
-  std::vector<std::int64_t>
-      partition;                      // number of layers of each stage; empty: even, the first stages may have one more
+  // Number of layers of each stage; empty: even, the first stages may have one more
+  std::vector<std::int64_t> partition;
   std::int64_t data_parallel = 1;     // W, groups that run the schedule concurrently
   std::int64_t micro_batch_size = 1;  // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
-  std::int64_t reduction_blocks =
-      0;                  // Q, blocks of samples for ReductionOrder::Canonical; 0: default_reduction_blocks()
+  // Q, number of blocks of samples for ReductionOrder::Canonical; 0: default_reduction_blocks()
+  std::int64_t reduction_blocks = 0;
   StageChoice recompute;  // not `auto`
   // Receives per channel that are posted ahead; use kReceivesAheadOnGpus if each rank has a GPU
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
@@ -106,7 +106,7 @@ struct FitRun : RunShape {
   /// Returns the rank that holds the stage in replica 0 of group 0. All other ranks that hold the stage receive its
   /// initial values from this rank.
   [[nodiscard]] RankId owner(StageId id) const;
-  /// Returns all ranks that exchange messages or initial values, in ascending order.
+  /// Returns all pairs of ranks that exchange messages or initial values, in ascending order.
   [[nodiscard]] std::vector<RankPair> talking_pairs() const;
 };
 

@@ -23,6 +23,7 @@ struct Parameter {
   at::Tensor value;
 };
 
+/// Base class of stages and of the tied matrix.
 class ParameterGroup {
  public:
   virtual ~ParameterGroup() = default;

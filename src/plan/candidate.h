@@ -26,8 +26,8 @@ struct OwnLayer {
   std::vector<LayerTime> times = {};  // for ascending micro-batch sizes, at least one
   double weights = 0;                 // bytes; gradients take as many
   double state = 0;                   // bytes of gradients and optimizer state
-  double activations = 0;             // bytes per sample saved for backward
-  double output = 0;                  // bytes per sample
+  double activations = 0;             // bytes per sample that are kept for backward
+  double output = 0;                  // bytes per sample of the layer's output
 };
 
 struct PlanProblem {
@@ -45,7 +45,8 @@ struct PlanProblem {
   bool shard_optimizer = false;  // --shard-optimizer
 };
 
-/// W groups of D workers (D T with tensor parallelism), each with N micro-batches of b sequences.
+/// A configuration: W data-parallel groups of D workers (D T with tensor parallelism), each with N micro-batches of b
+/// sequences.
 struct Candidate {
   std::string schedule = kDefaultSchedule;
   PipelineShape shape = {};  // N = mini-batch / (W b)

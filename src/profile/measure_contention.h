@@ -21,9 +21,9 @@ using OpWork = std::function<void()>;
 /// Seconds of ops and an all-reduce: alone, and started together.
 struct OverlapTimes {
   double ops_alone = 0;
-  double sum_alone = 0;
-  double ops = 0;
-  double sum = 0;
+  double sum_alone = 0;  // the all-reduce alone
+  double ops = 0;        // the ops, if both start together
+  double sum = 0;        // the all-reduce, if both start together
 };
 /// Computes Contention::ops_by_sums and sums_by_ops. Both describe only the time in which ops and all-reduce overlap.
 [[nodiscard]] Contention slowdown_of(const OverlapTimes& times);

@@ -31,11 +31,11 @@ namespace chimera {
 /// with the smaller rank is scheduled first. Times are in mean op durations.
 struct ListRule {
   std::array<double, kLanesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
-  double age = 0.01;
-  double depth = 0.001;
-  double window = 0;    // maximum time that a worker waits for an op of smaller rank
-  double patience = 1;  // weight of this wait in the rank
-  double noise = 0;
+  double age = 0.01;                                   // weight of m
+  double depth = 0.001;                                // weight of s
+  double window = 0;                                   // maximum time that a worker waits for an op of smaller rank
+  double patience = 1;                                 // weight of this wait (t) in the rank
+  double noise = 0;                                    // limit of the random number
   // [chain]: maximum number of slices in flight, at least the slices of one micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
   // [op]: ranks that replace the formula, usually the end times of the ops in other orders; empty: the formula

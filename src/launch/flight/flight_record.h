@@ -77,7 +77,7 @@ struct FlightVerdict {
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
 /// Throws ConfigError if `folder` or `folder`-previous contains files other than flight records, because begin_flight()
-/// would remove them.
+/// would move or remove them.
 void require_flight_folder(const std::string& folder);
 /// Throws ConfigError if a running rank writes a flight record in the folder.
 void require_no_recording(const std::string& folder);

@@ -36,7 +36,7 @@ struct DeviatingStage {
   bool has_majority = false;  ///< Whether this set has more than half of the ranks
 };
 
-/// Borrows its arguments.
+/// The check of one rank. The Trainer (train/loop/trainer.h) drives it. Borrows its arguments.
 class ReplicaCheck {
  public:
   ReplicaCheck(const RankContext& self, const TrainedModel& model, DeviceProgress& progress);
