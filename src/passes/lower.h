@@ -78,8 +78,8 @@ struct PlacedInstruction {
 /// Returns [worker]: the updates of an asynchronous schedule, in order. Empty for a synchronous schedule.
 /// - An UpdateWeights after the last weight gradient of each update of a stage. If micro-batches remain at the worker's
 ///   end, too few for an update, they make one more.
-/// - A DropWeights after the last use of each weight version. The newest version is dropped right before the update
-///   that replaces it.
+/// - A DropWeights after the last use of each weight version. A version whose last use comes before the next update is
+///   dropped right before this update, because until then it is the newest.
 /// - If `sums`: start and wait of the stage's all-reduce before each update.
 ///
 /// Requires a schedule that check() accepts. Takes time O(ops log versions).

@@ -43,9 +43,10 @@ struct Stream {
 /// next step: one forward after each op that ends a micro-batch (B, or W); the other forwards follow at the end. So a
 /// worker holds no more activations than in a single step, and 1F1B keeps its strict alternation.
 ///
-/// If N < D, a worker may run all forwards of a step before its first backward. If ops also use the newest weights (no
-/// delay), the result allows more forwards: up to D - s micro-batches in flight on stage s, or as many as the weight
-/// versions allow. So `steps` steps of the schedule pipedream equal pipedream with `steps` N micro-batches.
+/// A worker may run all N forwards of a step before its first backward, if N is small. If ops also use the newest
+/// weights (no delay), the result lets this worker run more forwards ahead: up to D - s micro-batches are in flight on
+/// stage s, or as many as the weight versions allow. So `steps` steps of the schedule pipedream equal pipedream with
+/// `steps` N micro-batches, also for N < D.
 ///
 /// Weight versions follow Schedule::updates over the whole run. The newest version of a forward is the number of
 /// updates before it in the worker's list.

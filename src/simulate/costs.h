@@ -119,11 +119,11 @@ struct OffloadCosts {
 
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
-  double latency = 0;  // time of a message to another worker if `links` is empty; any number may be in flight
+  double latency = 0;  // delay of each message to another worker, in addition to alpha; any number may be in flight
   // Time of a pair of ops that overlap, as a fraction of the sum of their times; a pair takes at least as long as its
   // longer op. Empty: pairs do not overlap
   std::optional<double> pair = std::nullopt;
-  std::optional<LinkCosts> links = std::nullopt;            // empty: all messages take `latency`
+  std::optional<LinkCosts> links = std::nullopt;            // empty: messages take only `latency`
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // empty: no all-reduces
   std::vector<double> optimizer = {};                       // [S], update of the stage on a worker; empty: no time
   // [S], time of recomputation before each B or I; it can start before the gradient arrives. Empty or 0: none

@@ -21,9 +21,9 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
 /// Sets the maximum activations in flight and weight versions of each worker, which depend only on the order of ops.
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
-/// Sets the totals that depend on times. Expects that WorkerTimeline::busy has the time of updates (0 if they do not
-/// count), and adds the time of ops. Expects a makespan of 0 or a later end than ops and updates, such as the end of an
-/// all-reduce, and raises it if needed.
+/// Sets the totals that depend on times. WorkerTimeline::busy may already contain other work, such as measured
+/// recomputations; the time of ops is added to it. Timeline::makespan may already contain the end of an all-reduce; it
+/// is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);
 
 }  // namespace chimera
