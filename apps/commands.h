@@ -1,8 +1,9 @@
 #pragma once
 
-// The subcommands of `chimera`. Each add_ function adds one: its flags (flags/), its help, and a callback that runs it
-// and sets `exit_code`. The sources of a command are named after it. The front program has the commands that need no
-// LibTorch; kTrainingCommands are in a library that it loads for them (training_half.h).
+// The subcommands of `chimera`. Each add_ function adds one subcommand to the parser: its flags (flags/), its help, and
+// a callback that runs it and sets `exit_code`. run_program() (program.h) calls these functions and then parses the
+// command line. add_train() is defined in train.cc, and so on. The executable itself contains only the commands that
+// need no LibTorch; kTrainingCommands are in a shared library that it loads on demand (training_half.h).
 
 #include <CLI/CLI.hpp>
 
@@ -18,11 +19,12 @@
 
 namespace chimera::apps {
 
+/// How this process was started.
 struct Invocation {
-  std::vector<std::string> arguments;  // argv[1..]
-  std::optional<RankEnvironment> rank;
-  std::optional<RankPlace> place;  // set if another launcher, such as torchrun, started several processes
-  ProgramEntry entry = nullptr;    // function in which forked ranks start
+  std::vector<std::string> arguments;   // argv[1..]
+  std::optional<RankEnvironment> rank;  // set if the launcher of chimera (launcher.h) started this process as a rank
+  std::optional<RankPlace> place;       // set if another launcher, such as torchrun, started several processes
+  ProgramEntry entry = nullptr;         // function that forked ranks call instead of main(); null: ranks start by exec
 };
 
 struct CommandName {

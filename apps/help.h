@@ -1,7 +1,8 @@
 #pragma once
 
-// The layout of --help: flags and commands in groups, at the width of the terminal. A page that would be too long shows
-// the common flags only, and --help-all shows all. Commands name their groups and common flags when they add flags.
+// The layout of --help: flags and commands under headings, at the width of the terminal. A page that would be too long
+// shows the common flags only, and --help-all shows all flags. A command calls begin_group() and set_common_flags()
+// while it adds its flags. run_program() calls lay_out_help() before it parses the command line.
 
 #include <CLI/CLI.hpp>
 
@@ -21,6 +22,7 @@ class HelpFormatter : public CLI::Formatter {
   static constexpr std::size_t kMostLines = 60;
   static constexpr std::size_t kUsualColumns = 100;
 
+  /// `common` are the flags of a shortened page; empty: always show all flags.
   explicit HelpFormatter(std::vector<const CLI::Option*> common = {});
   void set_columns(std::size_t columns) { columns_ = columns; }
 
@@ -67,7 +69,7 @@ inline constexpr const char* kOutput = "Output";
 inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
-/// Example: `chimera checkpoint list`.
+/// Returns the command with the names of its parents, for example `chimera checkpoint list`.
 [[nodiscard]] std::string called_as(const CLI::App& command);
 
 /// Returns the words of the text in lines of at most `columns`, each with a line end.
@@ -76,11 +78,13 @@ inline constexpr const char* kHelp = "Help";
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// --help shows only these flags if all are too many for one page. Throws CLI::OptionNotFound for an unknown name.
+/// Chooses the flags that --help shows if the page with all flags would be too long (HelpFormatter::kMostLines).
+/// `names` have dashes. Throws CLI::OptionNotFound for an unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
-/// The width is COLUMNS from the environment or the width of the terminal `descriptor`, limited to 80 to 120; 100 if
-/// neither is known.
+/// Gives `program` and all its subcommands a HelpFormatter, sets the width of their help, and puts --help, --help-all
+/// and --version under the heading Help. The width is the environment variable COLUMNS or the width of the terminal
+/// `descriptor`, limited to 80 to 120; 100 if neither is known.
 void lay_out_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

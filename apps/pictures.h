@@ -1,6 +1,7 @@
 #pragma once
 
-// How `schedule` and `simulate` draw: other schedules beside the first (--with), colors, and the format of the picture.
+// Flags of `chimera schedule` and `chimera simulate` for pictures: other schedules to draw next to the first (--with),
+// and colors. draw_panels() draws the picture in the format of --format.
 
 #include <CLI/CLI.hpp>
 
@@ -26,8 +27,8 @@ inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::Colo
 namespace apps {
 
 struct PictureFlags {
-  std::vector<std::string> with;  // names or files of schedules to draw beside the first
-  ColorChoice color = ColorChoice::Auto;
+  std::vector<std::string> with;          // --with: names or files of further schedules to draw
+  ColorChoice color = ColorChoice::Auto;  // --color
 
   void add_to(CLI::App& app);
   /// Returns the text style for the file `output` (empty: standard output). `auto` uses colors only on a terminal, and

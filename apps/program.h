@@ -23,15 +23,16 @@ struct CommandResult {
 /// standard error. Throws Error if no process can be started.
 [[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
 
-/// Returns the shell line `chimera WORDS`.
+/// Returns `chimera` and the words as one line that a user can paste into a shell.
 [[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
 
-/// Returns the path of a file that is installed or in the sources, such as `machines/p100-aries.json`. Throws
-/// ConfigError if it is missing.
+/// Returns the path of a file that comes with chimera, such as `machines/p100-aries.json`: in the installation, or in
+/// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Return `word` if it is a path or `-`, or the shipped machine profile or recipe of that name, such as h100-80gb. The
-/// beginning of a name suffices if no other begins with it. Throw ConfigError, with the shipped names, for other words.
+/// Return the path of a machine profile or a recipe (a file of training flags). If `word` is a path or `-`, they return
+/// it unchanged. Else `word` is the name of a file that comes with chimera, such as `h100-80gb`, or a unique beginning
+/// of such a name. Throw ConfigError, which lists the names, for other words.
 [[nodiscard]] std::string machine_file(const std::string& word);
 [[nodiscard]] std::string recipe_file(const std::string& word);
 
@@ -39,7 +40,8 @@ struct CommandResult {
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 
 /// Runs the subcommand in `argv` and returns the exit code. Calls `add_training` after adding the subcommands that need
-/// no LibTorch. `entry` is the function in which forked ranks start (LaunchPlan::entry): the caller itself, or null.
+/// no LibTorch. The launcher may fork ranks from this process; they then call `entry` instead of main().
+/// chimera_training_main() passes itself as `entry`. Null: ranks start by exec (LaunchPlan::entry).
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

@@ -1,6 +1,7 @@
 #pragma once
 
-// Forms in which `chimera sweep` shows its rows: a table for people, CSV and JSON for programs, and a chart.
+// Output of `chimera sweep`: a table for people, CSV and JSON lines for programs, and a chart. A row (sweep_rows.h) is
+// one simulated schedule: its shape, the times of its ops, and results such as `makespan`, each in a named cell.
 
 #include <string>
 #include <vector>
@@ -9,22 +10,24 @@
 
 namespace chimera::apps {
 
-/// Returns the table with the schedules that were left out. If all rows have the same D, N and times, it ends with
-/// commands that draw, improve and train the best schedule.
+/// Returns the table, and below it the schedules that were left out. If all rows have the same D, N and op times, the
+/// text ends with commands that draw, improve and train the best schedule.
 [[nodiscard]] std::string to_text(const SweepResult& result);
 
-/// Example: `left out zb-v: --micro-batches must be 2D = 8 or more (and 2 more rows)`.
+/// Returns why a schedule is not in the table, for example `left out zb-v: --micro-batches must be 2D = 8 or more (and
+/// 2 more rows)`.
 [[nodiscard]] std::string to_text(const LeftOutSchedule& schedule);
 
-/// Returns CSV with the column names of the first row.
+/// Returns the rows as CSV. The header line has the column names of the first row.
 [[nodiscard]] std::string to_csv(const std::vector<SweepRow>& rows);
 
-/// Returns a JSON object per line, without empty cells.
+/// Returns one JSON object per row and line. Empty cells, such as a parameter that the schedule does not have, are
+/// omitted.
 [[nodiscard]] std::string to_json_lines(const std::vector<SweepRow>& rows);
 
-/// Draws column `value` over column `over` as SVG, with a curve per schedule and condition (sweep_rows.h). Rows with
-/// different parameters, such as `pipelines`, share a curve only if `merges_parameters`. Throws ConfigError for an
-/// unknown column.
+/// Draws column `value` (y axis) over column `over` (x axis) as SVG. Each schedule has one curve for each combination
+/// of D, N and op times, except the one on the x axis. Rows that differ in other parameters, such as `pipelines`, share
+/// a curve only if `merges_parameters`. Throws ConfigError for an unknown column.
 [[nodiscard]] std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value,
                                      const std::string& over, bool merges_parameters);
 

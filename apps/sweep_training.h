@@ -14,11 +14,12 @@ namespace chimera::apps {
 struct SweepTraining {
   std::string data;                // value of `train --data`
   std::vector<std::string> flags;  // further flags of `train`
-  std::string output;              // table in CSV to continue; empty or `-`: none
+  std::string output;  // CSV file of the sweep, read at the start and written after each row; empty, `-`: none
 };
 
-/// Returns the rows with the columns of kMeasured. Throws ConfigError if the output is not a table of these rows, and
-/// Error if a training fails or another process writes the output.
+/// Trains each row that `output` does not already contain, and returns all rows with the columns of kMeasured. Throws
+/// ConfigError if the existing `output` is not a table of these rows, and Error if a training run fails or another
+/// process writes `output`.
 [[nodiscard]] std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining& training);
 
 }  // namespace chimera::apps

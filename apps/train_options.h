@@ -1,7 +1,8 @@
 #pragma once
 
-// What commands need that start training runs. `bench` and `plan --run` compare runs as contenders, and reject wrong
-// flags before they start the first; `bench --export` exports a job with the same options.
+// Functions for the commands that start training runs. `chimera bench` and `chimera plan --run` compare the speed of
+// several runs. Each run is a Contender (bench/contest.h). Both commands check the flags of all runs before the first
+// run starts. `chimera bench --export` exports a job with the same options.
 
 #include <string>
 #include <vector>
@@ -15,8 +16,8 @@ namespace chimera::apps {
 /// Reads the file of --config, if given. Throws ConfigError if the command would reject the flags.
 [[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
 
-/// Returns the run `chimera train WORDS`. Throws ConfigError if training would reject the flags or the files that they
-/// name.
+/// Returns a Contender called `name` that runs `chimera train` with the flags `words`. Throws ConfigError if training
+/// would reject the flags or the files that they name.
 [[nodiscard]] Contender training_contender(const std::string& name, const std::vector<std::string>& words);
 
 }  // namespace chimera::apps

@@ -1,8 +1,8 @@
 #pragma once
 
-// Flags from other sources than the command line: a TOML file (--config), a plan, or a launcher that passes all values
-// to its ranks. If a flag is unknown, unknown_flag() suggests one. It maps flags of other programs, such as PyTorch and
-// Megatron-LM, to ours.
+// Flags from other sources than the command line. merge_config() reads them from a TOML file (--config). set_flag()
+// sets one flag, for example to the value of a plan. given_words() writes the given flags as a new command line, which
+// the launcher passes to its ranks. unknown_flag() writes the error message for a flag that does not exist.
 
 #include <CLI/CLI.hpp>
 
@@ -11,23 +11,26 @@
 
 namespace chimera::apps {
 
-/// Replaces earlier values. `name` has no dashes. Throws a CLI::Error or ConfigError, as on the command line, if the
-/// flag rejects the value.
+/// Sets the flag `name` (without dashes) of `command` to `value`, and removes its earlier values. Throws CLI::Error or
+/// ConfigError, as for the command line, if the flag rejects the value.
 void set_flag(CLI::App& command, const std::string& name, const std::string& value);
 
-/// Sets flags of `command` to the values of a TOML file, unless the command line gives them. Keys are flags without
-/// dashes; values are strings, numbers or booleans (also for flags without a value). Throws ConfigError, with file and
-/// line, for bad TOML, an unknown key, or a value of another type. Throws as set_flag() does if a flag rejects its
-/// value.
+/// Sets flags of `command` to the values of a TOML file. Flags that are already given on the command line keep their
+/// values. Keys are the names of flags without dashes. Values are strings, numbers or booleans; a flag that takes no
+/// value needs `true` or `false`. Throws ConfigError, with file and line, for bad TOML, an unknown key, or a value of
+/// another type. Throws CLI::Error or ConfigError if a flag rejects its value.
 void merge_config(CLI::App& command, const std::string& path);
-/// The same for the text of a file; `path` appears only in messages.
+/// Does the same as merge_config() with the text of a file. `path` appears only in messages.
 void merge_config_text(CLI::App& command, const std::string& text, const std::string& path);
 
-/// Returns arguments for a new command line that set the given flags of `command` to the same values.
+/// Returns the flags of `command` that have been given, with their values, as arguments of a new command line. The
+/// flags of a merged file count as given.
 [[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
 
-/// Suggests flags with the same meaning (`--batch-size`: `--micro-batch-size`), or else the nearest name. `what` is
-/// `flag`, with dashes before names, or `key`.
+/// Returns the error message for the unknown flag or key `name`, for example `unknown flag '--lr'; did you mean
+/// '--learning-rate'?`. It suggests the flags of `command` that have this meaning in PyTorch, Megatron-LM and similar
+/// programs, else the flag with the nearest name, else --help-all. `what` is `flag` (names appear with dashes) or `key`
+/// (without).
 [[nodiscard]] std::string unknown_flag(const CLI::App& command, const std::string& what, const std::string& name);
 
 }  // namespace chimera::apps

@@ -11,17 +11,20 @@
 namespace chimera::apps {
 
 struct HostFlags {
-  std::string hosts;  ///< list for parse_hosts(); empty: this machine only
-  std::string ssh = "ssh -o BatchMode=yes";
-  std::string program = own_executable();
+  std::string hosts;                         ///< value of --hosts, such as `a:2,b:2`; empty: this machine only
+  std::string ssh = "ssh -o BatchMode=yes";  ///< command that runs another command on a host
+  std::string program = own_executable();    ///< path of chimera on the hosts
   std::string master;  ///< address of the first host, as other hosts reach it; empty: its name in `hosts`
 };
 
+/// Adds --hosts with this help text.
 void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help);
+/// Adds --ssh, --program and --master.
 void add_ways_to_hosts(CLI::App& command, HostFlags& flags);
 
-/// The command runs `program` on a host, in a folder with the path of the current folder; without `hosts`, on this
-/// machine. Throws ConfigError if --ssh is blank.
+/// Returns the command line that runs HostFlags::program with `arguments` on `host` over ssh, in the folder that has
+/// the path of the current folder. If HostFlags::hosts is empty, the command runs on this machine. Throws ConfigError
+/// if --ssh is blank.
 [[nodiscard]] std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
                                                   const std::vector<std::string>& arguments);
 

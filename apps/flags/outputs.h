@@ -1,7 +1,8 @@
 #pragma once
 
-// Where a command writes, and in which format: --format, --output and --overwrite. The ending of an output file sets
-// the format. An output never replaces an input, another output, or a file that exists, unless the user asks for it.
+// Where a command writes, and in which format: --format, --output and --overwrite. The extension of an output file sets
+// the format, unless --format is given. An output file never replaces an input or another output of the command. It
+// replaces a file that exists only if --overwrite is given.
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -31,28 +32,32 @@ inline constexpr auto kNames<apps::Format> = std::to_array<Named<apps::Format>>(
 
 namespace apps {
 
-/// The first choice is the default.
+/// Adds --format with these choices; the first one is the default. Returns the option.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
-/// Adds --format, --output and --overwrite, as follow_ending() describes. Returns --format.
+/// Adds --format, --output and --overwrite. The extension of the --output file sets the format (follow_ending()), and
+/// guard_outputs() checks the file. Returns the option --format.
 CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
                                    std::string& output);
-/// Sets the format by the ending of the output file, such as .json, unless --format (`given`) is there.
+/// Makes the option `file` (an output file) set `format` by its extension: out.json selects Format::Json. Extensions
+/// that name none of `formats` change nothing. --format, which is `given`, takes precedence over the extension.
 void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats);
 
-/// Adds --overwrite, and a check of these outputs after the command line is parsed. The check throws ConfigError if
-/// - another argument names the same file;
-/// - the output exists, its name is that of a model, tokenizer, text or metrics file, and another argument names its
-///   folder;
-/// - the output is a file that is not empty, and --overwrite is not given.
-/// If `continuing` is given on the command line, the first output may exist, because the command continues it. Call
-/// once per command.
+/// Adds --overwrite, and a check of these outputs that runs after the command line is parsed. The check throws
+/// ConfigError for an output if one of these is true:
+/// - another argument names the same file, as an input or an output;
+/// - the command may read the file: it exists, another argument names its folder, and its name ends like an input (such
+///   as config.json, .safetensors, .bin or .txt);
+/// - the file exists and is not empty, and --overwrite is not given. If the option `continuing` (null: none) is given,
+///   this does not apply to the first output, because the command appends to it.
+///
+/// Call it once per command.
 void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
 
-/// Writes as write_whole() does or, if `path` is empty or "-", to standard output. Throws Error if standard output
-/// cannot be written.
+/// Writes `text` to the file `path`, or to standard output if `path` is empty or "-". A file is replaced atomically
+/// (write_whole() in core/files.h). Throws ConfigError if the file cannot be written, Error if standard output cannot.
 void write_output(const std::string& path, const std::string& text);
 
-/// Throws ConfigError if the file cannot be opened.
+/// Opens a file for reading. Throws ConfigError if it is a folder or cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);
 
 }  // namespace apps

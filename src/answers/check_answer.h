@@ -3,11 +3,12 @@
 // Results of `chimera check` as text and JSON, and of `chimera search` as JSON. The playground (answers/playground.h)
 // builds its answers from the same JSON.
 //
-// examine() runs every check of src/check on a schedule and on the programs that lower() makes of it. Its CheckReport
-// has a Finding per violation or note, with an excerpt of the rows around it, and a Proof per program without
-// violations. check_text() and check_json() format the report; search_json() formats the result of a search. A
-// NamedPlacement is a value of --placement and of the playground's field `placement`. The other functions prepare
-// schedules for a search and for PyTorch; the commands and the page share them too.
+// examine() runs every check of src/check on a schedule and on the programs that lower() makes of it. (A Program is the
+// schedule as instructions of each worker: ops, sends, receives, all-reduces.) Its CheckReport has a Finding for each
+// violation or note, with an excerpt of the schedule, and a Proof for each program without violations. check_text() and
+// check_json() format the report; search_json() formats the result of a search. A NamedPlacement is a value of the flag
+// --placement and of the playground's field `placement`. The other functions prepare schedules for a search and for
+// PyTorch; both the commands and the playground use them.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,8 @@
 
 namespace chimera {
 
-/// A placement that a search accepts by name: layout_of() builds its layout from `kind` and a PipelineShape.
+/// A placement (map from stages to workers) that a search accepts by name. layout_of() builds the Layout
+/// (search/layout.h), the input of a search, from `kind` and a PipelineShape.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
@@ -43,25 +45,28 @@ struct NamedPlacement {
 /// Returns whether an op of the schedule is an input-gradient op, so that backwards are split.
 [[nodiscard]] bool has_split_backwards(const Schedule& schedule);
 
-/// Returns the layout of a schedule whose order a search may improve. Throws ConfigError for schedules that a search
-/// does not cover: asynchronous ones, and halves of micro-batches.
+/// Returns the input of a search for better orders of the same ops: the schedule's workers, stages, placement,
+/// micro-batches and slices, without the order. Throws ConfigError for schedules that a search does not cover:
+/// asynchronous schedules, and schedules that split micro-batches in halves (Schedule::micro_batch_scale is not 1).
 [[nodiscard]] Layout layout_around(const Schedule& schedule);
 
-/// Returns PyTorch's CSV with sends and receives, of a schedule without updates between ops.
+/// Returns a synchronous schedule in PyTorch's CSV format with sends and receives (`pipeline_order_with_comms`).
 [[nodiscard]] std::string csv_with_messages(const Schedule& schedule);
 
-/// Returns the best schedule, its figures and the Pareto front as JSON. `placement` names its placement; empty: none.
+/// Returns the best schedule of a search, its makespan, lower bound and peak of activations, and the Pareto front as
+/// JSON. `placement` is the name of its placement; if it is empty, the JSON has no field `placement`.
 [[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");
 
+/// A violation or note, and where examine() found it.
 struct Finding {
-  std::string level;  // `schedule`, or for example `program, per-direction channels, pairs together`
+  std::string level;  // what was checked: `schedule`, or for example `program, per-direction channels, pairs together`
   Violation violation;
-  std::string excerpt;  // rows of the places in the counterexample
+  std::string excerpt;  // the workers' ops or instructions around the violation, as text
 };
 
-/// Program that check() found free of deadlocks.
+/// A program in which check() found no violation, so it cannot deadlock.
 struct Proof {
-  std::string level;
+  std::string level;            // which program, as in Finding::level
   std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished
 };
 
@@ -81,14 +86,15 @@ struct CheckReport {
   [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
 };
 
-/// Checks the schedule. If it is valid, checks its limits, its sample order, and its program for each channel
-/// discipline; if it has pairs, also the programs that run pairs together. Gradients out of sample order are a
-/// violation if `strict_order`, else a note.
+/// Checks the schedule. If it is valid, also checks the limits, the order in which gradients are accumulated, and the
+/// schedule's program for each ChannelDiscipline (the order in which a transport matches sends and receives). If the
+/// schedule has pairs (a forward and a backward that may overlap), also checks the programs that run them together.
+/// Gradients that are not accumulated in the order of the samples are a violation if `strict_order`, else a note.
 [[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
 
 [[nodiscard]] std::string check_text(const CheckReport& report);
-/// Returns an object with `valid`, `name`, `violations` and `notes`. Entries of the lists have level, kind, message and
-/// places.
+/// Returns a JSON object with the fields `valid`, `name`, `violations` and `notes`. The last two are lists of objects
+/// with `level`, `kind`, `message` and `places`.
 [[nodiscard]] std::string check_json(const CheckReport& report);
 
 }  // namespace chimera

@@ -1,8 +1,10 @@
 #pragma once
 
-// Output of `chimera plan`. plan_report() plans and then asks further questions about the result: what a faster
-// network or more memory would gain, and why the two models of time differ. plan_text(), plan_json() and plan_csv()
-// print the report; the playground reads the JSON.
+// Output of `chimera plan`. The planner predicts the time of a step with two models: the simulator (simulate/), and
+// equation 1 of the Chimera paper, a formula that exists only for some schedules (plan/equation_one.h). plan_report()
+// ranks the candidates (choices of schedule, D, W, micro-batch size, ...). It then computes what a free network or more
+// memory would gain for them, and why the two models differ. plan_text(), plan_json() and plan_csv() print the report;
+// the playground shows the JSON.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -18,37 +20,40 @@
 namespace chimera {
 
 struct ReportedCandidate {
-  RankedCandidate ranked;
-  PossibleGains gains = {};
-  std::optional<ModelComparison> models = {};   // set if equation 1 has a closed form for the schedule
-  std::optional<double> measured_seconds = {};  // median step time of --run
-  std::optional<StepParts> parts = {};          // set for the candidates to explain
+  RankedCandidate ranked;                      // the candidate and its predicted step time and memory
+  PossibleGains gains = {};                    // step times if the network were free, or without recomputation
+  std::optional<ModelComparison> models = {};  // simulator against equation 1; empty if the paper has no formula for it
+  std::optional<double> measured_seconds = {};  // median step time of a real run; set by `plan --run`
+  std::optional<StepParts> parts = {};  // step time by cause; set for the rows that PlanQuestions::explain names
 };
 
+/// Further results to compute.
 struct PlanQuestions {
   std::int64_t explain = 0;  // row (from 1) to explain together with the next row; 0: none
   bool pareto = false;       // whether to compute PlanReport::frontier
 };
 
 struct PlanReport {
-  PlanProblem problem;
-  Plan plan;
-  PlanRule rule = PlanRule::Simulation;
+  PlanProblem problem;                                   // input of the planner: model, machine, workers, mini-batch
+  Plan plan;                                             // result of make_plan()
+  PlanRule rule = PlanRule::Simulation;                  // how candidates were ranked
   std::vector<ReportedCandidate> candidates = {};        // best first
   std::optional<RankedCandidate> with_more_memory = {};  // fastest with twice the memory, if at least 0.1 % faster
   std::vector<ReportedCandidate> frontier = {};          // Pareto front of time and memory, if requested
   std::vector<std::string> notes = {};                   // lines below the title of plan_text(): options, assumptions
 };
 
-/// Plans and analyzes the ranked candidates. Throws ConfigError as make_plan() does, and if the row to explain does not
-/// exist.
+/// Ranks the candidates with make_plan() and analyzes the best of them. Throws ConfigError if make_plan() does, for
+/// example because no candidate fits in memory, or if the row to explain does not exist.
 [[nodiscard]] PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
                                      const PlanQuestions& questions = {});
 
-/// Returns the value of a schedule's parameter, a number or a name.
+/// Returns `value`, a value of the schedule parameter `axis`, as JSON: its name if the values have names, else a
+/// number.
 [[nodiscard]] nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value);
 
-/// Returns how many of the first candidates have step times within the machine's `expected_error` of the best.
+/// Returns how many candidates, from the best on, have step times that differ from the best by no more than the
+/// relative error of predictions on this machine (MachineProfile::expected_error).
 [[nodiscard]] std::int64_t num_tied(const PlanReport& report);
 
 [[nodiscard]] std::string plan_text(const PlanReport& report);

@@ -1,8 +1,9 @@
 #pragma once
 
-// JSON interface of the playground, the page in a browser. WebAssembly and `chimera playground --answer` return the
-// same bytes. A request names what it wants in the field `do`; schedule_answers.h and planning_answers.h compute the
-// answers, and requests.h reads the fields that several requests share.
+// JSON interface of the playground, a web page that draws, checks, searches and plans schedules. The page calls
+// answer() in WebAssembly; `chimera playground --answer` calls it on the command line and prints the same bytes. The
+// field `do` of a request names its kind. schedule_answers.h and planning_answers.h compute the answers, and requests.h
+// reads the fields that several kinds of requests share.
 
 #include <functional>
 #include <string>
@@ -10,8 +11,8 @@
 
 namespace chimera::playground {
 
-/// Receives the progress of a search, at most every 0.1 seconds: a JSON object with `seconds`, `makespan`,
-/// `lower_bound` and `origin`.
+/// Function that receives the progress of a search, at most every 0.1 seconds, as a JSON object with `seconds`, and
+/// `makespan`, `lower_bound` and `origin` (the method that found it) of the best schedule so far.
 using Progress = std::function<void(const std::string&)>;
 
 /// Answers a JSON object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `search`, `model` or

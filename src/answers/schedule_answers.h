@@ -1,9 +1,9 @@
 #pragma once
 
-// The playground is a page in the browser that draws and checks schedules. These functions answer its requests about
-// one schedule: its picture and times, its file, and its violations. answers/playground.h reads the request and calls
-// one of these functions. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
-// throw ScheduleError for an invalid schedule.
+// The playground is a web page that draws and checks schedules. These functions answer its requests about one schedule:
+// its picture and times, its file, and its violations. answer() (answers/playground.h) calls the function that the
+// request names. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also throw
+// ScheduleError for an invalid schedule.
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// One line that describes the machine and the build. `chimera bench` writes it with its results, and `chimera profile`
-// into the profile, so that a reader can tell under which conditions the numbers were measured.
+// Describes the machine, its load and the build in one line, so that a reader of measurements can see how they were
+// made. `chimera bench` prints the line with its results, and `chimera profile` writes it into the profile.
 
 #include <string>
 

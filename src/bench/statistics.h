@@ -1,27 +1,29 @@
 #pragma once
 
-// Small statistics of measurements: medians with quartiles, and least-squares lines through message times. A line is
-// alpha + beta L seconds for L bytes; networks that pass a burst at full speed have a bent line. `chimera profile`
-// and `chimera bench` use them.
+// Statistics of measurements: medians with quartiles, and lines fitted to message times. The usual line is alpha + beta
+// L seconds for L bytes. Some networks limit bandwidth with a token bucket: the first `burst` bytes of a message after
+// a pause take no extra time, and only the rest is sent at the limited rate. Their line has a third parameter
+// (Line::burst). `chimera profile` and `chimera bench` use these functions.
 
 #include <algorithm>
 #include <vector>
 
 namespace chimera {
 
+/// Measured time of a message or transfer of this size.
 struct TimedSize {
   double bytes = 0;
   double seconds = 0;  // above 0
 };
 /// The function seconds = alpha + beta * max(0, bytes - burst).
 struct Line {
-  double alpha = 0;
-  double beta = 0;
-  double burst = 0;  // bytes
+  double alpha = 0;  // seconds
+  double beta = 0;   // seconds per byte
+  double burst = 0;  // bytes that take no time beyond alpha; 0: a straight line
 };
 
-/// Returns the line with the smallest sum of squared relative errors, so that short messages weigh as much as long
-/// ones. alpha and beta are at least 0. `points` needs two different sizes.
+/// Returns the straight line with the smallest sum of squared relative errors, so that short messages weigh as much as
+/// long ones. alpha and beta are at least 0. `points` needs two different sizes.
 [[nodiscard]] inline Line regress_line(const std::vector<TimedSize>& points) {
   const auto sum = [&](const auto& of) {
     double all = 0;
@@ -39,18 +41,18 @@ struct Line {
   return alpha < 0 ? Line{0, xy / xx} : Line{alpha, beta};
 }
 
-/// Returns the line that starts at the time of the shortest message (alpha, at 0 bytes) and ends at the longest
-/// message, for networks that pass a burst at full speed. beta is at least 0. `points` needs two entries, ascending by
+/// Returns the straight line from the time of the shortest message, as if it had 0 bytes, to the longest message. beta
+/// is at least 0. regress_behind_burst() uses it if it has too few points. `points` needs two elements, ascending by
 /// size.
 [[nodiscard]] inline Line line_between_ends(const std::vector<TimedSize>& points) {
   const double alpha = points.front().seconds;
   return {alpha, std::max(0.0, (points.back().seconds - alpha) / points.back().bytes)};
 }
 
-/// Fits a network that passes a burst at full speed. alpha is the time of the shortest message. The line has the
-/// smallest relative errors over sizes from 64 KiB: between shorter messages, the burst refills partly, which makes
-/// them faster. With fewer than three such sizes that take longer than alpha, uses line_between_ends(). `points` needs
-/// two entries, ascending by size.
+/// Fits a line with a burst, for networks that limit bandwidth with a token bucket. alpha is the time of the shortest
+/// message. beta and burst fit the messages of 64 KiB and more that take longer than alpha. Shorter messages are
+/// ignored: the bucket refills partly between them, which makes them faster. With fewer than three such points, returns
+/// line_between_ends(). `points` needs two elements, ascending by size.
 [[nodiscard]] inline Line regress_behind_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;

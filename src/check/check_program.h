@@ -18,10 +18,10 @@
 
 namespace chimera {
 
-/// Stages whose gradients a training program must sum.
+/// Stages whose gradients a training program must all-reduce.
 enum class SummedStages : std::uint8_t {
-  OfSeveralWorkers,  ///< Several workers hold the stage; otherwise its gradients are already the sum
-  All                ///< Other groups run the program too, or the reduction is canonical
+  OfSeveralWorkers,  ///< Only stages that several workers of the program hold; one data-parallel group runs it
+  All                ///< All stages, because several data-parallel groups run the program, or for --reduction canonical
 };
 
 // Rules of check()
@@ -54,15 +54,16 @@ enum class SummedStages : std::uint8_t {
 // - In an asynchronous program, UpdateWeights replaces the OptimizerStep. The updates of a stage are in order. Each has
 //   all gradients since the previous update, after their all-reduce if there is one, and no gradient is left over. Ops
 //   use weight versions that exist at that time.
-// - The orders in which workers start all-reduces form no cycle, so that groups with common workers do not block each
-//   other.
+// - The orders in which workers start all-reduces form no cycle, so that all-reduces with common workers do not block
+//   each other.
 
-/// Checks the program by the rules above. Returns the violations found until all workers have ended or blocked: the
-/// first 20,000 of each kind, then the number of the others. The result is empty if and only if the program is correct.
+/// Checks the program by the rules above. Executes it until all workers have ended or blocked, and returns the
+/// violations found: the first 20,000 of each kind, then the number of the others. The result is empty if and only if
+/// the program is correct.
 ///
 /// A deadlock is reported as a shortest cycle of workers that wait for each other, or as a worker that waits for a
 /// worker that has ended. For a worker that waits in ReduceScalars, only the first 64 missing workers are considered.
-/// Takes time linear in the number of instructions. Never throws; accepts any ids.
+/// Takes time linear in the number of instructions. Never throws: ids that do not exist are violations.
 [[nodiscard]] std::vector<Violation> check(const Program& program, ChannelDiscipline discipline,
                                            SummedStages summed = SummedStages::OfSeveralWorkers);
 

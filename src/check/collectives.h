@@ -1,6 +1,8 @@
 #pragma once
-// The state of all-reduces and of the sums of norms and losses in a run that check_program.h checks, and its report of
-// a deadlock.
+// The all-reduces part of check() (check_program.h), which executes a program without tensors. Collectives records
+// which worker has started and waited for which all-reduce of gradients, and which has joined the sum of norms and
+// losses at the end of each step (the instruction ReduceScalars). report_deadlock() describes the workers that never
+// finish.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,13 +13,16 @@
 
 namespace chimera {
 
-/// Progress of a program's all-reduces and of its sums of norms and losses, one sum per step. Requires a valid
-/// placement.
+/// Progress of a program's collectives while check() executes it. `group` is a parameter group: the parameters of a
+/// stage, or the tied matrix, whose gradients the *members* of the group sum in one all-reduce. Requires a program with
+/// a valid placement.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
 
   [[nodiscard]] const std::vector<WorkerId>& members(ParameterGroupId group) const { return groups_[group.index()]; }
+  /// Returns whether the worker is a member of the group. The next two functions, start() and the others with a worker
+  /// and a group require it.
   [[nodiscard]] bool holds(std::size_t worker, ParameterGroupId group) const { return find(worker, group) != nullptr; }
   [[nodiscard]] bool has_started(std::size_t worker, ParameterGroupId group) const {
     return find(worker, group)->has_started;
@@ -25,15 +30,18 @@ class Collectives {
   [[nodiscard]] bool has_waited(std::size_t worker, ParameterGroupId group) const {
     return find(worker, group)->has_waited;
   }
+  /// Returns whether all members have started the group's all-reduce.
   [[nodiscard]] bool is_complete(ParameterGroupId group) const {
     return num_started_[group.index()] == members(group).size();
   }
   /// Records that the worker has started the group's all-reduce. Returns whether all members have started it.
   bool start(std::size_t worker, ParameterGroupId group);
   void set_waited(std::size_t worker, ParameterGroupId group) { find(worker, group)->has_waited = true; }
-  /// Allows another all-reduce after an update (UpdateWeights). The worker must be the group's only member.
+  /// Allows another all-reduce of the group after the worker has run UpdateWeights (asynchronous schedules). The worker
+  /// must be the group's only member.
   void restart(std::size_t worker, ParameterGroupId group);
 
+  /// Returns how many sums of norms and losses the worker has joined; there is one per step.
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
@@ -41,12 +49,14 @@ class Collectives {
   [[nodiscard]] bool all_arrived(std::size_t worker) const {
     return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
   }
+  /// Records that the worker has joined its next sum of norms and losses.
   void arrive(std::size_t worker);
   /// Returns up to `most` workers that have not joined the worker's latest sum.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Returns the worker's groups whose all-reduce it has not started or not waited for. Unless `every_stage`, omits
-  /// groups whose only member is the worker, except the tied matrix.
+  /// Returns the worker's groups whose all-reduce it has not started or not waited for. A group that has no other
+  /// member needs an all-reduce only if `every_stage` (SummedStages::All); otherwise it is omitted, unless it is the
+  /// tied matrix.
   [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
   /// Adds a violation if workers start all-reduces in orders that form a cycle.
   void check_order(Findings& findings) const;
@@ -74,8 +84,8 @@ class Collectives {
   std::vector<std::size_t> num_arrived_;  // [step]
 };
 
-/// Adds a violation if a worker did not reach the end of its instructions, and returns whether that is so. `next`
-/// [worker] is the index of its first instruction that did not run.
+/// Returns whether a worker did not reach the end of its instructions. If so, adds a violation that names the workers
+/// that wait for each other. `next` [worker] is the index of the worker's first instruction that did not run.
 bool report_deadlock(const Program& program, const std::vector<std::size_t>& next, const Collectives& collectives,
                      Findings& findings);
 

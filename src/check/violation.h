@@ -1,6 +1,7 @@
 #pragma once
-// An error that a check finds in a schedule or a program: its kind, one line of text, and a counterexample as places in
-// the workers' lists. A check that can find many errors adds them to Findings, and returns the list of take().
+// An error that a check finds in a schedule or a program (a schedule lowered to instructions). A Violation has a kind,
+// one line of text, and a counterexample: places in the workers' lists of ops or instructions. The checks of this
+// folder collect their errors in Findings and return them with take().
 
 #include <fmt/format.h>
 #include <array>
@@ -24,15 +25,16 @@ enum class ViolationKind : std::uint8_t {
   MissingVersion,  ///< An op uses a weight version that does not exist when it runs
   WrongVersion,    ///< A forward uses another weight version than the version that the schedule's rule gives
   MixedVersions,   ///< Forward and backward of a micro-batch at a stage use different versions
-  /// a weight gradient precedes the update of an earlier group, and would be added to that group's gradients
+  /// Asynchronous schedules update a stage after every few micro-batches. A weight gradient runs before the update of
+  /// the previous micro-batches, so their update would include it.
   UpdateOrder,
   TooManyVersions,  ///< More versions of a stage are kept than the schedule allows
   OverInFlight,     ///< More activations are held than --max-in-flight
   OverMemory,       ///< More bytes are held than --memory
   SampleOrder,      ///< Gradients are not accumulated in the order of the replica's samples
-  BadDataFlow,      ///< An instruction uses a missing value, or repeats or omits a step
+  BadDataFlow,      ///< An instruction uses a value that does not exist, or a needed instruction is missing or repeated
   Mismatch,         ///< A send is matched with a receive of another tensor
-  AllReduceOrder,   ///< Members of two groups start the groups' all-reduces in different orders
+  AllReduceOrder,   ///< Workers that take part in the same all-reduces start them in different orders
   Deadlock,         ///< Workers wait for each other
 };
 
@@ -46,8 +48,8 @@ enum class Severity : std::uint8_t {
 
 struct Violation {
   ViolationKind kind;
-  std::string message;        // One line; links of a cycle are separated by "; "
-  std::vector<Place> places;  // Counterexample
+  std::string message;        // One line; the workers or ops of a cycle are separated by "; "
+  std::vector<Place> places;  // Counterexample: worker and index in its list; may be empty
   Severity severity = Severity::Violation;
 };
 
@@ -75,7 +77,7 @@ class Findings {
     });
   }
 
-  /// Adds one line that stands for many violations, without limit.
+  /// Adds one line that stands for many violations; it is always kept.
   void add_summary(ViolationKind kind, std::string message) { listed_.push_back({kind, std::move(message), {}}); }
 
   [[nodiscard]] bool empty() const { return listed_.empty(); }

@@ -23,10 +23,12 @@ struct Hash128 {
 };
 [[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
 [[nodiscard]] std::string to_text(const Hash128& hash);
+/// Returns nullopt if the text is not a hash.
 [[nodiscard]] std::optional<Hash128> parse_hash128(std::string_view text);
 
 /// Files are hashed in blocks of this size, to verify them in parallel and to locate faults.
 inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
+/// Returns the number of blocks in a file of this size; the last block may be shorter.
 [[nodiscard]] constexpr std::uint64_t blocks_of(std::uint64_t bytes) {
   return bytes / kHashBlockBytes + (bytes % kHashBlockBytes == 0 ? 0 : 1);
 }

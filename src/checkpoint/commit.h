@@ -1,8 +1,10 @@
 #pragma once
 
-// Commits checkpoints of several ranks atomically. Each rank writes its part into `step-N.tmp`; then one rank writes
-// the manifest and renames the folder. A checkpoint with a manifest is complete. `chimera train`
-// (train/recover/checkpointer.h) and the Python package call these functions. checkpoint_folder.h reads the result.
+// Writes a checkpoint of several ranks atomically. A checkpoint is a folder `step-N` with the files of all ranks and a
+// manifest (manifest.h), which lists the files with their hashes. Each rank first writes its files into the unfinished
+// checkpoint, the folder `step-N.tmp`. Then one rank writes the manifest and renames the folder, which commits it.
+// `chimera train` (train/recover/checkpointer.h) and the Python package call these functions. checkpoint_folder.h reads
+// the result.
 //
 //   open_unfinished() -> each rank: write_shard() (shard.h), finish_part()
 //                     -> one rank: commit(), or abandon() after a failure
@@ -19,22 +21,24 @@
 
 namespace chimera {
 
-/// Creates `folder` and the unfinished checkpoint in it, unless they exist. Returns the latter's path. Throws
-/// CheckpointError.
+/// Creates `folder`, and in it the unfinished checkpoint of this step, unless they exist. Returns the path of the
+/// unfinished checkpoint. Throws CheckpointError if the disk fails.
 [[nodiscard]] std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step);
 
-/// Records the files of a rank, which must be on the disk. Throws CheckpointError.
+/// Records in the unfinished checkpoint that the rank has written these files. They must already be synced to the disk.
+/// Throws CheckpointError if the disk fails.
 void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files);
 
 /// Content of a checkpoint besides tensors.
 struct Description {
-  nlohmann::ordered_json run;                ///< Manifest::run
-  std::map<std::string, std::string> files;  ///< texts by file name
+  nlohmann::ordered_json run;                ///< description of the run, for the manifest (Manifest::run)
+  std::map<std::string, std::string> files;  ///< further text files to write: name -> text
 };
 
-/// Commits a checkpoint after all `ranks` have finished their parts: adds description, weight index and manifest,
-/// replaces a checkpoint of the same step, and updates the file `latest`. Returns when everything is on the disk.
-/// Throws CheckpointError; other checkpoints stay intact.
+/// Commits a checkpoint after each of the `ranks` ranks has called finish_part(). Adds the files of `description`, the
+/// index of the weights (model.safetensors.index.json, if there are several weight files) and the manifest, replaces a
+/// checkpoint of the same step, and updates the file `latest`. Returns when everything is on the disk. Throws
+/// CheckpointError if the disk fails; checkpoints of other steps stay intact.
 void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description);
 
 /// Removes the unfinished checkpoint of this step, for example after a failed save. Ignores errors: the next run

@@ -1,8 +1,8 @@
 #pragma once
 
-// The file operations of a checkpoint's writer. They exist as an interface so that tests can let any of them fail, and
-// prove that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through them. All but
-// close() throw CheckpointError on failure.
+// The file operations that write a checkpoint. They are an interface so that a test can make any of them fail, and
+// check that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through a Disk. All
+// operations except close() throw CheckpointError on failure.
 
 #include <cstddef>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace chimera {
 
-/// A checkpoint that cannot be written, or differs from its hashes.
+/// A checkpoint that cannot be written or read, or differs from its hashes.
 class CheckpointError : public Error {
  public:
   using Error::Error;
@@ -22,15 +22,16 @@ class CheckpointError : public Error {
 class Disk {
  public:
   virtual ~Disk() = default;
-  /// Returns false if the path exists.
+  /// Creates a folder. Returns false if the path already exists.
   virtual bool make_folder(const std::string& path);
   /// Creates or truncates a file; a symbolic link is an error. Returns a descriptor for close().
   virtual int create(const std::string& path);
   /// Returns the number of bytes written, at least one of a non-empty `bytes`. `path` is for messages.
   virtual std::size_t write(int file, std::span<const std::byte> bytes, const std::string& path);
+  /// Waits until the file's content is on the disk (fsync).
   virtual void sync(int file, const std::string& path);
   virtual void close(int file) noexcept;
-  /// Waits until the folder's entries are on the disk.
+  /// Waits until the names of the files in the folder are on the disk (fsync of the folder).
   virtual void sync_folder(const std::string& path);
   /// Replaces an existing file, or an existing empty folder.
   virtual void rename(const std::string& from, const std::string& to);
@@ -40,9 +41,10 @@ class Disk {
   virtual void remove_folder(const std::string& path);
 };
 
+/// Returns the Disk that calls the operating system.
 [[nodiscard]] Disk& real_disk();
 
-/// Owner of a file on a borrowed Disk.
+/// A new file on a borrowed Disk. The destructor closes it, without syncing.
 class OpenFile {
  public:
   OpenFile(Disk& disk, std::string path) : disk_(disk), path_(std::move(path)), file_(disk.create(path_)) {}
@@ -61,7 +63,7 @@ class OpenFile {
   int file_;
 };
 
-/// Writes or replaces a file and syncs it, but not its folder entry.
+/// Writes or replaces a file and syncs it. Its name in the folder may still be lost in a crash until sync_folder().
 void write_file(Disk& disk, const std::string& path, const std::string& text);
 /// Removes a folder of files. If `folder` is a link, removes only the link.
 void remove_with_files(Disk& disk, const std::string& folder);

@@ -1,8 +1,8 @@
 #pragma once
 
 // The safetensors files (shards) of a checkpoint. Each rank writes one shard of weights and one of optimizer state.
-// write_shard() also computes the hashes for the manifest. CheckpointTensors reads all shards as one table of tensors,
-// so a run with another layout can load it.
+// write_shard() also computes the hashes for the manifest. CheckpointTensors finds each tensor by its name in the
+// shards of all ranks, so a run with another number of ranks or stages can load the checkpoint.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,7 @@ class CheckpointTensors {
   /// Throws CheckpointError if a file is unreadable or invalid, or if two contain the same tensor name.
   CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
 
+  /// Returns where the tensor is stored; nullopt if the checkpoint does not have it.
   [[nodiscard]] std::optional<WeightFiles::Found> find(std::string_view tensor) const;
   /// Returns all names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
@@ -40,14 +41,14 @@ enum class ShardKind : std::uint8_t { Weights, OptimizerState };
 /// and `optimizer.safetensors`.
 [[nodiscard]] std::string shard_name(ShardKind kind, int rank, int ranks);
 
-/// Row-major, little-endian.
+/// A tensor to write: row-major, little-endian. Borrows `bytes`.
 struct ShardTensor {
   TensorEntry entry;  ///< name, type, shape
   std::span<const std::byte> bytes;
 };
 
-/// Writes and syncs a safetensors file. Returns its manifest entry. Calls `progress` at least every 4 MiB. Throws
-/// CheckpointError if the disk fails.
+/// Writes and syncs a safetensors file. Returns its name, size and hashes for the manifest. Calls `progress` after at
+/// most 4 MiB, so that a rank can report that it is not hung. Throws CheckpointError if the disk fails.
 [[nodiscard]] FileEntry write_shard(Disk& disk, const std::string& folder, const std::string& name,
                                     const std::vector<ShardTensor>& tensors, const std::function<void()>& progress);
 

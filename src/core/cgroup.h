@@ -1,7 +1,7 @@
 #pragma once
-// What this process may use of the machine: cores and memory, as container runtimes, Slurm and systemd limit them by
-// control groups. The launcher chooses threads per rank from it, and the planner's defaults and the message about a
-// killed rank use it.
+// The cores and the memory of the machine that this process may use. Container runtimes, Slurm and systemd limit both
+// with control groups (cgroups). These functions choose the number of threads per rank and the defaults of the planner.
+// The launcher also uses out_of_memory_kills() to explain why a rank was killed.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,14 +11,14 @@
 namespace chimera {
 
 /// Returns the number of cores that this process may use, at least 1: the lower of its CPU affinity and the quota of
-/// its control groups, rounded down. For `root` see cgroup_limits().
+/// its control groups, rounded down. Tests pass a folder with a copy of the system's files as `root`, here and below.
 #ifdef __EMSCRIPTEN__
 [[nodiscard]] inline int available_cores() { return 1; }  // A page has no threads
 #else
 [[nodiscard]] int available_cores(const std::filesystem::path& root = "/");
 #endif
 
-/// Returns whether the control groups grant this process at least one core; ignores the CPU affinity.
+/// Returns whether the quota of the control groups is at least one core; ignores the CPU affinity.
 [[nodiscard]] bool has_whole_core(const std::filesystem::path& root = "/");
 
 /// Returns the bytes of memory plus swap that this process may use: the machine's total or, if lower, the limits of its
@@ -32,11 +32,11 @@ struct CgroupLimits {
 };
 
 /// Returns the lowest limits of this process's control groups (versions 1 and 2) and their ancestors; infinity if no
-/// limit is set. `root` replaces `/` in all paths read.
+/// limit is set. `root` replaces `/` in all paths that the function reads.
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
-/// Returns how many processes of this process's control group the kernel has killed for lack of memory, or of the whole
-/// machine if the group has no count. Returns nothing if the kernel has no such count.
+/// Returns how many processes the kernel has killed for lack of memory: in this process's control group or, if the
+/// group has no such counter, on the whole machine. Returns nullopt if the kernel has no counter.
 [[nodiscard]] std::optional<std::uint64_t> out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

@@ -1,6 +1,7 @@
 #pragma once
-// Enumerations that users write as words, each with a table of names (kNames) from which flags, files, help and error
-// messages are made; and the choices that planning, training, profiling and the command line share.
+// Enumerations that users write as words, such as `--dtype bfloat16`. Each has a table of names (kNames), from which
+// flags, files, help and error messages are made. The enumerations that planning, training, profiling and the command
+// line share are at the end of this file.
 
 #include <array>
 #include <charconv>
@@ -21,8 +22,8 @@ namespace chimera {
 /// length (at least 1). Two swapped neighbors count as one edit.
 [[nodiscard]] std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates);
 
-/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`, or a list of at most 32 candidates
-/// if none is near. `what` is the kind of thing named.
+/// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`. If no candidate is near, the
+/// message lists at most 32 candidates instead. `what` is the kind of the name, here `schedule`.
 [[nodiscard]] std::string unknown_name(std::string_view what, std::string_view name,
                                        std::span<const std::string> candidates);
 
@@ -72,7 +73,7 @@ template <NamedEnum Enum>
   throw ConfigError(unknown_name(what, name, names_of<Enum>()));
 }
 
-/// Parses the whole text as a number, without blanks or a plus sign.
+/// Parses the whole text as a number; nullopt if it is not one, has blanks or a plus sign, or is out of range.
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
   Number number{};
@@ -114,16 +115,16 @@ inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>
   return optimizer == OptimizerKind::Sgd ? 0 : 2;
 }
 
-/// Order in which the gradients of a step are summed.
+/// Order in which the gradients of a step are summed (--reduction).
 enum class ReductionOrder : std::uint8_t {
-  Natural,    ///< Order of accumulation in the schedule
-  Canonical,  ///< Same order for all schedules, depths and groups; bitwise deterministic
+  Natural,    ///< The order in which the schedule's backwards finish
+  Canonical,  ///< One order for all schedules, D and W, so that gradients are equal bit by bit
 };
 template <>
 inline constexpr auto kNames<ReductionOrder> = std::to_array<Named<ReductionOrder>>(
     {{ReductionOrder::Natural, "natural"}, {ReductionOrder::Canonical, "canonical"}});
 
-/// How ranks run.
+/// Whether each rank is a process or a thread.
 enum class TransportKind : std::uint8_t { Processes, Threads };
 template <>
 inline constexpr auto kNames<TransportKind> =

@@ -1,6 +1,7 @@
 #pragma once
-// Output to people, written by a separate thread. A reader that is slow, stopped (Ctrl-S, a paused pager) or gone never
-// blocks the caller.
+// Standard output and standard error of a training run, written by a separate thread per stream. A terminal or pipe
+// whose reader is slow, paused (Ctrl-S, a pager) or gone therefore never blocks a training step. Ranks and the launcher
+// write to output() and messages(), and call finish_output() or end_at_once() at their end.
 
 #include <chrono>
 #include <memory>
@@ -8,35 +9,39 @@
 
 namespace chimera {
 
-/// One output stream. Thread-safe. Only drain() waits for the reader.
+/// One output stream with a queue of texts and a writer thread, which the first text starts. Thread-safe. Only drain()
+/// waits for the reader of the stream.
 class Console {
  public:
-  /// Borrows the descriptor.
+  /// Borrows the descriptor of the stream.
   explicit Console(int descriptor);
 
-  /// Appends a text. Drops the oldest texts if more than kMostWaiting bytes are pending.
+  /// Adds a text to the queue. Drops the oldest texts if the queue has more than kMostWaiting bytes.
   void write(std::string text);
-  /// Appends a text that the next text replaces if it is still pending, for example a progress line.
+  /// Adds a text that the next text replaces if it is still in the queue, for example a progress line.
   void show(std::string text);
-  /// Waits until all is written, but at most `patience` for a reader that accepts nothing. Returns whether all was
-  /// written.
+  /// Waits until the queue is empty and everything is written. Gives up if the reader accepts nothing for `patience`.
+  /// Returns whether everything was written.
   bool drain(std::chrono::milliseconds patience);
-  /// Returns the errno of a failed write, or 0. Later texts are dropped. A closed pipe or stream does not count as a
-  /// failure.
+  /// Returns the errno of the first failed write, or 0. After a failure all later texts are dropped. A closed pipe,
+  /// terminal or stream is not reported as a failure.
   [[nodiscard]] int error() const;
+  /// Returns whether the writer thread has been started.
   [[nodiscard]] bool has_writer() const;
 
-  static constexpr std::size_t kMostWaiting = 1 << 20;
+  static constexpr std::size_t kMostWaiting = 1 << 20;  ///< bytes
 
  private:
   struct State;
   static bool start_writer(const std::shared_ptr<State>& state);
-  void put(std::string text, bool passing);
+  void put(std::string text, bool passing);  // passing: the next text replaces it
 
   std::shared_ptr<State> state_;  // Shared with the thread, which may block in a write until the program ends
 };
 
+/// Returns the console of standard output, for results.
 [[nodiscard]] Console& output();
+/// Returns the console of standard error, for messages and progress.
 [[nodiscard]] Console& messages();
 
 /// Returns how many threads of these consoles run: 0 .. 2.
@@ -44,9 +49,9 @@ class Console {
 /// Resets both consoles in a forked process, which lacks the writer threads. Drops pending texts.
 void restart_consoles();
 
-/// Time limits for a reader that accepts nothing, at the end of a successful run and at an immediate end.
-inline constexpr std::chrono::milliseconds kPatientEnd{2000};
-inline constexpr std::chrono::milliseconds kPromptEnd{300};
+/// Values for `patience` at the end of the process.
+inline constexpr std::chrono::milliseconds kPatientEnd{2000};  ///< After success
+inline constexpr std::chrono::milliseconds kPromptEnd{300};    ///< After a failure or a signal
 /// Waits, up to `patience` in total, until both consoles are written. Throws Error if standard output failed, for
 /// example on a full disk.
 void finish_output(std::chrono::milliseconds patience);

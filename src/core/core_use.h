@@ -10,6 +10,7 @@
 
 namespace chimera {
 
+/// A sample of the CPU time on the cores that this process may use.
 struct CoreUse {
   double time = 0;          ///< monotonic_seconds()
   double busy_seconds = 0;  ///< Of the cores, by all processes since the machine's start
@@ -17,15 +18,16 @@ struct CoreUse {
   int cores = 0;            ///< Cores that this process may use
 };
 
-/// Returns the busy seconds of `cores` in the text of /proc/stat; nothing if one of them is missing. Idle time and time
-/// of waits for disks do not count; a guest's time is in the time of its user (proc(5)).
+/// Returns the busy seconds of `cores` since the machine's start. `stat` is the text of /proc/stat (proc(5)). Idle time
+/// and waits for disks do not count. Returns nullopt if one of the cores is missing.
 [[nodiscard]] std::optional<double> busy_seconds(const std::string& stat, const std::vector<int>& cores);
 
-/// Returns the use up to now; nothing if the system does not say.
+/// Takes a sample; nullopt if the system does not provide these numbers.
 [[nodiscard]] std::optional<CoreUse> core_use();
 
-/// Returns the share of the cores, 0 to 1, that other processes used between two samples of this process, whose job
-/// used `own_seconds` on them meanwhile. Nothing for less than half a second, because the kernel counts in 10 ms.
+/// Returns the fraction of the cores' time, 0 to 1, that other jobs used between two samples of this process.
+/// `own_seconds` is the CPU time of all processes of this job in between. Returns nullopt if the samples are less than
+/// half a second apart, because the kernel counts in units of 10 ms.
 [[nodiscard]] std::optional<double> share_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
 
 /// Returns the share of other processes from `begin` until now, if the job is this process and its waited-for children.

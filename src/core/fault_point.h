@@ -1,13 +1,13 @@
 #pragma once
-// Failures on purpose, for tests: code calls fault_point("save") where a process may die, hang or corrupt data, and the
-// environment variable CHIMERA_FAULT says at which point, on which rank and how. Without the variable a call costs
-// nanoseconds.
+// Fault injection, for tests. Code calls fault_point("save") at each place (*fault point*) where a test may want the
+// process to die, hang or corrupt data. The environment variable CHIMERA_FAULT selects the point, the rank and the kind
+// of failure. Without the variable a call costs nanoseconds.
 
 #include <string_view>
 
 namespace chimera {
 
-/// Throws ConfigError if CHIMERA_FAULT is malformed or names an unknown point.
+/// Throws ConfigError if CHIMERA_FAULT is malformed or names an unknown point. run_program() calls it at the start.
 void check_fault_plan();
 
 /// Sets the calling thread's rank for fault points, 0 by default.
@@ -15,25 +15,27 @@ void set_fault_rank(int rank);
 /// Returns the calling thread's rank, so that its helper threads can set it too.
 [[nodiscard]] int fault_rank();
 
-/// Injects the failures of CHIMERA_FAULT=ACTION@POINT[:RANK[:COUNT[:START]]], several separated by commas. An entry
-/// applies on the given rank (default 0), in a thread's COUNT-th call of the point (default 1), in the START-th start
-/// of the job (default 1; 0: every start). A rank that replaces another in the n-th recovery is in start n + 1. Throws
-/// ConfigError as check_fault_plan() does. Actions:
+/// Fails as CHIMERA_FAULT demands at this point; else does nothing and returns false. The variable is a list of faults
+/// ACTION@POINT[:RANK[:COUNT[:START]]], separated by commas. A fault happens on the given rank (default 0), in a
+/// thread's COUNT-th call of the point (default 1), in the START-th start of the job (default 1; 0: every start). In a
+/// process that replaces a lost rank in the job's n-th recovery, the start number is n + 1. Throws ConfigError if the
+/// variable is malformed. Actions:
 /// - `kill`, `terminate`: sends SIGKILL or SIGTERM to this process, with suffix `-launcher` to its parent
 /// - `throw`: throws Error("fault injected at POINT")
 /// - `segfault`, `stop`: raises SIGSEGV or SIGSTOP
 /// - `hang`: blocks the calling thread forever
-/// - `slow`: delays it by 20 ms, in this call and all later calls
+/// - `slow`: delays the calling thread by 20 ms, in this call and all later calls
 /// - `nan` (forward, backward, all-reduce): returns true, and the caller sets a number of its result to NaN
-/// - `flip` (step, updated, moments, message): returns true, and the caller flips a bit of a weight, of optimizer
-///   state or of a message
+/// - `flip` (step, updated, moments, message): returns true, and the caller flips a bit of a weight, of optimizer state
+///   or of a message
 ///
-/// Points: start, rendezvous, connected, step, forward, backward, message (on arrival), all-reduce, handed-in (this
-/// rank's gradients are in shared memory), sum (the gradients of all ranks of the host are), vote (before confirming
-/// the gradients of a step), optimizer (before an update), updated and moments (after it), leave (a step that lost a
-/// peer), restore (each tensor of a recovery), resume (before continuing after a recovery), end-barrier (before ranks
-/// wait for each other at the end), tokenized (progress is saved), save and saved (before and after a rank's part of a
-/// checkpoint), before-manifest, before-rename and after-rename (the commit of a checkpoint).
+/// Points: start, rendezvous, connected, step, forward, backward, message (on arrival), all-reduce, handed-in (after
+/// this rank has written its gradients into shared memory), sum (after all ranks of the host have), vote (before
+/// confirming the gradients of a step), optimizer (before an update), updated and moments (after the update), leave
+/// (when a step ends because a peer is lost), restore (at each tensor of a recovery), resume (before continuing after a
+/// recovery), end-barrier (before ranks wait for each other at the end), tokenized (after progress is saved), save and
+/// saved (before and after a rank writes its files of a checkpoint), before-manifest, before-rename and after-rename
+/// (while one rank commits the checkpoint).
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

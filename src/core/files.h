@@ -1,6 +1,7 @@
 #pragma once
-// Whole files and temporary folders. Output replaces a file only when it is complete, so an interrupted command leaves
-// the old file; the require_ functions find errors before a long computation starts.
+// Functions that read and write whole files, and temporary folders. A new file replaces an old one only when it is
+// complete, so an interrupted command leaves the old file. The require_ functions find errors before a long computation
+// starts.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,20 +29,21 @@ void require_writable_whole(const std::string& path);
 /// Creates the missing parent folders of a file. Throws ConfigError, naming the file, if it cannot.
 void make_parents(const std::string& path);
 
-/// Throws ConfigError if make_parents() would fail now, or no file can be made in the parent folder. Creates nothing.
+/// Throws ConfigError if make_parents() would fail now, or if no file can be created in the parent folder. Creates
+/// nothing.
 void require_parents(const std::string& path);
 
-/// Returns the bytes that are free for the file `path`, which need not exist; nothing if the system does not say.
+/// Returns the free bytes of the file system for the file `path`, which need not exist; nullopt if they are unknown.
 [[nodiscard]] std::optional<std::uint64_t> free_bytes(const std::string& path);
 
-/// Writes the whole text to a descriptor. Returns the errno of a failure, or 0. Waits if the descriptor is
-/// non-blocking: another program may have made a terminal so.
+/// Writes the whole text to a descriptor. Returns the errno of a failure, or 0. Also waits if the descriptor is
+/// non-blocking, because another program may have changed the mode of a shared terminal.
 [[nodiscard]] int write_all(int descriptor, std::string_view text);
 
-/// Returns whether both paths name the same file or, if they do not exist, would do so.
+/// Returns whether both paths name the same file or, if it does not exist yet, would name the same file.
 [[nodiscard]] bool is_same_file(const std::string& one, const std::string& other);
 
-/// Throws ConfigError, naming `flag`, if `path` is a regular file that is not empty, unless `overwrites`.
+/// Throws ConfigError, naming `flag`, if `path` is a regular file that is not empty and `overwrites` is false.
 void require_unused(const std::string& flag, const std::string& path, bool overwrites);
 
 /// A new private folder for temporary files. The destructor removes it with its content.

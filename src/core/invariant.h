@@ -1,8 +1,8 @@
 #pragma once
-// Checks of the program's own invariants: a state that correct code cannot reach. A broken invariant throws
-// InternalError, whose message names what was missing or impossible, so that a rank reports it like any other failure.
-// Use them at each change of state whose contract another part must keep: tables of activations, requests and weight
-// versions. Wrong input of users is a ConfigError instead (error.h).
+// Checks for states that only a bug of Chimera can cause. They throw InternalError with a message about the missing or
+// impossible value, so that a rank reports the bug like any other failure. The executor, for example, uses them for its
+// tables of activations, pending transfers and weight versions. Wrong input of users is a ConfigError instead
+// (error.h).
 
 #include <string>
 #include <string_view>
@@ -12,7 +12,7 @@
 
 namespace chimera {
 
-/// A broken invariant: an error of the program, not of its user.
+/// A broken invariant: a bug of Chimera, not an error of its user.
 class InternalError : public Error {
  public:
   explicit InternalError(std::string_view what) : Error("internal error: " + std::string(what)) {}

@@ -1,5 +1,6 @@
 #pragma once
-// Values of a JSON file with their path in it, for messages such as `costs.json: stages[2].forward: ...`.
+// Reads JSON files of users. Every JsonValue remembers its file and its path in the file, so that error messages begin
+// like `costs.json: stages[2].forward: ...`.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,35 +13,40 @@ namespace chimera {
 /// field twice.
 [[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& source);
 
-/// Returns the parser's message in ASCII on one line.
+/// Returns the message of an exception of nlohmann::json in ASCII on one line.
 [[nodiscard]] std::string parser_message(const nlohmann::detail::exception& error);
 
-/// One value of a JSON that must outlive it. Accessors throw ConfigError with its path if it has the wrong kind or
-/// range.
+/// One value of a JSON document. Borrows the document. Accessors throw ConfigError, with source and path, if the value
+/// has the wrong type or is out of range, or if a field is missing. A function with a `name` reads that field of this
+/// object.
 class JsonValue {
  public:
+  /// `source` is the file, and `path` the place in it, for messages; an empty path is the whole document.
   JsonValue(const nlohmann::json& json, std::string source, std::string path = "");
 
+  /// Throws ConfigError with source, path and `what`.
   [[noreturn]] void fail(const std::string& what) const;
   [[nodiscard]] const nlohmann::json& json() const { return json_; }
 
-  /// Requires an object with only these fields. The error suggests the nearest one.
+  /// Throws ConfigError if the value is not an object, or has a field that is not in `fields`. Fields may be missing.
   void expect_object(const std::vector<const char*>& fields) const;
   [[nodiscard]] bool has(const char* name) const;
   [[nodiscard]] JsonValue field(const char* name) const;
 
   [[nodiscard]] std::vector<JsonValue> list() const;
-  /// Returns the entries of an array; requires `entries` of them, one for each `of_what`.
+  /// Returns the elements of an array, which must have `entries` elements. `of_what` says in the error what each of
+  /// them belongs to, for example `stage`.
   [[nodiscard]] std::vector<JsonValue> list(std::int64_t entries, const char* of_what) const;
 
-  /// Largest number, so that sums and products stay finite.
+  /// Default limit of number(), so that sums and products stay finite.
   static constexpr double kMost = 1e100;
 
+  /// Returns a number from 0 to `most`.
   [[nodiscard]] double number(double most = kMost) const;
   [[nodiscard]] double number(const char* name, double most = kMost) const { return field(name).number(most); }
   /// Returns a whole number from `least` to 10^9.
   [[nodiscard]] std::int64_t count(const char* name, std::int64_t least = 0) const;
-  /// Returns a list of numbers, or one number repeated for all entries.
+  /// Returns `entries` numbers: the elements of an array, or a single number repeated.
   [[nodiscard]] std::vector<double> numbers(std::int64_t entries, const char* of_what) const;
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::string text(const char* name) const { return field(name).text(); }

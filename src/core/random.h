@@ -1,7 +1,7 @@
 #pragma once
-// Random numbers as pure functions of (seed, name, index): a rank draws the numbers of its own layers and samples
-// without the numbers before them, so weights, data order and dropout do not depend on how a model is split. Generator:
-// Philox 4x32 with 10 rounds (Salmon et al., SC'11), as in Random123.
+// Random numbers as pure functions of (seed, name, index). A rank computes the numbers of its own layers and samples
+// directly, without generating the numbers of other ranks. Weights, data order and dropout therefore do not depend on
+// how the model is divided among ranks. Generator: Philox 4x32 with 10 rounds (Salmon et al., SC'11), as in Random123.
 
 #include <array>
 #include <cstdint>
@@ -10,9 +10,10 @@
 
 namespace chimera {
 
-/// Selects one of the sequences of random words that a key has: the last three words of the Philox counter.
+/// Selects one of the many sequences of random words of a key: the last three words of the Philox counter.
 using WordStream = std::array<std::uint32_t, 3>;
 
+/// Number of words that random_words() generates at once.
 inline constexpr std::size_t kWordGroup = 64;
 
 /// Fills `words` with words kWordGroup * group, kWordGroup * group + 1, ... of the sequence (key, stream), each uniform
@@ -22,7 +23,8 @@ inline constexpr std::size_t kWordGroup = 64;
 /// word 1 of each, and so on; block l of the group has the counter (16 g + l, stream).
 void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words);
 
-/// Random numbers with random access, determined by seed and name.
+/// Random numbers with random access by index, determined by seed and name. Used for initial weights, data order and
+/// masks; dropout uses random_words().
 class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, std::string_view name);

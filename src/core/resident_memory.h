@@ -1,13 +1,13 @@
 #pragma once
-// The memory of this process as the operating system counts it.
+// The memory that the operating system counts for this process.
 
 namespace chimera {
 
-/// Makes the C library keep freed memory, because each training step allocates the same again and mapping fresh pages
-/// is slow. Must be called before threads start.
+/// Makes malloc keep freed memory instead of returning it to the operating system. Each training step allocates the
+/// same buffers again, and mapping new pages is slow. Must be called before threads start.
 void keep_freed_memory();
 
-/// Returns the largest resident set of this process so far.
+/// Returns the largest resident set size of this process so far.
 [[nodiscard]] double peak_resident_bytes();
 
 }  // namespace chimera

@@ -1,13 +1,13 @@
 #pragma once
-// Command lines for a POSIX shell: lines that the program runs, and lines that its messages suggest to the user. A path
-// may contain blanks and quotes, so that each word of a line goes through these functions.
+// Quotes words for a POSIX shell: for command lines that chimera runs, and for command lines that its messages suggest
+// to the user.
 
 #include <string>
 #include <vector>
 
 namespace chimera {
 
-/// Returns the word as it is or, if a shell would change it, in single quotes.
+/// Returns the word unchanged or, if a shell would split or expand it, in single quotes.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
 /// Returns the words in one line, separated by spaces.

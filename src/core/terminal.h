@@ -1,5 +1,5 @@
 #pragma once
-// Properties of the terminal that shows the output, for colors and live views.
+// Properties of the terminal that shows the output. Commands with colors or a live view, such as `top`, use them.
 
 #include <cstddef>
 #include <string>

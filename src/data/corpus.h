@@ -1,12 +1,13 @@
 #pragma once
 
-// The data of a run: text or token files, a folder of shards, or a weighted mixture of these, split into tokens for
-// training and for validation. It joins the parts of this room:
+// The data of a run: text or token files, a folder of such files, or a weighted mixture of these, split into tokens for
+// training and for validation. A path, or an element of a mixture, is called a *source*. open_corpus() combines the
+// other files of this folder:
 //
 //   parse_mixture() -> open_tokens() of each path -> TokenStream -> TokenView of each split -> Samples
 //
-// A worker then reads samples (samples.h) from the views; nothing is in memory but text that was tokenized at the
-// start.
+// A rank then reads samples (samples.h) from the views. Token files stay on the disk; only text that was tokenized at
+// the start is in memory.
 
 #include <cstdint>
 #include <string>
@@ -18,21 +19,23 @@
 
 namespace chimera {
 
-/// Default share of the validation split.
+/// Default fraction of the tokens that is for validation.
 inline constexpr double kValidationShare = 0.05;
 
 struct DataOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
-  /// Same as `data`, or a share in [0, 1). Empty: the folder's validation shards, or else kValidationShare.
+  /// A path or mixture, or the fraction of `data` in [0, 1) that is for validation. Empty: the validation files of the
+  /// folder (open_tokens()), or else the fraction kValidationShare.
   std::string validation = {};
   std::uint64_t seed = 1;  ///< order of a mixture
   TokenOptions tokens = {};
 };
 
-/// Validation is the last size * share tokens of a source, rounded down, unless it has its own files.
+/// Validation has its own files, or else the last tokens of each source: size * fraction, rounded down.
 enum class Split { Train, Validation };
 
+/// Tokens of a split: one view per source, and the mixture that assigns samples to the sources.
 struct MixedTokens {
   std::vector<TokenView> sources;
   Mixture mixture;
@@ -42,7 +45,7 @@ struct OpenedFiles {
   std::vector<const DataFile*> files;    ///< owned by the streams of the views
   bool is_plain_text = true;             ///< all tokens are bytes of text
   std::string description;               ///< one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ..."
-  std::vector<std::string> passed_over;  ///< a line per folder with entries that are not read
+  std::vector<std::string> passed_over;  ///< a message per folder that has files which are not read
 };
 
 /// The open files of a run, split for training and validation. Views are named "PATH (training)" or "PATH
@@ -55,17 +58,19 @@ struct Corpus {
   [[nodiscard]] const MixedTokens& split(Split which) const { return which == Split::Train ? training : validation; }
 };
 
-/// Checks the ids of up to 2^25 tokens per source in evenly spaced blocks. Throws ConfigError as open_tokens() and
-/// TokenFile::read() do, or if `validation` is neither a share nor files.
+/// Opens the files and divides them into splits. Checks the ids of up to 2^25 tokens per source, in evenly spaced
+/// blocks. Throws ConfigError if a file cannot be opened as tokens, if an id is outside the vocabulary, or if
+/// `validation` is neither a fraction in [0, 1) nor files.
 [[nodiscard]] Corpus open_corpus(const DataOptions& options);
 
-/// A source without a split.
+/// All tokens of a source, for evaluation.
 struct WholeSource {
   TokenView tokens;  ///< named like the path
   OpenedFiles opened;
 };
 
-/// Opens a path, but only the validation shards if it has any. Throws as open_corpus() does.
+/// Opens all tokens of a path. If it is a folder with validation files, opens only these. Throws ConfigError if
+/// open_corpus() would, or if `path` is a mixture.
 [[nodiscard]] WholeSource open_whole_source(const std::string& path, const TokenOptions& options);
 
 }  // namespace chimera

@@ -1,7 +1,7 @@
 #pragma once
 
-// A mixture of sources: `--data "0.7:web 0.3:books"` takes 70 % of all samples from the first. Which sample comes from
-// which source is a function of the sample's number, so that every worker, and a resumed run, agrees without messages.
+// A mixture of sources: `--data "0.7:web 0.3:books"` takes 70 % of all samples from the first path. The source of a
+// sample is a function of the sample's number, so all ranks, and a resumed run, compute the same without communication.
 
 #include <cstdint>
 #include <string>
@@ -15,12 +15,14 @@ struct MixtureEntry {
   friend bool operator==(const MixtureEntry&, const MixtureEntry&) = default;
 };
 
-/// Parses "0.7:a 0.3:b": positive weights, and paths, perhaps with blanks. Other texts, and names of files, are one
-/// path. Throws ConfigError for an invalid weight or a missing path.
+/// Parses "0.7:a 0.3:b": positive weights and paths; a path may contain blanks. A text that does not start with a
+/// weight, or that is the name of an existing file, is a single path with weight 1. Throws ConfigError for an invalid
+/// weight or a missing path.
 [[nodiscard]] std::vector<MixtureEntry> parse_mixture(const std::string& text);
 
-/// Assigns sample positions to sources, in O(1) memory and time. In each block of kMixtureBlock samples a source has
-/// its share of the weights, rounded by largest remainders. Seed and block determine the order.
+/// Assigns the samples of a run to sources, in O(1) memory and time. Each block of kMixtureBlock consecutive samples
+/// has samples of all sources in proportion to their weights, rounded by largest remainders. The seed and the number of
+/// the block determine the order within the block.
 class Mixture {
  public:
   /// Throws ConfigError if a source has no sample per block.
@@ -28,10 +30,11 @@ class Mixture {
 
   struct Place {
     std::size_t source = 0;
-    std::int64_t position = 0;  ///< earlier samples of this source
+    std::int64_t position = 0;  ///< number of the sample among the samples of this source, from 0
   };
+  /// Returns the source of the run's sample `position`, from 0, and its number in the source. Each number occurs once.
   [[nodiscard]] Place place(std::int64_t position) const;
-  /// Returns [source]: samples per block.
+  /// Returns [source]: number of its samples in each block.
   [[nodiscard]] std::vector<std::int64_t> shares() const;
 
  private:

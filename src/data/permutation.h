@@ -1,7 +1,8 @@
 #pragma once
 
-// A shuffled order without a table: an epoch may have billions of windows, and each worker needs only a few of their
-// places. Samples (samples.h) use it for the windows of an epoch, Mixture (mixture.h) for the sources of a block.
+// A shuffled order without a table. An epoch may have billions of samples, and each rank reads only a few of them, so a
+// rank computes only their positions. Samples (samples.h) shuffles an epoch with it, and Mixture (mixture.h) a block of
+// samples from several sources.
 
 #include <cstdint>
 #include <string_view>
@@ -15,7 +16,7 @@ namespace chimera {
 /// Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002.
 class Permutation {
  public:
-  /// `stream` distinguishes permutations of a seed. Requires size > 0.
+  /// `stream` is a name that distinguishes permutations with the same seed. Requires size > 0.
   Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
 
   [[nodiscard]] std::int64_t operator()(std::int64_t i) const;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Samples: the inputs and targets of one step of training, made from tokens. A sample is a pure function of the seed,
-// the step and the sample's index in the mini-batch, so that replicas share a step without messages, and a resumed run
-// goes on with the same data. sample_prefetcher.h makes them ahead of time on a thread.
+// Training samples (inputs and targets) made from tokens. A sample is a pure function of the seed, the step and the
+// sample's index in the mini-batch. Ranks therefore divide a mini-batch without communication, and a resumed run
+// continues with the same data. sample_prefetcher.h makes samples ahead of time in a thread.
 
 #include <cstdint>
 #include <span>
@@ -19,7 +19,7 @@ enum class SampleKind {
   MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows
 };
 
-/// For MaskedPairs. The defaults are above the byte ids.
+/// Ids of the special tokens of MaskedPairs. The defaults are above the ids of bytes (0 .. 255).
 struct SpecialTokens {
   std::int64_t classification = 257;  ///< [CLS]; 256 is reserved for padding
   std::int64_t separator = 258;       ///< [SEP]
@@ -27,6 +27,7 @@ struct SpecialTokens {
   friend bool operator==(const SpecialTokens&, const SpecialTokens&) = default;
 };
 
+/// Target of a position that does not count in the loss, as in PyTorch.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
 /// All vectors are [sequence].
@@ -35,7 +36,7 @@ struct Sample {
   std::vector<std::int64_t> targets;      ///< expected tokens, or kIgnoredTarget
   std::vector<std::int64_t> token_types;  ///< MaskedPairs: 0 up to the first separator, then 1; NextToken: 0
   std::vector<std::uint8_t> attention;    ///< attention mask; always 1
-  std::vector<std::int64_t> documents;    ///< Split: document number of each token; Pack: empty
+  std::vector<std::int64_t> documents;    ///< Documents::Split: document number of each token; Pack: empty
   std::int64_t next_sentence = 0;         ///< MaskedPairs: 0 if the second text follows the first, else 1
   friend bool operator==(const Sample&, const Sample&) = default;
 };
@@ -47,10 +48,11 @@ struct SampleOptions {
   Documents documents = Documents::Pack;
   SpecialTokens special = {};                   ///< for MaskedPairs
   std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: random replacement ids are below this
-  bool is_plain_text = true;                    ///< MaskedPairs: tokens are bytes
+  /// MaskedPairs: whether tokens are bytes of text, so that a sample can be cut at the end of a sentence (find_cut())
+  bool is_plain_text = true;
 };
 
-/// Returns the smallest vocabulary for plain text: 256 or 260.
+/// Returns the smallest vocabulary for bytes of text: 256, or 260 with the special tokens of MaskedPairs.
 [[nodiscard]] std::int64_t vocabulary_needed(SampleKind kind);
 
 /// Samples of a split, each a function of seed, step, index and mini-batch size.
@@ -62,7 +64,7 @@ struct SampleOptions {
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
 /// text is from another window, if there is one. 15% of the text tokens are targets: 80% of these become the mask, 10%
-/// a random token.
+/// a random token, and 10% stay.
 ///
 /// Source: Devlin et al., NAACL 2019 (sections 3.1, A.1); 0 for "follows" as in Hugging Face's BERT.
 class Samples {
@@ -71,11 +73,12 @@ class Samples {
   Samples(MixedTokens tokens, const SampleOptions& options);
   Samples(TokenView tokens, const SampleOptions& options);
 
-  /// Returns the number of windows, at least 1.
+  /// Returns the number of windows over all sources, at least 1.
   [[nodiscard]] std::int64_t count() const;
-  /// `step` and `index` count from 0.
+  /// Returns sample `index` of the mini-batch of step `step`; both count from 0. `mini_batch` is the number of samples
+  /// of a step.
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
-  /// Returns the targets per sample that are not kIgnoredTarget.
+  /// Returns the number of targets in a sample that are not kIgnoredTarget; equal for all samples.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
   /// Returns the sample of window `index`, without shuffling, for evaluation. Requires a single source. NextToken
@@ -93,8 +96,9 @@ class Samples {
   std::int64_t window_;  ///< tokens per window
 };
 
-/// Returns where the second text starts in a window of at least 5 tokens: after the sentence end in the middle half
-/// nearest to the middle, or else a line end or blank, or at the middle.
+/// Returns the index at which the second text of a MaskedPairs sample starts in a window of at least 5 byte tokens.
+/// Searches the middle half of the window for the end of a sentence, else of a line, else of a word, nearest to the
+/// middle. Without any, returns the middle.
 [[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
 
 /// Returns the MaskedPairs sample of a position. `window` is the window of the first text.

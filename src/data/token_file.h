@@ -1,7 +1,8 @@
 #pragma once
 
-// Tokens in one file, whatever its format: where they begin, how wide they are, and where documents begin. Opening
-// (open_tokens.h) finds the format and makes the TokenLayout; reading is the same for all formats.
+// Tokens in one file of any format. open_tokens() (open_tokens.h) detects the format and makes a TokenLayout: where the
+// tokens begin in the file, how many bytes each takes, and how documents are separated. TokenFile reads all formats
+// with it.
 
 #include <cstdint>
 #include <limits>
@@ -16,19 +17,21 @@
 
 namespace chimera {
 
-/// Megatron's .idx. Non-empty sequences must cover the .bin, and non-empty documents the sequences, without gaps.
-/// Entries are read on demand.
+/// Megatron's index file (.idx, token_format.h), which divides the tokens of the .bin into sequences, and the sequences
+/// into documents. There must be no gaps, and no empty sequences or documents. The index stays on the disk; its numbers
+/// are read when they are needed.
 class MegatronIndex {
  public:
-  /// Checks the whole index of a .bin of `token_bytes` bytes. Throws ConfigError with path, entry and expected value.
+  /// Checks the whole index against a .bin of `token_bytes` bytes. Throws ConfigError if they do not match.
   MegatronIndex(DataFile file, std::int64_t token_bytes);
 
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] std::int64_t documents() const { return documents_; }
-  /// Returns the number of tokens for documents(). Throws Error if the index has changed.
+  /// Returns the first token of a document; for `document` = documents(), the number of tokens. Throws Error if the
+  /// index has changed since it was checked.
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
-  /// Returns the document of token `position`.
+  /// Returns the document that contains token `position`.
   [[nodiscard]] std::int64_t document_of(std::int64_t position) const;
 
  private:
@@ -48,9 +51,10 @@ class MegatronIndex {
   std::int64_t token_bytes_;
   TokenType type_ = TokenType::U16;
   std::int64_t sequences_ = 0;
-  std::int64_t documents_ = 0;  ///< entries of the list - 1
+  std::int64_t documents_ = 0;  ///< the list in the file has one number more
 };
 
+/// Token that separates documents.
 struct DocumentMark {
   std::int64_t id = 0;
   bool begins = false;  ///< first token of a document (llm.c) instead of the last (nanoGPT)
@@ -64,9 +68,9 @@ struct TokenLayout {
   std::int64_t count = 0;
   TokenType type = TokenType::U8;
   std::string_view format = kTextFormat;  ///< for messages
-  /// without mark and index, the file is one document
+  /// If neither `mark` nor `index` is set, the file is one document.
   std::optional<DocumentMark> mark = {};
-  std::optional<MegatronIndex> index = {};  ///< document boundaries
+  std::optional<MegatronIndex> index = {};
 };
 
 /// Tokens of an open file, which are read on demand.
@@ -78,13 +82,13 @@ class TokenFile {
   [[nodiscard]] std::int64_t size() const { return layout_.count; }
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] const TokenLayout& layout() const { return layout_; }
-  /// Returns whether an index, or a mark of the vocabulary, separates documents.
+  /// Returns whether an index, or a mark with an id inside the vocabulary, separates documents.
   [[nodiscard]] bool separates_documents() const {
     return layout_.index || (layout_.mark && layout_.mark->id < vocabulary_);
   }
 
-  /// Throws ConfigError for an id outside the vocabulary; Error if the file has shrunk; std::out_of_range beyond the
-  /// end.
+  /// Reads tokens.size() tokens from `first` on. Throws ConfigError for an id outside the vocabulary, Error if the file
+  /// has shrunk since it was opened, std::out_of_range if the range is beyond size().
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
   /// Appends the document starts among the `count` - 1 tokens after `first`, as positions in the file.
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;

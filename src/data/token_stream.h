@@ -1,7 +1,7 @@
 #pragma once
 
-// Tokens of several files as one sequence. Shards of a folder form one TokenStream; a TokenView is the part of it that
-// belongs to a split, and Samples cuts a view into windows.
+// Tokens of several files as one sequence. The token files of a folder form one TokenStream. A TokenView is the part of
+// a stream for training or for validation. Samples (samples.h) cuts a view into samples.
 
 #include <cstdint>
 #include <memory>
@@ -14,15 +14,17 @@
 
 namespace chimera {
 
+/// How a sample with tokens of several documents is treated
 enum class Documents : std::uint8_t {
-  Pack,   ///< documents follow each other in one text
+  Pack,   ///< as one text
   Split,  ///< same tokens, but attention stays within each document
 };
 template <>
 inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
                                                                            {Documents::Split, "split"}});
 
-/// Concatenated tokens of files. Documents end at file boundaries, unless a mark separates documents.
+/// Concatenated tokens of files. Each file begins a new document, unless its documents are separated by a mark
+/// (DocumentMark); then a document may continue in the next file.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<TokenFile> files);
@@ -32,9 +34,10 @@ class TokenStream {
   /// Returns whether the ends of documents are known: several texts, or a file that separates its documents.
   [[nodiscard]] bool separates_documents() const;
 
-  /// Throws as TokenFile::read() does.
+  /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id
+  /// outside the vocabulary.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Returns the document starts among the `count` - 1 tokens after `first`: ascending, counted from `first`.
+  /// Returns which of the `count` - 1 tokens after `first` start a document: ascending offsets from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -50,7 +53,8 @@ class TokenStream {
   std::vector<std::int64_t> starts_;  ///< [file]: its first token; last entry: number of tokens
 };
 
-/// Consecutive tokens of a stream, which it keeps open; named for messages.
+/// Consecutive tokens of a stream. Keeps the stream open. Positions count from the start of the view. `name` is for
+/// messages.
 class TokenView {
  public:
   TokenView(std::shared_ptr<const TokenStream> stream, std::int64_t first, std::int64_t size, std::string name);
@@ -59,7 +63,7 @@ class TokenView {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const TokenStream& stream() const { return *stream_; }
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
-  /// See TokenStream::document_starts().
+  /// Returns which of the `count` - 1 tokens after `first` start a document: ascending offsets from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;
 
  private:
@@ -71,12 +75,13 @@ class TokenView {
   std::string name_;
 };
 
-/// Creates a file of at least one token. Reads reject ids of `vocabulary` and above.
+/// Returns a TokenFile for tokens in memory, at least one. Reads reject ids of `vocabulary` and above.
 [[nodiscard]] TokenFile tokens_in_memory(std::span<const std::int32_t> tokens, const std::string& name,
                                          std::int64_t vocabulary);
 /// Number of ids if each byte is a token.
 inline constexpr std::int64_t kByteVocabulary = 256;
 
+/// Returns a view of a text in memory; each byte is a token.
 [[nodiscard]] TokenView text_in_memory(std::span<const std::uint8_t> text, const std::string& name);
 
 }  // namespace chimera

@@ -1,12 +1,13 @@
 #pragma once
 
-// Converts text files to token files: `chimera tokenize`. One thread reads blocks that can be tokenized alone
-// (text_inputs.h), workers encode them, and the first thread writes their tokens in order (token_writer.h):
+// Converts text files to token files: `chimera tokenize`. One thread reads blocks of text that can be tokenized
+// independently (text_inputs.h), several threads encode them, and the first thread writes the tokens in the order of
+// the text (token_writer.h):
 //
-//   InputReader -> InputBlock -> worker 1 .. n -> EncodedBlock -> TokenWriter, PREFIX.resume
+//   InputReader -> InputBlock -> thread 1 .. n -> EncodedBlock -> TokenWriter, PREFIX.resume
 //
-// After every `save_every` bytes, PREFIX.resume records how far input and output are, so that an interrupted run can
-// continue.
+// After every `save_every` bytes, the file PREFIX.resume records the positions in the input and the output, so that an
+// interrupted run can continue.
 
 #include <cstdint>
 #include <functional>
@@ -19,11 +20,13 @@
 
 namespace chimera {
 
+/// What happens with bytes that are not UTF-8: an error, or replacement by U+FFFD
 enum class InvalidText : std::uint8_t { Refuse, Replace };
 template <>
 inline constexpr auto kNames<InvalidText> = std::to_array<Named<InvalidText>>({{InvalidText::Refuse, "refuse"},
                                                                                {InvalidText::Replace, "replace"}});
 
+/// What happens with an empty document: an error, no output, or an empty document in the output
 enum class EmptyDocument : std::uint8_t { Refuse, Skip, Keep };
 template <>
 inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>>({{EmptyDocument::Refuse, "refuse"},
@@ -33,28 +36,30 @@ inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>
 struct TokenizeOptions {
   Inputs inputs;
   std::string tokenizer;  ///< argument of open_tokenizer()
-  std::string output;     ///< prefix of the files; "-": pass ids as text to `print`
+  std::string output;     ///< prefix of the output files; "-": pass the ids as text to `print`
   TokenFileFormat format = TokenFileFormat::Megatron;
-  std::string end_of_document;  ///< token; empty: the tokenizer's, or for "-" no token; "none": no token
+  /// Token that is added after each document; "none": no token. Empty: the tokenizer's own end-of-text token, but none
+  /// if `output` is "-".
+  std::string end_of_document;
   InvalidText invalid = InvalidText::Refuse;
   EmptyDocument empty = EmptyDocument::Refuse;
-  int workers = 1;
-  std::int64_t save_every = std::int64_t{256} << 20;  ///< bytes of input
-  std::size_t block_bytes = InputReader::kBlockBytes;
+  int workers = 1;                                     ///< threads that encode
+  std::int64_t save_every = std::int64_t{256} << 20;   ///< bytes of input
+  std::size_t block_bytes = InputReader::kBlockBytes;  ///< size of the blocks of text
   bool overwrite = false;
   std::function<void(const std::string& text)> print = {};
 };
 
-/// Progress, including earlier runs except in `bytes` and `seconds`.
+/// Progress and result. The counts include earlier interrupted runs; only `bytes` and `seconds` are of this run.
 struct TokenizeReport {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
-  std::int64_t skipped = 0;      ///< empty documents
-  std::int64_t bytes = 0;        ///< read in this run
-  std::int64_t resumed = 0;      ///< bytes read in earlier runs
-  std::int64_t total_bytes = 0;  ///< 0: unknown
-  double seconds = 0;            ///< since the tokenizer was loaded
-  std::vector<std::string> files = {};
+  std::int64_t skipped = 0;             ///< empty documents
+  std::int64_t bytes = 0;               ///< read in this run
+  std::int64_t resumed = 0;             ///< bytes read in earlier runs
+  std::int64_t total_bytes = 0;         ///< 0: unknown
+  double seconds = 0;                   ///< since the tokenizer was loaded
+  std::vector<std::string> files = {};  ///< paths of the output files
 };
 
 /// Tokenizes the inputs in order. Progress is saved in PREFIX.resume, and the same call continues from there if the

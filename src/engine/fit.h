@@ -1,8 +1,9 @@
 #pragma once
 
-// Trains a user's own model by any synchronous schedule, from C++ or Python (docs/library.md, docs/python.md). A model
-// is a list of layer factories and a loss. prepare_fit() divides the layers into stages and lowers the schedule;
-// RankFit trains the stages of one rank over any transport; fit() runs all ranks as threads.
+// Trains a user's own model with any synchronous schedule, from C++ or Python (docs/library.md, docs/python.md). A
+// model is a list of layer factories and a loss. prepare_fit() divides the layers into stages and makes the program of
+// the schedule. Each rank then constructs a RankFit, which trains the stages of this rank over a Transport. fit() does
+// both for ranks that are threads of this process; the Python package constructs a RankFit in each process.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
@@ -34,8 +35,8 @@
 
 namespace chimera {
 
-/// Layer factories and a loss; each rank makes only the layers of its stages. Initial values from torch's generator
-/// depend only on FitOptions::seed and the layer.
+/// Layer factories and a loss. A factory makes a new layer; each rank calls only the factories of its stages. torch's
+/// random generator is seeded for each layer, so initial values depend only on FitOptions::seed and the layer.
 struct Model {
   std::vector<LayerFactory> layers;
   Loss loss;
@@ -59,8 +60,8 @@ struct Batch {
 /// and repeatedly for the same range. The trainer does not modify the returned tensors.
 using Data = std::function<Batch(const SampleRange&)>;
 
-/// Error for a step whose data have nothing to train on: Loss::count is 0 for all targets. All ranks throw it before
-/// they run the first op of the step, so the run can continue with other data.
+/// Error for a step without anything to train on: Loss::count is 0 for the targets of all its samples. All ranks throw
+/// it before they run the first op of the step, so the run can continue with other data.
 class RefusedData : public ConfigError {
   using ConfigError::ConfigError;
 };
@@ -69,62 +70,67 @@ struct FitOptions {
   std::string schedule = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::optional<Schedule> own_schedule;                  // replaces `schedule` and `shape`
-  std::vector<std::int64_t> partition;  // layers per stage; empty: even, with more layers in the first stages
-  std::int64_t data_parallel = 1;       // W, groups that run the schedule concurrently
-  std::int64_t micro_batch_size = 1;    // samples
+  // Number of layers of each stage; empty: even, the first stages may have one more
+  std::vector<std::int64_t> partition;
+  std::int64_t data_parallel = 1;     // W, groups that run the schedule concurrently
+  std::int64_t micro_batch_size = 1;  // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
-  std::int64_t reduction_blocks = 0;                               // Q; 0: default_reduction_blocks()
-  StageChoice recompute;                                           // not `auto`
-  std::int64_t receives_ahead = LoweringOptions().receives_ahead;  // kReceivesAheadOnGpus for a GPU per rank
+  // Q, number of blocks of samples for ReductionOrder::Canonical; 0: default_reduction_blocks()
+  std::int64_t reduction_blocks = 0;
+  StageChoice recompute;  // not `auto`
+  // Receives per channel that are posted ahead; use kReceivesAheadOnGpus if each rank has a GPU
+  std::int64_t receives_ahead = LoweringOptions().receives_ahead;
   OptimizerOptions optimizer;
   LearningRate learning_rate;
   double clip = 0;           // largest global gradient norm; 0: no clipping
   std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
 };
 
-/// A validated run, identical on all ranks.
+/// Result of prepare_fit(): a validated run, identical on all ranks.
 struct FitRun : RunShape {
   Model model;
   Data data;
   FitOptions options;
-  std::vector<std::int64_t> ends;  // [stage]: end of its layers
-  std::set<StageId> recompute;
-  Program program;
-  Program validation;  // forwards only
-  std::optional<CanonicalReduction> canonical;
+  std::vector<std::int64_t> ends;               // [stage]: index after its last layer
+  std::set<StageId> recompute;                  // stages with activation checkpointing
+  Program program;                              // of a training step
+  Program validation;                           // of a validation step: forwards only
+  std::optional<CanonicalReduction> canonical;  // set for ReductionOrder::Canonical
 
+  /// Returns the samples of a micro-batch of a data-parallel group in step `step`, from 0.
   [[nodiscard]] SampleRange samples(std::int64_t step, GroupId group, MicroBatchId micro_batch) const;
+  /// Return what ModuleStage needs to make a stage (model/module_stage.h).
   [[nodiscard]] ModuleStageSpec stage(StageId id) const;
   [[nodiscard]] ModuleUse use(StageId id) const;
   /// Returns the rank that holds the stage in replica 0 of group 0. All other ranks that hold the stage receive its
   /// initial values from this rank.
   [[nodiscard]] RankId owner(StageId id) const;
-  /// Returns all ranks that exchange messages or initial values, in ascending order.
+  /// Returns all pairs of ranks that exchange messages or initial values, in ascending order.
   [[nodiscard]] std::vector<RankPair> talking_pairs() const;
 };
 
-/// Validates and lowers the schedule, and proves that its program cannot deadlock. Calls no factory. Throws ConfigError
-/// for invalid shapes, unknown names, asynchronous schedules or nonexistent stages to recompute; ScheduleError if
-/// check() finds a violation.
+/// Validates the schedule, lowers it to a program, and proves that the program cannot deadlock. Calls no factory.
+/// Throws ConfigError for invalid shapes, unknown names, asynchronous schedules, schedules with slices, or nonexistent
+/// stages to recompute; ScheduleError if check() finds a violation.
 [[nodiscard]] FitRun prepare_fit(Model model, Data data, FitOptions options);
 
-/// Identical on every rank.
+/// Result of a training step, identical on every rank.
 struct FitStep {
-  std::int64_t step = 0;  // from 1
-  double loss = 0;        // sum of all LossSum::sum / sum of all Loss::count
-  double gradient_norm = 0;
+  std::int64_t step = 0;     // from 1
+  double loss = 0;           // sum of the losses of all targets, divided by their number (Loss::sum, Loss::count)
+  double gradient_norm = 0;  // norm of all gradients of the model, before clipping
   double learning_rate = 0;
   bool is_skipped = false;  // no update: the loss or a gradient was not finite
 };
 
-/// Trains a rank's stages in a single thread. Borrows run and transport. All ranks must construct it and call its
-/// functions together.
+/// Trains the stages of one rank, in the calling thread. Borrows run and transport. The constructor and the functions
+/// that train or validate are collective: all ranks must call them in the same order.
 class RankFit {
  public:
   /// `transport` connects all ranks (transport/threads/thread_transport.h, transport/gloo/gloo_transport.h). Throws
-  /// ConfigError if a module cannot be trained (see ModuleStage), or if nothing is trained in any stage.
+  /// ConfigError if a module cannot be trained (see ModuleStage), or if no stage has a parameter to train.
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
@@ -133,13 +139,15 @@ class RankFit {
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
-  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if Loss::count is 0
-  /// for all targets of the step.
+  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if Loss::count is 0 for all
+  /// targets of the step.
   FitStep train_step(std::int64_t step);
-  /// Uses the caller's update, which gets the gradients' global norm and may change gradients and parameters of
-  /// stages(). Ignores optimizer, learning rate and clipping of FitOptions. With `skip_non_finite`, all ranks skip the
-  /// update if the loss or a gradient is not finite, as dynamic loss scaling needs.
+  /// Update of the weights by the caller: receives the norm of all gradients, and may change gradients and parameters
+  /// of stages().
   using Update = std::function<void(double gradient_norm)>;
+  /// Trains step `step` as above, but calls `update` instead of the optimizer of FitOptions; ignores its learning rate
+  /// and clipping. If `skip_non_finite`, all ranks skip the update if the loss or a gradient is not finite, as dynamic
+  /// loss scaling needs.
   FitStep train_step(std::int64_t step, const Update& update, bool skip_non_finite = false);
   /// Calls `complete` once in each training step for each stage here, after its last backward and before its gradients
   /// are summed over replicas and counted in the norm: modules may add to them what they hold back.
@@ -148,7 +156,7 @@ class RankFit {
   double validation_loss(std::int64_t step);
 
   [[nodiscard]] const std::map<StageId, std::unique_ptr<ModuleStage>>& stages() const { return stages_; }
-  /// Empty between steps.
+  /// Returns the op that this rank runs, such as `1F3`; empty between steps. Error messages name it.
   [[nodiscard]] std::string current() const { return driver_->executor().current(); }
 
  private:
@@ -172,12 +180,13 @@ class RankFit {
   bool is_validation_warm_ = false;
 };
 
-/// Keyed by global layer index and the module's own name: `3.weight`.
+/// Trained values by name. A name is the index of the layer in the model and the parameter's name in the module:
+/// `3.weight`.
 using Parameters = std::map<std::string, at::Tensor>;
 
-/// Trains all steps with a thread per rank. Calls `on_step` on the caller's thread. Returns unshared parameters. Throws
-/// the first failure: ConfigError for a module that cannot be trained (see ModuleStage), Error for a loss that is not
-/// finite, or exceptions of the data function or `on_step`.
+/// Trains all steps with a thread per rank. Calls `on_step` (may be null) after each step, in the caller's thread.
+/// Returns copies of the trained parameters. Throws the first failure: ConfigError for a module that cannot be trained
+/// (see ModuleStage), Error for a loss that is not finite, or exceptions of the data function or `on_step`.
 Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_step = {});
 
 }  // namespace chimera

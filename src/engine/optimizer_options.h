@@ -1,7 +1,8 @@
 #pragma once
 
-// Settings of an update: the kind of optimizer with its constants, which parameters decay, and the learning rate of
-// each step. Trainer and RankFit share them; optimizer.h applies them, and StepDriver asks for the rate of each step.
+// Settings of an update: the kind of optimizer with its constants, which parameters have weight decay, and the learning
+// rate of each step. Trainer (train/loop/trainer.h) and RankFit (fit.h) use them. StepDriver computes the rate of each
+// step and passes it to the Optimizer (optimizer.h).
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +13,7 @@
 
 namespace chimera {
 
-/// Rate after the step with the peak. Formulas are in docs/metrics.md, Learning rates.
+/// How the learning rate changes after it has reached its peak. Formulas are in docs/metrics.md, Learning rates.
 enum class LearningRateShape : std::uint8_t {
   Cosine,    ///< half a cosine from peak to minimum (Loshchilov and Hutter, ICLR'17)
   Linear,    ///< straight line from peak to minimum
@@ -50,13 +51,14 @@ struct LearningRate {
   /// a warm-up, step 0 has it. The last step of the run has the minimum. It has the peak instead if the shape is
   /// Constant, if the cooldown is 0, or if it is the step in which the rate reaches the peak.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
-  /// Returns 0 unless the shape is Wsd.
+  /// Returns the number of last steps in which the rate falls, in a run of `steps` steps; 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;
 };
 
-/// Returns the fault, such as "learning-rate must be above 0"; empty if valid.
+/// Returns what is invalid, such as "learning-rate must be above 0"; empty if valid.
 [[nodiscard]] std::string fault_of(const LearningRate& rate, std::int64_t steps);
 
+/// Parameters with weight decay (--decay)
 enum class DecayedWeights : std::uint8_t {
   Matrices,      ///< parameters with two or more dimensions: neither biases nor norms
   NoEmbeddings,  ///< matrices except embeddings; a tied matrix is an embedding
@@ -72,6 +74,7 @@ inline constexpr auto kNames<DecayedWeights> =
 /// parameter is a matrix.
 [[nodiscard]] bool is_embedding(std::string_view name, std::int64_t dimensions);
 
+/// Returns whether the parameter `name` with this number of dimensions has weight decay.
 [[nodiscard]] bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensions);
 
 struct OptimizerOptions {
@@ -83,7 +86,7 @@ struct OptimizerOptions {
   double epsilon = 1e-8;  // added to the root of the squares' mean, above 0
 };
 
-/// Returns the fault; empty if valid.
+/// Returns what is invalid; empty if valid.
 [[nodiscard]] std::string fault_of(const OptimizerOptions& options);
 
 }  // namespace chimera

@@ -1,9 +1,9 @@
 #pragma once
 
-// Which rank runs which op on which samples. The schedule gives the ops of a pipeline; data-parallel groups repeat it,
-// and RankLayout gives each (group, worker) a rank. The samples of a step are divided in data order: by group, then by
-// the replica of a bidirectional schedule, then by micro-batch. This depends only on the schedule and the number of
-// groups, so both trainers share it (train/setup/job.h, fit.h).
+// Which rank runs which op on which samples. The schedule gives the ops of each worker of one pipeline. W data-parallel
+// groups of workers run the same schedule, and RankLayout maps each pair (group, worker) to a rank. The samples of a
+// step are divided in *data order*: by group, then by the replica of a bidirectional schedule, then by micro-batch.
+// This depends only on the schedule and the number of groups, so both trainers share it (train/setup/job.h, fit.h).
 
 #include <cstdint>
 #include <map>
@@ -18,6 +18,7 @@
 
 namespace chimera {
 
+/// The schedule that a user chose.
 struct ScheduleChoice {
   std::string name = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
@@ -26,41 +27,46 @@ struct ScheduleChoice {
   [[nodiscard]] bool is_unpipelined() const { return given == nullptr && name == "none"; }
 };
 
-/// Unpipelined, a single rank runs the micro-batches of all groups in data order.
+/// Input of run_shape(). If the schedule is "none" (unpipelined), a single rank runs the micro-batches of all
+/// `data_parallel` groups, in data order.
 struct RunRequest {
   ScheduleChoice schedule;
   std::int64_t data_parallel = 1;  // W, groups that run the schedule concurrently
   ReplicaLayout replica_layout = ReplicaLayout::Near;
-  std::int64_t micro_batch_size = 1;  // samples, before backward halving
+  std::int64_t micro_batch_size = 1;  // b, samples; some schedules split it in halves (Schedule::micro_batch_scale)
 };
 
+/// Result of run_shape().
 struct RunShape {
   Schedule schedule;  // schedule of each data-parallel group
   RankLayout ranks;
-  bool tied = false;                        // stage 0 and the last share a matrix
-  std::int64_t micro_batch_size = 1;        // samples, before backward halving
-  std::vector<std::int64_t> data_position;  // [micro-batch]: position in the group's samples, in micro-batches
+  bool tied = false;                        // the first and the last stage share the embedding matrix
+  std::int64_t micro_batch_size = 1;        // as in RunRequest
+  std::vector<std::int64_t> data_position;  // [micro-batch]: its number in data order, within the group
 
   [[nodiscard]] std::int64_t num_ranks() const { return ranks.num_ranks(); }
-  /// Returns the workers of a group by stage, then the owners of a tied matrix.
+  /// Returns, for each parameter group (stage, then the tied matrix if there is one), the workers of one data-parallel
+  /// group that hold its parameters.
   [[nodiscard]] WorkerGroups worker_groups() const { return gradient_groups(schedule.placement, tied); }
-  /// Returns the same over all groups.
+  /// Returns, for each parameter group, the ranks of all data-parallel groups that hold its parameters.
   [[nodiscard]] RankGroups rank_groups() const { return ranks.ranks_of(worker_groups()); }
   /// Returns the worker's stages in all replicas, ascending.
   [[nodiscard]] std::vector<StageId> stages_of(WorkerId worker) const;
-  /// Returns the samples that an op processes: `micro_batch_size`, or part of them after backward halving.
+  /// Returns the number of samples that an op processes: micro_batch_size * Schedule::micro_batch_scale.
   [[nodiscard]] std::int64_t samples_per_op() const;
-  /// Returns the micro-batches of a step over all groups.
+  /// Returns the number of micro-batches of a step in all groups together.
   [[nodiscard]] std::int64_t micro_batches() const { return schedule.micro_batches * ranks.data_parallel; }
+  /// Returns the number of samples of a step.
   [[nodiscard]] std::int64_t mini_batch() const { return samples_per_op() * micro_batches(); }
-  /// Returns the updates per stage and step.
+  /// Returns the number of weight updates of a stage in a step; more than 1 only for asynchronous schedules.
   [[nodiscard]] std::int64_t updates() const {
     return schedule.updates ? schedule.micro_batches / schedule.updates->micro_batches : 1;
   }
-  /// Returns the position in the step's samples: by group, then by data_position.
+  /// Returns the micro-batch's number in the data order of the step, from 0.
   [[nodiscard]] std::int64_t position(GroupId group, MicroBatchId micro_batch) const {
     return group.value() * schedule.micro_batches + data_position[micro_batch.index()];
   }
+  /// Returns the index of the micro-batch's first sample in the mini-batch.
   [[nodiscard]] std::int64_t first_sample(GroupId group, MicroBatchId micro_batch) const {
     return position(group, micro_batch) * samples_per_op();
   }
@@ -70,16 +76,18 @@ struct RunShape {
 /// schedule or an invalid shape, ScheduleError if check() finds a violation.
 [[nodiscard]] RunShape run_shape(const RunRequest& request);
 
-/// Throws ConfigError if backward halving would split a sample; `what` names the flag or field.
+/// Throws ConfigError if micro_batch_size * Schedule::micro_batch_scale is not a whole number of samples. `what` is the
+/// flag or field of the micro-batch size.
 void require_whole_micro_batches(const RunShape& shape, const std::string& what);
 
-/// Returns each micro-batch's position among the samples of its group: ordered by replica, then by id.
+/// Returns RunShape::data_position: [micro-batch], its number if they are ordered by replica, then by id.
 [[nodiscard]] std::vector<std::int64_t> data_positions(const Schedule& schedule);
 
-/// Sums losses [group][micro-batch] in data order, which is equal in all schedules.
+/// Returns the sum of `losses` [group * micro-batches + micro-batch]. Adds them in data order, so the sum has the same
+/// bits for all schedules.
 [[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses);
 
-/// Makes the worker's stages with `make(StageId)`, which returns a std::unique_ptr.
+/// Calls `make(StageId)`, which returns a std::unique_ptr, for each stage that the worker holds.
 template <class Make>
 [[nodiscard]] auto make_held_stages(const RunShape& shape, WorkerId worker, const Make& make) {
   std::map<StageId, decltype(make(StageId()))> stages;
@@ -87,6 +95,7 @@ template <class Make>
   return stages;
 }
 
+/// Returns pointers to the stages, which `stages` keeps.
 template <class Base, class Made>
 [[nodiscard]] std::map<StageId, Base*> borrow(const std::map<StageId, std::unique_ptr<Made>>& stages) {
   std::map<StageId, Base*> borrowed;

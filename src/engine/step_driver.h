@@ -1,8 +1,9 @@
 #pragma once
 
-// A step of one rank, as both trainers need it: Trainer (train/loop/trainer.h) for Chimera's own models, and RankFit
-// (fit.h) for modules of users. It runs the program, turns the losses of all micro-batches into the step's loss, in an
-// order that every schedule has in common, and applies learning rate and clipping to an update.
+// Runs the steps of one rank. Both trainers use it: Trainer (train/loop/trainer.h) for Chimera's own models, and
+// RankFit (fit.h) for modules of users. A StepDriver runs a program with the Executor (runtime/executor.h). It adds the
+// losses of all micro-batches in data order (run_shape.h), so that the step's loss has the same bits for every
+// schedule. It also applies learning rate and clipping to an update.
 
 #include <chrono>
 #include <cstdint>
@@ -19,26 +20,28 @@ namespace chimera {
 /// Learning rates and clipping of a run.
 struct UpdateRule {
   LearningRate learning_rate;
-  std::int64_t steps = 1;
-  double clip = 0;  ///< maximum global gradient norm; 0: no clipping
+  std::int64_t steps = 1;  ///< of the run
+  double clip = 0;         ///< maximum global gradient norm; 0: no clipping
 };
 
-/// Drives the steps of one rank: runs programs, sums their losses in data order, and updates weights. Borrows what the
-/// executor borrows, and the run's shape.
+/// Drives the steps of one rank. Borrows `run`, the stages, the transport and `tied`.
 class StepDriver {
  public:
-  /// The parameters after `rule` are the parameters of Executor. Connects the sums; collective over all ranks.
+  /// Constructs an Executor from the parameters after `rule`, and lets it connect the all-reduces of gradients. This is
+  /// collective: all ranks must construct their StepDriver together.
   StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs a training step, and sets StepResult::loss. Throws the errors of Executor::run().
+  /// Runs a training step: this worker's instructions of the step. The Executor calls `hooks` for inputs and updates.
+  /// The result has the mean loss of the step. Throws the errors of Executor::run().
   StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
-  /// Returns the loss of a program of forwards.
+  /// Runs a program that has only forwards, and returns its loss.
   double validate(const Program& program, const StepHooks& hooks);
 
   /// Returns the learning rate of step `step`, from 0.
   [[nodiscard]] double learning_rate(std::int64_t step) const;
-  /// Updates weights with the step's learning rate, and with gradients clipped by `gradient_norm`.
+  /// Calls the optimizer with the learning rate of step `step`, from 0. It scales all gradients down if `gradient_norm`
+  /// exceeds UpdateRule::clip.
   void update(Optimizer& optimizer, std::int64_t step, double gradient_norm) const;
 
   [[nodiscard]] Executor& executor() { return executor_; }
@@ -53,8 +56,8 @@ class StepDriver {
   WorkerId worker_;
   Transport& transport_;
   Executor executor_;
-  Clock::time_point last_end_ = Clock::now();  // Of a step
-  Clock::duration longest_{};
+  Clock::time_point last_end_ = Clock::now();  // End of the previous step
+  Clock::duration longest_{};                  // Longest step so far, for the time limits of the transport
 };
 
 }  // namespace chimera

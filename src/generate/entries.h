@@ -1,6 +1,7 @@
 #pragma once
-// The entries of all schedules but Chimera's own (chimera.h). registry.cc lists them; everything else finds a schedule
-// by name in the registry.
+// Every schedule is described by a Generator (generator.h): its name, its rule as text, formulas, and the function that
+// makes it. The functions below return the generators of all schedules except Chimera (chimera.h). Only registry.cc
+// calls them, to build the registry; all other code finds a schedule there by name.
 
 #include "generate/generator.h"
 
@@ -31,9 +32,9 @@ namespace chimera {
 [[nodiscard]] Generator hanayo_entry();
 [[nodiscard]] Generator hanayo_zb_entry();
 
-// Two replicas in opposite directions, of which one is active at a time
+// Two replicas in opposite directions, of which only one is active at a time
 [[nodiscard]] Generator gems_entry();
-// Replicas that all run in one direction, each entering some workers after the one before
+// Several replicas in the same direction; stage 0 of each replica is on another worker
 [[nodiscard]] Generator chimera_rotated_entry();
 // Chimera's placement with split backward
 [[nodiscard]] Generator chimera_zb_entry();

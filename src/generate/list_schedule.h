@@ -30,8 +30,10 @@ struct ListTask {
   std::vector<std::int64_t> worker_credits = {};
 };
 
-/// Rank of an op; the smallest runs first. `age` is the slice's position in its replica: slices of a micro-batch
-/// ascend in F and descend in B, I and W. Ties: smaller age, then deeper stage, then smaller replica.
+/// Returns the rank of an op; among the ready ops of a worker the smallest rank runs first. `age` counts the slices of
+/// a replica in the order in which they enter it: for F, slice s of its n-th micro-batch (from 0) has age n k + s; for
+/// B, I and W, which run slices in reverse, n k + k - 1 - s. Ties: smaller age, then deeper stage, then smaller
+/// replica.
 using ListRank = std::function<std::int64_t(const Op& op, std::int64_t age)>;
 
 struct ListResult {
@@ -44,8 +46,8 @@ struct ListResult {
 /// forwards in ascending order, regardless of rank, and the slices of a micro-batch in order. Deterministic; takes
 /// O(log(ops in flight)) per op.
 ///
-/// Credits cannot deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) always gets
-/// them. Younger ones wait behind it at a stage, and worker credits are reserved for it.
+/// Limits cannot cause a deadlock, because the oldest unfinished micro-batch (smallest age, then smallest replica) can
+/// always run. Younger micro-batches wait behind it at a stage, and worker credits are reserved for it.
 ///
 /// Requires ops of at least 1 tick and a latency of at least 0. Throws InternalError, naming worker and credit, if a
 /// limit has no room for a single micro-batch.
@@ -75,9 +77,9 @@ struct CreditRange {
   std::int64_t most = 0;
 };
 
-/// Calls list_schedule() with the same number of worker credits for each worker, in ascending order, for at most 17
-/// evenly spaced numbers of the range. Returns the first result that ends by `deadline`, or else the best result by
-/// better().
+/// Looks for the smallest limit on activations that is fast enough. Calls list_schedule() with worker_credits set to
+/// the same number for each worker, for at most 17 evenly spaced numbers of the range, in ascending order. Returns the
+/// first result that ends by `deadline` (in ticks), or else the best result by better().
 [[nodiscard]] ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits,
                                              std::int64_t deadline);
 

@@ -1,6 +1,7 @@
 #pragma once
-// Parts of the generators: reasons to refuse a shape, placements, and axes. A generator calls empty_schedule() with a
-// placement, and appends each worker's ops.
+// Functions that several generators share. A generator (generator.h) first rejects shapes that it cannot schedule, with
+// shape_error() or a similar function. It then calls empty_schedule() with one of the placements below, and appends the
+// ops of each worker.
 
 #include <optional>
 #include <string>
@@ -10,35 +11,36 @@
 
 namespace chimera {
 
-/// Returns why no schedule has this shape: D, N or another parameter is not positive, or there are more than kMostOps
-/// ops (`ops_each` per worker and micro-batch).
+/// Returns why no schedule can have this shape: D, N or another parameter is too small, or there would be more than
+/// kMostOps ops (`ops_each` per worker and micro-batch). Returns nullopt if the shape is possible.
 [[nodiscard]] std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each = 2);
 
-/// Generator::refusal of a schedule that takes any D and N: shape_error().
+/// Value of Generator::refusal for a schedule that accepts all D and N: calls shape_error().
 template <std::int64_t kOpsEach>
 [[nodiscard]] std::optional<std::string> refuse_bad_counts(const PipelineShape& shape) {
   return shape_error(shape, kOpsEach);
 }
 
-/// Returns why a schedule needs another D: it is not even, or not positive.
+/// Returns an error message if `stages` (D) is odd or not positive, else nullopt. `reason` says why the schedule needs
+/// an even D.
 [[nodiscard]] std::optional<std::string> odd_stages(std::int64_t stages, const char* reason);
 
-/// Returns why no schedule with v = `chunks` has this shape: shape_error(), or too many ops with `ops_each` per stage
-/// and micro-batch.
+/// Returns why no schedule with v = `chunks` stages per worker has this shape: the result of shape_error(), or too many
+/// ops with `ops_each` per stage and micro-batch. Returns nullopt if the shape is possible.
 [[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each);
 
-/// Returns a schedule of the shape's D workers and N micro-batches, which have no ops yet. It has as many stages as the
-/// placement.
+/// Returns a schedule with the shape's D workers and N micro-batches and the stages of the placement. The workers have
+/// no ops yet.
 [[nodiscard]] Schedule empty_schedule(const PipelineShape& shape, Placement placement);
 
-/// Returns the i-th op of a kind on a stage, i from 0, if micro-batches go in ascending order, and their slices
-/// ascending forward and descending backward.
+/// Returns the i-th op of this kind on a stage, i from 0. Micro-batches are in ascending order; their `slices` slices
+/// are ascending in forwards and descending in backwards.
 [[nodiscard]] Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices);
 
-/// Returns the axis --slices: 1 by default and in plans.
+/// Returns an entry for Generator::axes: the schedule accepts --slices, by default 1, and a planner tries only 1.
 [[nodiscard]] TakenAxis slices();
 
-/// Returns replicas of `stages` stages, with stage s of replica r on worker worker_of(r, s).
+/// Returns the placement that puts stage s of replica r on worker worker_of(r, s).
 template <class WorkerOf>
 [[nodiscard]] Placement placement_by(std::int64_t replicas, std::int64_t stages, const WorkerOf& worker_of) {
   Placement placement;
@@ -49,26 +51,26 @@ template <class WorkerOf>
   return placement;
 }
 
-/// Returns a replica with stage s on worker s.
+/// Returns a placement with one replica: stage s on worker s.
 [[nodiscard]] Placement linear_placement(std::int64_t stages);
 
-/// Returns a second replica in the opposite direction: stage s on workers s and D-1-s.
+/// Returns a placement with two replicas in opposite directions: stage s on workers s and D-1-s.
 [[nodiscard]] Placement opposite_placement(std::int64_t stages);
 
-/// Returns a replica with stage s on worker s mod D.
+/// Returns a placement with one replica of D `chunks` stages: stage s on worker s mod D.
 [[nodiscard]] Placement loop_placement(std::int64_t workers, std::int64_t chunks);
 
-/// Returns replicas with stage s of replica r on worker (r D / replicas + s) mod D.
+/// Returns a placement with stage s of replica r on worker (r D / replicas + s) mod D.
 [[nodiscard]] Placement rotated_placement(std::int64_t stages, std::int64_t replicas);
 
 /// Returns the worker of a stage if stages go down the workers and up again in waves: the smaller of t = s mod 2D and
 /// 2D-1-t.
 [[nodiscard]] std::int64_t wave_worker(std::int64_t stage, std::int64_t workers);
 
-/// Returns the stage of the worker's chunk c: the inverse of wave_worker.
+/// Returns the stage that is the worker's c-th, from 0, in the placement of wave_worker().
 [[nodiscard]] std::int64_t wave_stage(std::int64_t worker, std::int64_t chunk, std::int64_t workers);
 
-/// Returns a replica with stage s on wave_worker(s).
+/// Returns a placement with one replica of D `chunks` stages: stage s on worker wave_worker(s, D).
 [[nodiscard]] Placement wave_placement(std::int64_t workers, std::int64_t chunks);
 
 }  // namespace chimera

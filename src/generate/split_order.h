@@ -1,6 +1,6 @@
 #pragma once
-// Fills bubbles with weight gradients. A rule for split backward gives only slots of forwards (F) and input gradients
-// (I); this class adds the weight gradients (W):
+// Fills bubbles with weight gradients. A generator with split backwards places only forwards (F) and input gradients
+// (I) in *slots*, time steps of equal length. SplitOrder then puts the weight gradients (W) into the free slots:
 //
 //   slots of F and I    F0  .  F1 I0  .  I1  .          order    F0 F1 I0 W0 I1 W1
 
@@ -11,17 +11,19 @@
 
 namespace chimera {
 
+/// An op and the time slot in which it runs, from 0.
 struct SlottedOp {
   std::int64_t slot = 0;
   Op op;
 };
 
-/// Makes a worker's order. Each free slot takes the W of the oldest pending I. Other W come last.
+/// Makes one worker's order of ops. Each free slot gets the W of the oldest I that has none yet. If slots do not
+/// suffice, the remaining W come last.
 class SplitOrder {
  public:
-  /// Adds an F or I in a higher slot than all before.
+  /// Adds an F or I. Its slot must be higher than the slots of all ops added before.
   void add(const SlottedOp& entry);
-  /// Adds ops in any order, all in higher slots than before.
+  /// Adds ops in any order. Their slots must be higher than the slots of all ops added before.
   void add_unsorted(std::vector<SlottedOp> entries);
 
   /// Returns and removes all ops, with a W for each I.

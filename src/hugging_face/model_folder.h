@@ -1,7 +1,7 @@
 #pragma once
 
-// Hugging Face folders: the import of a model (config.json and weights), and the files that an export writes
-// beside the weights (configs and tokenizer). engine/stored_values.h reads the weights into stages; train/export writes
+// Reads a model from a Hugging Face folder (config.json and weights), and makes the files that an export writes beside
+// the weights (configs and tokenizer). engine/stored_values.h reads the weights into stages; train/export writes
 // folders.
 
 #include <cstddef>
@@ -18,20 +18,23 @@
 
 namespace chimera {
 
-/// Returns a ModelFolder's model, or find_model(name) if `name` is not a folder. Throws ConfigError as both do.
+/// Returns the model of the Hugging Face folder `name` or, if `name` is not a folder, the preset or TOML file of this
+/// name (find_model()). Throws ConfigError if the folder or file is invalid, or the name is unknown.
 [[nodiscard]] ModelConfig find_model_or_folder(const std::string& name);
 
-/// Hugging Face folder with complete safetensors weights. Only headers are in memory. Any number of threads may read.
+/// A model in a Hugging Face folder: config.json and complete weights in safetensors files. Reads only the headers of
+/// the files into memory. Any number of threads may read.
 class ModelFolder {
  public:
-  /// Throws ConfigError as model_from_config_json() and WeightFiles do, for a tensor that is missing, unknown, not
-  /// floating-point or of the wrong shape, and for a tied model with a different head matrix. Ignores buffers of older
-  /// versions.
+  /// Throws ConfigError if config.json or a weight file is invalid or unsupported; if a tensor is missing, unknown, not
+  /// floating-point or of the wrong shape; or if a tied model has a head matrix that differs from the embedding.
+  /// Ignores tensors of older versions that are not parameters (is_ignored_tensor()).
   explicit ModelFolder(std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const ModelConfig& model() const { return model_; }
   [[nodiscard]] const std::string& config_json() const { return config_json_; }
+  /// Returns where the values of a parameter of the model are stored.
   [[nodiscard]] WeightFiles::Found find(const ParameterSpec& parameter) const;
 
  private:
@@ -44,31 +47,33 @@ class ModelFolder {
   WeightFiles weights_;
 };
 
-/// In the order embedding, blocks, head.
+/// Returns all parameters of a model, in the order embedding, blocks, head.
 [[nodiscard]] std::vector<ParameterSpec> all_parameters(const ModelConfig& model);
 
-/// Throws ConfigError if `model` (preset or TOML file; may be empty) with `overrides` differs from the folder's model.
-/// Ignores names.
+/// Throws ConfigError if the user also gave a model (preset or TOML file; empty: none) or `overrides`, such as
+/// --layers, that differ from the folder's model. The names of the models may differ.
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides);
 
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
 
-/// Returns eos_token_id (number, list or null) of generation_config.json or, without this file, of config.json. Throws
-/// ConfigError for invalid JSON or tokens.
+/// Returns the tokens that end a generated text: eos_token_id (a number, a list or null) of generation_config.json or,
+/// if the folder lacks this file, of config.json. Throws ConfigError for invalid JSON or tokens.
 [[nodiscard]] std::vector<std::int64_t> end_tokens(const ModelFolder& folder);
 
-/// Returns name, type and shape, in the order of all_parameters().
+/// Returns name, type and shape of each tensor in an exported folder, in the order of all_parameters().
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 
-/// Adds config.json and generation_config.json, from `source` if given; `type` replaces the element type.
+/// Adds config.json and generation_config.json to `folder`. Copies them from `source` if it is not null. `type`, if
+/// set, replaces the element type.
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds the tokenizer at `path` (as in open_tokenizer()): all files that transformers uses; for "bytes", generated
-/// files. Generates a missing tokenizer_config.json. Does nothing for an empty path.
+/// Adds the tokenizer that open_tokenizer(path) opens to `folder`: copies all its files that transformers uses. For
+/// "bytes", generates the files. Generates tokenizer_config.json if it is missing. Does nothing for an empty path.
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path);
 
-/// Throws ConfigError if the vocabulary is too small for bytes and BERT's special tokens.
+/// Throws ConfigError if the model's vocabulary is too small for the byte tokenizer: 256 bytes and, for BERT, the
+/// special tokens.
 void require_room_for_bytes(const ModelConfig& model);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// Names of parameters in Hugging Face folders. Chimera names parameters as transformers 5 does
-// (model_config/parameters.h), GPT-2's without their prefix. Older versions named some of them otherwise, wrote tied
-// matrices twice, or stored buffers; these rules let all of them be read.
+// Names of parameters in the weight files of Hugging Face folders. Chimera uses the names of transformers 5
+// (model_config/parameters.h), but GPT-2's without their prefix. Older versions of transformers used other names for
+// some parameters, wrote tied matrices twice, or stored buffers. With these functions, ModelFolder (model_folder.h)
+// reads the files of all versions, and exports write the names of transformers 5.
 
 #include <optional>
 #include <string>
@@ -14,16 +15,18 @@
 
 namespace chimera {
 
-/// Returns a folder's possible names of a parameter (model_config/parameters.h), by precedence; transformers 5 writes
-/// the first. GPT-2's names may lack `transformer.`, and layer norms may have `gamma` and `beta`. An untied BERT has
-/// its vocabulary bias in the decoder, or in older files only as `cls.predictions.bias`. A tied model may have its
-/// matrix (and BERT's bias) only under the name in the head.
+/// Returns the names that a parameter (model_config/parameters.h) may have in a folder; a reader takes the first that
+/// exists, and transformers 5 writes the first. GPT-2's names may lack `transformer.`, and layer norms may have `gamma`
+/// and `beta`. The bias of an untied BERT's vocabulary is `cls.predictions.decoder.bias`, or in older files
+/// `cls.predictions.bias`. In a tied model, the matrix (and BERT's bias) may be stored only under the name of the head.
 [[nodiscard]] std::vector<std::string> stored_names(const ModelConfig& model, const std::string& parameter);
 
-/// Returns two for the vocabulary bias of an untied BERT.
+/// Returns the names under which an export writes the parameter: two for the vocabulary bias of an untied BERT, else
+/// one.
 [[nodiscard]] std::vector<std::string> exported_names(const ModelConfig& model, const std::string& parameter);
 
-/// Returns the parameter that a tensor of a tied model duplicates, as in older files: the tied matrix or BERT's bias.
+/// Files of older versions store some parameters of a tied model twice: the tied matrix and BERT's bias. If `tensor` is
+/// the name of such a second copy, returns the parameter; else nullopt.
 [[nodiscard]] std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::string_view tensor);
 
 /// Returns whether the tensor is a mask, positions or frequencies of older versions, or a bias that the model does not

@@ -19,17 +19,17 @@
 
 namespace chimera {
 
-/// Ranks of the stages of a replica.
+/// Which rank runs each stage in inference.
 struct StageRanks {
   std::vector<RankId> holders;  ///< [stage]; a rank may hold several stages
   RankId self;                  ///< calling rank
 };
 
-/// Replica of a causal model over the ranks. All ranks, even without stages, must call its functions in the same order
-/// with the same arguments.
+/// One replica of a causal model, whose stages are on several ranks. All ranks, also those without a stage, must call
+/// its functions in the same order with the same arguments.
 class DistributedModel {
  public:
-  /// `stages` are the stages of GPT-2 or Llama on this rank; stages that `ranks` assigns to other ranks are ignored.
+  /// `stages` are this rank's stages of GPT-2 or Llama; stages that `ranks` assigns to other ranks are ignored.
   /// `hidden` and `dtype` are the width and type of hidden states. Borrows stages and transport.
   DistributedModel(const std::map<StageId, Stage*>& stages, StageRanks ranks, Transport& transport, std::int64_t hidden,
                    at::ScalarType dtype, at::Device device = at::kCPU);
@@ -37,15 +37,16 @@ class DistributedModel {
   /// Begins a sequence of at most `tokens` tokens.
   void begin(std::int64_t tokens);
 
-  /// Called on one rank, with scores [V].
+  /// Function that chooses the next token from the logits [V] of the last token. Only the rank with the last stage
+  /// calls it.
   using Choose = std::function<std::int64_t(const at::Tensor& logits)>;
   /// Appends `tokens` (at least one) to the sequence. Returns the next token, chosen by `choose`, on all ranks. Throws
-  /// as Transport does.
+  /// TransportError if a rank is lost.
   [[nodiscard]] TokenId next(std::span<const TokenId> tokens, const Choose& choose);
 
  private:
   [[nodiscard]] bool holds(std::size_t stage) const { return ranks_.holders[stage] == ranks_.self; }
-  /// Returns the scores after `tokens`; undefined on ranks without the last stage.
+  /// Runs `tokens` through the stages. Returns the logits of the last token; undefined on ranks without the last stage.
   [[nodiscard]] at::Tensor read(std::span<const TokenId> tokens);
   [[nodiscard]] at::Tensor run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens);
   [[nodiscard]] MessageTag tag(std::size_t stage) const;
@@ -58,7 +59,7 @@ class DistributedModel {
   at::Device device_;
   std::map<std::size_t, std::shared_ptr<CarriedKeyValues>> carried_;  // [stage]
   std::int64_t length_ = 0;                                           // tokens of the sequence so far
-  std::int64_t reads_ = 0;                                            // in message tags
+  std::int64_t reads_ = 0;                                            // number of read() calls, for message tags
 };
 
 }  // namespace chimera

@@ -21,8 +21,9 @@
 
 namespace chimera {
 
-/// Keys (after rotary positions) and values of one micro-batch in the blocks of one stage, and their gradients. A
-/// forward may run again (recomputation); it then reads the keys and values of the first time.
+/// Keys (after rotary positions) and values of one micro-batch in the blocks of one stage, and their gradients. The
+/// executor makes one for each micro-batch and stage, and passes it to the stage in MicroBatch::carried. A forward may
+/// run again (recomputation); it then reads the keys and values that it stored the first time.
 class CarriedKeyValues {
  public:
   /// `sequence` is the number of tokens of all slices. The first slice allocates memory for all of them.
@@ -51,10 +52,11 @@ class CarriedKeyValues {
   std::vector<Block> blocks_;
 };
 
-/// Returns `own`, the projections of a slice in block `block`, with the keys and values of all tokens up to the slice's
-/// last, [b, first + l, heads * d]; `first` is the slice's first token. Backward keeps the gradients of earlier slices'
-/// keys and values in `carried`, summed in the order of the backwards. It adds the sum of later slices to the slice's
-/// own gradients.
+/// Completes the attention inputs of a slice in block `block`: returns the queries of `own`, and the keys and values of
+/// all tokens from the start of the sequence to the slice's last, [b, first + l, heads * d]. `own` has the projections
+/// of the slice's l tokens, and `first` is the index of its first token. In backward, the gradients of the earlier
+/// slices' keys and values are added up in `carried`. The slice's own keys and values get the gradients that later
+/// slices have added there.
 [[nodiscard]] QueryKeyValue with_earlier_slices(const std::shared_ptr<CarriedKeyValues>& carried, std::size_t block,
                                                 std::int64_t first, const QueryKeyValue& own);
 

@@ -13,20 +13,21 @@
 
 namespace chimera {
 
-/// Returns the type in safetensors files. Throws Error if they do not have it.
+/// Returns the type of safetensors files for a LibTorch type. Throws Error if safetensors does not have the type.
 [[nodiscard]] ElementType element_type(at::ScalarType type);
 
-/// Returns the type of tensors. Throws Error unless it is floating-point.
+/// Returns the LibTorch type for a type of safetensors files. Throws Error unless it is floating-point.
 [[nodiscard]] at::ScalarType floating_type(ElementType type);
 
-/// Elements converted at a time, few enough to stay in a core's cache and below malloc()'s mmap threshold. Freeing a
-/// mapped block raises this threshold, and the resulting holes cost a tenth of a model's memory.
+/// Number of elements converted at a time. A block fits in a core's cache, and is below malloc()'s mmap threshold:
+/// freeing a mapped block would raise this threshold and leave holes in the heap.
 inline constexpr std::int64_t kBlockOfElements = 1 << 13;
-/// Calls `visit(first, count)` for each block in order; only the last block may be smaller.
+/// Divides `elements` into blocks of kBlockOfElements; the last may be smaller. Calls `visit(first, count)` for each
+/// block in order, with the index of its first element and its size.
 void for_each_block(std::int64_t elements, const std::function<void(std::int64_t first, std::int64_t count)>& visit);
 
-/// Converts to another floating-point type, on the CPU. Throws ConfigError, naming the tensor, if a finite value
-/// becomes infinite in F16.
+/// Converts `values` to another floating-point type, on the CPU. `tensor` is the name for messages. Throws ConfigError
+/// if a finite value becomes infinite in F16.
 [[nodiscard]] at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor);
 
 }  // namespace chimera

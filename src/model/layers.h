@@ -1,7 +1,8 @@
 #pragma once
 
-// Layers of a transformer as functions that do not write to their arguments. Letters in shapes: b sequences of a
-// micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
+// Layers of a transformer as functions that do not write to their arguments, and Layer, a wrapper of a user's own
+// module or function. Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V
+// vocabulary, F width of the feed-forward layer, d width of an attention head.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -21,6 +22,8 @@ namespace chimera {
 
 /// Tensors that layers exchange. An undefined tensor is a missing value.
 using TensorVector = std::vector<at::Tensor>;
+
+// The concepts below say which modules and functions a Layer accepts.
 
 template <class T>
 concept LayerResult = std::convertible_to<T, at::Tensor> || std::convertible_to<T, TensorVector>;
@@ -100,22 +103,23 @@ class Layer {
   Forward forward_;
 };
 
-/// Makes a new layer at every call. Each rank calls the factories of its own stages, once per stage.
+/// Function that makes a new layer at every call. Each rank calls the factories of the layers of its stages, once per
+/// stage.
 using LayerFactory = std::function<Layer()>;
 
 /// Returns silu(gate) * up with silu(x) = x sigmoid(x); all [..., F]. Keeps only its two inputs for backward. Source:
 /// Shazeer, "GLU Variants Improve Transformer", 2020.
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
-/// Takes both halves as one tensor, [..., 2 F] -> [..., F].
+/// Does the same with gate and up joined in one tensor, [..., 2 F] -> [..., F]; the gate is first.
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_and_up);
 
-/// Returns function(input). The graph keeps only the input and the tensors that `function` owns, and backward calls
-/// `function` again; the bits are the same. `function` must be deterministic and own all tensors that it needs. Records
-/// the usual graph if the input needs no gradient.
+/// Activation checkpointing of one function: returns function(input) and keeps only the input for backward, which calls
+/// `function` again. Results and gradients have the same bits as without checkpointing. `function` must be
+/// deterministic and own all tensors that it needs. If the input needs no gradient, this is an ordinary call.
 [[nodiscard]] at::Tensor checkpointed(const std::function<at::Tensor(const at::Tensor&)>& function,
                                       const at::Tensor& input);
 
-/// Target of tokens without a loss.
+/// Value in targets for tokens that do not count in the loss.
 inline constexpr std::int64_t kIgnored = -100;
 
 struct LayerNorm {
@@ -139,31 +143,32 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Returns causal attention [b, L, heads * d] with `heads` query heads. `masks` is the dropout of the probabilities.
-/// `document_mask` is a result of document_mask(), or undefined for one document. If there are more keys than queries,
-/// the queries belong to the last tokens.
+/// Returns causal attention [b, L, heads * d] with `heads` query heads. `masks` is the dropout of the attention
+/// probabilities. `document_mask` is a result of document_mask(), or undefined if each sequence is one document. If
+/// there are more keys than queries, the queries belong to the last tokens.
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const at::Tensor& document_mask = {});
 
-/// Returns a mask to add to scores, [b, 1, L - first, L] of `type` (the queries' type), for the queries of the tokens
-/// from `first` on: 0 for a token and earlier tokens of its document, minus infinity elsewhere. `documents` [b, L]
-/// (int64): document number of each token. All blocks of a stage share the mask.
+/// Returns a mask that restricts causal attention to the token's own document. It is added to the attention scores of
+/// the queries from token `first` on: [b, 1, L - first, L] of `type` (the type of the queries). It is 0 for a token and
+/// earlier tokens of its document, minus infinity elsewhere. `documents` [b, L] (int64) has the document number of each
+/// token. All blocks of a stage use the same mask.
 [[nodiscard]] at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first = 0);
 
-/// Computes attention to all tokens with a true `mask` ([b, L] bool; undefined: all true) -> [b, L, H]. Each sequence
-/// needs at least one true element.
+/// Returns bidirectional attention (BERT) [b, L, H] to all tokens whose `mask` is true ([b, L] bool; undefined: all
+/// true). Each sequence needs at least one true element. `masks` is the dropout of the attention probabilities.
 [[nodiscard]] at::Tensor masked_attention(const QueryKeyValue& projections, const at::Tensor& mask, std::int64_t heads,
                                           const Dropout& masks = {});
 
-/// Returns the sum of the cross entropy of `logits` [..., V] over `targets` [...], without kIgnored targets -> [].
+/// Returns the cross entropy of `logits` [..., V] summed over all `targets` [...] that are not kIgnored, a tensor [].
 /// Computes in at least float32. Throws ConfigError if a target on the CPU is outside the vocabulary.
 [[nodiscard]] at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-/// Returns the indices of `targets` [n] that are not kIgnored, ascending. Synchronizes with a GPU.
+/// Returns the indices of the elements of `targets` [n] that are not kIgnored, ascending. Waits for a GPU.
 [[nodiscard]] at::Tensor target_indices(const at::Tensor& targets);
 
-/// Throws ConfigError, naming the value as `what`, if one of `values` is `vocabulary` or larger. Checks only on the
-/// CPU: GPU kernels check indices themselves, and a check would synchronize.
+/// Throws ConfigError if one of `values` is `vocabulary` or larger; `what` names the values in the message. Does
+/// nothing for tensors on a GPU: the kernels check indices themselves, and a check here would wait for the GPU.
 void require_below(const at::Tensor& values, std::int64_t vocabulary, const char* what);
 
 }  // namespace chimera

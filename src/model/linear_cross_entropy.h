@@ -17,10 +17,11 @@ namespace chimera {
 /// kIgnored targets (model/layers.h) -> []. Computes in at least float32. Throws ConfigError if a target on the CPU is
 /// outside the vocabulary.
 ///
-/// The forward also computes the gradient of `hidden` from each chunk's logits, and keeps it with the logit gradient of
-/// the last chunk. The input-gradient op (I) therefore only scales it: it computes no product with the matrix. The
-/// weight gradient is queued as in linear(), and recomputes the logits of all chunks but the last: up to one more
-/// product beside three. A forward in no-grad mode computes only the loss. Backward can run only once.
+/// The forward also computes the gradient of `hidden` from each chunk's logits, and keeps it. It also keeps the
+/// gradient of the last chunk's logits. In backward, the input-gradient op (I) therefore only multiplies the kept
+/// gradient by the gradient of the result. The weight-gradient op (W), which is queued as in linear(), recomputes the
+/// logits of all chunks except the last. This adds up to one matrix product to the usual three. A forward in no-grad
+/// mode computes only the loss. Backward can run only once.
 ///
 /// With the group of `part`, `head` has only these rows of the vocabulary, and `hidden` and the loss are equal on all
 /// ranks. Three numbers per token are summed: each rank's logarithm of its sum of exponentials (in a row of its own),

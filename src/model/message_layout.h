@@ -1,8 +1,9 @@
 #pragma once
 
-// Messages between stages of a user's model, which may exchange several tensors of different types, or none where a
-// value is missing. A transport carries one floating-point tensor per message, so pack() joins the values into one, and
-// unpack() restores them from the layout that both stages agreed on.
+// Messages between stages of a user's model. A stage may send several tensors of different types to the next one, and
+// some of them may be undefined (`None` in Python). A transport carries one floating-point tensor per message, so
+// pack() joins the tensors into one, and unpack() restores them. Both stages use the same MessageLayout, which the
+// sender's first micro-batch determines.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
@@ -13,10 +14,11 @@
 
 namespace chimera {
 
+/// Description of one tensor of a message.
 struct TensorShape {
   std::vector<std::int64_t> sizes;
-  at::ScalarType dtype = at::kFloat;  // Undefined: a missing value
-  bool has_gradient = true;
+  at::ScalarType dtype = at::kFloat;  // Undefined: an undefined tensor
+  bool has_gradient = true;           // whether backward sends its gradient back
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
@@ -24,19 +26,24 @@ struct TensorShape {
 /// own message (`is_plain`); others are packed into one.
 using MessageLayout = std::vector<TensorShape>;
 
-/// Returns why no message can carry the values; empty if one can.
+/// Returns why a message cannot carry the values, for example because a tensor is sparse or complex; empty if it can.
 [[nodiscard]] std::string find_fault(const TensorVector& values);
 
+/// Returns the layout of a message with these values.
 [[nodiscard]] MessageLayout layout_of(const TensorVector& values);
-/// Returns whether pack() takes values of the layout `found`: only gradients may be missing.
+/// Returns whether pack() accepts values of the layout `found` for a message of `layout`: sizes and types must be
+/// equal, but a tensor may lack a gradient that `layout` has.
 [[nodiscard]] bool fits(const MessageLayout& found, const MessageLayout& layout);
 
+/// Returns whether the message is the tensor itself: a single floating-point tensor with at least one dimension.
 [[nodiscard]] bool is_plain(const MessageLayout& layout);
+/// Returns size and type of the tensor that the transport carries.
 [[nodiscard]] TensorShape message_shape(const MessageLayout& layout);
-/// Returns the message. It has one dimension and a type that represents all floating-point tensors exactly; integers
-/// take a number per byte.
+/// Returns the message for the values. If they are packed, it has one dimension, and a type that represents all
+/// floating-point tensors exactly; an integer takes one element per byte.
 [[nodiscard]] at::Tensor pack(const TensorVector& values, const MessageLayout& layout);
-/// Returns the values of pack(). Gradients flow to tensors with `has_gradient`.
+/// Returns the values that pack() put into the message. In backward, gradients flow from tensors with `has_gradient` to
+/// the message.
 [[nodiscard]] TensorVector unpack(const at::Tensor& message, const MessageLayout& layout);
 
 /// Returns for example `[2, 3] of Float, [2] of Long without a gradient, nothing`.

@@ -1,9 +1,9 @@
 #pragma once
 
-// Parameters that are summed over workers and updated together, with their gradients in one flat tensor: one message
-// or file per group instead of one per parameter. A stage is such a group, and so is the matrix of a tied model, which
-// is both token embedding and output matrix and may belong to two stages. owners_of() divides a group among replicas
-// that shard the optimizer's state.
+// Parameters that are updated together, with their gradients in one flat tensor, so that one all-reduce sums the
+// gradients of the whole group over the workers that hold it. Each stage is such a group. The matrix of a tied model is
+// a group of its own, because it is both the token embedding of the first stage and the output matrix of the last.
+// owners_of() divides a group among its workers if they shard the optimizer state (--shard-optimizer).
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace chimera {
 
-/// Returns `count` zeros. On the CPU, other processes can map them (core/shared_memory.h), and LibTorch's memory
-/// profiler counts them.
+/// Returns a tensor of `count` zeros. On the CPU it is in shared memory that other processes can map
+/// (core/shared_memory.h); LibTorch's memory profiler counts it.
 [[nodiscard]] at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options);
 
 /// A leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
@@ -25,6 +25,7 @@ struct Parameter {
   std::int64_t whole_elements = 0;
 };
 
+/// Base class of stages and of the tied matrix.
 class ParameterGroup {
  public:
   virtual ~ParameterGroup() = default;
@@ -32,17 +33,19 @@ class ParameterGroup {
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// All gradients in the order of parameters(), each aligned to 64 bytes; zeros between them.
+  /// Returns the flat tensor with all gradients in the order of parameters(). Each starts at a multiple of 64 bytes;
+  /// there are zeros between them.
   [[nodiscard]] at::Tensor& gradients() { return accumulators_.front(); }
-  /// Tensors that backwards accumulate into; the first is gradients(), and all have its size. There are several only
-  /// for separate uses of a parameter.
+  /// Returns the tensors that backwards add gradients to. The first is gradients(), and all have its size. There is
+  /// more than one only if a parameter has two uses (TiedWeight).
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
   void zero_gradients();
   /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.
   void add_accumulators();
 
  protected:
-  /// Makes `parameters` (contiguous, of one type and device, at least one) leaves with zero gradients.
+  /// Makes `parameters` leaves of autograd with zero gradients. They must be contiguous and of one type and device, and
+  /// there must be at least one.
   explicit ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators = 1);
 
  private:
@@ -50,14 +53,15 @@ class ParameterGroup {
   std::vector<at::Tensor> accumulators_;
 };
 
-/// Leaves of the matrix [V, H] that is both token embedding and output matrix of a tied model. They share its memory,
-/// but have separate gradients. Undefined for uses that the worker does not have.
+/// The matrix [V, H] that is both token embedding and output matrix of a tied model, as two leaves of autograd: they
+/// share the values, but have separate gradients. A leaf is undefined if the worker does not have this use.
 struct TiedLeaves {
   at::Tensor embedding;
   at::Tensor head;
 };
 
-/// Uses of the tied matrix on a worker: the first stage of some replica, or the last.
+/// Uses of the tied matrix on a worker: as embedding if it holds the first stage of a replica, as head if it holds the
+/// last.
 struct TiedUses {
   bool embedding = false;
   bool head = false;
@@ -65,7 +69,7 @@ struct TiedUses {
 };
 
 /// The tied matrix on one worker. Each use adds its gradients to its own accumulator (the embedding to the first), so
-/// all partitions add in the same order.
+/// that gradients are added in the same order wherever the stages are.
 class TiedWeight final : public ParameterGroup {
  public:
   /// Requires at least one of `uses`.
@@ -82,7 +86,7 @@ class TiedWeight final : public ParameterGroup {
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 
-/// Returns the number of consecutive elements of gradients() that hold each owner's parameters, [members].
+/// Returns [members]: the number of consecutive elements of gradients() that belong to each owner.
 [[nodiscard]] std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members);
 
 }  // namespace chimera

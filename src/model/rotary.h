@@ -1,9 +1,9 @@
 #pragma once
 
-// Rotary positions of Llama (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
-// modeling_rope_utils.py): pairs of elements of each query and key turn by angles that grow with the token's position.
-// llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes are as in model/layers.h, with d the
-// width of a head.
+// Rotary position embeddings (RoPE) of Llama (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
+// modeling_rope_utils.py): pairs of elements of each query and key are rotated by angles that grow with the token's
+// position. llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes are as in model/layers.h,
+// with d the width of a head.
 
 #include <ATen/core/Tensor.h>
 
@@ -16,7 +16,9 @@ struct RotaryTable {
   at::Tensor cosine;
   at::Tensor sine;
 
+  /// Returns the number of positions, L.
   [[nodiscard]] std::int64_t length() const { return cosine.defined() ? cosine.size(0) : 0; }
+  /// Returns the table of positions first .. end - 1.
   [[nodiscard]] RotaryTable slice(std::int64_t first, std::int64_t end) const;
 };
 
@@ -29,9 +31,9 @@ struct RotaryTable {
 [[nodiscard]] RotaryTable rotary_table(const ModelConfig& config, std::int64_t length,
                                        const at::TensorOptions& options);
 
-/// Rotates each head of `input` [b, L, heads * d] by its token's angles; elements j and j + d/2 are the two
-/// coordinates. Backward keeps only the table, which has L positions. On a GPU three kernels, which round to the
-/// input's type twice.
+/// Rotates each head of `input` [b, L, heads * d] by the angles of its token; elements j and j + d/2 of a head are the
+/// two coordinates of a rotation. `table` must have L positions. Backward keeps only the table. On a GPU the rotation
+/// takes three kernels, and rounds to the input's type twice.
 [[nodiscard]] at::Tensor rotate(const at::Tensor& input, const RotaryTable& table);
 
 }  // namespace chimera

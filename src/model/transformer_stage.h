@@ -1,7 +1,7 @@
 #pragma once
 
-// Base of the stages of GPT-2, BERT and Llama: consecutive blocks, after the embedding on the first stage and before
-// the head on the last. Each block is attention and then feed-forward, so that a micro-batch takes this way:
+// Base class of the stages of GPT-2, BERT and Llama: consecutive blocks, after the embedding on the first stage and
+// before the head on the last. Each block is attention and then feed-forward. A micro-batch passes through
 //
 //   embed() -> [attention() -> feed_forward()] x blocks -> final_states() -> output matrix -> loss
 //
@@ -23,6 +23,7 @@
 
 namespace chimera {
 
+/// Arguments of a stage's constructor.
 struct TransformerParts {
   ModelConfig config;
   StageLayers layers;
@@ -48,18 +49,21 @@ class TransformerStage : public Stage {
 
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   [[nodiscard]] const StageLayers& layers() const { return layers_; }
-  /// Returns the prefixes of the parameters of this stage's blocks: `family` and the global index of the layer.
+  /// Returns, for each block of this stage, the prefix of its parameters' names: `family` and the index of the block in
+  /// the model.
   [[nodiscard]] std::vector<std::string> block_names(const std::string& family) const;
+  /// Returns the parameter with this name; the stage must have it.
   [[nodiscard]] at::Tensor parameter(const std::string& name) const;
   /// Returns parameter(name) in the type of hidden states.
   [[nodiscard]] at::Tensor weight(const std::string& name) { return for_compute(parameter(name)); }
   [[nodiscard]] bool has_parameter(const std::string& name) const;
+  /// Return the layer with the parameters `name`.weight and `name`.bias; a linear layer may lack the bias.
   [[nodiscard]] Linear linear_named(const std::string& name, WeightLayout layout = WeightLayout::OutIn);
   [[nodiscard]] LayerNorm layer_norm_named(const std::string& name);
 
   /// Returns the token embedding [V, H]: the tied matrix or, in an untied model, the parameter `name`.
   [[nodiscard]] at::Tensor token_table(const std::string& name) const;
-  /// Sets the output matrix [V, H] likewise.
+  /// Sets the output matrix [V, H]: the tied matrix or, in an untied model, the parameter `name`.
   void set_output(const std::string& name, const at::Tensor& bias = {});
   [[nodiscard]] const Linear& output() const { return output_; }
 
@@ -80,7 +84,8 @@ class TransformerStage : public Stage {
   [[nodiscard]] VocabularyPart vocabulary() const;
 
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
-  /// Returns `projections` with the keys and values of earlier tokens that the batch carries, if any.
+  /// Returns `projections` of block `index`, with the keys and values of earlier tokens if the batch carries any
+  /// (carried_key_values.h).
   [[nodiscard]] static QueryKeyValue with_earlier(std::size_t index, const QueryKeyValue& projections,
                                                   const MicroBatch& batch);
 
@@ -88,8 +93,8 @@ class TransformerStage : public Stage {
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
   /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
-  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and the
-  /// place of the slice from the batch.
+  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and the place
+  /// of the slice from the batch.
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the sum that attention() returns.

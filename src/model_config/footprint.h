@@ -1,10 +1,10 @@
 #pragma once
 
-// Work and memory of layers and stages, computed from the sizes of a model and a workload, without LibTorch. The
-// formulas count the tensors that src/model keeps and allocates, and tests compare them with measured bytes. The
-// planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a micro-batch, L tokens of a
-// sequence; the ops of a stage are forward (F), backward (B), or its parts, the input-gradient op (I) and the
-// weight-gradient op (W).
+// FLOPs and bytes of memory (the *footprint*) of layers and stages, computed from the sizes of a model and a workload,
+// without LibTorch. The formulas count the tensors that src/model keeps and allocates, and tests compare them with
+// measured bytes. The planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a
+// micro-batch, L tokens of a sequence. The ops of a stage are the forward (F), and the backward (B) or its two parts:
+// the input-gradient op (I) and the weight-gradient op (W).
 
 #include <algorithm>
 #include <cstdint>
@@ -25,22 +25,24 @@ inline constexpr auto kNames<LayerKind> = std::to_array<Named<LayerKind>>({{Laye
                                                                            {LayerKind::Block, "block"},
                                                                            {LayerKind::Head, "head"}});
 
-/// Maximum number of logits in a chunk of the head, unless one token has more: on the CPU 64 MiB in float32, on a GPU
-/// 512 MiB, since the weight gradient of each chunk reads and writes the whole gradient of the head's matrix.
+/// The head computes its logits in chunks of tokens (model/linear_cross_entropy.h). Maximum number of logits in a
+/// chunk, unless a single token has more: 64 MiB in float32 on the CPU. 512 MiB on a GPU, where fewer chunks save time:
+/// the weight gradient of each chunk reads and writes the whole gradient of the matrix.
 inline constexpr std::int64_t kLogitsOfChunk = std::int64_t{1} << 24;
 inline constexpr std::int64_t kLogitsOfGpuChunk = std::int64_t{1} << 27;
 
+/// The numbers besides the model that determine a footprint.
 struct Workload {
   std::int64_t micro_batch_size = 1;  // b
   std::int64_t sequence = 128;        // L
   std::int64_t compute_bytes = 4;     // bytes per element of hidden states: float32 4, float64 8, bfloat16 2
   std::int64_t weight_bytes = 4;      // bytes per element of weights and gradients
   std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
-  bool dropout = false;               // probability above 0
+  bool dropout = false;               // whether the dropout probability is above 0
   bool split_documents = false;       // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;
-  bool recompute_attention =
-      false;                // blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
+  // Blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
+  bool recompute_attention = false;
   std::int64_t slices = 1;  // k, at most L: an op runs a slice of the sequence; causal models only
   friend bool operator==(const Workload&, const Workload&) = default;
 };
@@ -58,38 +60,41 @@ struct LayerFootprint {
   double deferred = 0;     // bytes kept from I to W for the weight gradient, without its input
 };
 
-/// Returns the sizes and FLOPs of a layer. Throws ConfigError unless the workload's numbers are positive, `sequence`
-/// fits the model's positions and sliding window, and has a token for each slice.
+/// Returns the footprint of a layer. Throws ConfigError if a number of the workload is not positive, if the sequence is
+/// too long for the model's positions or sliding window, or if it has fewer tokens than slices.
 [[nodiscard]] LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload);
 
-/// Returns attention's part of a model's FLOPs in forward and backward: scores and weighted means of values. Throws
-/// ConfigError as layer_footprint() does.
+/// Returns the fraction of a model's FLOPs, in forward and backward, that compute attention scores and weighted means
+/// of values. Throws ConfigError if the sequence is too long for the model.
 [[nodiscard]] double attention_share(const ModelConfig& config, std::int64_t sequence);
 
-/// Returns [k + 1]: first token of each slice, and `sequence`. Slices take about equal times (balanced_bounds) and
-/// start at multiples of 16 tokens if these suffice. Requires at most `sequence` slices.
+/// Returns [k + 1]: the first token of each slice, and `sequence` last. Later slices are shorter, so that all take
+/// about equal time (balanced_bounds() in simulate/costs.h); `attention` is the fraction of an op's time in attention.
+/// Slices start at multiples of 16 tokens if there are enough. Requires at most `sequence` slices.
 [[nodiscard]] std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention);
 
 /// Returns [k + 1]: the bounds as fractions of the sequence.
 [[nodiscard]] std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds);
 
-/// Work and memory of a stage. Tensors that several layers keep count once.
+/// Footprint of a stage for one micro-batch. A tensor that several layers keep counts once. The *working set* of an op
+/// is the memory that it allocates and frees again while it runs.
 struct StageFootprint {
   std::int64_t parameters = 0;
   double forward_flops = 0;
   double input_gradient_flops = 0;
   double weight_gradient_flops = 0;
-  StageMemory memory;                      // bytes of a replica
+  StageMemory memory;                      // bytes that stay between ops: weights, gradients, activations, ...
   double stays = 0;                        // bytes of the activations that offloading leaves on the device
-  double forward_working_set = 0;          // peak bytes of a forward beyond those it leaves
-  double backward_working_set = 0;         // peak bytes of a B beyond those before it
+  double forward_working_set = 0;          // peak bytes of a forward, above the bytes in use after it
+  double backward_working_set = 0;         // peak bytes of a B, above the bytes in use before it
   double input_gradient_working_set = 0;   // working set of I
   double weight_gradient_working_set = 0;  // working set of W
   [[nodiscard]] double working_set(OpKind kind) const;
 };
 
-/// Returns the sizes and FLOPs of a stage. Working sets are those of the longest slice (balanced_slices), or with
-/// dropout or split documents of the whole sequence, an upper bound. Throws ConfigError as layer_footprint() does.
+/// Returns the footprint of a stage. With slices, the working sets are for the longest slice (balanced_slices). With
+/// dropout or split documents they are for the whole sequence, which is an upper bound. Throws ConfigError as
+/// layer_footprint() does, for example if the sequence is too long for the model.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
 
@@ -104,7 +109,8 @@ struct TokenChunks {
   [[nodiscard]] std::int64_t last_size() const { return tokens == 0 ? 0 : size_of(count() - 1); }
 };
 
-/// Returns as few chunks as `most_logits` allows, of about equal size.
+/// Divides `tokens` into as few chunks of about equal size as possible, each with at most `most_logits` logits (or one
+/// token).
 [[nodiscard]] constexpr TokenChunks chunks_of(std::int64_t tokens, std::int64_t vocabulary,
                                               std::int64_t most_logits = kLogitsOfChunk) {
   if (tokens == 0) return {};
@@ -113,17 +119,17 @@ struct TokenChunks {
   return {tokens, (tokens + count - 1) / count};
 }
 
-/// FLOPs of one forward of a block, and of its parts.
+/// FLOPs of one forward of a block.
 struct BlockFlops {
-  double all = 0;
-  double attention_layer = 0;  // the attention sub-layer: projections, scores and weighted means of values
-  double attention = 0;        // scores and weighted means of values
+  double all = 0;              // of the whole block
+  double attention_layer = 0;  // part of `all`: the attention sub-layer, with its projections
+  double attention = 0;        // part of `attention_layer`: scores and weighted means of values
 };
 [[nodiscard]] BlockFlops block_flops(const ModelConfig& config, const Workload& workload);
 
-/// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as in model FLOPs utilization
-/// (Chowdhery et al., PaLM, 2022, appendix B). Repeated products (recomputation, head) do not count. Throws ConfigError
-/// as layer_footprint() does.
+/// Returns the FLOPs of a forward and backward of the whole model for one micro-batch, as model FLOPs utilization
+/// counts them (Chowdhery et al., PaLM, 2022, appendix B): work that is done again (recomputation, logits of the head)
+/// does not count. Throws ConfigError as layer_footprint() does, for example if the sequence is too long for the model.
 [[nodiscard]] double model_flops(const ModelConfig& config, const Workload& workload);
 
 }  // namespace chimera

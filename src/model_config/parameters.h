@@ -1,9 +1,10 @@
 #pragma once
 
-// Parameters of a model as names, shapes and initial values, without allocation. They follow Hugging Face's
-// GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its variants for
-// Mistral, Qwen2 and Qwen3, with the global layer index. Stages create their tensors from these specifications,
-// checkpoints and exports name them, and footprints count them.
+// Parameters of a model as names, shapes and kinds of initial values, without tensors. Names and shapes are as in
+// Hugging Face's GPT2LMHeadModel (without the prefix `transformer.`), BertForPreTraining, LlamaForCausalLM and its
+// variants for Mistral, Qwen2 and Qwen3. The number in a name is the index of the block in the model, not in the stage.
+// Stages create their tensors from these specifications, checkpoints and exports use the names, and footprints count
+// the elements.
 
 #include <cstdint>
 #include <string>
@@ -14,6 +15,7 @@
 
 namespace chimera {
 
+/// Initial values of a parameter.
 struct Initial {
   enum class Kind : std::uint8_t { Zeros, Ones, Normal };
   Kind kind = Kind::Zeros;
@@ -35,8 +37,9 @@ struct ParameterSpec {
 [[nodiscard]] std::vector<ParameterSpec> embedding_parameters(const ModelConfig& config);
 /// Returns the parameters of the block with the global number `layer`. Every block has the same shapes.
 [[nodiscard]] std::vector<ParameterSpec> block_parameters(const ModelConfig& config, std::int64_t layer);
-/// GPT-2 and Llama: final norm and, if untied, the output matrix. BERT: pooler, masked-token head (its only bias is
-/// `cls.predictions.bias`; if untied, also its matrix), sentence-order head.
+/// Returns the parameters after the last block. GPT-2 and Llama: final norm and, if untied, the output matrix. BERT:
+/// pooler, masked-token head (its only bias is `cls.predictions.bias`; if untied, also its matrix), sentence-order
+/// head.
 [[nodiscard]] std::vector<ParameterSpec> head_parameters(const ModelConfig& config);
 /// Returns the matrix that is both token embedding and output matrix, named as the embedding.
 [[nodiscard]] ParameterSpec tied_parameter(const ModelConfig& config);

@@ -13,24 +13,28 @@
 //                                                         wait for the sends of 1B0 and 1B1
 //   sum norms and losses, optimizer step                  sum norms and losses, optimizer step
 //
-// Where an instruction stands decides how far computation and communication overlap, how much memory waiting messages
-// take, and whether workers can block each other. All rules refer to t, the order of all ops by (unit_start_times(),
-// worker), which every process computes alike. A message has the position in t of the op that makes it.
+// The positions of these instructions decide how far computation and communication overlap, how much memory pending
+// messages take, and whether workers can deadlock. The rules below refer to t, one order of the ops of all workers: by
+// their start times if every op takes unit time (unit_start_times()), then by worker. Every process computes the same
+// t. A message has the position in t of the op that makes its tensor.
 //
 // - start-send: right after the op that makes the tensor. wait-receive: right before the op that needs it.
-// - post-receive: at the latest before the receiver's first op after the tensor's maker in t (the message's *turn*), at
-//   the earliest at the turn of the message `receives_ahead` places before it on the channel, so the receives posted at
-//   once do not grow with N; on GPUs also at most one op before its own turn. Receives of a channel are posted in the
-//   sender's order. With SerialPair a post also follows the sends to the same peer that precede its turn, so that both
-//   ends use the order t.
-// - wait-send of an activation: when its gradient has arrived, so it never blocks. Other sends, and sends of recomputed
-//   stages (to free them early), are waited for before the channel's `sends_behind`-th later send, or at the end.
+// - post-receive: a message's *turn* is the position before the receiver's first op that comes, in t, after the op that
+//   makes the tensor. Its receive is posted at this turn or earlier, but not before the turn of the message that is
+//   `receives_ahead` messages earlier on the channel, so the number of posted receives does not grow with N. On GPUs it
+//   is also posted at most one op before its turn. Receives of a channel are posted in the sender's order. With
+//   SerialPair, a receive is also posted after the sends to the same peer that precede its turn, so that both ends use
+//   the order t.
+// - wait-send of an activation: when its gradient has arrived, so it never blocks. For other sends, and for sends of
+//   recomputed stages (to free the tensor early): before the `sends_behind`-th later send on the channel, or at the
+//   end.
 // - recompute: before the wait for the gradient that its backward needs, so that the two overlap.
 // - offload: after the start-send of a forward in offloaded_forwards(). load: before the op before the backward.
 // - A pair that runs together is one op: all its waits come before both Computes, its sends after both.
-// - All-reduces start as in place_all_reduces() and are waited for before the norms are summed. An asynchronous
-//   schedule updates as in place_updates(). If there are several steps, each worker sums a step's norms and losses
-//   before its first op after the step's last op in t, so the pipeline does not drain.
+// - All-reduces start at the positions that place_all_reduces() returns, and are waited for before the norms are
+//   summed. place_updates() gives the positions of updates in an asynchronous schedule. If a program has several steps,
+//   each worker sums the norms and losses of a step before its first op that comes, in t, after the step's last op, so
+//   that the pipeline does not drain.
 //
 // The waits before a post or a send concern only messages that are earlier in t. Therefore the program cannot deadlock,
 // even without buffering (docs/architecture.md); check/check_program.h proves it for each program again.
@@ -46,8 +50,8 @@
 
 namespace chimera {
 
-/// LoweringOptions::receives_ahead on GPUs, where a posted receive occupies multiprocessors until its message arrives.
-/// Receives are then posted at most one op before their turn.
+/// Value of LoweringOptions::receives_ahead on GPUs, where a posted receive occupies multiprocessors until its message
+/// arrives. Receives are then posted at most one op before their turn.
 inline constexpr std::int64_t kReceivesAheadOnGpus = 1;
 
 struct LoweringOptions {
@@ -61,8 +65,8 @@ struct LoweringOptions {
   std::int64_t steps = 1;        // Steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
-/// Returns the program of a schedule, by the rules at the head of this file. Throws ScheduleError if the schedule has a
-/// cycle. Requires a schedule that check() accepts.
+/// Returns the program of a schedule, by the rules at the head of this file. Requires a schedule that check()
+/// (check/check_schedule.h) accepts. Throws ScheduleError if its ops wait for each other in a cycle.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
 /// An instruction right after the op at position `after` of its worker's list.
@@ -71,15 +75,18 @@ struct PlacedInstruction {
   Instruction instruction;
 };
 
-/// Returns for each worker, in order: an UpdateWeights after the last weight gradient of each update of a stage; a
-/// DropWeights after the last use of each version; and, if `sums` is set, start and wait of the stage's all-reduce
-/// before each update. A newest version without further uses is dropped before the update that replaces it. An
-/// incomplete last group of micro-batches is an update at the worker's end. Empty for a synchronous schedule. Requires
-/// a schedule that check() accepts. Takes time O(ops log versions).
+/// Returns [worker]: the updates of an asynchronous schedule, in order. Empty for a synchronous schedule.
+/// - An UpdateWeights after the last weight gradient of each update of a stage. If micro-batches remain at the worker's
+///   end, too few for an update, they make one more.
+/// - A DropWeights after the last use of each weight version. A version whose last use comes before the next update is
+///   dropped right before this update, because until then it is the newest.
+/// - If `sums`: start and wait of the stage's all-reduce before each update.
+///
+/// Requires a schedule that check() accepts. Takes time O(ops log versions).
 [[nodiscard]] std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedule, bool sums);
 
-/// Returns only the forwards, with weight version 0, for validation. Its program has no all-reduce and no optimizer
-/// step.
+/// Returns the schedule with only its forwards, all with weight version 0, for validation. lower() adds no all-reduce
+/// and no optimizer step to it.
 [[nodiscard]] Schedule forward_only(const Schedule& schedule);
 
 /// Returns the maximum number of receives that a worker has posted and not yet awaited.

@@ -1,7 +1,7 @@
 #pragma once
-// Many steps of a schedule in one, for asynchronous schedules, whose steps overlap. The simulator unrolls a few steps
-// to find the time of one in the middle; the runtime runs a Stream, which stores a long run as its first, middle and
-// last pieces.
+// Joins many steps of an asynchronous schedule, whose steps overlap, into one schedule (unroll()) or program
+// (lower_stream()). The simulator unrolls a few steps to measure the time of a step in the middle. The runtime executes
+// a Stream: the program of a whole run. A Stream stores only the first, middle and last steps.
 
 #include <cstdint>
 #include <vector>
@@ -15,39 +15,41 @@ namespace chimera {
 /// The program of K steps of an asynchronous schedule without a flush, cut into one piece per step. A worker's piece
 /// ends at the sum of the step's norms and losses, so it may contain ops of the steps before and after.
 ///
-/// `program` has the first and last pieces of a long run. Two adjacent middle pieces are equal except for their
-/// numbers, and stand for all pieces in between. A run that never repeats is stored completely.
+/// In a long run, the pieces in the middle are equal except for the numbers of their micro-batches and versions.
+/// `program` then has the first pieces, two adjacent middle pieces that stand for all in between, and the last pieces.
+/// A run that never repeats is stored completely.
 struct Stream {
-  std::int64_t steps = 0;          // K
-  std::int64_t micro_batches = 0;  // N, per step
-  std::int64_t updates = 0;        // Number of updates per stage and step
-  Schedule schedule;               // Unrolled, of program.steps steps
-  Program program;
+  std::int64_t steps = 0;                      // K
+  std::int64_t micro_batches = 0;              // N, per step
+  std::int64_t updates = 0;                    // Number of updates per stage and step
+  Schedule schedule;                           // The unrolled schedule of the stored steps
+  Program program;                             // Program of the stored steps, Program::steps
   std::vector<std::vector<std::size_t>> ends;  // [worker][piece]: position in the program
 
-  /// Returns the worker's instructions in step `step`, 0 <= step < K, of a run that starts at step `first` of the
-  /// training.
+  /// Returns the worker's instructions in step `step`, 0 <= step < K. If the run continues a training at step `first`,
+  /// micro-batches and versions are numbered from there.
   [[nodiscard]] std::vector<Instruction> piece(std::size_t worker, std::int64_t step, std::int64_t first = 0) const;
 };
 
-/// Lowers `steps` repetitions of `step`, an asynchronous schedule. Throws ConfigError like unroll(), and if the
-/// micro-batches per update do not divide N.
+/// Returns the program of `steps` steps of `step`, the asynchronous schedule of one step. Throws ConfigError if
+/// unroll() does, and if the micro-batches per update do not divide N.
 [[nodiscard]] Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options);
 
 /// Returns `steps` repetitions of a step of N micro-batches: step k has micro-batches k N .. k N + N - 1.
 ///
-/// *Synchronous:* concatenates each worker's lists. The caller must hold each step back until the weights are updated.
+/// *Synchronous:* concatenates each worker's lists. The caller must delay each step until the weights are updated.
 ///
-/// *Asynchronous:* no flush. On each worker, the next step's forwards up to its first backward are spread over the ops
-/// after the last forward of the step before: one after each op that ends a micro-batch (B, or W), the rest at the end.
-/// So a worker holds no more activations than in a single step, and 1F1B keeps its strict alternation.
+/// *Asynchronous:* the steps of a worker overlap. The last backwards of a step alternate with the first forwards of the
+/// next step: one forward after each op that ends a micro-batch (B, or W); the other forwards follow at the end. So a
+/// worker holds no more activations than in a single step, and 1F1B keeps its strict alternation.
 ///
-/// If a worker forwards all N micro-batches of a step before its first backward, and ops use the newest weights (no
-/// delay), it has up to D - s micro-batches in flight on stage s, or as many as the weight versions allow. So `steps`
-/// steps of pipedream equal pipedream with steps N micro-batches, also for N < D.
+/// A worker may run all N forwards of a step before its first backward, if N is small. If ops also use the newest
+/// weights (no delay), the result lets this worker run more forwards ahead: up to D - s micro-batches are in flight on
+/// stage s, or as many as the weight versions allow. So `steps` steps of the schedule pipedream equal pipedream with
+/// `steps` N micro-batches, also for N < D.
 ///
-/// Weight versions follow `updates` (schedule/schedule.h) over the whole run. The newest version counts the updates
-/// before the forward in the worker's list.
+/// Weight versions follow Schedule::updates over the whole run. The newest version of a forward is the number of
+/// updates before it in the worker's list.
 ///
 /// Requires a schedule that check() accepts. Throws ConfigError if `steps` is not positive, there are more than
 /// kMostOps ops, or the schedule is asynchronous with several replicas.
@@ -56,7 +58,8 @@ struct Stream {
 /// Returns the number of steps in flight at once: 1 with a flush, else D / N rounded up.
 [[nodiscard]] std::int64_t steps_in_flight(const Schedule& step);
 
-/// Returns the number of steps to simulate for Timeline::period: 1 with a flush.
+/// Returns the number of steps that a simulation needs to measure the time of a step in the middle of a run
+/// (Timeline::period); 1 with a flush.
 [[nodiscard]] std::int64_t steps_to_simulate(const Schedule& step);
 
 }  // namespace chimera

@@ -1,9 +1,9 @@
 #pragma once
 
-// The question that a plan answers (PlanProblem) and one possible answer (Candidate). A candidate fixes everything
-// that `chimera train` needs: the schedule and its shape, W groups, the micro-batch size, the partition, and the
-// stages that recompute or offload. plan/enumerate.h lists the candidates of a problem, plan/predict.h predicts
-// each, and plan/plan.h ranks them.
+// Input of the planner (PlanProblem), and one configuration that it considers (Candidate). A candidate has everything
+// that `chimera train` needs: the schedule and its shape, the number W of data-parallel groups, the micro-batch size,
+// the partition of layers, and the stages that recompute or offload activations. plan/enumerate.h lists the candidates
+// of a problem, plan/predict.h predicts time and memory of each, and plan/plan.h ranks them.
 
 #include <cstdint>
 #include <set>
@@ -21,30 +21,32 @@
 
 namespace chimera {
 
-/// A user's own layer, measured.
+/// Measured times and sizes of a layer of a user's own model.
 struct OwnLayer {
-  std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
+  std::vector<LayerTime> times = {};  // for ascending micro-batch sizes, at least one
   double weights = 0;                 // bytes; gradients take as many
   double state = 0;                   // bytes of gradients and optimizer state
-  double activations = 0;             // bytes per sample saved for backward
-  double output = 0;                  // bytes per sample
+  double activations = 0;             // bytes per sample that are kept for backward
+  double output = 0;                  // bytes per sample of the layer's output
 };
 
 struct PlanProblem {
   ModelConfig model;
-  // If not empty, replaces the layers of `model`, except its name and number of layers; sequences are then samples
+  // Layers of a user's own model; empty: the layers of `model`. If not empty, only name and number of layers of `model`
+  // are used, and "sequences" below are samples.
   std::vector<OwnLayer> layers = {};
   MachineProfile machine;
   std::int64_t workers = 1;     // P
   std::int64_t mini_batch = 1;  // sequences per step over all workers
   double memory_bytes = 0;      // bytes of memory per worker
-  Workload workload;            // the micro-batch size is ignored
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  bool blocking_sends = false;
-  bool shard_optimizer = false;
+  Workload workload;            // sequence length, types, ...; the micro-batch size is ignored
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // --sync: when all-reduces of gradients start
+  bool blocking_sends = false;   // whether a worker waits until each message that it sends has arrived
+  bool shard_optimizer = false;  // --shard-optimizer
 };
 
-/// W groups of D workers (D T with tensor parallelism), each with N micro-batches of b sequences.
+/// A configuration: W data-parallel groups of D workers (D T with tensor parallelism), each with N micro-batches of b
+/// sequences.
 struct Candidate {
   std::string schedule = kDefaultSchedule;
   PipelineShape shape = {};  // N = mini-batch / (W b)
@@ -55,7 +57,7 @@ struct Candidate {
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
   std::set<StageId> offload = {};
-  bool recompute_attention = false;  // as in the problem's workload
+  bool recompute_attention = false;  // Workload::recompute_attention of this candidate
   ReplicaLayout replica_layout = ReplicaLayout::Near;
 };
 
@@ -64,12 +66,13 @@ struct Candidate {
 
 [[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
 
-/// Returns the value of --recompute.
+/// Returns the value of --recompute for this candidate.
 [[nodiscard]] StageChoice recompute_choice(const Candidate& candidate);
 
+/// Returns the value of --offload for this candidate.
 [[nodiscard]] StageChoice offload_choice(const Candidate& candidate);
 
-/// Returns whether the workers of a node compute on fewer cores than they have threads.
+/// Returns whether the workers of a node together have more threads than the node has cores.
 [[nodiscard]] bool shares_cores(const PlanProblem& problem);
 
 }  // namespace chimera

@@ -1,8 +1,10 @@
 #pragma once
 
-// Explains a candidate's predicted step time by removing costs from its model in turn. Each cost is charged with the
-// change that its removal causes: of the difference between equation 1 of the paper and the simulator (compare_models),
-// or of the simulated time (step_parts). `chimera plan` prints the results below its table and with --explain.
+// Explains the predicted step time of a candidate. There are two predictions: by the simulator, and by equation 1 of
+// the Chimera paper (equation_one.h). The functions below remove one kind of cost after the other, for example all
+// messages, and predict again. The change is attributed to this cost. compare_models() explains in this way why the two
+// predictions differ; step_parts() splits the simulated time. `chimera plan` prints the results below its table and
+// with --explain.
 
 #include <array>
 #include <string>
@@ -19,15 +21,16 @@ struct DifferenceCause {
 };
 
 struct ModelComparison {
-  double paper_seconds = 0;
-  double simulated_seconds = 0;
-  /// Together the difference. Each effect is removed from both models in turn: shared cores and links, updates and
-  /// overheads, messages, all-reduces, unequal stages. The rest is `order of ops`: simulated order versus closed form.
-  /// Causes below 0.5 % of the simulated time are omitted.
+  double paper_seconds = 0;      // step time by equation 1
+  double simulated_seconds = 0;  // step time by the simulator
+  /// Causes of the difference, the largest first; they add up to it. These costs are removed from both predictions in
+  /// turn: shared cores and links, updates and overheads, messages, all-reduces, differences between stages. The rest
+  /// is called `order of ops`, because equation 1 only counts the ops on a critical path. Causes below 0.5 % of the
+  /// simulated time are omitted.
   std::vector<DifferenceCause> causes;
 };
 
-/// Compares both models. Requires a candidate whose prediction has equation 1.
+/// Compares both predictions. Requires a candidate for which equation 1 has a formula (Prediction::paper is set).
 [[nodiscard]] ModelComparison compare_models(Predictor& predictor, const Candidate& candidate);
 
 /// Simulated step times without some costs.
@@ -37,14 +40,15 @@ struct PossibleGains {
 };
 [[nodiscard]] PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate);
 
+/// Parts of a step time; all are means over the workers.
 enum class StepPart : std::uint8_t {
-  Compute,  ///< ops of the mean worker, without recomputation
-  Recomputation,
-  Bubble,      ///< idle time without messages, all-reduces and updates
-  TensorSums,  ///< all-reduces within ops between workers that share a stage's layers
-  Messages,
-  Sums,     ///< exposed all-reduces of gradients
-  Updates,  ///< weight updates and overheads per step
+  Compute,        ///< ops without recomputation
+  Recomputation,  ///< forwards that run again
+  Bubble,         ///< idle time that remains without messages, all-reduces and updates
+  TensorSums,     ///< tensor parallelism: all-reduces within ops, between workers that share the layers of a stage
+  Messages,       ///< messages that no op hides
+  Sums,           ///< all-reduces of gradients that no op hides
+  Updates,        ///< weight updates and overheads per step
 };
 template <>
 inline constexpr auto kNames<StepPart> = std::to_array<Named<StepPart>>({{StepPart::Compute, "compute"},
@@ -62,9 +66,9 @@ struct StepParts {
   [[nodiscard]] double of(StepPart part) const { return seconds[static_cast<std::size_t>(part)]; }
 };
 
-/// Splits the step time into its parts. Removes all-reduces, messages, updates and tensor-parallel sums from the
-/// simulation in this order; each part is the reduction of the step time. A part that ops hide is 0, or negative if its
-/// delays improved the order of ops. The rest is compute and bubbles.
+/// Splits the simulated step time into its parts. Removes all-reduces, messages, updates and tensor-parallel
+/// all-reduces from the simulation in this order; each part is the reduction of the step time. A part that ops hide is
+/// 0, or negative if its delays improved the order of ops. The rest is compute and bubbles.
 [[nodiscard]] StepParts step_parts(Predictor& predictor, const Candidate& candidate);
 
 }  // namespace chimera

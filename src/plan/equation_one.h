@@ -1,9 +1,9 @@
 #pragma once
 
-// Equation 1 of the paper (Li and Hoefler, SC'21, section 3.4): the time of a step in closed form, from the ops and
-// messages on the critical path and the all-reduces that no bubble hides. GPipe, DAPPLE, GEMS, PipeDream and
-// PipeDream-2BW use closed forms of their own makespans. Prediction (plan/predict.h) reports it next to the
-// simulated time, and the paper's rule (plan_by_paper_rule) ranks by it.
+// Equation 1 of the Chimera paper (Li and Hoefler, SC'21, section 3.4): a formula for the time of a step, from the ops
+// and messages on the critical path and the all-reduces that no bubble hides. The paper gives it for Chimera; for
+// GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW, the numbers of critical ops come from their own makespans. The
+// planner reports the result next to the simulated time (Prediction::paper), and plan_by_paper_rule() ranks by it.
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"
@@ -11,8 +11,8 @@
 
 namespace chimera {
 
-/// Returns the model of a generator's entry, or nullptr without a closed form for this shape: for split backwards,
-/// interleaved or folded stages, several chunks per worker or slices per micro-batch.
+/// Returns Generator::paper, or nullptr if equation 1 does not apply to this shape: for split backwards, and if a
+/// worker has several stages of a replica or runs micro-batches in slices.
 [[nodiscard]] const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape);
 
 /// Terms of equation 1, in the unit of the costs: T = (F_t + Comm_p2p) C_f + (B_t + Comm_p2p) C_b + max over workers of
@@ -27,9 +27,10 @@ struct EquationOne {
   double seconds = 0;       // T
 };
 
-/// Evaluates equation 1 with the `costs` of simulate(), without updates. The paper does not specify how all-reduces
-/// fill free regions. Here a worker's free regions are its bubbles after the stage's last backward
-/// (PaperModel::free_regions). Messages do not use them. `paper` must be the model of the schedule's generator.
+/// Evaluates equation 1 with the costs that simulate() uses, without updates. An all-reduce that starts early is hidden
+/// in *free regions*, which the paper does not define exactly. Here they are the worker's bubbles after the stage's
+/// last backward (PaperModel::free_regions); messages do not use them. `paper` must be the PaperModel of the schedule's
+/// generator.
 [[nodiscard]] EquationOne equation_one(const PaperModel& paper, const Schedule& schedule, const PipelineShape& shape,
                                        const CostModel& costs);
 

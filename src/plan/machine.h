@@ -1,9 +1,9 @@
 #pragma once
 
-// The planner's model of a machine: times of layers, links within and between nodes, slowdowns of ops that run at
-// once, memory. `chimera profile` measures it, and the profiles in machines/ come from published figures. Profiles
-// are JSON files that users may edit; docs/machine_profile.md describes every field. layer_times.h derives times of
-// other layers, and stage_model.h the costs of a pipeline's stages.
+// The planner's model of a machine: times of layers, links within and between nodes, slowdowns of ops that run at once,
+// memory. `chimera profile` measures it, and the profiles in machines/ come from published figures. Profiles are JSON
+// files that users may edit; docs/machine_profile.md describes every field. layer_times.h derives times of other
+// layers, and stage_model.h the costs of a pipeline's stages.
 
 #include <array>
 #include <cstdint>
@@ -25,17 +25,17 @@ inline constexpr double kMostBytes = 1e18;
 inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
 inline constexpr double kMostOverlap = 0.99;
 
-/// A number of a struct in a profile. Files, means over machines and medians over rounds treat these numbers alike, so
-/// that each is listed once.
+/// Description of a numeric member of a struct in a profile. Each struct lists its numbers once, in a table of these;
+/// the reader, the writer, and the functions that average profiles loop over the table.
 template <class Struct>
 struct NumberField {
   const char* name;  // in JSON
   double Struct::*value;
-  double most;  // largest accepted number
-  bool required = false;
+  double most;            // largest accepted number
+  bool required = false;  // whether a file must have it
 };
 
-/// Seconds of a layer's ops on a micro-batch.
+/// Seconds of a layer's ops for a micro-batch of this size.
 struct LayerTime {
   std::int64_t micro_batch_size = 1;
   double forward = 0;
@@ -54,7 +54,7 @@ inline constexpr auto kLayerTimeNumbers =
                                            {"recompute", &LayerTime::recompute, kMostSeconds},
                                            {"spread", &LayerTime::spread, kMostRatio}});
 
-/// Measured times of a kind of layer. `model` gives its sizes; the number of layers is ignored.
+/// Measured times of one kind of layer in a model. The number of layers of `model` is ignored.
 struct LayerTimes {
   LayerKind kind = LayerKind::Block;
   ModelConfig model = {};
@@ -64,12 +64,13 @@ struct LayerTimes {
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
-/// A message of L bytes takes alpha + beta L seconds. If the link is a token bucket (clouds, `tc tbf`) and was idle
-/// before, it takes alpha + beta (L - burst). An all-reduce of L bytes over r workers takes 2 log2(r) alpha + 2 (r-1)/r
-/// beta L (Rabenseifner's algorithm; Li and Hoefler, SC'21, section 3.4).
+/// Times of messages or all-reduces over a link. A message of L bytes takes alpha + beta L seconds. Some links limit
+/// their rate with a token bucket (clouds, `tc tbf`); if such a link was idle before, a message takes alpha + beta (L -
+/// burst). An all-reduce of L bytes over r workers takes 2 log2(r) alpha + 2 (r-1)/r beta L (Rabenseifner's algorithm;
+/// Li and Hoefler, SC'21, section 3.4).
 struct LinkTimes {
-  double alpha = 0;
-  double beta = 0;
+  double alpha = 0;  // seconds
+  double beta = 0;   // seconds per byte
   double burst = 0;  // bytes; messages only
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
@@ -87,6 +88,7 @@ inline constexpr auto kContentionNumbers =
                                             {"ops_by_receives", &Contention::ops_by_receives, kMostRatio},
                                             {"idle_gain", &Contention::idle_gain, kMostOverlap}});
 
+/// Times between workers of one node, and of two nodes.
 struct LinkProfile {
   LinkTimes within_node = {};
   LinkTimes between_nodes = {};
@@ -117,7 +119,7 @@ inline constexpr auto kReservedNumbers =
 
 struct MachineProfile {
   std::string name = {};
-  std::vector<std::string> sources = {};  // origin of the figures: a command, or publications
+  std::vector<std::string> sources = {};  // origin of the numbers: a command, or publications
   /// Cores per node that workers share, `threads` for each computing worker; 0: each worker has its own device.
   std::int64_t cores = 0;
   std::int64_t threads = 1;
@@ -132,22 +134,24 @@ struct MachineProfile {
   /// Memory traffic of attention in bytes per head and pair of tokens, in a forward and again in the input gradient. If
   /// 0, time scales with FLOPs only. Needs `memory_bandwidth`.
   double score_traffic = 0;
-  /// Whether the head scores every token in one product and keeps its log-probabilities until the backward, also the
-  /// unmasked tokens of BERT; else it works as this project's head.
+  /// Whether the head computes the logits of all tokens in one product (also of the unmasked tokens of BERT), and keeps
+  /// the log-probabilities until the backward. If not, it works in chunks, as Chimera's head does.
   bool whole_head = false;
-  /// Least seconds of a block's forward, input gradient and weight gradient each: host time to launch its kernels.
+  /// Minimum seconds of a block's forward, of its input gradient and of its weight gradient: the time in which the host
+  /// launches the kernels.
   double block_launch = 0;
   double memory_bandwidth = 0;  // bytes per second for each worker; 0: unknown
   double host_bandwidth = 0;    // bytes per second between a worker's device and host memory; 0: kHostBandwidth
   std::vector<LayerTimes> layers = {};
-  LinkProfile point_to_point = {};
+  LinkProfile point_to_point = {};  // messages
   LinkProfile all_reduce = {};
   /// Compute time that a message of L bytes costs its sender and again its receiver, alpha + beta L: copies through
-  /// host memory, or socket processing. Applies if workers have their own devices, or no core is free for messages.
+  /// host memory, or work in the network stack. Applies if workers have their own devices, or no core is free for
+  /// messages.
   LinkTimes message_copy = {};
-  /// The same for a message between nodes; zeros: as within a node.
+  /// `message_copy` for a message between nodes; zeros: the same as within a node.
   LinkTimes node_message_copy = {};
-  /// Slowdown between ops, messages and all-reduces of a worker if each worker has its own device or core.
+  /// How much ops, messages and all-reduces of a worker slow each other down if each worker has its own device or core.
   Contention contention = {};
   /// Relative increase of an all-reduce's beta per doubling of workers beyond two.
   double sum_rank_loss = 0;
@@ -180,7 +184,8 @@ inline constexpr auto kMachineNumbers = std::to_array<NumberField<MachineProfile
      {"step_overhead", &MachineProfile::step_overhead, kMostSeconds, true},
      {"expected_error", &MachineProfile::expected_error, kMostRatio}});
 
-/// Assumed: four fifths of 16 lanes of PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).
+/// Bytes per second between device and host memory if a profile does not say: four fifths of the rate of 16 lanes of
+/// PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).
 inline constexpr double kHostBandwidth = 25e9;
 
 /// Returns the total FLOP/s of products of large matrices for workers with `threads` cores each on a single node,
@@ -192,12 +197,12 @@ inline constexpr double kHostBandwidth = 25e9;
 [[nodiscard]] double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies,
                                  double bytes);
 
-/// Returns the link of an all-reduce of devices on several nodes, `near` on each, which pass equal parts between nodes
-/// and share an interface by `node_transfers`.
+/// Returns the times of an all-reduce among devices of several nodes, `near` devices on each. Each device of a node
+/// sends an equal part between the nodes; they share the network interface (Contention::node_transfers).
 [[nodiscard]] LinkTimes link_of_rings(const MachineProfile& machine, std::int64_t near);
 
-/// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and entry, if an
-/// entry is missing, unknown, duplicate, negative, not finite or implausibly large (above 10^9 seconds or 10^18 bytes).
+/// Reads a profile (docs/machine_profile.md); `-` is standard input. Throws ConfigError, with file and field, if a
+/// field is missing, unknown, duplicate, negative, not finite or implausibly large (above 10^9 seconds or 10^18 bytes).
 [[nodiscard]] MachineProfile read_machine(const std::string& path);
 /// Reads a profile from `text`; error messages name `source`.
 [[nodiscard]] MachineProfile machine_from_json(const std::string& text, const std::string& source);
@@ -205,7 +210,7 @@ inline constexpr double kHostBandwidth = 25e9;
 /// Returns JSON that read_machine() reads back to the same value (with `layers` of every model set to 1).
 [[nodiscard]] std::string to_json(const MachineProfile& machine);
 
-/// Reads `alpha`, `beta` and the optional `burst`. Throws ConfigError, with the entry, if the value is invalid.
+/// Reads an object with `alpha`, `beta` and the optional `burst`. Throws ConfigError, with the path, if it is invalid.
 [[nodiscard]] LinkTimes read_link(const JsonValue& value);
 /// Returns JSON that read_link() reads back to the same value.
 [[nodiscard]] nlohmann::ordered_json link_json(const LinkTimes& times);

@@ -4,9 +4,10 @@
 //
 //    PlanProblem -> candidates_of() -> Predictor::predict() for each -> make_plan(): the fastest that fit
 //
-// A lower bound of each candidate (least_step_seconds) orders them, so that most are never simulated. The best
-// candidates with equal stages are then tried again with balanced stages. `chimera plan` and the playground print
-// the ranking (answers/plan_answer.h).
+// make_plan() visits the candidates in the order of a lower bound of their step times (least_step_seconds), and stops
+// when no other candidate can be among the best, so that most are never simulated. All first have even partitions
+// (equal numbers of layers per stage); the best are then tried again with balanced partitions (balance.h). `chimera
+// plan` and the playground print the ranking (answers/plan_answer.h).
 
 #include <vector>
 
@@ -27,28 +28,29 @@ struct RankedCandidate {
   Prediction prediction;
 };
 
+/// Result of the planner.
 struct Plan {
-  std::vector<RankedCandidate> ranked;  // candidates that fit, fastest first
-  std::int64_t considered = 0;
-  std::int64_t too_large = 0;  // candidates that exceed memory with any recomputation
-  std::int64_t pruned = 0;     // candidates slower than all ranked ones, by lower bound or prediction
+  std::vector<RankedCandidate> ranked;  // the best candidates that fit in memory, fastest first
+  std::int64_t considered = 0;          // number of all candidates
+  std::int64_t too_large = 0;           // candidates that exceed memory with any recomputation
+  std::int64_t pruned = 0;              // candidates slower than all ranked ones, by lower bound or prediction
 };
 
-/// Ranks candidates by simulated step time, with the least recomputation (stages_to_recompute) or offloading
-/// (stages_to_offload) that fits. Predicts even
-/// stages in the order of lower bounds until no other candidate can be among the `top` best. If the partition is
-/// Balanced, also tries balanced stages for the best max(40, `top`) and ranks each faster cut. Throws ConfigError, with
-/// the least sufficient memory, if nothing fits.
+/// Ranks the candidates of the problem by simulated step time, and returns the `top` best (PlanOptions::top). Each
+/// candidate recomputes (stages_to_recompute) or offloads (stages_to_offload) as few stages as its memory requires. If
+/// PlanOptions::partition is Balanced, also tries balanced partitions for the best max(40, `top`) candidates, and keeps
+/// each that is faster. Throws ConfigError, with the memory that would suffice, if no candidate fits.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
-/// Returns the fastest candidate in the problem's memory, then repeatedly the fastest that needs at least 5 % less,
-/// until nothing fits. Each is the best of a make_plan(). Throws ConfigError if nothing fits in the problem's memory.
+/// Returns a Pareto front of step time and memory: the fastest candidate in the problem's memory, then the fastest that
+/// needs at least 5 % less memory than this one, and so on, until nothing fits. Each is the best result of a
+/// make_plan(). Throws ConfigError if nothing fits in the problem's memory.
 [[nodiscard]] std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options);
 
-/// Returns the paper's choice (Li and Hoefler, SC'21, section 3.4): Chimera with f = 1, even D, direct concatenation
-/// and whole backwards. The micro-batch size of each D is the largest power of two that fits with D micro-batches in
-/// flight. Recomputes only if a single sequence does not fit. `ranked` has the `top` best (0: all) by equation 1;
-/// `too_large` counts depths that do not fit.
+/// Plans by the rule of the paper (Li and Hoefler, SC'21, section 3.4). Considers Chimera with two pipelines (f = 1),
+/// each even D, `--scale direct` and whole backwards. For each D, the micro-batch size is the largest power of two that
+/// fits in memory with D micro-batches in flight. Recomputes only if a micro-batch of one sequence does not fit.
+/// Plan::ranked has the `top` best (0: all) by equation 1; Plan::too_large is the number of D that do not fit.
 [[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera

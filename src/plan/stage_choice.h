@@ -1,9 +1,9 @@
 #pragma once
 
 // Stages that recompute their activations (--recompute) or offload them to host memory (--offload). A StageChoice is
-// what a user asked for: a rule such as `full`, or listed stages. resolve_stages() is the only place that turns a
-// choice into stages of a schedule. The rule `auto` depends on memory, so the caller supplies it; plan/worker_memory.h
-// has the usual one, choose_stages().
+// the value of such a flag: a rule such as `full`, or a list of stages. resolve_stages() converts it to stages of a
+// schedule. For the rule `auto`, the stages depend on memory, so the caller passes a function that chooses them;
+// usually the caller is choose_stages() (plan/worker_memory.h).
 
 #include <cstdint>
 #include <functional>
@@ -18,10 +18,10 @@ namespace chimera {
 
 enum class StageRule : std::uint8_t {
   None,
-  Attention,  ///< no stages; the attention sub-layers of all blocks (MicroBatch::recompute_attention)
+  Attention,  ///< no whole stages, but the attention sub-layers of all blocks (MicroBatch::recompute_attention)
   Full,       ///< all stages
-  Auto,       ///< fewest stages that fit in memory
-  Listed,     ///< has no name on the command line
+  Auto,       ///< as few stages as memory requires
+  Listed,     ///< StageChoice::stages; on the command line a list such as 0,1
 };
 template <>
 inline constexpr auto kNames<StageRule> = std::to_array<Named<StageRule>>({{StageRule::None, "none"},
@@ -32,7 +32,7 @@ inline constexpr auto kNames<StageRule> = std::to_array<Named<StageRule>>({{Stag
 /// Stages whose activations are recomputed, or offloaded.
 struct StageChoice {
   StageRule rule = StageRule::None;
-  std::set<StageId> stages = {};  // of Listed, at least one
+  std::set<StageId> stages = {};  // for Listed: at least one; else empty
   friend bool operator==(const StageChoice&, const StageChoice&) = default;
 };
 
@@ -45,7 +45,8 @@ struct StageFlag {
 inline const StageFlag kRecomputeFlag{.name = "--recompute", .rules = names_of<StageRule>()};
 inline const StageFlag kOffloadFlag{.name = "--offload", .rules = {"none", "full", "auto"}};
 
-/// Reads a rule of the flag or a list such as `0,1,5`. Throws ConfigError for anything else.
+/// Parses the name of a rule that the flag accepts, or a list of stages such as `0,1,5`. Throws ConfigError for other
+/// texts.
 [[nodiscard]] StageChoice parse_stages(const StageFlag& flag, const std::string& text);
 
 /// Returns text that parse_stages() reads back.
@@ -57,9 +58,9 @@ inline const StageFlag kOffloadFlag{.name = "--offload", .rules = {"none", "full
 /// Returns stages 0 to `count` - 1.
 [[nodiscard]] std::set<StageId> all_stages(std::int64_t count);
 
-/// Returns the chosen stages of a schedule with `num_stages` stages. `automatic` returns the stages of `auto`. Throws
-/// ConfigError for a stage that does not exist, and for a rule that the flag does not accept:
-/// `--offload 4: expected none, full, auto, or stages of 0 to 3 such as 0,1`.
+/// Returns the stages that `choice` selects from the `num_stages` stages of a schedule; none for Attention. Calls
+/// `automatic` for the rule Auto. Throws ConfigError for a stage that does not exist, and for a rule that the flag does
+/// not accept: `--offload 4: expected none, full, auto, or stages of 0 to 3 such as 0,1`.
 [[nodiscard]] std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& flag,
                                                std::int64_t num_stages,
                                                const std::function<std::set<StageId>()>& automatic);

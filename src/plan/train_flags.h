@@ -1,7 +1,7 @@
 #pragma once
 
-// A candidate as flags of `chimera train`: the last step from a plan to a run. The same list becomes a command line,
-// a TOML file for `--config`, and the fields that the playground shows.
+// Converts a candidate of the planner to flags of `chimera train`. The flags become a command line (to_words), a TOML
+// file for `--config` (to_toml), or the fields that the playground shows.
 
 #include <string>
 #include <variant>
@@ -17,7 +17,8 @@ struct TrainFlag {
   std::variant<std::string, std::int64_t, bool> value;
 };
 
-/// Returns the flags that run the candidate, without model, data and workload. `recompute` is never `auto`.
+/// Returns the flags that run the candidate, without the flags of model, data and workload. The value of `recompute` is
+/// never `auto`.
 [[nodiscard]] std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& candidate);
 
 /// Returns the value as on a command line; "true" or "false" for a flag without value.

@@ -1,8 +1,8 @@
 #pragma once
 
-// Times the ops of a kind of layer, as the executor calls them: forward, input gradient, weight gradient, and the
-// same for a recomputed micro-batch. The profiler (profiler.h) runs one timer per layer on every computing rank at
-// once.
+// Times the ops of one kind of layer, in the way in which the executor runs them: forward, input gradient and weight
+// gradient of a micro-batch, and of a micro-batch with recomputation. `chimera profile` (profiler.h) constructs a timer
+// for each kind of layer (embedding, block, head) on every rank, and the computing ranks run them at the same time.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -27,6 +27,7 @@
 
 namespace chimera {
 
+/// What a LayerTimer measures.
 struct TimedLayers {
   ModelConfig model;  // measured: one embedding, one head, or a few blocks
   LayerKind kind = LayerKind::Block;
@@ -34,7 +35,9 @@ struct TimedLayers {
   at::ScalarType compute = at::kFloat;
 };
 
-/// A micro-batch of each size stays in flight, so that forwards do not reuse warm memory of the last backward.
+/// Makes a stage with only this kind of layer and runs its ops on random data. For each micro-batch size, the forward
+/// of the next micro-batch runs before the backward of the previous one, as in a pipeline. Otherwise a forward would
+/// reuse memory that the last backward has just freed and that is still in the cache.
 class LayerTimer {
  public:
   explicit LayerTimer(TimedLayers layers)
@@ -48,8 +51,9 @@ class LayerTimer {
     stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1));
   }
 
-  /// Runs F of a new micro-batch and I and W of the previous; then F without a graph, F, I and W of a recomputed
-  /// micro-batch. Returns seconds_of() per layer.
+  /// Measures once: F of a new micro-batch, then I and W of the previous one. To measure recomputation, also runs a
+  /// micro-batch with a forward without autograd, then F, I and W. Returns seconds per layer, by seconds_of()
+  /// (lockstep.h), with `threads` threads per rank.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
     auto found = sizes_.find(micro_batch_size);
     if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
@@ -84,15 +88,15 @@ class LayerTimer {
     return {text.begin(), text.end()};
   }
 
-  struct Flight {  // micro-batch between F and W
+  struct Flight {  // a micro-batch between its F and its W
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;
   };
   struct Size {
-    at::Tensor states;    // input and gradient source, [b, L, H]
-    at::Tensor gradient;  // undefined for the head
-    std::optional<Flight> under_way;
+    at::Tensor states;                // input and gradient source, [b, L, H]
+    at::Tensor gradient;              // undefined for the head
+    std::optional<Flight> under_way;  // the previous micro-batch of this size
     std::int64_t step = 0;
   };
 
@@ -132,7 +136,7 @@ class LayerTimer {
     const double forwards = seconds_of(watch.elapsed(), threads);
     return forwards + backward(size, std::move(again), threads).whole();
   }
-  /// Causal blocks need nothing, BERT's a mask.
+  /// Returns the tokens of a micro-batch; nothing for blocks of GPT-2 and Llama, which do not need any.
   MicroBatch load(std::int64_t step, std::int64_t micro_batch_size) const {
     if (layers_.kind == LayerKind::Block && is_causal(layers_.model.family)) return {};
     return make_micro_batch(*samples_, layers_.model.family, {step, 0, micro_batch_size, micro_batch_size});

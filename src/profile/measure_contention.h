@@ -1,8 +1,10 @@
 #pragma once
 
-// Slowdowns of ops, messages and all-reduces that overlap, relative and at least 0. Each measurement alternates the
-// work alone with the work beside other work, in rounds, and takes medians. All functions are collective and give
-// all ranks the result. They fill MachineProfile::contention, message_copy and core_sharing.
+// Measures how much ops, messages and all-reduces slow each other down when they overlap, for `chimera profile`. A
+// slowdown is relative and at least 0: 0.5 means that the work takes 1.5 times as long. Each function repeats rounds
+// for about `seconds`: in each it runs the work alone, then beside other work; it takes medians over the rounds. All
+// functions are collective and return the same result on all ranks. The results go to MachineProfile::contention,
+// message_copy and core_sharing (plan/machine.h).
 
 #include <array>
 #include <functional>
@@ -13,41 +15,45 @@
 
 namespace chimera {
 
-/// Ops of a pipeline: equal work in every call.
+/// Function that runs some ops of a stage; each call does the same work.
 using OpWork = std::function<void()>;
 
 /// Seconds of ops and an all-reduce: alone, and started together.
 struct OverlapTimes {
   double ops_alone = 0;
-  double sum_alone = 0;
-  double ops = 0;
-  double sum = 0;
+  double sum_alone = 0;  // the all-reduce alone
+  double ops = 0;        // the ops, if both start together
+  double sum = 0;        // the all-reduce, if both start together
 };
-/// Returns `ops_by_sums` and `sums_by_ops` during the overlap.
+/// Computes Contention::ops_by_sums and sums_by_ops. Both describe only the time in which ops and all-reduce overlap.
 [[nodiscard]] Contention slowdown_of(const OverlapTimes& times);
 
-/// Measures all-reduces of ranks 0 and 1 (`group`) and ops of all computing ranks, averaged over ranks 0 and 1;
-/// `transfers` is 0. The all-reduce outlasts the ops, up to 256 MiB; `sums` predicts its time.
+/// Measures an all-reduce of ranks 0 and 1 (`group`) while all computing ranks run `compute`. Returns ops_by_sums and
+/// sums_by_ops, averaged over ranks 0 and 1; the other fields are 0. `sums` has the measured times of all-reduces; by
+/// them, the function chooses a size at which the all-reduce takes longer than the ops, at most 256 MiB.
 [[nodiscard]] Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
                                                     const OpWork& compute, double seconds);
 
-/// Returns the CPU time of a message of L bytes at each end, alpha + beta L. Ranks 0 and 1 exchange messages of
-/// `largest` / 256 to `largest` bytes while they compute.
+/// Returns MachineProfile::message_copy: the CPU time alpha + beta L that a message of L bytes costs its sender, and
+/// again its receiver. Ranks 0 and 1 exchange messages of `largest` / 256 to `largest` bytes while they compute.
 [[nodiscard]] LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds,
                                                std::int64_t largest = 1 << 20);
 
-/// Returns the slowdown of simultaneous 4 MiB messages from rank 0 to ranks 1 and 2, over a message to rank 1. Requires
-/// three ranks.
+/// Returns Contention::transfers: the slowdown of two simultaneous messages of 4 MiB from rank 0 to ranks 1 and 2,
+/// relative to a single message to rank 1. Requires three ranks.
 [[nodiscard]] double measure_transfers_at_once(Lockstep& ranks, double seconds);
 
-/// Returns Contention::sums_overlap, at most 0.9, for two all-reduces of `bytes` at once, in two groups.
+/// Returns Contention::sums_overlap, at most 0.9. Two all-reduces of `bytes`, in the two `groups`, run at the same
+/// time; the result is the time that this saves, as a fraction of the time of one all-reduce.
 [[nodiscard]] double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 2>& groups,
                                           double seconds, std::int64_t bytes = 16 << 20);
 
-/// Returns Contention::idle_gain, at most 0.9: all computing ranks run ops at once, then ranks 0 and 1 in turn.
+/// Returns Contention::idle_gain, at most 0.9: the fraction of time that ops save if the other cores are idle. First
+/// all computing ranks run `compute` at the same time, then ranks 0 and 1 one after the other.
 [[nodiscard]] double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds);
 
-/// Returns the slowdown of ops, in CPU time, if ranks 0 and 1 share a core; 0 if a core cannot be chosen.
+/// Returns MachineProfile::core_sharing: the slowdown of ops, in CPU time, if ranks 0 and 1 run on the same core.
+/// Returns 0 if the system does not let them choose one.
 [[nodiscard]] double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds);
 
 }  // namespace chimera

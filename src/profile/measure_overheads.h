@@ -1,7 +1,7 @@
 #pragma once
 
-// Overheads of a step besides layers and messages: the update of the optimizer, the executor's work per op, and the
-// collective that ends a step. All functions are collective.
+// Measures the overheads of a step besides layers and messages, for `chimera profile`: the update of the optimizer, the
+// executor's work per op, and the collective that ends a step. All functions are collective (Lockstep).
 
 #include <ATen/ATen.h>
 #include <cstdint>
@@ -12,12 +12,13 @@
 
 namespace chimera {
 
-/// Multiplies [1, 1, kHidden] by a parameter, so that overheads dominate; the last stage sums.
+/// A stage with almost no work, to measure overheads: multiplies a tensor [1, 1, kHidden] by a parameter. The last
+/// stage returns the sum of the product as its loss.
 class TrivialStage final : public Stage {
  public:
   static constexpr std::int64_t kHidden = 8;
 
-  /// `first` creates its own input; `last` returns a loss [].
+  /// `first`: whether it is the first stage, which creates its own input. `last`: whether it returns a loss [].
   TrivialStage(bool first, bool last) : Stage({{"scale", at::ones({kHidden})}}), last_(last) {
     if (first) embedded_ = at::ones({1, 1, kHidden});
   }
@@ -31,7 +32,8 @@ class TrivialStage final : public Stage {
   at::Tensor embedded_;
 };
 
-/// Borrowed transport. Its all_sum() covers only the members of a group, its only users.
+/// A transport for a pipeline that consists only of the members of a group. It forwards all calls to a borrowed
+/// transport, but its all_sum() covers only these members.
 class SubgroupTransport final : public ForwardingTransport {
  public:
   SubgroupTransport(Transport& ranks, ParameterGroupId members) : ForwardingTransport(ranks), members_(members) {}
@@ -48,16 +50,17 @@ class SubgroupTransport final : public ForwardingTransport {
   ParameterGroupId members_;
 };
 
-/// Returns seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing) on gradients that ranks
-/// 0 and 1 (`pair`) have just all-reduced: the computing ranks' mean of medians.
+/// Returns the seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing of gradients), after
+/// ranks 0 and 1 (`pair`) have all-reduced the gradients. The result is the mean, over the computing ranks, of their
+/// medians.
 [[nodiscard]] double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, std::int64_t threads,
                                        double seconds);
 
-/// Returns CPU seconds that executor and transport add to an op, from a pipeline of ranks 0 and 1 (`pair`): the larger
-/// median of both.
+/// Returns the CPU seconds that executor and transport add to each op. Ranks 0 and 1 (`pair`) run a pipeline of
+/// TrivialStages; the result is the larger of their medians.
 [[nodiscard]] double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double seconds);
 
-/// Returns the median of the all_sum() that ends a step; valid on rank 0.
+/// Returns the median seconds of the all_sum() that ends a step; valid only on rank 0.
 [[nodiscard]] double measure_step_overhead(Lockstep& ranks);
 
 }  // namespace chimera

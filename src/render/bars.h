@@ -1,5 +1,6 @@
 #pragma once
-// Stacked bars of bytes, for the memory of workers (`chimera plan --explain`, `model`): in text and as an SVG picture.
+// Charts with one stacked bar per worker or stage, which show what its memory is used for (`chimera plan --explain`,
+// `chimera model`): as text and as an SVG picture.
 
 #include <string>
 #include <vector>
@@ -8,11 +9,11 @@
 
 namespace chimera {
 
-/// A part of every stacked bar.
+/// A kind of memory, such as weights; it has a segment in every bar.
 struct BarPart {
   std::string name;
   Color color;  // Light enough for black text
-  char letter;  // Draws the part in text
+  char letter;  // Letter of the segment in text
 };
 
 /// A stacked bar; amounts in bytes.
@@ -27,11 +28,11 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-/// Draws one line per bar, the longest with `width` letters, each with its sum, and a legend. Rounds ends of parts to
-/// whole letters.
+/// Draws one line per bar, with the sum of its bytes, and a legend. The longest bar has `width` letters. Boundaries
+/// between segments are rounded to whole letters.
 [[nodiscard]] std::string to_text(const BarChart& chart, int width = 60);
 
-/// Draws an SVG picture: one row per bar, a legend and an axis in bytes. Parts have tooltips.
+/// Draws an SVG picture: one row per bar, a legend and an axis in bytes. Segments have tooltips.
 [[nodiscard]] std::string to_svg(const BarChart& chart);
 
 }  // namespace chimera

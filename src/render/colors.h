@@ -19,21 +19,21 @@ struct Color {
   friend bool operator==(const Color&, const Color&) = default;
 };
 
-/// Example: `#56b4e9`.
+/// Returns the color in hexadecimal, for example `#56b4e9`.
 [[nodiscard]] std::string to_hex(Color color);
 /// Returns the nearest color, 16 to 231, of the 6 x 6 x 6 cube of 256-color terminals.
 [[nodiscard]] int terminal_color(Color color);
 
-/// Light enough for black text.
+/// Returns the color of a kind of op, which is light enough for black text.
 [[nodiscard]] Color color_of(OpKind kind);
-/// Number of shades that tell slices apart: one each, at most 8 for all.
+/// Returns the number of shades that distinguish the slices of a micro-batch: one per slice, but at most 8.
 [[nodiscard]] std::size_t num_shades(std::int64_t slices);
-/// Returns the shade of a slice, from 0: neighboring slices share one if there are more than num_shades().
+/// Returns the shade of a slice, from 0. Neighboring slices have the same shade if there are more slices than shades.
 [[nodiscard]] std::size_t shade_of(std::int64_t slice, std::int64_t slices);
-/// Later replicas are paler, and so are later shades.
+/// Returns the color of an op. It is paler for a later replica and for a later shade; `shades` is the number of shades.
 [[nodiscard]] Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas, std::size_t shade = 0,
                              std::size_t shades = 1);
-/// Returns whether the replica is in the second half, which runs up and is hatched.
+/// Returns whether ops of the replica are hatched: it is in the second half of the replicas, whose pipelines run up.
 [[nodiscard]] bool is_hatched(ReplicaId replica, std::size_t num_replicas);
 
 inline constexpr Color kAllReduceColor = {0xF0, 0xE4, 0x42};
@@ -42,11 +42,11 @@ inline constexpr Color kUpdateColor = {0xCC, 0x79, 0xA7};
 /// SVG path of a hatch, in a tile of 8 x 8 pixels.
 inline constexpr const char* kReplicaTile = "M-2 6l4 4M-2 -2l12 12M6 -2l4 4";
 
-/// Style of a cause of idle time, on white and dark.
+/// Style of idle time with a certain cause.
 struct CauseStyle {
-  Color light;
-  Color dark;
-  const char* tile;
+  Color light;       // On a white background
+  Color dark;        // On a dark background
+  const char* tile;  // SVG path of the hatch, in a tile of 8 x 8 pixels
 };
 [[nodiscard]] const CauseStyle& style_of(IdleCause cause);
 

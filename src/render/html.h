@@ -1,5 +1,6 @@
 #pragma once
-// An interactive page of schedules: data (page_data.h) and the scripts of render/page in one file without references.
+// An interactive HTML page with one or more schedules. The file contains the data (page_data.h) and the scripts of
+// render/page, and refers to no other file or server.
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,6 @@
 #pragma once
-// Data for the scripts of pages (render/page/data.js, draw.js).
+// Converts a Panel (panel.h) to JSON for the JavaScript that draws it (render/page/data.js, draw.js). HTML pages
+// (html.h) and the playground use it.
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -7,8 +8,8 @@
 
 namespace chimera {
 
-/// Returns a panel's ops, messages, bubbles, all-reduces and memory as typed arrays (render/encoding.h), and its
-/// replicas' names and colors. Times are 32-bit floats, which must hold the makespan.
+/// Returns a panel's ops, messages, bubbles, all-reduces and memory as typed arrays (render/encoding.h), and the names
+/// and colors of its replicas. Times are 32-bit floats; the makespan must not exceed their range.
 [[nodiscard]] nlohmann::ordered_json page_panel(const Panel& panel);
 
 /// Returns colors and hatches for all panels: `causes`, `replicaTile`, `allReduceColor`, `updateColor`.

@@ -1,6 +1,8 @@
 #pragma once
 // Timelines in Chrome's JSON trace format (Trace Event Format, Google, 2016), for ui.perfetto.dev or chrome://tracing.
-// TraceEvents writes events; to_perfetto() writes a simulated schedule with it, and telemetry measured steps.
+// TraceEvents makes the text of such a file. to_perfetto() writes a simulated schedule with it, and trace_text()
+// (train/observe/observation.h) measured steps. In this format, a *track* is a row of the picture, a *process* is a
+// group of tracks, and a *slice* is a box with a start and an end.
 
 #include <cstddef>
 #include <set>
@@ -14,27 +16,27 @@
 
 namespace chimera {
 
-/// Groups of tracks, which viewers call processes.
+/// Groups of tracks; viewers show each as a process with this number.
 enum class TraceProcess : int { Ops = 1, Idle, AllReduces, Memory, Transfers };
 
-/// A row of slices that are disjoint or nested. Viewers sort tracks by number.
+/// A track. Its slices must be disjoint or nested. Viewers sort tracks by number.
 struct TraceTrack {
   std::size_t number = 0;  // Number of the track in its TraceProcess, from 0
   std::string name;
 };
 
-/// An arrow between slices.
+/// An arrow from one slice to another, for a message.
 struct TraceArrow {
   std::string_view name;
   TraceProcess process = TraceProcess::Ops;
   std::size_t from_track = 0;
-  double sent = 0;  // Inside the first slice
+  double sent = 0;  // A time within the first slice
   std::size_t to_track = 0;
   double start = 0;            // Start of the second slice
-  std::string_view arguments;  // Fields of a JSON object
+  std::string_view arguments;  // Fields of a JSON object, shown when a user selects the arrow
 };
 
-/// Collects events: X, s, f, C and M. Names and arguments are not escaped.
+/// Collects the events of a file, of the types X, s, f, C and M of the format. Names and arguments are not escaped.
 class TraceEvents {
  public:
   /// `unit` is the number of microseconds per unit of time.
@@ -45,7 +47,7 @@ class TraceEvents {
   void slice(TraceProcess process, std::size_t track, std::string_view name, double start, double end,
              std::string_view arguments);
   void arrow(const TraceArrow& arrow);
-  /// Sets a counter from `time` on.
+  /// Sets the value of a counter from `time` on. Viewers draw a counter as a curve.
   void counter(TraceProcess process, std::string_view name, double time, double value);
   /// Returns the file's text and clears the events.
   [[nodiscard]] std::string text();
@@ -61,11 +63,10 @@ class TraceEvents {
   std::string events_;
 };
 
-/// Returns a timeline in Chrome's JSON trace format, with a unit of time as a millisecond:
+/// Returns a timeline in Chrome's JSON trace format. A unit of time becomes a millisecond.
 /// - process 1: a track per worker with a slice per op (`2F5`; arguments stage, replica, micro_batch, weight_version
-/// and
-///   critical), arrows for messages, and optimizer steps that take time;
-/// - process 2: a slice per bubble, named by its cause;
+///   and critical), arrows for messages, and optimizer steps that take time;
+/// - process 2: a slice per bubble (idle time), named by its cause;
 /// - process 3: each worker's all-reduces;
 /// - process 4: each worker's memory as a counter.
 ///
@@ -74,13 +75,13 @@ class TraceEvents {
 [[nodiscard]] std::string to_perfetto(const Schedule& schedule, const Timeline& timeline,
                                       const Explanation& explanation);
 
-/// Time 0 of a timeline, and the tracks of its workers.
+/// Where add_ops() puts a timeline in the file.
 struct TraceFrame {
-  double start = 0;
-  std::vector<TraceTrack> tracks;
+  double start = 0;                // Time in the file at which the timeline begins
+  std::vector<TraceTrack> tracks;  // [worker]
 };
 
-/// Adds processes 1 and 2 of to_perfetto.
+/// Adds the ops and bubbles of a timeline: processes 1 and 2 of to_perfetto().
 void add_ops(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
              const TraceFrame& frame, TraceEvents& events);
 

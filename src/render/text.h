@@ -1,5 +1,6 @@
 #pragma once
-// Timelines and counterexamples as text, for terminals and tests (tests/golden has such pictures).
+// Draws timelines of schedules, and excerpts that show where a schedule or program is invalid, as text for terminals
+// and tests (tests/golden has such pictures).
 
 #include <cstddef>
 #include <string>
@@ -12,15 +13,16 @@
 
 namespace chimera {
 
-/// Draws each place in brackets with four ops on either side, one row per affected worker: ` worker 1 | ... 1B0 [1F1]
-/// 1B1 ... 1F5 [1B3]`.
+/// Draws the ops at `places`, each in brackets and with four ops on either side, one row per worker: ` worker 1 | ...
+/// 1B0 [1F1] 1B1 ... 1F5 [1B3]`. The places are those of a Violation.
 [[nodiscard]] std::string excerpt(const Schedule& schedule, const std::vector<Place>& places);
 
-/// Draws two instructions around each place: ` worker 1 | ... 1F0; [wait for 0F1 from worker 0] ...`.
+/// Draws the instructions at `places`, each in brackets and with two instructions on either side: ` worker 1 | ... 1F0;
+/// [wait for 0F1 from worker 0] ...`.
 [[nodiscard]] std::string excerpt(const Program& program, const std::vector<Place>& places);
 
 struct TextStyle {
-  double unit = 1;          // Time of a cell
+  double unit = 1;          // Units of time per cell; a cell is one column of the picture's grid
   bool colored = false;     // Colors of render/colors.h, by escape sequences for 256 colors
   std::size_t columns = 0;  // Width of the terminal, at which pictures are folded into blocks; 0: unlimited
 };
@@ -32,8 +34,9 @@ inline constexpr std::size_t kMostTextCells = 250'000;
 /// `.` for a bubble. Lists each replica's micro-batches next to the rows, if there are several replicas.
 /// Schedule::order is the last line: `order: slots`.
 ///
-/// If some time is not a whole number of units, rows are to scale (legible for the shortest op), with `-` for a
-/// continued op. If that is too wide, or an op takes no time, a row is the worker's ops in order, without bubbles.
+/// If some time is not a whole number of units, rows are drawn to scale, wide enough for the label of the shortest op,
+/// with `-` for a continued op. If that is too wide, or an op takes no time, a row is the list of the worker's ops in
+/// order, without bubbles.
 ///
 /// Source of the notation: torch.distributed.pipelining; of the picture: Li and Hoefler, SC'21, figure 3.
 [[nodiscard]] std::string to_text(const Schedule& schedule, const Timeline& timeline, const TextStyle& style = {});

@@ -1,5 +1,5 @@
 #pragma once
-// A simulation as JSON, for scripts.
+// The result of a simulation as JSON, for scripts of users (`chimera simulate --format json`).
 
 #include <string>
 
@@ -8,7 +8,8 @@
 
 namespace chimera {
 
-/// Returns a simulation as JSON with all digits; the grammar is in docs/schedule_format.md.
+/// Returns the timeline of a schedule, and its explanation, as JSON. Numbers have all their digits.
+/// docs/schedule_format.md describes the fields.
 [[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation);
 
 }  // namespace chimera

@@ -1,7 +1,9 @@
 #pragma once
 
-// Authenticated messages over TCP. Both ends prove that they have the job's secret without sending it: each answers the
-// other's random nonce with an HMAC. Afterwards a message is a length and bytes. Every call has a deadline.
+// Authenticated messages over TCP, for the rendezvous server and its clients (server.h). Both ends first prove that
+// they have the secret of the job without sending it: each answers the other's random nonce with an HMAC. Afterwards a
+// message is sent as its length and its bytes. Every call has a deadline. The heartbeats between hosts (heartbeats.h)
+// use only prove().
 
 #include <array>
 #include <chrono>
@@ -24,10 +26,12 @@ namespace chimera {
 [[nodiscard]] std::string read_secret(const std::string& path);
 
 constexpr std::size_t kProofBytes = 32;
-using Proof = std::array<std::uint8_t, kProofBytes>;  // HMAC, or random nonce
+/// An HMAC, or a random nonce.
+using Proof = std::array<std::uint8_t, kProofBytes>;
 
+/// Returns a random nonce.
 [[nodiscard]] Proof random_numbers();
-/// Returns an HMAC-SHA-256 (RFC 2104).
+/// Returns the HMAC-SHA-256 (RFC 2104) of `words` with the key `secret`.
 [[nodiscard]] Proof prove(std::string_view secret, std::string_view words);
 /// Compares two proofs in constant time.
 [[nodiscard]] bool same_proof(const Proof& one, const Proof& other);
@@ -44,16 +48,17 @@ class ChannelError : public TransportError {
   using TransportError::TransportError;
 };
 
-/// Connected socket. Not thread-safe, except for close().
+/// A connected socket that carries messages. Not thread-safe, except for close().
 class Channel {
  public:
   explicit Channel(FileDescriptor socket);
 
-  /// Throws ChannelError if the message is longer than kMostBytes or cannot be sent by the deadline.
+  /// Sends a message. Throws ChannelError if it is longer than kMostBytes or cannot be sent by the deadline.
   void send(std::string_view message, Deadline deadline);
-  /// Returns nullopt if the peer closed the connection before the message. Throws ChannelError on other failures.
+  /// Receives a message. Returns nullopt if the peer closed the connection instead of sending one. Throws ChannelError
+  /// on other failures.
   [[nodiscard]] std::optional<std::string> receive(Deadline deadline);
-  /// Sends or receives unframed bytes, for authentication. Throws ChannelError.
+  /// Send or receive exactly these bytes, without a length, for authentication. Throw ChannelError on failure.
   void send_bytes(std::span<const std::uint8_t> bytes, Deadline deadline);
   void receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline);
 
@@ -69,11 +74,11 @@ class Channel {
   FileDescriptor socket_;
 };
 
-/// Authenticates both sides without sending the secret: each sends a nonce and an HMAC of both nonces. The server
-/// verifies first. Throws ChannelError if authentication fails.
+/// Authenticates both ends of a new connection, on the server's side: each end sends a nonce and an HMAC of both
+/// nonces. The client proves its secret first. Throws ChannelError if authentication fails.
 void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline);
-/// Throws ConfigError if the server rejects the secret; ChannelError if the peer is another program, cannot prove the
-/// secret itself, or misses the deadline.
+/// Does the same on the client's side. Throws ConfigError if the server rejects the secret; ChannelError if the peer is
+/// another program, cannot prove the secret itself, or misses the deadline.
 void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// The rendezvous server of rank 0, and its clients in all ranks. It replaces c10d's TCPStore, which accepts any client
-// and trusts any length. A request is one operation on the KeyValueStore, in CBOR. The transport wraps the client as a
-// c10d::Store (transport/gloo/rendezvous_store.h).
+// The key-value store at which the ranks of a job on several hosts meet: a server in rank 0, and a client in every
+// rank. It replaces c10d's TCPStore, which accepts any client and trusts the lengths that clients send. A request is
+// one operation on the KeyValueStore, encoded in CBOR. The Gloo transport wraps the client as a c10d::Store
+// (transport/gloo/rendezvous_store.h).
 //
 //   RendezvousClient (each rank) --Request, Answer over a Channel--> RendezvousServer (rank 0) -> KeyValueStore
 
@@ -23,34 +24,38 @@
 
 namespace chimera {
 
+/// Operations of the store. Get and Wait wait until all keys exist; Check tests whether they exist; Count returns the
+/// number of keys in the store.
 enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wait };
 
 struct Request {
   RequestKind kind = RequestKind::Count;
-  std::vector<std::string> names = {};   ///< several for Check and Wait; empty for Count
-  std::string value = {};                ///< for Set
-  std::int64_t number = 0;               ///< for Add
-  std::chrono::milliseconds timeout{0};  ///< for missing keys in Get and Wait
+  std::vector<std::string> names = {};   ///< keys: several for Check and Wait, none for Count, else one
+  std::string value = {};                ///< Set: the new value
+  std::int64_t number = 0;               ///< Add: the number to add
+  std::chrono::milliseconds timeout{0};  ///< Get, Wait: maximum time to wait for missing keys
 };
 
 struct Answer {
-  bool is_there = false;  ///< Get, Check, Wait: all keys exist; Remove: the key existed
-  std::string value = {};
+  bool is_there = false;    ///< Get, Check, Wait: all keys exist; Remove: the key existed
+  std::string value = {};   ///< Get: the value
   std::int64_t number = 0;  ///< Add: the sum, which starts at 0; Count: the number of keys
 };
 
+/// Encode a request or an answer as CBOR (RFC 8949).
 [[nodiscard]] std::string to_bytes(const Request& request);
 [[nodiscard]] std::string to_bytes(const Answer& answer);
-/// Decodes CBOR (RFC 8949). Throws ChannelError.
+/// Decode a request or an answer. Throw ChannelError if the bytes are malformed.
 [[nodiscard]] Request read_request(std::string_view bytes);
 [[nodiscard]] Answer read_answer(std::string_view bytes);
 
 /// The key-value store that ranks use for rendezvous, in the memory of rank 0. Thread-safe.
 class KeyValueStore {
  public:
-  /// Carries out a request. Get and Wait block until all keys exist, at most for the request's timeout.
+  /// Performs a request and returns its answer. Get and Wait block until all keys exist, at most for the request's
+  /// timeout; if a key is then still missing, Answer::is_there is false.
   [[nodiscard]] Answer answer(const Request& request);
-  /// Ends all waits, also later ones.
+  /// Makes all waiting calls return, and all later calls return without waiting.
   void stop();
 
  private:
@@ -63,10 +68,12 @@ class KeyValueStore {
 /// Client of the rendezvous server. Thread-safe.
 class RendezvousClient {
  public:
-  /// Retries until `timeout`. Throws TransportError if all attempts fail; ConfigError if the secrets differ.
+  /// Connects to the server. Retries until `timeout`, because rank 0 may start later. Throws TransportError if all
+  /// attempts fail, ConfigError if the server has another secret.
   RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout);
 
-  /// Throws PeerLostError if the connection fails, or no answer arrives within the request's timeout plus kAnswerTime.
+  /// Sends a request and returns the server's answer. Throws PeerLostError if the connection fails, or no answer
+  /// arrives within the request's timeout plus kAnswerTime.
   [[nodiscard]] Answer ask(const Request& request);
 
   static constexpr std::chrono::milliseconds kAnswerTime{10'000};
@@ -76,16 +83,17 @@ class RendezvousClient {
   Channel channel_;
 };
 
-/// Serves authenticated clients, with a thread per connection. Authentication is limited to kProofTime. While
-/// kMostStrangers clients are not authenticated, new connections are closed and must be retried.
+/// Serves clients that prove the secret, with a thread per connection. A client must prove it within kProofTime. While
+/// kMostStrangers connections have not done so yet, new connections are closed; their clients try again.
 class RendezvousServer {
  public:
+  /// `listener` is a listening TCP socket. An empty secret accepts all clients that use the same protocol.
   RendezvousServer(FileDescriptor listener, std::string secret);
   RendezvousServer(const RendezvousServer&) = delete;
   RendezvousServer& operator=(const RendezvousServer&) = delete;
   ~RendezvousServer();
 
-  /// Existing connections stay open.
+  /// Accepts no more connections. Existing connections stay open.
   void stop_listening();
 
   static constexpr std::chrono::milliseconds kProofTime{5000};

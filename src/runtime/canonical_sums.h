@@ -24,35 +24,37 @@
 
 namespace chimera {
 
-/// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each copy of a stage processes a run of
-/// micro-batches in order, and their slices in reverse order.
+/// Fixed order in which all workers add gradients (schedule/reduction_tree.h). Each replica of a stage must run the
+/// backwards of consecutive micro-batches in order, and their slices in reverse order.
 struct CanonicalReduction {
-  std::int64_t block_size = 1;   // micro-batches
-  std::vector<SumOrder> orders;  // [parameter group]: parts of its members, by rank
+  std::int64_t block_size = 1;   // micro-batches per block
+  std::vector<SumOrder> orders;  // [parameter group]: which subtrees each of its ranks has
 };
 
 /// Returns the maximum number of buffers that BlockSums needs, besides `gradients`, while it sums these subtrees in
 /// turn.
 [[nodiscard]] std::int64_t spare_buffers(const std::vector<Subtree>& trees);
 
-/// Gradients of a stage on a worker, summed block by block. `gradients` holds a replica's current block. Finished
-/// blocks use spare buffers of its size, at most max(log2(blocks), 1) + 1 per replica.
+/// Gradients of a stage on a worker, summed block by block. Backwards add to the tensor `gradients`, which holds the
+/// current block of one replica. Sums of finished blocks are in spare buffers of the same size, at most
+/// max(log2(blocks), 1) + 1 per replica. GradientSums calls open() before and close() after each backward.
 class BlockSums {
  public:
   BlockSums(at::Tensor gradients, std::int64_t block_size);
 
   /// Makes `gradients` hold the replica's current block. Call it before a backward of the replica.
   void open(ReplicaId replica);
-  /// Finishes the block that ends at `position`, if any. Called after the backward of that micro-batch; ascending for
-  /// each replica.
+  /// Finishes the block that ends with the micro-batch at `position` (in data order), if any. Call it after the
+  /// backward of this micro-batch. Positions must ascend for each replica.
   void close(std::int64_t position);
-  /// Returns the sums of the replicas' runs as whole subtrees, left to right, and leaves zeros. Call it once all blocks
-  /// are finished.
+  /// Returns the sums of all blocks of this worker as complete subtrees of the tree, left to right. Call it when all
+  /// blocks are finished; `gradients` is then zero.
   [[nodiscard]] std::vector<at::Tensor> take();
   /// Drops all blocks of an abandoned step; the caller zeros `gradients`.
   void drop() { runs_.clear(); }
 
  private:
+  /// The blocks of one replica.
   struct Run {
     TreeAdder<at::Tensor> blocks;
     std::optional<std::int64_t> first_block;
@@ -68,12 +70,14 @@ class BlockSums {
   std::vector<at::Tensor> taken_;  // returned buffers, reused once released
 };
 
-/// Hides a stage's gradients during I. Layers that do not split their backward add weight gradients in I, possibly into
-/// the block of an earlier micro-batch that still waits for its W.
+/// Hides a stage's gradients during an input-gradient op (I). Layers that do not split their backward add weight
+/// gradients already in I. Without this class, they would add them to the current block, which may be the block of an
+/// earlier micro-batch whose weight-gradient op (W) has not run yet.
 class HiddenGradients {
  public:
+  /// Hides the gradients. Call it before I.
   explicit HiddenGradients(Stage& stage);
-  /// Restores the gradients, and defers the gradients added meanwhile to W.
+  /// Restores the gradients after I. Gradients that I has added go to the queue `owed`, so that W adds them.
   void show(WeightGradients& owed);
 
  private:

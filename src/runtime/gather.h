@@ -1,8 +1,8 @@
 #pragma once
 
-// Numbers and texts of every rank on all ranks. A Transport has no collective for data of different sizes outside of
-// training steps; such data is small (names, sizes, times at the end of a run), so it travels as doubles in sums with
-// zeros, which are exact. Do not use these functions in a step: each takes two sums.
+// All-gather of numbers or texts with a different size on each rank, outside of training steps, for small data such as
+// names, sizes, or times at the end of a run. A Transport has no such collective, so these functions use all_sum():
+// each rank adds zeros at the places of the other ranks, which is exact. Each call takes two all-reduces.
 
 #include <cstdint>
 #include <string>

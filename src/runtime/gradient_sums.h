@@ -23,9 +23,9 @@ class GradientSums {
 
   /// Calls Transport::connect_sums() for all groups. Collective.
   void connect() const;
-  /// Tells `tracer`, if any, when the sum is complete.
+  /// Starts the sum of the group's gradients. `tracer`, if not null, records the time at which it is complete.
   void start(ParameterGroupId group, Tracer* tracer);
-  /// Throws InternalError if the sum has not started.
+  /// Waits until the sum is complete. Throws InternalError if it has not been started.
   void wait(ParameterGroupId group);
 
   [[nodiscard]] bool is_canonical() const { return worker_.shape.canonical != nullptr; }
@@ -33,7 +33,7 @@ class GradientSums {
   void open_block(const Op& op);
   void close_block(const Op& op);
 
-  /// Drops the sums of an abandoned step.
+  /// Drops the sums of a step that was abandoned because a rank was lost.
   void drop();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 
-// Measures the CPU memory of each rank's tensors, also if ranks are threads of one process, by the allocator hooks of
-// LibTorch. It backs --tensor-memory and the tests that compare memory with the simulation.
+// Measures the CPU memory of each rank's tensors with the allocator hooks of LibTorch, also if ranks are threads of one
+// process. --tensor-memory and the tests that compare memory with the simulation use it.
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -43,7 +43,7 @@ class MemoryMeter {
 
   /// Returns the rank's live bytes, and their peak since the last take_sample().
   [[nodiscard]] MemorySample usage(RankId rank) const;
-  /// Returns the same, and restarts the peak.
+  /// Returns usage(), and starts a new peak at the current live bytes.
   [[nodiscard]] MemorySample take_sample(RankId rank);
 
  private:

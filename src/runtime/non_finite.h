@@ -1,8 +1,8 @@
 #pragma once
 
-// Search for the origin of an infinite or NaN loss. Such a value spreads: each op that reads it makes another. Workers
-// note their ops with non-finite results, and if the loss of a step is not finite, the op that comes first in the order
-// in which values spread is the culprit (StepReduction::find_non_finite).
+// Finds the op that caused an infinite or NaN loss. Such a value spreads: each op that reads it makes another one.
+// Workers therefore record which of their ops have non-finite results. If the loss of a step is not finite,
+// StepReduction::find_non_finite() reports the op that comes first in the order in which values spread (SpreadOrder).
 
 #include <ATen/core/Tensor.h>
 
@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// Returns whether all elements are finite; true on a device, to avoid a wait.
+/// Returns whether all elements are finite. Always returns true for a tensor on a GPU, to avoid waiting for it.
 [[nodiscard]] bool all_finite(const at::Tensor& tensor);
 
 /// Sets the first element to NaN, hidden from autograd; for fault points.

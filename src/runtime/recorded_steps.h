@@ -1,8 +1,9 @@
 #pragma once
 
-// Replay of a step's device work (--cuda-graphs). Launching a kernel costs the host microseconds, which small models
-// cannot hide. The part of a program before the step's sums launches the same kernels on the same memory in each step,
-// so it is recorded once as a device graph and then launched as a whole; only the micro-batches are copied in.
+// Records a step's work on the GPU once and repeats it (--cuda-graphs). Launching a kernel costs the host microseconds,
+// which small models cannot hide. The part of a program before the all-reduces that end the step launches the same
+// kernels on the same memory in each step. It is recorded as a device graph and then launched as a whole; only the
+// micro-batches are copied to the recorded tensors before.
 
 #include <functional>
 #include <map>
@@ -24,8 +25,8 @@ namespace chimera {
 ///
 /// All ranks must record in the same steps: NCCL requires that all members of a communicator capture an operation, and
 /// that they launch graphs of the same capture (NCCL User Guide, Using NCCL with CUDA Graphs). Therefore each rank
-/// loads the next micro-batches before the step's sums (load_next), and the sums include the ranks that need a
-/// recording.
+/// loads the next micro-batches before the all-reduces that end the step (load_next()). These also add up how many
+/// ranks need a new recording; if any does, all record.
 class RecordedSteps {
  public:
   /// Steps that run normally.
@@ -34,11 +35,12 @@ class RecordedSteps {
   /// Runs the instructions with micro-batches from `load`; leaves losses in the executor.
   using Run = std::function<void(std::span<const Instruction>, const LoadMicroBatch& load)>;
 
-  /// Returns whether the next step runs normally, and counts it.
+  /// Returns whether the next step is one of the first kStepsBefore, which run normally. Counts the step.
   [[nodiscard]] bool is_before();
-  /// Runs the part, and records it first if there is no recording. `record` calls `run`, which must leave nothing in
-  /// flight. Uses the micro-batches of load_next() if it was called after the last run(). Sets `losses`. Throws
-  /// std::logic_error if the sizes differ from the recorded ones.
+  /// Runs the instructions `part`: repeats their recording, or first makes one with `record` if there is none. `run`
+  /// executes instructions normally, and is called while recording; it must leave nothing in flight. The micro-batches
+  /// are those of load_next() if it was called since the last run(), else they come from `load`. Sets `losses`. Throws
+  /// std::logic_error if the sizes of micro-batches differ from the recorded ones.
   void run(std::span<const Instruction> part, const LoadMicroBatch& load, const CaptureGraph& record, const Run& run,
            StepLosses& losses);
   /// Loads the micro-batches of the next run().

@@ -35,17 +35,19 @@ struct UpdateHooks {
   /// Updates the weights of a stage, given the norm of its gradients. `last` is the last micro-batch in them. Only
   /// called by programs that update stages separately.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> one_stage = {};
-  /// If set, a step with a non-finite loss or gradient norm changes no weights. Called on all workers with the source;
-  /// `is_own` is true on the worker that made it. May throw.
+  /// If set, a step with a non-finite loss or gradient norm changes no weights. It is then called on all workers.
+  /// `what` describes the first non-finite result; `is_own` is true on the worker that computed it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
-  bool is_left_out = false;  ///< The step changes no weights
+  bool is_left_out = false;  ///< The step runs, but changes no weights (--spike)
 };
 
 /// Functions and recorders that watch the step.
 struct ObservationHooks {
+  /// Called before each instruction.
   std::function<void(const Instruction& instruction)> on_instruction = {};
-  /// Called on a device, if set, when all work before the optimizer step is enqueued and before the host waits.
+  /// Called on a GPU, if set, when all work before the optimizer step is enqueued, before the host waits for the GPU.
   std::function<void()> before_wait = {};
+  /// Returns the peak memory of this worker, for StepResult::peak_memory_bytes.
   std::function<double()> peak_memory = [] { return 0.0; };
   /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
   std::function<double()> used_memory = {};
@@ -57,14 +59,15 @@ struct ObservationHooks {
 
 /// Repetition of device work (RecordedSteps). Not with dropout or updates of separate stages.
 struct RecordingHooks {
-  /// If set, device work before the step's sums is recorded in the third training step, then repeated.
-  /// `on_instruction` is then called once for this part, with its first instruction. Set on all workers or on none.
+  /// If set, device work before the step's sums is recorded in the third training step, then repeated. `on_instruction`
+  /// is then called once for this part, with its first instruction. Set on all workers or on none.
   CaptureGraph record = {};
   /// Loads the micro-batches of the next training step. Empty in the last step.
   LoadMicroBatch load_next = {};
 };
 
-/// Numbers of ranks that agree on checkpoints and on the end of a run (train/recover/checkpointer.h).
+/// Numbers by which ranks agree on checkpoints and on the end of a run (train/recover/checkpointer.h). Each rank sets
+/// them to 0 or 1, and the step adds them over all ranks.
 struct SaveVotes {
   double wanted = 0;     ///< Ranks that request a checkpoint
   double written = 0;    ///< Ranks that have written their part

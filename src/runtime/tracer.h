@@ -1,8 +1,8 @@
 #pragma once
 
-// Times of ops and instructions. OpTimes has totals by stage and kind of op, and WaitTimes of blocked time; both are
-// always on, for summaries and measured costs. Tracer keeps the boundaries between all instructions of the last steps,
-// for traces, timelines and reports.
+// Measures times of a worker. The executor always fills OpTimes (total time by stage and kind of op) and WaitTimes
+// (total time in which the worker was blocked), for summaries and measured costs. If --trace, --timeline, --op-times or
+// --report is given, it also fills a Tracer: the times between all instructions of the last steps.
 
 #include <algorithm>
 #include <cstddef>
@@ -27,7 +27,8 @@ struct Duration {
   double cpu_seconds = 0;
 };
 
-/// Starts at construction; for one thread. Reading the CPU time costs a system call.
+/// Measures the time since its construction. Use it in one thread. Reading the CPU time costs a system call, which
+/// `counts_cpu` = false omits.
 class Stopwatch {
  public:
   explicit Stopwatch(bool counts_cpu = true)
@@ -47,8 +48,8 @@ class Stopwatch {
   double cpu_;
 };
 
-/// Total durations and counts by (stage, op kind), with recomputations apart. An op of a whole micro-batch counts as
-/// one, with the time of all its `slices`. All of it is one vector of numbers, so that workers can add theirs.
+/// Total durations and numbers of ops by stage and kind of op; recomputations are separate. The ops of the `slices` of
+/// a micro-batch together count as one op. All is stored in one vector of numbers, so that workers can add theirs.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)
@@ -99,9 +100,9 @@ class OpTimes {
 
 /// Seconds in which a worker was blocked, in total over training steps.
 struct WaitTimes {
-  double messages = 0;  ///< For messages of other stages, and for the ends of its own sends
-  double sums = 0;      ///< For sums of gradients
-  double ranks = 0;     ///< For the slowest rank, at the sum of losses and norms that ends a step
+  double messages = 0;  ///< Waiting for messages of other stages, and for the completion of its own sends
+  double sums = 0;      ///< Waiting for all-reduces of gradients
+  double ranks = 0;     ///< Waiting for the slowest rank, at the all-reduce of losses and norms that ends a step
 };
 
 /// Bytes in use now, and their peak since the previous sample.

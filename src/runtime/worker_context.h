@@ -81,8 +81,9 @@ struct WorkerContext {
   [[nodiscard]] at::Device device() const { return groups.begin()->second->gradients().device(); }
 };
 
-/// Returns the parameters that the `member`-th of `members` replicas owns (owners_of). Only the owner adds a
-/// parameter's gradient to the global norm, updates it with a sharded optimizer, and writes it to checkpoints.
+/// Returns the parameters of a group that its `member`-th rank, of `members` ranks, owns (owners_of()). Only the owner
+/// adds a parameter's gradient to the global norm, updates it if the optimizer is sharded, and writes it to
+/// checkpoints.
 [[nodiscard]] std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t members,
                                                       std::size_t member);
 
@@ -90,6 +91,7 @@ struct WorkerContext {
 using OpKey = std::uint64_t;
 [[nodiscard]] OpKey key_of(const Op& op);
 
+/// Returns the forward with the stage, micro-batch and slice of `op`.
 [[nodiscard]] Op forward_of(Op op);
 
 /// Names an op in a message about a broken invariant: "2F5 (stage 2, micro-batch 5)".

@@ -1,6 +1,6 @@
 #pragma once
 
-// Reads a file by offset, for files whose size decides what is read, such as weights.
+// Reads parts of a file by their byte offset, for large files such as weights.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace chimera {
 
-/// Reads bytes of a file. Throws if the file has fewer.
+/// Function that reads into.size() bytes of a file, from `offset` on. Throws if the file has fewer.
 using ReadBytes = std::function<void(std::uint64_t offset, std::span<std::byte> into)>;
 
-/// The file is not mapped: a file that shrinks then causes an error instead of a signal, and its pages do not count as
-/// resident memory. Any number of threads may read.
+/// An open regular file. It is not memory-mapped: if another process truncates it, a read throws instead of raising
+/// SIGBUS, and its pages do not count as resident memory. Any number of threads may read.
 class RegularFile {
  public:
   /// Throws ConfigError if the file cannot be read or is not regular.
   explicit RegularFile(std::string path);
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Size when opened.
+  /// Returns the size of the file when it was opened.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
-  /// Throws ConfigError if the file ends earlier or cannot be read.
+  /// Reads into.size() bytes from `offset` on. Throws ConfigError if the file is shorter or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> into) const;
 
  private:

@@ -1,8 +1,9 @@
 #pragma once
 
-// The header of a safetensors file (github.com/huggingface/safetensors, README, "Format"): 8 bytes of length, then one
-// JSON object that gives each tensor a type, a shape and a place in the rest of the file. Files come from strangers, so
-// the table checks everything that a reader relies on, and stays small even if a header is malicious.
+// Reads the header of a safetensors file (github.com/huggingface/safetensors, README, "Format"): 8 bytes of length,
+// then one JSON object with the type, the shape and the position of each tensor in the rest of the file. Files may come
+// from strangers. TensorTable therefore checks everything that a reader relies on, and uses little memory even if a
+// header is malicious.
 
 #include <algorithm>
 #include <cstddef>
@@ -20,12 +21,13 @@
 
 namespace chimera {
 
-/// Returns a name in quotes, printable and at most 120 characters long.
+/// Returns a tensor's name for messages: in quotes, printable and at most 120 characters long.
 [[nodiscard]] std::string shown_name(std::string_view name);
 
-/// Storage for short texts, which keep their address even if the pool is moved.
+/// Storage for many short texts.
 class TextPool {
  public:
+  /// Copies the text into the pool. The result stays valid while the pool exists, even if the pool is moved.
   [[nodiscard]] std::string_view keep(std::string_view text) {
     if (free_ < text.size()) {
       free_ = std::max(kBlock, text.size());
@@ -45,7 +47,7 @@ class TextPool {
   std::size_t free_ = 0;
 };
 
-/// Row-major, little endian.
+/// A tensor of a file: row-major, little endian.
 struct TensorEntry {
   std::string name;
   ElementType type = ElementType::F32;
@@ -55,24 +57,26 @@ struct TensorEntry {
 };
 
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMostDimensions = 64;
-inline constexpr std::size_t kMostMetadata = 10'000;
+inline constexpr std::size_t kMostDimensions = 64;    ///< of a tensor
+inline constexpr std::size_t kMostMetadata = 10'000;  ///< fields of `__metadata__`
 
-/// Names and positions of a file's tensors. Takes less memory than the header, even if that is malicious.
+/// Names, types, shapes and positions of the tensors in a file. Takes less memory than the header.
 class TensorTable {
  public:
-  /// Reads only the header; `path` is for messages. Throws ConfigError unless the header is one JSON object in UTF-8
-  /// without duplicate names, of the length in the file's first 8 bytes, at most kMostHeaderBytes. Each tensor needs a
-  /// valid type, a shape, and the bytes that these imply. The tensors must fill the rest of the file without overlap or
-  /// hole.
+  /// Reads the header of a file of `file_bytes` bytes with `read`; `path` is for messages. Throws ConfigError unless
+  /// the header is one JSON object in UTF-8 without duplicate names, of the length in the file's first 8 bytes, at most
+  /// kMostHeaderBytes. Each tensor needs a valid type, a shape, and as many bytes as these require. The tensors must
+  /// fill the rest of the file without overlap or hole.
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 
   [[nodiscard]] std::size_t size() const { return rows_.size(); }
   /// Returns tensor `i` in ascending order of names.
   [[nodiscard]] TensorEntry operator[](std::size_t i) const;
+  /// Returns the tensor with this name; nullopt if there is none.
   [[nodiscard]] std::optional<TensorEntry> find(std::string_view name) const;
   /// Returns the names, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
+  /// Returns the field `__metadata__` of the header; empty if there is none.
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:

@@ -6,9 +6,10 @@
 //     v       v              v         W(s) needs I(s)
 //   B(0) <- B(1) <- .. <- B(S-1)
 //
-// A slice also needs the slices whose keys and values, or gradients of them, it uses: F of slice j needs F of slice j-1
-// at the same stage, B or I of slice j needs B or I of slice j+1. OpTable finds these ops, visit_in_dependency_order()
-// visits a schedule in an order that they allow, and unit_start_times() gives the order t on which lowering is based.
+// If micro-batches run in slices, F of slice j also needs F of slice j-1 at the same stage, for its keys and values. B
+// or I of slice j needs B or I of slice j+1, for the gradients of its own keys and values. OpTable finds the ops that
+// an op needs, visit_in_dependency_order() visits the ops of a schedule in an order that respects these needs, and
+// unit_start_times() returns the order t on which lowering (passes/lower.h) is based.
 
 #include <algorithm>
 #include <array>
@@ -25,19 +26,21 @@ namespace chimera {
 /// Parameters whose gradients are summed together: group s for stage s, and group S for a tied matrix.
 using ParameterGroupId = Id<struct ParameterGroupTag, std::int32_t>;
 
+/// Returns the group of the parameters of a stage.
 [[nodiscard]] constexpr ParameterGroupId parameters_of(StageId stage) { return ParameterGroupId(stage.value()); }
 
+/// Returns the group of the tied matrix in a model of `stages` stages.
 [[nodiscard]] constexpr ParameterGroupId tied_matrix(std::int64_t stages) { return ParameterGroupId(stages); }
 
-/// [group]: workers that sum its gradients, from stage_groups() or gradient_groups().
+/// [parameter group]: workers that sum its gradients, from stage_groups() or gradient_groups() (schedule.h).
 using WorkerGroups = std::vector<std::vector<WorkerId>>;
 
-/// Index of an op over all workers, worker 0's ops first.
+/// Number of an op if the ops of all workers are counted through, worker 0's ops first.
 using OpIndex = std::uint32_t;
 inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
 
-/// Finds ops by kind, stage, micro-batch and slice. Requires ids in range and at most kMostOps ops. Ops may be missing;
-/// the first of duplicates counts. Refers to the schedule.
+/// Finds ops of a schedule by kind, stage, micro-batch and slice. Requires ids in range and at most kMostOps ops. Ops
+/// may be missing; of duplicates, the first counts. Borrows the schedule.
 class OpTable {
  public:
   explicit OpTable(const Schedule& schedule);
@@ -48,14 +51,16 @@ class OpTable {
   [[nodiscard]] OpIndex first(std::size_t worker) const { return first_[worker]; }
   [[nodiscard]] std::size_t worker(OpIndex op) const { return worker_[op]; }
   [[nodiscard]] const Op& op(OpIndex op) const { return schedule_->workers[worker_[op]][op - first_[worker_[op]]]; }
+  /// Returns the op or, if it is the first of a pair and pairs run together, both ops of the pair.
   [[nodiscard]] std::span<const Op> at_once(OpIndex op, Pairs pairs) const {
     return concurrent_ops(schedule_->workers[worker_[op]], op - first_[worker_[op]], pairs);
   }
+  /// Returns the op, or kNoOp if the schedule lacks it.
   [[nodiscard]] OpIndex find(OpKind kind, StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
-  /// Returns the op (B or I) that makes this gradient, or kNoOp.
+  /// Returns the op (B or I) that computes the gradient of this stage's input, or kNoOp.
   [[nodiscard]] OpIndex find_input_gradient(StageId stage, MicroBatchId micro_batch, std::int64_t slice) const;
-  /// Returns the inputs of the op, or kNoOp: first from a neighboring stage (maybe by message), second from its own
-  /// stage and slice, third from another slice at its own stage.
+  /// Returns the ops that the op needs; kNoOp where it needs none. The first is at a neighboring stage (its result may
+  /// come by message), the second at its own stage and slice, the third at its own stage in another slice.
   [[nodiscard]] std::array<OpIndex, 3> inputs(const Op& op) const;
   /// Returns the op at a neighboring stage that needs the op's result, or kNoOp.
   [[nodiscard]] OpIndex consumer(const Op& op) const;
@@ -116,11 +121,11 @@ inline OpIndex OpTable::consumer(const Op& op) const {
   return find_input_gradient(StageId(op.stage.value() - 1), op.micro_batch, op.slice);
 }
 
-/// Runs the ops as far as they can: a worker advances until its next op (with Pairs::Together, its pair) lacks an
-/// input, and resumes when that input is done. Calls visit(OpIndex) for every op that can run, after its inputs and its
-/// predecessor on the worker. Returns the number of visited ops per worker: all ops if and only if dependencies, worker
-/// orders and pairs form no cycle. The result does not depend on the visiting order, because no op disables another.
-/// Takes time linear in the ops.
+/// Visits the ops as far as they could run: a worker advances until its next op (with Pairs::Together, its next pair)
+/// needs an op that has not been visited, and resumes after that op. Calls visit(OpIndex) for every visited op, after
+/// the ops that it needs and after its predecessor on the worker. Returns [worker]: the number of visited ops. These
+/// are all ops if and only if the needs, the workers' orders and the pairs form no cycle. The result does not depend on
+/// the order of visits, because an op that can run stays able to run. Takes time linear in the number of ops.
 template <class Visit>
 std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&& visit, Pairs pairs = Pairs::InOrder) {
   constexpr std::uint32_t kNone = 0;
@@ -161,12 +166,13 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
   return next;
 }
 
+/// Returns the duration of an op in unit_start_times().
 [[nodiscard]] constexpr std::int64_t unit_duration(OpKind kind) { return kind == OpKind::Backward ? 2 : 1; }
 
-/// Returns the earliest start of every op if F = I = W = 1, B = 2 and messages take no time: the topological order of
-/// lowering. With Pairs::Together, both ops of a pair start at the same time. The result of each op is ready after its
-/// own duration, but the worker is free only after the sum of both durations. Throws ScheduleError if the dependencies
-/// form a cycle.
+/// Returns [op]: its earliest start if F, I and W take 1 unit of time, B takes 2, and messages take no time. Lowering
+/// orders the ops of all workers by these times. With Pairs::Together, both ops of a pair start at the same time; the
+/// result of each is ready after its own duration, but the worker is free only after the sum of both durations. Throws
+/// ScheduleError if ops wait for each other in a cycle.
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder);
 
 }  // namespace chimera

@@ -1,7 +1,7 @@
 #pragma once
 // Which activations move to host memory between their forward and their backward (`--offload`). Example, with ops of
 // one stage on a worker: F0 F1 F2 F3 B0 B1 B2 B3. The activations of F0 leave the device after F0 and return before F3,
-// the op before B0. Those of F3 and F2 stay, because their backwards come too soon.
+// the op before B0. The activations of F3 and F2 stay on the device, because their backwards come too soon.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,19 +13,22 @@
 
 namespace chimera {
 
-/// A forward whose activations are in host memory until its backward; positions in the worker's list.
+/// A forward whose activations are in host memory until its backward. The members are positions in the worker's list of
+/// ops.
 struct OffloadedForward {
-  std::size_t forward = 0;
-  std::size_t backward = 0;  // B or I
-  std::size_t load = 0;      // The op or pair before the backward; the copy to the device starts before it
+  std::size_t forward = 0;   // After it, the copy to host memory starts
+  std::size_t backward = 0;  // The B or I that needs the activations
+  std::size_t load = 0;      // The op (or first op of a pair) before `backward`; the copy back starts before it
 };
 
-/// Returns the offloaded forwards of the worker's `stages`, in the order of their backwards. A forward keeps its
-/// activations on the device if fewer than two ops (or pairs that run together) come between it and its backward.
+/// Returns the offloaded forwards in a worker's list `ops`, in the order of their backwards. Only forwards of `stages`
+/// are offloaded. A forward keeps its activations on the device if fewer than two ops (or pairs that run together) come
+/// between it and its backward.
 [[nodiscard]] std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops,
                                                                const std::set<StageId>& stages, Pairs pairs);
 
-/// Returns Program::most_on_device: activations of the running op or pair and of the next backward.
+/// Returns Program::most_on_device: for how many micro-batches activations of offloaded stages are on the device at
+/// once, those of the running op (or pair) and those of the next backward.
 [[nodiscard]] constexpr std::int64_t most_on_device(Pairs pairs) { return pairs == Pairs::Together ? 3 : 2; }
 
 }  // namespace chimera

@@ -1,7 +1,7 @@
 #pragma once
-// Where the workers of a synchronous step start to sum gradients over the copies of a stage. A sum that starts early
-// overlaps with the remaining ops, but also slows them, so the paper starts it early only on workers that would wait
-// anyway (eager-opt). lower() and simulate() use the same places.
+// Decides after which op each worker of a synchronous schedule starts the all-reduces of gradients (--sync). An
+// all-reduce that starts early overlaps with the remaining ops, but also slows them. The paper therefore starts it
+// early only on workers that would wait anyway (eager-opt). Both lower() and simulate() use the result.
 
 #include <cstdint>
 #include <vector>
@@ -25,26 +25,30 @@ inline constexpr auto kNames<AllReducePlacement> =
                                               {AllReducePlacement::EagerOpt, "eager-opt"}});
 
 struct AllReduceOptions {
-  bool every_stage = false;  // Whether to include stages on a single worker, e.g. with several data-parallel groups
+  // Whether to include stages that a single worker of the schedule holds, because other data-parallel groups hold them
+  // too
+  bool every_stage = false;
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
-  bool tied = false;  // Stage 0 and the last share a matrix
+  bool tied = false;  // Stage 0 and the last stage share a matrix
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
 };
 
+/// Start of an all-reduce on one worker.
 struct AllReduceStart {
   ParameterGroupId group;
   std::int64_t after = -1;  // Position of the worker's op before the start; -1: before all ops
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };
 
-/// Returns each worker's all-reduces in a synchronous step, in order of start: for each stage that several workers hold
-/// (or every stage), and for a tied matrix (even with one owner, to add the gradients of its two uses).
+/// Returns [worker]: its all-reduces in a synchronous step, in the order in which it starts them. There is one for each
+/// stage that several workers hold (or for every stage), and one for a tied matrix, even if a single worker holds it,
+/// to add the gradients of its two uses.
 ///
-/// All workers use one order: by the start of a stage's last backward on any worker. So groups that share workers
-/// cannot deadlock, even if a collective waits for the one before it. An eager all-reduce starts after the stage's last
-/// backward on the worker, and after all-reduces that are earlier in that order.
+/// All workers start their all-reduces in the same order: by the time of the stage's last backward on any worker. So
+/// all-reduces cannot deadlock, even if a collective waits for the one before it. An eager all-reduce starts after the
+/// stage's last backward on the worker, and after the all-reduces that precede it in this order.
 ///
-/// `start` is unit_start_times(table), so all processes compute the same order.
+/// `start` is the result of unit_start_times(table), from which all processes compute the same order.
 [[nodiscard]] std::vector<std::vector<AllReduceStart>> place_all_reduces(const OpTable& table,
                                                                          const std::vector<std::int64_t>& start,
                                                                          const AllReduceOptions& options);

@@ -1,6 +1,7 @@
 #pragma once
-// Hybrid parallelism: W data-parallel groups of D workers run the same schedule, each group on its share of the
-// samples. With two groups of two workers, ranks 0 to 3 are
+// Numbers the ranks of a run with pipeline and data parallelism: W data-parallel groups of D workers run the same
+// schedule, each group on its own samples. Every pair (group, worker) is a rank. With two groups of two workers, ranks
+// 0 to 3 are
 //
 //   near   group 0: ranks 0 and 2   group 1: ranks 1 and 3   copies of a worker are neighbors
 //   far    group 0: ranks 0 and 1   group 1: ranks 2 and 3   workers of a pipeline are neighbors
@@ -26,6 +27,7 @@ template <>
 inline constexpr auto kNames<ReplicaLayout> = std::to_array<Named<ReplicaLayout>>({{ReplicaLayout::Near, "near"},
                                                                                    {ReplicaLayout::Far, "far"}});
 
+/// A worker of a data-parallel group.
 struct GroupWorker {
   GroupId group;
   WorkerId worker;
@@ -35,6 +37,7 @@ struct GroupWorker {
 /// [parameter group]: ranks that sum its gradients, ascending and distinct. They are in all data-parallel groups.
 using RankGroups = std::vector<std::vector<RankId>>;
 
+/// The map between ranks and (group, worker).
 struct RankLayout {
   std::int64_t workers = 1;        // D
   std::int64_t data_parallel = 1;  // W

@@ -24,22 +24,23 @@
 
 namespace chimera {
 
-/// How Chimera schedules N > D micro-batches (SC'21, section 3.5).
+/// How Chimera schedules N > D micro-batches (Li and Hoefler, SC'21, section 3.5). A *unit* is a complete schedule of
+/// some micro-batches, which is repeated.
 enum class ScaleMethod : std::uint8_t {
-  Direct,    ///< Units of D micro-batches, concatenated
-  Doubling,  ///< Two forwards for each backward; units of 2D
-  Halving,   ///< Order of Doubling, on twice as many micro-batches of half the size
+  Direct,    ///< Units of D micro-batches, one after the other
+  Doubling,  ///< Units of 2D micro-batches, with two forwards before each backward
+  Halving,   ///< Like Doubling, but with twice as many micro-batches of half the size
 };
 template <>
 inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{ScaleMethod::Direct, "direct"},
                                                                                {ScaleMethod::Doubling, "doubling"},
                                                                                {ScaleMethod::Halving, "halving"}});
 
-/// The rule that orders the ops, for schedules with two rules.
+/// The rule that orders the ops, for generators that have two rules (--order).
 enum class OpOrder : std::uint8_t {
-  Auto,     ///< Deepest for whole units of several chunks per worker, else Slots
-  Slots,    ///< A slot of a regular pattern for each op
-  Deepest,  ///< The op farthest along its way first
+  Auto,     ///< Deepest if workers have several chunks, D divides N, and k = 1; else Slots
+  Slots,    ///< Each op has a time slot in a regular pattern
+  Deepest,  ///< A worker first runs the op of the micro-batch that has passed most stages
 };
 template <>
 inline constexpr auto kNames<OpOrder> =
@@ -88,10 +89,10 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// Updates of an asynchronous schedule. A worker updates a stage right after the last backward (B or W) of every
-/// `micro_batches` in ascending order, which makes the next weight version. All ops of a micro-batch at a stage use one
-/// version (weight stashing): without a delay, the newest when the forward starts; with delay d, version max(0, t - d)
-/// for micro-batches of update t, from 0.
+/// Updates of an asynchronous schedule. A worker updates a stage after the last backward (B or W) of each
+/// `micro_batches` consecutive micro-batches. Update t, from 0, makes weight version t + 1. All ops of a micro-batch at
+/// a stage use the same version (weight stashing). Without a delay, this is the newest version when the forward starts.
+/// With a delay d, a micro-batch whose gradients go into update t uses version max(0, t - d).
 struct AsynchronousUpdates {
   std::int64_t micro_batches = 1;                    // Micro-batches per update
   std::int64_t versions = 1;                         // Maximum number of weight versions of a stage kept at once
@@ -100,14 +101,14 @@ struct AsynchronousUpdates {
 };
 
 struct Schedule {
-  std::string name;                // Generator's name or the user's own
+  std::string name;                // Name of its generator, or a name that the user gave
   std::int64_t stages = 0;         // S: stages of the model
   std::int64_t micro_batches = 0;  // N: micro-batches of a step
   Placement placement;
   std::vector<std::vector<Op>> workers;  // [worker]: its ops in order
-  double micro_batch_scale = 1;          // Size of its micro-batches in full ones: 0.5 after halving
+  double micro_batch_scale = 1;          // Size of a micro-batch relative to the user's b: 0.5 for Halving
   std::optional<AsynchronousUpdates> updates = std::nullopt;  // Empty: synchronous, one update at the step's end
-  std::optional<OpOrder> order = std::nullopt;                // Slots or Deepest, if its generator has both
+  std::optional<OpOrder> order = std::nullopt;                // The rule that was used, if its generator has two
   bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper
   std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMostSlices
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -116,28 +117,31 @@ struct Schedule {
 /// Returns for each stage the distinct workers that hold it, ascending. They sum its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
 
-/// Returns whether the stage is the first or last.
+/// Returns whether the stage uses the tied matrix of a tied model: it is the first or the last stage.
 [[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
 
-/// Returns the workers of each parameter group: stage_groups(), and for a tied model a group S with the distinct
-/// workers that hold stage 0 or S-1, ascending.
+/// Returns the workers of each parameter group (dependencies.h): stage_groups(), and for a tied model one more group,
+/// of the tied matrix, with the distinct workers that hold the first or the last stage, ascending.
 [[nodiscard]] std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied);
 
-/// Returns the micro-batches of each replica, ascending: the order of the step's samples.
+/// Returns the micro-batches of each replica, ascending. Samples are assigned to micro-batches in this order.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> micro_batches_of_replicas(const Schedule& schedule);
 
 [[nodiscard]] std::int64_t num_ops(const Schedule& schedule);
 
-/// Returns the number of ops (1 or 2) that run together from `position` on.
+/// Returns the number of ops that run together from `position` on: 2 for a pair that runs together, else 1.
 [[nodiscard]] inline std::size_t num_concurrent(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
   return pairs == Pairs::Together && ops[position].paired && position + 1 < ops.size() ? 2 : 1;
 }
 
+/// Returns the ops that run together from `position` on.
 [[nodiscard]] inline std::span<const Op> concurrent_ops(const std::vector<Op>& ops, std::size_t position, Pairs pairs) {
   return std::span(ops).subspan(position, num_concurrent(ops, position, pairs));
 }
 
+/// Returns whether an op of the schedule is Op::paired.
 [[nodiscard]] bool has_pairs(const Schedule& schedule);
+/// Returns the same order of ops without pairs.
 [[nodiscard]] Schedule without_pairs(Schedule schedule);
 
 }  // namespace chimera

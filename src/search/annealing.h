@@ -1,8 +1,8 @@
 #pragma once
 
-// The local search: simulated annealing over orders of ops, and the random numbers that it draws. It starts from list
-// schedules or generated ones, and is restarted in rounds by the searchers of search.cc. Each move is timed by
-// Evaluator, millions of times in a run.
+// The local search of `chimera search`: simulated annealing over the workers' orders of ops, and its random numbers. It
+// starts from list schedules or schedules of generators. The searchers in search.cc, one per thread, call anneal() in
+// rounds. Each move is timed by an Evaluator (evaluator.h), millions of times in a run.
 
 #include <cstdint>
 #include <functional>
@@ -32,11 +32,12 @@ class RandomSource {
 };
 
 /// Improves orders by simulated annealing (Kirkpatrick et al., Science 1983). A move shifts an op in its worker's
-/// order; only admissible orders are timed. Minimizes the makespan plus a small share of the workers' mean end, which
-/// ranks equal makespans. Stops at a makespan of `goal`. Calls `improved` with each new best.
+/// order; only orders that keep the memory limits (admissible() in instance.h) are timed. Minimizes the makespan plus a
+/// small fraction of the mean time at which the workers end, which decides between equal makespans. Stops when the
+/// makespan reaches `goal` or `phase` is over. Calls `improved` with each new best solution.
 ///
-/// Returns the best solution, never worse than `start`, which must be admissible and free of cycles. The origin of a
-/// better one is "local search from" the origin of `start`.
+/// Returns the best solution, never worse than `start`. `start` must be admissible, and its ops must not wait for each
+/// other in a cycle. Solution::origin of a better one is "local search from " and the origin of `start`.
 [[nodiscard]] Solution anneal(const Instance& instance, Solution start, double goal, Phase phase, RandomSource& random,
                               const std::function<void(const Solution&)>& improved);
 

@@ -1,8 +1,10 @@
 #pragma once
 
-// The exact part of the search, for small problems. Windows (windows.h) concludes what it can from a deadline; branch
-// and bound then decides one undecided pair of ops after the other, and goes back when a deadline cannot be met. If it
-// exhausts its tree, the best makespan is proven. Each searcher (search.cc) has one, with a part of the tree.
+// The exact part of `chimera search`, for small problems. To prove that no order is faster than the best one so far, it
+// assumes a deadline just below this makespan. Windows (windows.h) computes from the deadline the range of possible
+// start times (*window*) of each op. Branch and bound then decides the order of one pair of ops after the other, and
+// backtracks when the deadline cannot be met. If it has visited the whole tree of decisions, the best makespan is
+// proven. Each searcher in search.cc has a BranchAndBound for its part of the tree.
 
 #include <algorithm>
 #include <cstdint>
@@ -17,14 +19,14 @@
 
 namespace chimera {
 
-/// Exact depth-first search. Narrows all windows, then tries both orders of the pair of ops with the least slack
-/// (branching as in Brucker, Jurisch and Sievers, Discrete Applied Mathematics 1994), and times the order of the heads.
-/// Can be interrupted and resumed. Holds a reference to the instance.
+/// Exact depth-first search. In each state, it narrows all windows, times the order of ops by the starts of their
+/// windows, and then branches: it tries both orders of the pair of ops with the least slack (as in Brucker, Jurisch and
+/// Sievers, Discrete Applied Mathematics 1994). Can be interrupted and resumed. Borrows the instance.
 class BranchAndBound {
  public:
-  /// Takes a part of the tree of orders that beat `makespan`, which some schedule attains or beats. The binary digits
-  /// of `part` are the first `digits` decisions. All parts for the same `makespan` and `state` cover the tree. `state`
-  /// holds facts true of every schedule that beats `makespan`.
+  /// Searches for orders that are faster than `makespan`, the makespan of a known schedule. `state` has windows that
+  /// hold for every such order. With `digits` > 0, searches only a part of the tree: the binary digits of `part` are
+  /// the first `digits` decisions. The parts 0 .. 2^digits - 1 together cover the tree.
   BranchAndBound(const Instance& instance, double makespan, WindowState state, std::int64_t part = 0, int digits = 0)
       : windows_(instance), instance_(instance) {
     const double deadline = deadline_below(makespan);
@@ -38,8 +40,8 @@ class BranchAndBound {
     open_.push_back({std::move(state), std::nullopt});
   }
 
-  /// Searches until the phase ends, and replaces `best` by better solutions. Returns whether no order in its part beats
-  /// `best`.
+  /// Searches until the phase is over or the part of the tree is exhausted. Replaces `best` by each better solution.
+  /// Returns whether the part is exhausted: it then contains no order that is faster than `best`.
   bool run(Solution& best, Phase phase) {
     while (!open_.empty() && !phase.over()) {
       phase.count(kTimedForAState);
@@ -85,7 +87,8 @@ class BranchAndBound {
 
 inline constexpr std::int32_t kMostExactOps = 480;
 
-/// Returns whether the problem has at most kMostExactOps ops, and every op takes time, so that heads order the ops.
+/// Returns whether branch and bound can solve the problem: it has at most kMostExactOps ops, and every op takes time
+/// (so that the earliest starts of ops determine an order).
 [[nodiscard]] inline bool can_be_exact(const Instance& instance) {
   return instance.ops <= kMostExactOps &&
          std::ranges::all_of(instance.lanes, [](const Lane& lane) { return lane.count == 0 || lane.duration > 0; });

@@ -1,7 +1,9 @@
 #pragma once
 
-// Placement and micro-batches of a schedule, before its ops are ordered. A user names a placement; layout_of() turns
-// the name and the shape into workers of stages and micro-batches of replicas. The search then orders the ops.
+// Input of `chimera search`: a schedule before its ops are ordered. A Layout says which worker holds each stage and
+// which micro-batches belong to each replica; the search then finds the order of ops. layout_of() makes a Layout from
+// the placement that a user chooses (--placement) and the shape. layout_around() (answers/check_answer.h) takes it from
+// an existing schedule.
 
 #include <cstdint>
 #include <vector>
@@ -11,7 +13,7 @@
 namespace chimera {
 
 struct Layout {
-  std::int64_t workers = 0;
+  std::int64_t workers = 0;                              // D
   std::int64_t stages = 0;                               // S: stages of the model
   Placement placement;                                   // (replica, stage) -> worker
   std::vector<std::vector<MicroBatchId>> micro_batches;  // [replica], ascending
@@ -23,23 +25,25 @@ enum class PlacementKind {
   Bidirectional,  ///< Chimera's 2f replicas of S = D v stages, f down and f up
   Rotated,        ///< 2f replicas of S = D stages in one direction, replica r starts on worker r D / 2f
   Loop,           ///< one replica of S = D v stages, stage s on worker s mod D
-  Wave,           ///< one replica of S = 2 w D stages, there and back w times (w = 1: V)
+  Wave,           ///< one replica of S = 2 w D stages, which go down the workers and up again w times (w = 1: V)
 };
 
-/// Returns the layout for D workers per pipeline, N micro-batches of k slices, and 2f pipelines of v chunks
-/// (Bidirectional), 2f pipelines (Rotated), v chunks (Loop) or w waves (Wave). Bidirectional numbers micro-batches and
-/// replicas as the schedule `chimera` does. Throws ConfigError if the shape does not fit the placement or exceeds
-/// kMostSearchedOps.
+/// Returns the layout of D workers, N micro-batches and k slices. It also uses 2f and v of the shape (Bidirectional),
+/// 2f (Rotated), v (Loop) or w (Wave). Bidirectional numbers micro-batches and replicas as the schedule `chimera` does.
+/// Throws ConfigError if the shape does not fit the placement, or if there would be more than kMostSearchedOps ops.
 [[nodiscard]] Layout layout_of(PlacementKind kind, const PipelineShape& shape);
 
+/// Maximum number of ops in a search.
 inline constexpr std::int64_t kMostSearchedOps = 4'000'000;
 
-/// Throws ConfigError if a count is below 1, or a pipeline with that many stages per worker exceeds kMostSearchedOps.
+/// Throws ConfigError if D, N or k is below 1, or if a schedule with `stages_a_worker` stages per worker would have
+/// more than kMostSearchedOps ops.
 void require_searchable(const PipelineShape& shape, std::int64_t stages_a_worker);
 
-/// Returns [replica]: its micro-batches, dealt round-robin.
+/// Returns [replica]: its micro-batches, assigned round-robin.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> deal_in_turn(std::int64_t micro_batches, std::int64_t replicas);
 
+/// Returns a schedule of this layout whose workers have no ops.
 [[nodiscard]] Schedule without_ops(const Layout& layout);
 
 }  // namespace chimera

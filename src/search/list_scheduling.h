@@ -1,8 +1,9 @@
 #pragma once
 
-// Start orders for the search: schedules of generators, and list schedules. A list schedule is built op by op. Each
-// worker runs the op with the smallest rank (ListRule) among the ops that can start soon. random_rule() makes different
-// rules, so that the search has different starts. Chains and lanes are explained in search/instance.h.
+// Start orders for the search: schedules of generators, and list schedules. List scheduling simulates a step op by op:
+// of the ops that can start soon, a worker runs the one with the smallest rank (ListRule). random_rule() makes
+// different rules, so that the search has different starts. A *lane* is a queue of ops of the same kind, stage and
+// replica, and a *chain* is the lanes of one stage and replica (search/instance.h).
 
 #include <array>
 #include <cstdint>
@@ -15,8 +16,9 @@
 
 namespace chimera {
 
-/// Returns the schedules of all registered generators, with each of their rules, that match the layout's placement and
-/// micro-batches per replica: synchronous, with full micro-batches, possibly renumbered. `shape` is the layout's.
+/// Makes the schedules of all registered generators, and returns those that have the layout's placement and numbers of
+/// micro-batches per replica. They are synchronous and have full micro-batches; micro-batches are renumbered if needed.
+/// `shape` is the shape of the layout.
 [[nodiscard]] std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape);
 
 /// Rule that chooses a worker's next op. Of the ops that can start within `window` of the worker's earliest possible
@@ -29,21 +31,24 @@ namespace chimera {
 /// with the smaller rank is scheduled first. Times are in mean op durations.
 struct ListRule {
   std::array<double, kLanesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
-  double age = 0.01;
-  double depth = 0.001;
-  double window = 0;  // longest wait for an op of smaller rank
-  double patience = 1;
-  double noise = 0;
+  double age = 0.01;                                   // weight of m
+  double depth = 0.001;                                // weight of s
+  double window = 0;                                   // maximum time that a worker waits for an op of smaller rank
+  double patience = 1;                                 // weight of this wait (t) in the rank
+  double noise = 0;                                    // limit of the random number
   // [chain]: maximum number of slices in flight, at least the slices of one micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
-  std::vector<double> model = {};  // [op]: ranks instead of the formula, usually end times in other orders
+  // [op]: ranks that replace the formula, usually the end times of the ops in other orders; empty: the formula
+  std::vector<double> model = {};
 };
 
+/// Returns a rule with random weights that suit the instance.
 [[nodiscard]] ListRule random_rule(const Instance& instance, RandomSource& random);
 
-/// Schedules all ops by rank, within the memory limits of the workers. Requires limits that require_room() accepts.
-/// The result is always complete, because each worker reserves memory for its oldest unfinished micro-batch: smallest
-/// position in its replica, then smallest replica. Other micro-batches get only the remaining memory.
+/// Returns the orders of a list schedule by this rule, within the memory limits of the workers. Requires limits that
+/// require_room() (instance.h) accepts. All ops are scheduled, because each worker reserves memory for its oldest
+/// unfinished micro-batch (smallest position in its replica, then smallest replica). Other micro-batches get only the
+/// remaining memory.
 [[nodiscard]] Orders orders_by_rule(const Instance& instance, const ListRule& rule, RandomSource& random);
 
 }  // namespace chimera

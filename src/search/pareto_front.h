@@ -1,7 +1,7 @@
 #pragma once
 
-// Results of the search that are worth keeping: a slower schedule only if it needs less memory. Each searcher has a
-// front of its own; search.cc merges them and reports the result as SearchResult::pareto.
+// The Pareto front of makespan and memory in a search: it keeps a slower schedule only if it needs less memory. Each
+// searcher in search.cc has its own front; Search merges them and returns the result as SearchResult::pareto.
 
 #include <algorithm>
 #include <utility>
@@ -11,23 +11,25 @@
 
 namespace chimera {
 
-/// Orders of all workers, found by the search.
+/// A solution with its memory.
 struct Find : Solution {
-  double peak = 0;  // maximum of the stage units in flight on a worker
+  double peak = 0;  // maximum, over the workers, of the activations in flight at once, in stage units
 };
 
-/// Finds that no other find beats in makespan and memory.
+/// Set of solutions. None of them is at least as good as another in both makespan and memory.
 class ParetoFront {
  public:
+  /// Returns whether no solution in the set is at least as good in both.
   [[nodiscard]] bool admits(double makespan, double peak) const {
     return std::ranges::none_of(finds_, [&](const Find& find) { return covers(find, makespan, peak); });
   }
-  /// Adds a find, and removes those that it beats. Requires admits().
+  /// Adds a solution for which admits() is true, and removes solutions that are not better than it in makespan or
+  /// memory.
   void add(Find find) {
     std::erase_if(finds_, [&](const Find& other) { return covers(find, other.makespan, other.peak); });
     finds_.insert(std::ranges::upper_bound(finds_, find.makespan, {}, &Find::makespan), std::move(find));
   }
-  /// Ascending makespan, hence descending peak.
+  /// Returns the solutions by ascending makespan, and hence by descending peak.
   [[nodiscard]] const std::vector<Find>& finds() const { return finds_; }
 
  private:

@@ -4,8 +4,9 @@
 //
 //     SearchProblem --> Instance (dense numbers) --> list schedules --> annealing, branch and bound --> simulate()
 //
-// Generators only know a few patterns; uneven stages or little memory need orders of their own. The result is a
-// Schedule like any other, with a lower bound that says how much faster another order could be.
+// Generators make only a few regular patterns; for unequal stages or little memory, other orders are faster. The result
+// is a Schedule like any other, with a lower bound of the makespan of all orders. An Instance (instance.h) is the
+// problem as arrays of numbers.
 
 #include <cstdint>
 #include <functional>
@@ -19,18 +20,19 @@
 namespace chimera {
 
 struct SearchProgress {
-  double seconds = 0;
-  double makespan = 0;  // best so far
-  double lower_bound = 0;
-  std::string origin;  // origin of the best schedule so far
+  double seconds = 0;      // since the start of the search
+  double makespan = 0;     // of the best schedule so far
+  double lower_bound = 0;  // of all orders
+  std::string origin;      // how the best schedule was found, as SearchResult::origin
 };
 
 struct SearchOptions {
-  std::optional<double> seconds = 10;  // empty: no time limit
-  // schedules timed; without `seconds`, the result depends only on problem, starts and seed
+  std::optional<double> seconds = 10;  // time limit; empty: none
+  // Maximum number of schedules to time; empty: no limit. Without `seconds`, the result depends only on problem, starts
+  // and seed.
   std::optional<std::int64_t> iterations;
   std::uint64_t seed = 0;
-  bool wants_front = true;                                        // false: all time goes to the given problem
+  bool wants_front = true;  // whether to spend a quarter of the time on lower memory limits, for the Pareto front
   std::function<void(const SearchProgress&)> progress = nullptr;  // called periodically from the caller's thread
 };
 
@@ -50,24 +52,27 @@ struct SearchResult {
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits
 
-  /// Sets lower_bound, to the makespan if `bound` reaches it but for rounding, and gap.
+  /// Sets lower_bound and gap. If `bound` equals the makespan up to rounding errors, lower_bound becomes the makespan.
   void set_lower_bound(double bound) {
     lower_bound = makespan <= bound * (1 + kRounding) ? makespan : bound;
     gap = lower_bound > 0 ? makespan / lower_bound - 1 : 0;
   }
 };
 
-/// Searches from `starts` (list scheduling adapts starts that exceed a limit) and from list schedules by many rules.
-/// Two threads then improve the best by simulated annealing, first among symmetric schedules (arrangement.h), then
-/// among all, and search problems of at most kMostExactOps ops exactly (search.cc). The last quarter of the time goes
-/// to lower limits, for the Pareto front. The search ends early if all is proven. There is always a result, at least a
-/// list schedule, which passes check() and keeps the limits.
+/// Searches for fast orders, in these steps:
+/// 1. Times `starts`, and list schedules by many rules. List scheduling adapts starts that exceed a memory limit.
+/// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (arrangement.h), then
+///    among all. They search problems of at most kMostExactOps ops exactly (branch_and_bound.h).
+/// 3. The last quarter of the time goes to lower memory limits, for the Pareto front.
 ///
-/// Link contention, blocking sends, all-reduces, updates and unequal times of slices do not guide the search. But
-/// simulate() includes them in the makespans that select the result.
+/// Ends early if the result is proven optimal. There is always a result, at least a list schedule, which passes check()
+/// and keeps the limits.
 ///
-/// Throws ConfigError as CostTable does, if the costs are too large to add up, and if a limit leaves no room for a
-/// single micro-batch.
+/// The search itself ignores link contention, blocking sends, all-reduces, updates and unequal times of slices. But the
+/// result is the schedule with the smallest makespan by simulate(), which includes them.
+///
+/// Throws ConfigError if a cost is invalid (see CostTable), if the costs are too large to add up, or if a limit leaves
+/// no room for a single micro-batch.
 [[nodiscard]] SearchResult search(const SearchProblem& problem, const std::vector<Schedule>& starts,
                                   const SearchOptions& options);
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// What a schedule's ops, messages, all-reduces and updates cost, in any one unit of time and in bytes. A CostModel is
-// what users, files and plans give: numbers per stage. A CostTable prepares it for one schedule, so that the simulator
-// looks up each op in constant time, with its slice, its links and the size of its micro-batch.
+// The input of the simulator besides the schedule: times and bytes of ops, messages, all-reduces and updates. Times are
+// in any unit. A CostModel has numbers for each stage; they come from flags, files or the planner. A CostTable computes
+// from it, for one schedule, the time of each op and message with its slice, its link and the size of its micro-batch,
+// so that the simulator looks them up in constant time. S is the number of stages.
 
 #include <algorithm>
 #include <array>
@@ -17,7 +18,7 @@
 
 namespace chimera {
 
-/// Durations of a stage's ops on a full micro-batch.
+/// Durations of a stage's ops for a full micro-batch (of b samples, not halved or sliced).
 struct StageCosts {
   double forward = 1;
   double backward = 1;         // B
@@ -31,48 +32,50 @@ inline double StageCosts::of(OpKind kind) const {
   return this->*kStageTimes[static_cast<std::size_t>(kind)];  // in the order of OpKind
 }
 
-/// Alpha and beta of messages by link, [from][to]. The diagonal is ignored.
+/// Alpha and beta of messages between each pair of workers, [from][to]. The diagonal is ignored.
 struct LinkMatrix {
   std::vector<std::vector<double>> alphas = {};
   std::vector<std::vector<double>> betas = {};  // empty: all 0
   [[nodiscard]] bool needs_bytes() const { return !betas.empty(); }
 };
 
-/// A message of L bytes takes alpha + beta L, or alpha + `seconds` if measured. It occupies its link except during
-/// alpha, a pure delay.
+/// Times of messages. A message of L bytes occupies its link for beta L (or for `seconds`, if set), and arrives alpha
+/// later. Index s of the vectors is the boundary between stages s and s+1, in both directions.
 struct LinkCosts {
-  double alpha = 0;
-  double beta = 0;
-  std::vector<double> bytes = {};    // [S - 1], of a full micro-batch between stages s and s+1, either way
-  std::vector<double> seconds = {};  // [S - 1], or empty
+  double alpha = 0;                  // time
+  double beta = 0;                   // time per byte
+  std::vector<double> bytes = {};    // [S - 1], of a full micro-batch
+  std::vector<double> seconds = {};  // [S - 1]: measured times that replace beta L; empty: none
   /// [S - 1], or empty: compute time of a full micro-batch's message at the sender and again at the receiver, such as
   /// copies through host memory. It is part of the ops that produce and consume the message.
   std::vector<double> copies = {};
-  /// [S - 1], or empty: part of the link time that a message skips after its link was idle that long. The link stays
-  /// busy for it. Workers on a node share their interface's burst (SharedCores::nodes). Ignored with `matrix`.
+  /// [S - 1], or empty: bursts as times. If the link was idle for at least this time, a message arrives earlier by it,
+  /// but still occupies the link for its whole time (token bucket). Workers of a node share the burst of its interface
+  /// (SharedCores::nodes). Ignored with `matrix`.
   std::vector<double> bursts = {};
   std::optional<LinkMatrix> matrix = std::nullopt;  // replaces alpha and beta
-  /// Returns the time of a full micro-batch over each boundary, without alpha and matrix.
+  /// Returns [S - 1]: how long a full micro-batch's message occupies its link. Does not use alpha and `matrix`.
   [[nodiscard]] std::vector<double> times() const;
 };
 
-/// All-reduce of a stage's gradients over r copies: `seconds` if measured, else 2 log2(r) alpha + 2 (r-1)/r beta bytes
-/// (Rabenseifner's algorithm as in Li and Hoefler, SC'21, section 3.4). With `reduce_scatter` only its first half.
+/// Times of the all-reduces of gradients. An all-reduce over r workers takes `seconds` if measured, else 2 log2(r)
+/// alpha + 2 (r-1)/r beta bytes (Rabenseifner's algorithm as in Li and Hoefler, SC'21, section 3.4).
 struct AllReduceCosts {
-  double alpha = 0;
-  double beta = 0;
+  double alpha = 0;                  // time
+  double beta = 0;                   // time per byte
   std::vector<double> bytes = {};    // [S], of the stage's gradients
-  std::vector<double> seconds = {};  // [S], or empty
-  std::int64_t data_parallel = 1;    // W: r is W times the workers that hold the stage
-  // bytes or seconds of the tied matrix's gradients, a stage S of the workers that hold stage 0 or S-1
+  std::vector<double> seconds = {};  // [S]: measured times; empty: none
+  std::int64_t data_parallel = 1;    // W: r is W times the number of workers that hold the stage
+  // Bytes of the gradients of the tied matrix (or the time of their all-reduce, if `seconds` is set); the workers of
+  // the first and the last stage hold it. Empty: no tied matrix.
   std::optional<double> tied = std::nullopt;
-  bool reduce_scatter = false;  // not with `seconds`, which are of the operation that was measured
-  bool every_stage = false;     // include all-reduces over a single worker, which take no time
+  bool reduce_scatter = false;  // whether it is a reduce-scatter, which takes half the time; not with `seconds`
+  bool every_stage = false;     // whether stages with r = 1 have an all-reduce too, which takes no time
 };
 
-/// Bytes of a stage; activations, boundary and deferred are per full micro-batch.
+/// Bytes of a stage. The last four members are per full micro-batch.
 struct StageMemory {
-  double weights = 0;  // bytes of one version of a copy
+  double weights = 0;  // of one weight version
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;  // bytes held from the forward to the end of B or I, with input and output
@@ -90,10 +93,11 @@ struct MessageBuffers {
   std::int64_t sends_behind = 0;
 };
 
-/// Costs of slices. A slice of the tokens from x to y (fractions of the micro-batch) takes (1 - a) (y - x) + a (y^2 -
-/// x^2) of the op's time, and y - x of its bytes.
+/// How the slices of a micro-batch divide its time and bytes. Later slices take longer, because they attend to more
+/// tokens. A slice of the tokens from x to y (fractions of the sequence) takes (1 - a) (y - x) + a (y^2 - x^2) of the
+/// op's time, and y - x of its bytes.
 struct SliceCosts {
-  double attention = 0;             // a: attention's part of an op's time on a whole micro-batch, 0 to 1
+  double attention = 0;             // a: fraction of an op's time that is attention, for a whole micro-batch, 0 to 1
   std::vector<double> bounds = {};  // [k + 1], ascending from 0 to 1; empty: equal times, see balanced_bounds()
   friend bool operator==(const SliceCosts&, const SliceCosts&) = default;
 };
@@ -101,68 +105,71 @@ struct SliceCosts {
 /// Returns [k + 1]: bounds of slices with equal times, the solutions x of (1 - a) x + a x^2 = j / k.
 [[nodiscard]] std::vector<double> balanced_bounds(std::int64_t slices, double attention);
 
-/// Returns [k]: each slice's part of the tokens. Requires bounds of k slices, or none.
+/// Returns [k]: the fraction of the tokens in each slice. SliceCosts::bounds must be for k slices, or empty.
 [[nodiscard]] std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices);
 
-/// Returns [k]: each slice's part of an op's time. Requires bounds of k slices, or none.
+/// Returns [k]: the fraction of an op's time of each slice. SliceCosts::bounds must be for k slices, or empty.
 [[nodiscard]] std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices);
 
-/// Copies of activations to host memory and back: `beta` per byte, each way.
+/// Copies of activations to host memory and back.
 struct OffloadCosts {
-  double beta = 0;
+  double beta = 0;                 // time per byte, in each direction
   std::vector<double> bytes = {};  // [S], of a full micro-batch; 0: the stage is not offloaded
 };
 
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
-  double latency = 0;              // delay of a message to another worker; any number may be in flight
-  // time of a pair, as a fraction of its ops' sum; at least the longer op. Empty: in order
+  double latency = 0;  // delay of each message to another worker, in addition to alpha; any number may be in flight
+  // Time of a pair of ops that overlap, as a fraction of the sum of their times; a pair takes at least as long as its
+  // longer op. Empty: pairs do not overlap
   std::optional<double> pair = std::nullopt;
-  std::optional<LinkCosts> links = std::nullopt;
+  std::optional<LinkCosts> links = std::nullopt;            // empty: messages take only `latency`
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // empty: no all-reduces
-  std::vector<double> optimizer = {};                       // [S], update of a copy of the stage; empty: no time
-  // [S], recomputation before each B or I; it can precede the gradient's arrival. Empty or 0: none
+  std::vector<double> optimizer = {};                       // [S], update of the stage on a worker; empty: no time
+  // [S], time of recomputation before each B or I; it can start before the gradient arrives. Empty or 0: none
   std::vector<double> recompute = {};
-  std::optional<OffloadCosts> offload = std::nullopt;
-  std::vector<StageMemory> memory = {};  // [S]; empty: memory is counted in stage units
-  MessageBuffers buffers = {};           // used with `memory`
+  std::optional<OffloadCosts> offload = std::nullopt;  // empty: nothing is offloaded
+  std::vector<StageMemory> memory = {};                // [S]; empty: memory is counted in stage units
+  MessageBuffers buffers = {};                         // used with `memory`
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
-  bool blocking_sends = false;  // whether a worker waits until its message has arrived
+  bool blocking_sends = false;  // whether a worker waits until each message that it sends has arrived
   SliceCosts slices = {};       // used if the schedule has several slices
 
-  /// Returns equal costs for all stages: each op costs D/S of `share`, a worker's time for a full micro-batch (S stages
-  /// on D workers).
+  /// Returns equal costs for all stages. `share` has the times of 1/D of the model; with S stages on D workers, a stage
+  /// takes D/S of them.
   [[nodiscard]] static CostModel uniform(const Schedule& schedule, const StageCosts& share, double latency = 0);
 };
 
-/// Returns D/S, a stage's fraction of a worker's share of the model.
+/// Returns D/S: a stage is 1/S of the model, and this is its size relative to 1/D of the model.
 [[nodiscard]] double share_of_stage(const Schedule& schedule);
 
-/// Costs of a schedule's ops. Ops and bytes scale with the micro-batch size (micro_batch_scale) and the slice; delays,
-/// all-reduces and updates do not.
+/// Times of the ops and messages of one schedule. Times of ops and messages are proportional to the size of the
+/// micro-batch (Schedule::micro_batch_scale) and of the slice; delays, all-reduces and updates are not. `made` is the
+/// op whose result is sent.
 class CostTable {
  public:
   /// Throws ConfigError, naming the value, if a cost is negative or not finite, a list has the wrong length, or an
   /// asynchronous schedule has all-reduces between workers.
   CostTable(const Schedule& schedule, const CostModel& model);
 
-  /// Worker time of an op, without copies of messages.
+  /// Returns the time that an op occupies its worker, without copies of messages (LinkCosts::copies).
   [[nodiscard]] double duration(OpKind kind, StageId stage, std::int64_t slice = 0) const {
     return durations_[cell(stage, slice) * kOpKinds + static_cast<std::size_t>(kind)];
   }
-  /// Worker time of an op.
+  /// Returns the time that an op occupies its worker.
   [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage, op.slice) + copies(op); }
-  /// Recomputation in the op's duration; it can run before the gradient arrives.
+  /// Returns the part of the op's duration that is recomputation; it can run before the gradient arrives.
   [[nodiscard]] double recomputation(OpKind kind, StageId stage, std::int64_t slice = 0) const {
     return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[cell(stage, slice)];
   }
   [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage, op.slice); }
   [[nodiscard]] const std::set<StageId>& offloaded_stages() const { return offloaded_; }
+  /// Returns the time of one copy of a forward's activations, to host memory or back. Its stage must be offloaded.
   [[nodiscard]] double offload(const Op& forward) const {
     return offloads_[forward.stage.index()] * part_of_tokens(forward);
   }
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
-  /// Times of an op, or of a pair that runs together.
+  /// Return the same times of one op, or of a pair of ops that run together.
   [[nodiscard]] double duration(std::span<const Op> at_once) const {
     return at_once.size() == 1 ? duration(at_once.front()) : duration_together(at_once);
   }
@@ -171,32 +178,34 @@ class CostTable {
     for (const Op& op : at_once) again += recomputation(op);
     return again;
   }
-  /// Lower bound on the op's worker time, alone or in a pair.
+  /// Returns a lower bound of the time that an op occupies its worker, whether alone or in a pair.
   [[nodiscard]] double least_duration(const Op& op) const;
-  /// Time that the result's message occupies its link, and its delay after that.
+  /// Returns how long a message occupies its link. It arrives delay() later.
   [[nodiscard]] double link_time(const Op& made) const {
     return link_times_.empty() ? 0 : link_times_[message_index(made)] * part_of_tokens(made);
   }
   [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
-  /// Part of link_time() that is skipped if the link was idle.
+  /// Returns how much earlier a message arrives if its link was idle before (LinkCosts::bursts).
   [[nodiscard]] double burst(const Op& made) const {
     return bursts_.empty() ? 0 : bursts_[message_index(made)] * part_of_tokens(made);
   }
-  /// Shortest time from send to arrival.
+  /// Returns the shortest possible time from send to arrival.
   [[nodiscard]] double message_time(const Op& made) const {
     return std::max(0.0, link_time(made) - burst(made)) + delay(made);
   }
-  /// Whether messages occupy links, links differ, or sends block; otherwise all take one delay.
+  /// Returns whether messages occupy links, links differ, or sends block. If not, each message just takes the same
+  /// delay.
   [[nodiscard]] bool has_traffic() const { return !link_times_.empty() || !delays_.empty() || blocking_sends_; }
   [[nodiscard]] bool blocking_sends() const { return blocking_sends_; }
-  /// Duration of the group's all-reduce; 0 with one holder.
+  /// Returns the duration of the group's all-reduce; 0 if a single worker holds the group.
   [[nodiscard]] double all_reduce(ParameterGroupId group) const {
     return all_reduces_.empty() ? 0 : all_reduces_[group.index()];
   }
   [[nodiscard]] bool has_all_reduces() const { return !all_reduces_.empty(); }
   [[nodiscard]] double optimizer(StageId stage) const { return optimizer_.empty() ? 0 : optimizer_[stage.index()]; }
-  /// [worker]: duration of its update.
+  /// Returns [worker]: the duration of its optimizer step, over all its stages.
   [[nodiscard]] std::vector<double> updates(const Schedule& schedule) const;
+  /// Returns the options for place_all_reduces().
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
   [[nodiscard]] std::int64_t slices() const { return slices_; }

@@ -1,8 +1,9 @@
 #pragma once
 
-// Why a timeline looks as it does: what each worker waits for while it is idle, which messages are on the way, how much
-// memory is held, and which ops decide the makespan. Plans take the idle time by cause and the peaks of memory from it;
-// pages and `chimera simulate` show it. Measured steps get the same explanation (explain_measured).
+// Derives from a timeline why it looks as it does: what each worker waits for while it is idle (*bubbles*), which
+// messages are in transit, how much memory is held, and which ops determine the makespan. The planner uses the idle
+// time by cause and the peaks of memory; pages and `chimera simulate` show everything. Measured steps get the same
+// explanation (explain_measured()).
 
 #include <vector>
 
@@ -12,43 +13,46 @@
 
 namespace chimera {
 
-/// Returns the memory of each worker over time: in bytes if the costs give them, else in stage units (activations
-/// only). It includes:
-/// - weights (each version and copy), gradients and optimizer state;
-/// - activations from F to the end of B or I, and the part for W until its end. With recomputation, only the boundary
-///   is kept until B or I starts. Offloaded bytes are away between their copies (OffloadCopies).
-/// - messages: on the sender until arrival, unless part of its activations; then on the receiver until the op starts
-///   (forward) or ends (backward). CostModel::buffers extends both.
+/// Returns [worker]: its memory over time. It is in bytes if CostModel::memory is set; else it counts only activations,
+/// in stage units. It includes:
+/// - weights (all versions, for each stage of each replica), gradients and optimizer state;
+/// - activations from F to the end of B or I, and the part that W needs until its end. With recomputation, only the
+///   input of the stage is kept until B or I starts. Offloaded activations do not count between their two copies.
+/// - messages: on the sender until arrival, unless the tensor is part of its activations; on the receiver from arrival
+///   to the start of the op that needs it (forward) or to the op's end (backward). CostModel::buffers extends both
+///   times.
 ///
-/// Requires all of the timeline's messages.
+/// `messages` must be all messages of the timeline.
 [[nodiscard]] std::vector<std::vector<MemoryPoint>> memory_over_time(const Schedule& schedule, const CostModel& costs,
                                                                      const Timeline& timeline,
                                                                      const std::vector<Message>& messages);
 
-/// Explains a timeline of simulate() for the same schedule and costs.
+/// Explains a timeline that simulate() has computed for the same schedule and costs.
 ///
-/// *Bubbles* tile a worker's idle time without gap or overlap. Before an op, they have these causes, in this order:
-/// - Latency: the worker waits for its blocking send;
-/// - Sync: own all-reduces and the update at the end of a step. Other waiting before the update is Imbalance while any
-///   worker has ops left, then Sync.
-/// - until the last input is computed, WarmUp for the first op of a synchronous step or run, else Dependency;
-/// - Latency until that input arrives;
-/// - WarmUp or Dependency again if the op starts even later, as a just-in-time forward does, or a backward that
+/// *Bubbles* cover a worker's idle time without gap or overlap. The idle time before an op is divided by cause, in this
+/// order:
+/// - Latency: the worker waits until a message that it sent has arrived (CostModel::blocking_sends).
+/// - Sync: the worker's all-reduces and its update at the end of a step. Other waiting before the update is Imbalance
+///   while any worker has ops left, then Sync.
+/// - WarmUp (first op of a synchronous step, or of the run) or Dependency: until the last input of the op is computed.
+/// - Latency: until this input arrives.
+/// - WarmUp or Dependency again, if the op starts even later: a forward that is delayed on purpose, or a backward that
 ///   waits for offloaded activations.
 ///
-/// After the last op, they are Imbalance while other workers run ops, otherwise Sync.
+/// The idle time after a worker's last op is Imbalance while other workers run ops, then Sync.
 ///
-/// *Memory* is that of memory_over_time().
+/// *Memory* is the result of memory_over_time().
 ///
-/// *The critical path* leads back from the last end: from an op to the previous op of its worker or its last input,
-/// whichever it started right after, and from an update to the op that launched the last all-reduce.
+/// *The critical path* is found from its end, the last event of the timeline. Before an op comes the previous op of its
+/// worker or the op that made its last input, whichever the op started right after. Before an update comes the op after
+/// which its last all-reduce started.
 ///
-/// Throws ConfigError as CostTable does.
+/// Throws ConfigError if a cost is invalid (see CostTable).
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostModel& costs, const Timeline& timeline);
 
-/// Explains one measured synchronous step with its messages, on one clock. Unlike in explain(), an op that starts after
-/// its last input arrived waits for Latency, because handling messages takes time. Memory is in stage units. The
-/// critical path is empty.
+/// Explains one measured synchronous step. All times must be on the clock of the same rank. Unlike in explain(), idle
+/// time after the arrival of an op's last input is Latency, because handling a message takes time. Memory is in stage
+/// units. The critical path is empty.
 [[nodiscard]] Explanation explain_measured(const Schedule& schedule, const Timeline& timeline,
                                            std::vector<Message> messages);
 

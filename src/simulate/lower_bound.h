@@ -1,8 +1,8 @@
 #pragma once
 
-// A makespan that no order of a schedule's ops can beat. simulate() reports it with every timeline, so that users see
-// how far a schedule is from the best order. The search has a second bound (search/makespan_bound.h), which also uses
-// memory limits but is for smaller problems.
+// A lower bound of the makespan: no order of the same ops on the same workers can be faster. simulate() reports it with
+// every timeline, so that users see how far a schedule can be from the best order. `chimera search` has a second bound
+// (search/makespan_bound.h), which also uses memory limits but is for smaller problems.
 
 #include "schedule/schedule.h"
 #include "simulate/costs.h"
@@ -17,18 +17,20 @@ namespace chimera {
 /// to it and dr the longest duration on the path. Recomputation is not on the path, because it needs no gradient. At
 /// least q + (j-1) dq follows the j-th last op; q includes the all-reduce and the update.
 ///
-/// *Worker.* Each op thus has a head, a body and a tail. A worker's bound is the makespan of Jackson's preemptive
-/// schedule (Carlier, EJOR 11, 1982), which always runs the arrived op with the longest tail: the largest least head +
-/// sum of bodies + least tail over all subsets of ops.
+/// *Worker.* Each op thus has a head (earliest start), a body (duration) and a tail (time that must follow it). A
+/// worker's bound is the makespan of Jackson's preemptive schedule (Carlier, EJOR 11, 1982), which always runs the op
+/// with the longest tail of those that can start. It equals the maximum, over all subsets of the worker's ops, of the
+/// smallest head + the sum of bodies + the smallest tail.
 ///
-/// *Slices.* A slice counts as a micro-batch, with the time of the shortest slice in the flow. A worker's bound also
-/// is least head + all its work + least tail.
+/// *Slices.* In the flow, a slice counts as a micro-batch that takes the time of the shortest slice. Another bound of a
+/// worker is its smallest head + all its work + its smallest tail.
 ///
-/// *Pairs.* If running pairs together saves time, bodies of F, B and I are their share of a pair; flows keep durations.
+/// *Pairs.* If running pairs together saves time, the body of an F, B or I is its part of the pair's time. The flow
+/// uses full durations.
 ///
 /// If a worker has more than 16 classes, and ops times classes exceed 2^24, the bound is linear in the ops: the longest
-/// path, and head + work + tail per worker. If ops are missing or duplicated, or the replicas have more than 2^22
-/// stages together, it is the work of the busiest worker.
+/// path, and smallest head + work + smallest tail of each worker. If ops are missing or duplicated, or the replicas
+/// have more than 2^22 stages together, it is the work of the busiest worker.
 [[nodiscard]] double lower_bound(const Schedule& schedule, const CostTable& costs);
 
 /// Returns the sum of all ops' durations.

@@ -1,21 +1,21 @@
 #pragma once
 
-// The clock of a simulation in which workers slow each other down: they share cores, network interfaces or caches
-// (contention.h). simulate() uses it only then, because it advances event by event and looks at all workers each time.
-// On cores of their own, workers run ahead of each other instead (simulate.cc). Both clocks drive the same
-// PipelineState.
+// The event loop of a simulation in which workers slow each other down, because they share cores, network interfaces or
+// caches (contention.h). simulate() calls it only in this case. If nothing is shared, simulate() uses a faster loop
+// (simulate.cc), in which each worker advances on its own as far as it can. Both loops use the same PipelineState,
+// which knows the rules of the pipeline (pipeline_state.h).
 
 #include "simulate/contention.h"
 #include "simulate/pipeline_state.h"
 
 namespace chimera {
 
-/// Runs the pipeline on cores that its workers share, event by event. While k workers of a node run ops and updates,
-/// each advances at rate 1 if k <= cores, else cores / k / (1 + switching) (processor sharing). An all-reduce uses
-/// all_reduce_share of a core on each of its workers; if its computation runs at rate r, it advances at rate
-/// 1 / (1 - share + share / r). Messages and waiting use no core. Costs are durations on an own core. Overlapping
-/// activities also slow each other down per `contention`; then messages wait for their links in queues, because their
-/// speed changes in transit.
+/// Simulates the pipeline to its end, event by event. An *activity* is an op, update, message or all-reduce, and its
+/// duration in the costs is for rate 1. While k workers of a node run ops and updates, each advances at rate 1 if k <=
+/// cores, else at rate cores / k / (1 + switching) (processor sharing). An all-reduce uses the fraction
+/// all_reduce_share of a core on each of its workers; if its computation runs at rate r, it advances at rate 1 / (1 -
+/// share + share / r). Messages and waiting use no core. Overlapping activities also slow each other down by
+/// SharedCores::contention. Then messages wait for their links in queues, because their speed may change in transit.
 ///
 /// Between two events all rates are constant:
 ///

@@ -1,8 +1,8 @@
 #pragma once
 
-// Several steps in one schedule. unroll() of the room passes repeats a step; these functions find the steps again in a
-// worker's list of ops. A synchronous schedule ends each step with all-reduces and updates, so a worker's list must not
-// mix the ops of two steps:
+// Finds the steps in a schedule of several steps, which unroll() (passes/unroll.h) has made from a schedule of one
+// step: step k has micro-batches k N .. k N + N - 1. A synchronous schedule ends each step with all-reduces and
+// updates, so a worker's list must not mix the ops of two steps:
 //
 //     worker 0 | ops of step 0 ... | update | ops of step 1 ... | update
 //                ^ begin           ^ end      ^ begin           ^ end
@@ -21,14 +21,16 @@ struct StepRange {
   std::size_t end = 0;
 };
 
-/// Returns N / steps. Throws ConfigError if `steps` does not divide N.
+/// Returns the number of micro-batches per step. Throws ConfigError if `steps` does not divide the schedule's
+/// micro-batches.
 [[nodiscard]] std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps);
 
-/// Returns [step][worker]. Throws ConfigError if `steps` does not divide N, and ScheduleError if a worker runs an op
-/// after an op of a later step.
+/// Returns [step][worker]: the ops of each step. Throws ConfigError if `steps` does not divide the schedule's
+/// micro-batches, ScheduleError if a worker runs an op after an op of a later step.
 [[nodiscard]] std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::int64_t steps);
 
-/// Returns one step's ops as a schedule of `per_step` micro-batches, numbered from 0.
+/// Returns the ops of step `step`, from 0, as a schedule of `per_step` micro-batches, numbered from 0. `ranges` are the
+/// positions of its ops on each worker.
 [[nodiscard]] Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
                                const std::vector<StepRange>& ranges);
 

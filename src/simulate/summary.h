@@ -1,8 +1,8 @@
 #pragma once
 
-// Values that follow from a timeline's times or from the order of ops: makespan, bubbles, busy time, period,
-// activations in flight. Simulated and measured timelines share them, so that both are compared by the same
-// definitions.
+// Computes the totals in a Timeline (schedule/timeline.h) from the times and the order of its ops: makespan, bubbles,
+// busy time, period, activations in flight. Both simulate() and measured_step() call these functions, so that simulated
+// and measured values have the same definitions.
 
 #include <cstdint>
 
@@ -14,14 +14,16 @@ namespace chimera {
 /// Returns a timeline of the schedule in which all times are 0.
 [[nodiscard]] Timeline empty_timeline(const Schedule& schedule);
 
-/// Sets step_ends of an asynchronous schedule: a step ends with its last op. Throws ConfigError if `steps`
-/// does not divide N.
+/// Sets Timeline::step_ends for an asynchronous schedule of `steps` steps, in which a step ends with its last op.
+/// Throws ConfigError if `steps` does not divide the schedule's micro-batches.
 void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline);
 
-/// Sets the activations in flight and the weight versions kept, which depend only on the order of ops.
+/// Sets the maximum activations in flight and weight versions of each worker, which depend only on the order of ops.
 void count_peaks(const Schedule& schedule, Timeline& timeline);
 
-/// Sets the values that depend on times. Adds ops to the workers' busy time, and only raises the makespan.
+/// Sets the totals that depend on times. WorkerTimeline::busy may already contain other work, such as measured
+/// recomputations; the time of ops is added to it. Timeline::makespan may already contain the end of an all-reduce; it
+/// is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);
 
 }  // namespace chimera

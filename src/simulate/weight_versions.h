@@ -1,8 +1,8 @@
 #pragma once
 
-// Updates within an asynchronous schedule, and the versions of a stage's weights that they create. Which op completes
-// an update, and how long a version is kept, depends only on the order of the ops, not on their times. The simulator
-// and the memory model count with the same rule.
+// Finds the weight updates within an asynchronous schedule, and the versions of a stage's weights that they create.
+// Which op completes an update, and how long a version is kept, depends only on the order of the ops, not on their
+// times. Both the simulator and memory_over_time() (explain.h) use these functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace chimera {
 class UpdateCounter {
  public:
   explicit UpdateCounter(const Schedule& schedule);
-  /// Counts the op and returns whether it completes an update. Requires a worker's ops in order.
+  /// Counts the op and returns whether it completes an update. Call it for the ops of each worker in their order.
   bool completes_update(const Op& op) {
     if (every_ == 0 || !gives_weight_gradient(op.kind)) return false;
     return ++done_[op.replica.index() * stages_ + op.stage.index()] % every_ == 0;

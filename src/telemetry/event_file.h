@@ -1,7 +1,7 @@
 #pragma once
 
-// TensorBoard event files, for `--tensorboard`. The format is small enough to write without TensorFlow: framed Protocol
-// Buffers messages with checksums.
+// Writes TensorBoard event files, for `--tensorboard`, without TensorFlow. Such a file is a sequence of records:
+// Protocol Buffers messages with lengths and checksums.
 
 #include <sys/types.h>
 
@@ -29,14 +29,15 @@ namespace chimera {
 /// Returns whether the folder has event files, of any program.
 [[nodiscard]] bool has_events(const std::string& folder);
 
-/// TensorBoard event file of whole records (see AppendFile).
+/// An open event file. Records are written whole, and wait in memory while the disk is full (AppendFile in metrics.h).
 class EventFile {
  public:
-  /// Creates events.out.tfevents.TIME.HOST.PID, and the folder. The file begins with a restart at `first_step` (from
-  /// 1), because an earlier attempt of the run may have gone further than its last checkpoint. Throws ConfigError.
+  /// Creates the folder, and in it the file events.out.tfevents.TIME.HOST.PID. The file begins with a restart_event()
+  /// at `first_step` (from 1), because an earlier attempt of the run may have got further than its last checkpoint.
+  /// Throws ConfigError if the file cannot be created.
   EventFile(const std::string& folder, std::int64_t first_step);
   void write(const StepMetrics& metrics);
-  /// Throws as AppendFile::finish() does.
+  /// Throws Error if the disk still does not accept some records.
   void finish() { records_.finish(); }
 
  private:

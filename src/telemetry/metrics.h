@@ -1,8 +1,8 @@
 #pragma once
 
-// What a run writes about each step: StepMetrics, one line of JSON in the file of `--metrics`. Lines are appended whole
-// and are kept in memory while the disk is full. A resumed run continues the file of its checkpoint. LossWatch detects
-// loss spikes from the same numbers.
+// The results of each step (StepMetrics), and the file of `--metrics` (MetricsFile). Rank 0 appends one line of JSON
+// per step to this file. Lines are written whole and wait in memory while the disk is full. A run that resumes from a
+// checkpoint continues the file of the earlier run. LossWatch detects loss spikes.
 
 #include <sys/types.h>
 
@@ -15,24 +15,28 @@
 
 namespace chimera {
 
-/// Detects loss spikes. An exponentially weighted mean lags behind a falling loss and would hide a spike. Therefore the
-/// distances from the preceding mean have their own weighted mean and variance (West, CACM 22(9), 1979, with a constant
-/// weight).
+/// Detects loss spikes. It keeps an exponentially weighted mean of the losses. This mean lags behind a falling loss, so
+/// a spike might still be below it. Therefore it also keeps a weighted mean and variance of the *distances*: loss minus
+/// the mean before it (West, CACM 22(9), 1979, with a constant weight). A loss is a spike if it exceeds the mean plus
+/// the mean distance by many standard deviations.
 struct LossWatch {
-  static constexpr double kWeight = 0.2;           ///< Weight of a loss in the mean; the first losses weigh the same
-  static constexpr double kDistanceWeight = 0.05;  ///< Weight of a distance in its mean and variance
-  static constexpr std::int64_t kWarmUp = 20;      ///< Losses before the first check
-  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Minimum deviation, relative to the mean
+  static constexpr double kWeight = 0.2;  ///< Weight of a new loss in the mean; the first losses weigh the same
+  static constexpr double kDistanceWeight = 0.05;       ///< Weight of a new distance in its mean and variance
+  static constexpr std::int64_t kWarmUp = 20;           ///< Number of losses before the first check
+  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Minimum of deviation(), relative to the mean
 
   double mean = 0;
-  double distance = 0;  ///< Weighted mean of loss minus preceding mean
-  double variance = 0;  ///< Weighted variance of the distances
-  std::int64_t losses = 0;
+  double distance = 0;      ///< Weighted mean of loss minus preceding mean
+  double variance = 0;      ///< Weighted variance of the distances
+  std::int64_t losses = 0;  ///< Number of losses so far
 
+  /// Returns the expected next loss.
   [[nodiscard]] double expected() const { return mean + distance; }
+  /// Returns the standard deviation of the distances.
   [[nodiscard]] double deviation() const;
-  /// Returns by how many deviations the loss exceeds the expected loss; 0 during warm-up, never negative.
+  /// Returns by how many standard deviations the loss exceeds the expected loss; 0 during warm-up, never negative.
   [[nodiscard]] double deviations_above(double loss) const;
+  /// Adds the loss of a step.
   void note(double loss);
 };
 
@@ -42,9 +46,9 @@ class AppendFile {
  public:
   /// `file` is open for appending, with `size` bytes. `name` is for messages.
   AppendFile(FileDescriptor file, std::string name, off_t size = 0);
-  /// Writes all waiting records in a system call.
+  /// Adds a record, and writes all waiting records with one system call.
   void add(const std::string& record);
-  /// Throws Error if the disk still does not accept them.
+  /// Writes the waiting records. Throws Error if the disk still does not accept them.
   void finish();
 
  private:
@@ -58,6 +62,7 @@ class AppendFile {
   bool has_failed_ = false;
 };
 
+/// Results of a step, equal on all ranks.
 struct StepMetrics {
   std::int64_t step = 0;  // from 1
   double loss = 0;
@@ -83,23 +88,25 @@ struct StepMetrics {
 /// Returns one JSON line with 17 significant digits. A loss or gradient norm that is not finite becomes null.
 [[nodiscard]] std::string to_json_line(const StepMetrics& metrics);
 
-/// Returns the leading complete lines up to `last_step`, which a resumed run keeps. Empty if `last_step` is 0 or the
-/// file does not exist.
+/// Returns the lines of a metrics file that a run keeps if it resumes after `last_step`: the complete lines up to this
+/// step. Empty if `last_step` is 0 or the file does not exist.
 [[nodiscard]] std::string read_kept_lines(const std::string& path, std::int64_t last_step);
 
-/// Throws ConfigError unless the file is absent, empty, not regular, or its line of `last_step` has this loss (null:
-/// not finite). An empty `loss` accepts any metrics of steps. Also throws if another run is writing the file.
+/// Throws ConfigError if a run that resumes after `last_step` must not continue the metrics file, because the file is
+/// of another run: its line of `last_step` has another loss than `loss` (JSON null: not finite). If `loss` is empty,
+/// any file with lines of steps is accepted. A file that is absent, empty or not regular is always accepted. Also
+/// throws if another run is writing the file.
 void require_continuable_lines(const std::string& path, std::int64_t last_step,
                                const std::optional<nlohmann::json>& loss);
 
 /// Throws ConfigError if another run is writing the file.
 void require_unlocked_lines(const std::string& path);
 
-/// File with a JSON object per step, locked while it is open.
+/// An open metrics file with a JSON object per step, locked against other runs.
 class MetricsFile {
  public:
-  /// Truncates the file to read_kept_lines(). Creates missing parent folders. Throws ConfigError if it cannot be
-  /// written, or another run is writing it.
+  /// Opens the file and truncates it to read_kept_lines(). Creates missing parent folders. Throws ConfigError if it
+  /// cannot be written, or another run is writing it.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
   void finish() { lines_.finish(); }

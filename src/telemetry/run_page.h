@@ -1,7 +1,7 @@
 #pragma once
 
-// The page of one run that `chimera train --report` writes: results, curves, predicted against measured figures, and a
-// measured step beside the simulated one.
+// The HTML page of a run that `chimera train --report` writes: results, curves of the metrics, a table of predicted and
+// measured values, and the timeline of a measured step next to a simulated one.
 
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 
 namespace chimera {
 
+/// A row of the table of predicted and measured values.
 struct PageForecast {
   std::string name;
   std::string unit;
@@ -18,15 +19,16 @@ struct PageForecast {
   double measured = 0;
 };
 
+/// Content of the page.
 struct RunPage {
-  RunHistory run;        ///< The name is the page's title
+  RunHistory run;        ///< Metrics and configuration; its name is the title of the page
   std::string subtitle;  ///< One line
   std::vector<PageForecast> forecasts;
   std::string forecast_note;     ///< A sentence about the prediction
-  std::vector<Panel> timelines;  ///< One step, measured and simulated
+  std::vector<Panel> timelines;  ///< One step: measured, then simulated
 };
 
-/// Returns the page of `chimera train --report`.
+/// Returns the page as HTML.
 [[nodiscard]] std::string to_page(const RunPage& report);
 
 }  // namespace chimera

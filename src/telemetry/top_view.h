@@ -1,7 +1,8 @@
 #pragma once
 
-// The live view of `chimera top`. The metrics file says what the run has done; the progress page of its ranks, found
-// through /proc, says what they do now. A rank that waits less than the others is the straggler that they wait for.
+// The live view of `chimera top`. It reads the finished steps from the metrics file of a run. What each rank does now
+// is on the progress page (launch/flight/progress.h), shared memory that `chimera top` finds through /proc if the run
+// is on this machine. A rank that waits much less than the others is the straggler that they wait for.
 
 #include <sys/types.h>
 
@@ -16,20 +17,22 @@
 
 namespace chimera {
 
+/// Current activity of a rank.
 struct LiveRank {
   std::int64_t step = 0;  ///< From 1; 0 outside of steps
-  std::string doing;      ///< `1B3`, `start-up`
-  double waiting = 0;     ///< Share of time spent waiting for other ranks
+  std::string doing;      ///< Such as `1B3` or `start-up`
+  double waiting = 0;     ///< Fraction of the time spent waiting for other ranks
 };
 
-/// A process that writes a metrics file, and the progress page of its job.
+/// A running job: the process that writes its metrics file, and its progress page.
 class LiveRun {
  public:
-  /// Finds the process that has this file open for writing, if visible to this user.
+  /// Finds the process that has this metrics file open for writing; nullopt if there is none, or this user may not see
+  /// it.
   [[nodiscard]] static std::optional<LiveRun> find(const std::string& metrics);
 
   [[nodiscard]] pid_t process() const { return process_; }
-  /// Samples all ranks about 1000 times per second. Empty if the progress page is not accessible.
+  /// Samples all ranks about 1000 times per second for `time`. Empty if the progress page is not accessible.
   [[nodiscard]] std::vector<LiveRank> watch(std::chrono::milliseconds time) const;
 
  private:
@@ -39,9 +42,11 @@ class LiveRun {
   std::optional<ProgressPage> page_;
 };
 
-/// Returns ranks that wait less than half as much as the median rank, which waits at least a fifth of the time.
+/// Returns the ranks that wait less than half as long as the median rank; none if the median rank waits less than a
+/// fifth of the time.
 [[nodiscard]] std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks);
 
+/// Content of the view.
 struct TopView {
   RunHistory run;
   std::optional<pid_t> process = {};  ///< Local process that writes the metrics
@@ -49,9 +54,11 @@ struct TopView {
   double seconds_since_last = 0;      ///< since the last write to the metrics file
 };
 
-/// If the run is on this machine, samples its ranks for `watched`. Throws ConfigError.
+/// Reads the run at `path`, a metrics file or its folder. If the run is on this machine, also samples its ranks for
+/// `watched`. Throws ConfigError if the metrics cannot be read.
 [[nodiscard]] TopView observe_run(const std::string& path, std::chrono::milliseconds watched);
 
+/// Returns the view as text, with lines of at most `columns` characters.
 [[nodiscard]] std::string to_text(const TopView& view, std::size_t columns);
 /// Returns JSON (docs/metrics.md).
 [[nodiscard]] std::string to_json(const TopView& view);

@@ -1,7 +1,8 @@
 #pragma once
 
-// Byte-level BPE stores tokens as text although they are bytes: each byte has a letter. 188 printable bytes of Latin-1
-// are themselves, the others are U+0100 and more. A blank is U+0120.
+// Byte-level BPE (GPT-2, Llama 3) works on bytes, but its files store tokens as text. Each byte is therefore written as
+// a character, here called its *letter*: the 188 printable bytes of Latin-1 as themselves, the others as U+0100 and
+// above. A blank is U+0120.
 
 #include <array>
 #include <optional>
@@ -21,7 +22,7 @@ inline constexpr std::array<char32_t, 256> kByteLetters = [] {
   return letters;
 }();
 
-/// Returns nothing if a character is not the letter of a byte.
+/// Returns the bytes that these letters stand for; nullopt if a character is not the letter of a byte.
 [[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view letters);
 
 }  // namespace chimera

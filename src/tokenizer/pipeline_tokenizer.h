@@ -1,12 +1,13 @@
 #pragma once
 
-// Tokenizers of Hugging Face's files, as a pipeline of parts that a tokenizer.json names:
+// Tokenizers of Hugging Face's files. Such a tokenizer is a sequence of parts that a tokenizer.json describes:
 //
 //   text -> added tokens -> Normalizer -> added tokens -> PreTokenizer -> words -> WordModel -> ids -> template
 //   ids -> token texts -> Decoder -> text
 //
-// pipeline_json.h reads the parts. A long text may be cut where no token reaches across (find_cut()), so that blocks
-// can be encoded in parallel.
+// The added tokens are those that are found in the text as a whole, such as <|endoftext|>. The template adds special
+// tokens of the model, such as [CLS]. pipeline_json.h reads the parts from a file. A long text may be cut at positions
+// that no token contains (Tokenizer::find_cut()), so that blocks can be encoded in parallel.
 
 #include <memory>
 #include <string>
@@ -21,18 +22,19 @@
 
 namespace chimera {
 
-/// Place of the text among the special tokens of PipelineParts::input.
+/// Stands for the ids of the text in PipelineParts::input.
 inline constexpr TokenId kTextPlace = -1;
 
 struct PipelineParts {
-  std::vector<std::pair<std::string, TokenId>> vocabulary;
-  std::vector<AddedToken> added;  ///< in the order of the file
+  std::vector<std::pair<std::string, TokenId>> vocabulary;  ///< without added tokens
+  std::vector<AddedToken> added;                            ///< in the order of the file
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
   std::unique_ptr<WordModel> model;
-  TokenIds input = {kTextPlace};  ///< template of a model's input
+  TokenIds input = {kTextPlace};  ///< template of a model's input: special tokens and kTextPlace
   Decoder decoder;
-  std::string end_of_document;  ///< empty: a usual token, if it exists
+  /// Token that ends a document; empty: a token with a usual name such as <|endoftext|>, if the vocabulary has one
+  std::string end_of_document;
 };
 
 [[nodiscard]] std::unique_ptr<Tokenizer> make_pipeline_tokenizer(PipelineParts parts);

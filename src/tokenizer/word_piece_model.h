@@ -1,7 +1,8 @@
 #pragma once
 
-// WordPiece, the model of BERT: a word becomes the longest token that begins it, then the longest token that continues
-// it, until its end; a word that cannot be divided like this is unknown.
+// WordPiece, the WordModel (word_cache.h) of BERT's tokenizer. A word is divided into the longest token that begins it,
+// then the longest token that continues it, and so on. A word that cannot be divided in this way becomes the token for
+// unknown words.
 
 #include <memory>
 #include <string>
@@ -11,9 +12,9 @@
 namespace chimera {
 
 struct WordPieceParts {
-  TextMap<TokenId> vocabulary;
-  TokenId unknown = 0;                ///< token of other words
-  std::string continuing = "##";      ///< prefix of tokens inside a word
+  TextMap<TokenId> vocabulary;        ///< token -> id
+  TokenId unknown = 0;                ///< id for unknown words
+  std::string continuing = "##";      ///< prefix, in the vocabulary, of tokens that do not begin a word
   std::size_t most_characters = 100;  ///< longer words are unknown
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Measures how far the clock of each rank is behind rank 0's, as NTP does: half of the shortest round trip. Traces of
-// several hosts use it.
+// Measures the difference between the clock of each rank and the clock of rank 0, as NTP does, so that traces of
+// several hosts have one time axis (train/observe/observation.h).
 
 #include "transport/transport.h"
 

@@ -52,8 +52,9 @@ class ForwardingTransport : public Transport {
   Transport* ranks_ = nullptr;
 };
 
-/// Adds a checksum to the tag of each message and verifies received messages: wait() throws the error of check_bits().
-/// For CPU tensors, over transports that carry tags; all ranks must use it. Sums are not verified.
+/// Adds a checksum to the tag of each message and verifies it at the receiver: wait() throws TransportError if the
+/// tensor has changed on the way. Works for CPU tensors over transports that carry tags; all ranks must use it.
+/// Gradient sums are not verified.
 class VerifiedMessages final : public ForwardingTransport {
  public:
   using ForwardingTransport::ForwardingTransport;

@@ -14,6 +14,7 @@ namespace chimera {
 
 /// Two ranks that exchange messages, the lower rank first.
 using RankPair = std::pair<int, int>;
+/// Returns all pairs of ranks.
 [[nodiscard]] std::vector<RankPair> all_pairs(int world_size);
 
 /// Returns the pairs of `rank`, in the order in which it connects to them. All ranks pass the same pairs. The order
@@ -36,6 +37,7 @@ struct TreePlace {
   std::vector<RankRange> children = {};
 };
 inline constexpr int kTreeBranches = 4;
+/// Returns the position of `rank` in the tree of all ranks.
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
 /// Returns the position of `rank` among the ranks of the group. Throws TransportError if it is not one of them.

@@ -1,7 +1,7 @@
 #pragma once
 
-// Adds gradients in the order of a tree, so that the bits of a sum do not depend on the number of ranks or on who holds
-// which part.
+// Adds gradients in the order of a binary tree, so that the bits of a sum do not depend on the number of ranks, or on
+// which rank holds which part (--reduction canonical, runtime/canonical_sums.h). Transports call it.
 
 #include <ATen/core/Tensor.h>
 
@@ -11,9 +11,9 @@
 
 namespace chimera {
 
-/// Returns the sum of all parts[member][i], the sums of subtrees order.parts[member][i]. It does not depend on which
-/// member holds which part. All have the same size and type. Overwrites the parts; the result is one of them. Throws
-/// TransportError if parts and order do not match.
+/// Returns the sum of all tensors in `parts`, which have the same size and type. parts[member][i] is the sum of the
+/// subtree order.parts[member][i] of the tree. The result does not depend on which member holds which subtree.
+/// Overwrites the tensors; the result is one of them. Throws TransportError if `parts` and `order` do not match.
 [[nodiscard]] at::Tensor add_in_order(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts);
 
 }  // namespace chimera

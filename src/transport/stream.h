@@ -1,8 +1,9 @@
 #pragma once
 
-// Synchronization of threads that share a device with streams, such as CUDA. A kernel call returns before its result
-// exists, so a thread that passes a tensor to another passes a mark in its stream along (Handover). The transport
-// between threads, the saved tensors and rank threads use it. On the CPU it does nothing.
+// Synchronization of threads that share a device with streams, such as a CUDA GPU. A kernel launch returns before its
+// result exists. A thread that passes a tensor to another thread therefore also passes the point in its stream at which
+// the tensor is complete (Handover), and the other thread's stream waits for this point. The transport between threads,
+// offloaded activations and rank threads use it. On the CPU nothing is needed, and these functions do nothing.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>

@@ -1,8 +1,10 @@
 #pragma once
 
-// The flight recorder: what each rank did last, readable after a crash. Every rank writes its latest events into a
-// memory-mapped ring buffer (rank-0003.flight), which survives a kill. The launcher adds the layout of the job
-// (job.json) and its verdict (verdict.json). diagnosis.h reads the folder; a job that succeeds removes it.
+// The flight recorder: what each rank did last, readable after a crash. Every rank writes an event whenever its
+// activity (RankProgress: phase, step and instruction) changes, into a memory-mapped ring buffer (rank-0003.flight),
+// which survives a kill. These files are the *flight records*. In the same folder, the launcher writes which rank runs
+// what (job.json) and, after a failure, which rank it blames (verdict.json). `chimera diagnose` (diagnosis.h) reads the
+// folder. A job that succeeds removes it.
 
 #include <cstdint>
 #include <optional>
@@ -15,23 +17,26 @@
 
 namespace chimera {
 
+/// A change of a rank's activity.
 struct FlightEvent {
-  std::int64_t nanoseconds = 0;  ///< monotonic_nanoseconds()
-  RankProgress progress;
+  std::int64_t nanoseconds = 0;  ///< time, from monotonic_nanoseconds()
+  RankProgress progress;         ///< activity that begins
 };
 
+/// Number of events that a ring buffer keeps.
 inline constexpr std::size_t kFlightEvents = 20'000;
 
 /// Ring buffer of a rank's latest events. Its memory-mapped file of 1.3 MB survives a kill. An event takes a clock read
 /// and 64 bytes. Single writer.
 class FlightRecorder {
  public:
-  /// Allocates the whole file, so that note() cannot fail. Throws Error.
+  /// Creates the file and allocates all of it, so that note() cannot fail. Throws Error if the system refuses.
   explicit FlightRecorder(const std::string& path);
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
   ~FlightRecorder();
 
+  /// Records that this activity begins now.
   void note(const RankProgress& progress);
 
  private:
@@ -40,14 +45,16 @@ class FlightRecorder {
   File* file_ = nullptr;
 };
 
-/// Returns the valid events, oldest first, also of a record in use. Throws ConfigError for a file that is not a record.
+/// Returns the valid events of a flight record, oldest first. The rank may still be writing it. Throws ConfigError for
+/// a file that is not a flight record.
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
-/// Sets the recorder for note_progress() of the calling thread; may be null.
+/// Sets the recorder of the calling thread; null: none.
 void record_flight_on(FlightRecorder* recorder);
+/// Adds an event to the recorder of the calling thread, if any. note_progress() (progress.h) calls it.
 void record_flight(const RankProgress& progress);
 
-/// Ranks of a job, to interpret workers and groups in events.
+/// Content of job.json: the ranks of a job, to interpret the workers and groups in events.
 struct FlightJob {
   std::string schedule;
   std::vector<GroupWorker> ranks = {};  ///< [rank]
@@ -58,11 +65,12 @@ struct FlightJob {
   std::vector<std::vector<double>> planned_ops = {};  ///< [stage][op kind]: seconds by the profile; empty: none
 };
 
+/// Content of verdict.json: why the launcher ended the job.
 struct FlightVerdict {
   std::string reason;
-  std::optional<int> culprit = {};  ///< may be empty
-  std::string op;                   ///< activity in the rank's report; may be empty
-  std::int64_t nanoseconds = 0;     ///< on the clock of FlightEvent
+  std::optional<int> culprit = {};  ///< Rank that failed or hung for a reason of its own; empty: unknown
+  std::string op;                   ///< What this rank did, by its own report, such as "1B3"; may be empty
+  std::int64_t nanoseconds = 0;     ///< Time, comparable with FlightEvent::nanoseconds
   std::int64_t unix_seconds = 0;    ///< Set by write_verdict(); 0: unknown
   std::string host = {};            ///< Set by write_verdict(); empty: unknown
   /// Share of the cores that other processes used during the attempt; empty: not known
@@ -72,27 +80,30 @@ struct FlightVerdict {
 /// Returns `folder`/rank-0003.flight.
 [[nodiscard]] std::string flight_path(const std::string& folder, int rank);
 
-/// Throws ConfigError if `folder` or `folder`-previous has other files, which would be lost.
+/// Throws ConfigError if `folder` or `folder`-previous contains files other than flight records, because begin_flight()
+/// would move or remove them.
 void require_flight_folder(const std::string& folder);
-/// Throws ConfigError if a rank records in the folder.
+/// Throws ConfigError if a running rank writes a flight record in the folder.
 void require_no_recording(const std::string& folder);
-/// Creates the folder for an attempt; renames an existing one to `folder`-previous. Throws Error, or as
-/// require_flight_folder() does.
+/// Creates the folder for an attempt of a job, and writes job.json. Renames an existing folder to `folder`-previous.
+/// Throws Error if the system refuses, ConfigError if require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);
-/// Adds the verdict with time of day and host. Throws Error.
+/// Writes verdict.json, and adds the time of day and the host. Throws Error if it cannot be written.
 void write_verdict(const std::string& folder, const FlightVerdict& verdict);
-/// Removes the folder if it has only flight records; ignores errors.
+/// Removes the folder if it contains only flight records; ignores errors.
 void remove_flight(const std::string& folder);
 
+/// Content of a folder of flight records.
 struct Flight {
   std::string folder;
   FlightJob job = {};
   std::optional<FlightVerdict> verdict = {};  ///< Empty if the job runs or its launcher was killed
   std::vector<std::optional<std::vector<FlightEvent>>> ranks = {};  ///< [rank]; empty if unreadable
 };
-/// Returns whether read_flight_folder() finds the records of the latest attempt: they are removed after success.
+/// Returns whether `path`, or its folder `flight`, contains flight records.
 [[nodiscard]] bool has_flight(const std::string& path);
-/// Reads a folder of flight records, or the newest one of a run. Throws ConfigError if it is missing or damaged.
+/// Reads a folder of flight records. `path` is this folder, or the folder of a run that contains it. Throws ConfigError
+/// if it is missing or damaged.
 [[nodiscard]] Flight read_flight_folder(const std::string& path);
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
 
-// The shared-memory page on which each rank writes its current activity. The launcher reads it to detect hangs (hang.h)
-// and to name the step of a failed rank; `chimera top` reads it to show what ranks do. A write takes a few stores, so
-// ranks note every instruction.
+// The shared-memory page on which each rank of a host writes its current activity. The launcher reads it to detect
+// hangs (hang.h) and to name the step of a failed rank; `chimera top` reads it to show what ranks do. A write takes a
+// few stores, so ranks note every instruction.
 
 #include <cstdint>
 #include <utility>
@@ -14,15 +14,15 @@ namespace chimera {
 
 inline constexpr const char* kProgressName = "chimera-progress";
 
-/// Shared-memory page of all ranks' activity, to detect and locate hangs.
+/// Shared-memory page with the latest activity of each rank of a host.
 class ProgressPage {
  public:
-  /// Creates a page. Throws Error if the system refuses.
+  /// Creates a page, in the launcher. Throws Error if the system refuses.
   explicit ProgressPage(int ranks);
   /// Maps the page inherited from the launcher, in a rank.
   ProgressPage(FileDescriptor page, int ranks);
-  /// Maps the page read-only. `page` is /proc/PID/fd/N of a rank, a memory file named kProgressName. Throws Error if it
-  /// is not a progress page.
+  /// Maps the page read-only, for `chimera top`. `page` is an open file /proc/PID/fd/N of a rank, a memory file named
+  /// kProgressName. Throws Error if it is not a progress page.
   [[nodiscard]] static ProgressPage seen(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
@@ -31,11 +31,11 @@ class ProgressPage {
 
   [[nodiscard]] int descriptor() const { return page_.get(); }
   [[nodiscard]] int ranks() const { return static_cast<int>(ranks_); }
-  /// Records an activity with a few memory stores. One writer per rank.
+  /// Records the activity of a rank with a few memory stores. Each rank needs a single writer.
   void note(int rank, const RankProgress& progress);
-  /// Returns the number of calls of note().
+  /// Returns the number of calls of note() for this rank.
   [[nodiscard]] std::uint64_t count(int rank) const;
-  /// May be inconsistent during a concurrent note().
+  /// Returns the latest activity of a rank. May mix two activities during a concurrent note().
   [[nodiscard]] RankProgress last(int rank) const;
 
  private:
@@ -48,17 +48,19 @@ class ProgressPage {
   Slot* slots_ = nullptr;
 };
 
-/// Sends an activity to the launcher, or to the calling thread's ThreadWatch. One thread at a time. Does nothing
-/// outside a rank.
+/// Records the activity of the calling rank on its progress page and in its flight record. A rank calls it from one
+/// thread at a time. Does nothing in a thread that is not a rank's.
 void note_progress(const RankProgress& progress);
 
-/// Counts progress within the last activity, such as a copied tensor. Flight records omit it.
+/// Records that the rank makes progress within its latest activity, for example after each copied tensor, so that it
+/// does not appear to hang. Flight records omit it.
 void note_more_progress();
 
-/// Redirects the calling thread's note_progress() to `page`; null: to the process's page.
+/// Sets the page to which note_progress() of the calling thread writes, for ranks that are threads (ThreadWatch in
+/// hang.h). Null: the page of the process.
 void note_progress_on(ProgressPage* page, int rank);
 
-/// Sets the process's page.
+/// Sets the page of the process, and its rank.
 void note_progress_of_process(ProgressPage page, int rank);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// The layout of a run as the launcher of hosts sees it, and smaller layouts for a job that has lost hosts. A smaller
-// layout keeps the mini-batch, so the run computes the same steps. Only a dry run of `chimera train` can tell whether a
-// layout is possible.
+// How a run divides its ranks: D workers per pipeline, W data-parallel groups and N micro-batches. If a job on several
+// hosts has lost hosts, the launcher (host_restarts.h) looks for a smaller layout for the remaining ranks. It has the
+// same mini-batch, so the run computes the same steps. The launcher has no model; it runs `chimera train --dry-run` on
+// a host to find out whether a layout is possible.
 
 #include <cstdint>
 #include <functional>
@@ -25,26 +26,29 @@ struct RunLayout {
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };
 
-/// Returns the layout in the output of `chimera train ... --dry-run --format json`.
+/// Returns the layout as an object, for the output of `chimera train ... --dry-run --format json`.
 [[nodiscard]] nlohmann::ordered_json layout_json(const RunLayout& layout);
-/// Parses these fields; nullopt if malformed.
+/// Reads the layout from the JSON output of a dry run; nullopt if it is malformed.
 [[nodiscard]] std::optional<RunLayout> parse_layout(const std::string& dry_run);
 
 /// Returns layouts of at most `ranks` ranks with the same micro-batches per step, best first: fewer groups of the same
 /// size, then fewer workers per group with as many groups as possible; T stays. The job may reject them.
 [[nodiscard]] std::vector<RunLayout> smaller_layouts(const RunLayout& now, std::int64_t ranks);
 
+/// Returns --stages, --data-parallel and --micro-batches of the layout.
 [[nodiscard]] std::vector<std::string> layout_flags(const RunLayout& layout);
 
+/// Result of a dry run.
 struct LayoutReply {
-  std::optional<RunLayout> layout;  ///< Empty after a failure
-  std::string message;              ///< Last message; may be empty
+  std::optional<RunLayout> layout;  ///< The layout of the run; empty if the dry run failed
+  std::string message;              ///< Last line on standard error, such as the reason of a failure; may be empty
 };
 
-/// Runs `chimera train --dry-run` with more flags; nullopt after a signal.
+/// Function that runs the job's `chimera train --dry-run` with additional flags. Returns nullopt after a signal.
 using DryRun = std::function<std::optional<LayoutReply>(const std::vector<std::string>& flags)>;
 
-/// Returns the first of smaller_layouts() that a dry run accepts, else the last reason; nullopt after a signal.
+/// Returns the first of smaller_layouts() that a dry run accepts. If it accepts none, returns a reply without a layout
+/// and with the message of the last failure. Returns nullopt after a signal.
 [[nodiscard]] std::optional<LayoutReply> find_smaller_layout(const DryRun& dry_run, std::int64_t ranks);
 
 }  // namespace chimera

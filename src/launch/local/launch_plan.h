@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything that the launcher of one host needs to know about a job: the command of its ranks, and what to do when
-// ranks hang, fail or are signaled. `chimera train` fills it; launcher.h runs it.
+// Input of the launcher of one host: the command of the ranks, and what to do when ranks hang, fail or receive signals.
+// `chimera train` and other commands with ranks fill a LaunchPlan and pass it to launch() (launcher.h).
 
 #include <chrono>
 #include <cstdint>
@@ -17,8 +17,10 @@ namespace chimera {
 
 inline constexpr int kMostRanksOfHost = 1024;  ///< On one host
 
+/// Returns the path of the running executable.
 [[nodiscard]] std::string own_executable();
 
+/// How a restarted job continues.
 struct NextStart {
   std::vector<std::string> arguments;  ///< Added to LaunchPlan::arguments
   std::string description;             ///< Message "goes on from step 30"
@@ -27,32 +29,36 @@ struct NextStart {
 struct LaunchPlan {
   int ranks = 1;                              ///< 1 .. kMostRanksOfHost
   std::vector<std::string> arguments;         ///< argv[1..]
-  std::string input = "";                     ///< See RankEnvironment::input_path
-  std::string executable = own_executable();  ///< Must call rank_environment() first in main()
-  /// Entry point of ranks that are forked if this is safe, see Command. Null: ranks are started by exec, as GPUs
-  /// require.
+  std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
+  std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()
+  /// Function that ranks run in a fork of this process, if it has no other threads (safe_to_fork()). Null: ranks start
+  /// by exec of `executable`, as GPUs require.
   ProgramEntry entry = nullptr;
-  /// Limits of HangWatch: `beyond` (0: no hang detection) and `at_start`.
+  /// A job hangs if no rank makes progress for this time beyond the longest pause so far; 0: no hang detection.
   std::chrono::milliseconds hang{0};
+  /// The same limit until all ranks have completed a step; 0: four times `hang` (HangWatch::kStartUpFactor).
   std::chrono::milliseconds hang_at_start{0};
-  /// Whether waiting ranks use no CPU time (see HangWatch). False if they wait for a GPU.
+  /// Whether waiting ranks use no CPU time, so that a rank that uses CPU time is not taken for hung. False if ranks
+  /// wait for a GPU.
   bool waits_idle = true;
-  /// Whether steps after the second run without progress notes (see HangWatch).
+  /// Whether steps after the second run without notes of progress, because a CUDA graph repeats them.
   bool records_steps = false;
-  /// Whether ranks in their steps save after SIGUSR1 and end with kSavedExit.
+  /// Whether ranks that train react to SIGUSR1: they save a checkpoint and end with kSavedExit.
   bool saves = false;
-  /// Maximum number of restarts (see Restarts). `next_start` receives the failed step, from 1; 0: outside of steps.
+  /// Maximum number of restarts of the job (restarts.h). Before each, the launcher calls `next_start` with the failed
+  /// step, from 1; 0: the job did not fail in a step.
   int most_restarts = 0;
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
-  /// Maximum number of recoveries (see Recovery), and the ranks of each parameter group. Ranks then have
-  /// RankEnvironment::orders. A job that cannot recover is restarted.
+  /// Maximum number of recoveries (recovery.h): a lost rank is replaced, and the other ranks keep running. `copies` has
+  /// the ranks of each parameter group; a lost rank needs another rank in each of its groups. Ranks receive
+  /// RankEnvironment::orders. If a recovery is impossible, the job restarts.
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
   /// Folder of flight records, created for each attempt and removed after success. Empty: no records.
   std::string flight_folder = "";
   FlightJob flight_job = {};
-  std::filesystem::path root = "/";  ///< Root for out_of_memory_kills()
+  std::filesystem::path root = "/";  ///< Argument of out_of_memory_kills() (core/cgroup.h); tests change it
 };
 
 }  // namespace chimera

@@ -1,7 +1,9 @@
 #pragma once
 
-// Finds the place of a process that another launcher has started: torchrun, mpirun, srun, or a user who sets
-// CHIMERA_RANK by hand. Each launcher sets its own environment variables. The rank joins its job with rendezvous.h.
+// Finds rank and world size of a process that another launcher has started: torchrun, mpirun, srun, or a user who sets
+// CHIMERA_RANK by hand. Each launcher sets its own environment variables. The pair of rank and world size, with the
+// ranks on the same host, is called the *place* of the process. rendezvous_point() (rendezvous.h) then finds where the
+// ranks of the job meet.
 
 #include <map>
 #include <optional>
@@ -11,27 +13,31 @@
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 
-// Environment variables of a rank. Other launchers and users do not set kLauncherVariable.
+// Environment variables of a rank. The launcher of chimera (launcher.h) sets them for its ranks. Users may set some of
+// them by hand, but not kLauncherVariable, by which a process recognizes that this launcher has started it.
 
 namespace chimera {
 
 inline constexpr const char* kRankVariable = "CHIMERA_RANK";  ///< 0 .. world size - 1
 inline constexpr const char* kWorldSizeVariable = "CHIMERA_WORLD_SIZE";
-inline constexpr const char* kStoreVariable = "CHIMERA_STORE";       ///< path
-inline constexpr const char* kInputVariable = "CHIMERA_INPUT";       ///< Path; may be empty
-inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";  ///< Descriptor for failure reports
-inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";
-inline constexpr const char* kStartVariable = "CHIMERA_START";       ///< Number of earlier restarts, for fault points
-inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";  ///< Descriptor of orders; unset without recoveries
-inline constexpr const char* kEpochVariable = "CHIMERA_EPOCH";       ///< Initial epoch; > 0 for a replacement
-inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";
-inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";
+inline constexpr const char* kStoreVariable = "CHIMERA_STORE";           ///< Path of the rendezvous file
+inline constexpr const char* kInputVariable = "CHIMERA_INPUT";           ///< Path of LaunchPlan::input; may be empty
+inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";      ///< Descriptor for failure reports
+inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";  ///< Descriptor of the ProgressPage
+inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of earlier restarts, for fault_point()
+/// Descriptor of the orders during a recovery (recovery.h); unset if the job has no recoveries
+inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";
+/// Generation of connections that the rank joins; above 0 for a rank that replaces a lost one
+inline constexpr const char* kEpochVariable = "CHIMERA_EPOCH";
+inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< Rank on this host
+inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< Number of ranks on this host
 inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
-inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";  ///< Process of launch --hosts, the rank's parent
-/// Process of the launcher, the rank's parent
+/// Process id of the host's part of `launch --hosts` (host_ranks.h), the rank's parent
+inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
+/// Process id of the launcher, the rank's parent
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 
 enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
@@ -42,32 +48,36 @@ inline constexpr auto kNames<LauncherKind> = std::to_array<Named<LauncherKind>>(
                                                                                  {LauncherKind::Slurm, "SLURM"},
                                                                                  {LauncherKind::Hydra, "MPICH"}});
 
+/// Environment variables by name.
 using Variables = std::map<std::string, std::string>;
+/// Returns the environment of this process.
 [[nodiscard]] Variables own_variables();
 
-/// Place in a job that another launcher started.
+/// Place of a process in a job that another launcher started.
 struct RankPlace {
   LauncherKind launcher = LauncherKind::Variables;
   int rank = 0;  ///< 0 .. world_size - 1
   int world_size = 1;
   int local_rank = 0;  ///< 0 .. local_size - 1
   int local_size = 1;
-  Variables read = {};
-  std::string conflict = {};  ///< Contradiction by another launcher, one line; may be empty
+  Variables read = {};        ///< Variables from which the place was read, for messages
+  std::string conflict = {};  ///< One line about a second launcher with a different place; empty: none
 
   [[nodiscard]] bool on_one_host() const { return local_size == world_size; }
 };
 
-/// Returns the place from the first launcher with variables: CHIMERA_*, torchrun, Open MPI, SLURM, MPICH; nullopt
-/// without such variables, or if our launcher started this process (CHIMERA_LAUNCHER_PID). A SLURM batch script has no
-/// place, but its steps have. A second launcher of several processes is a conflict, unless it started the same
-/// processes or one per host. Throws ConfigError if variables are missing, malformed or impossible, or belong to a
-/// launcher of several processes that does not tell their places (PMIX_RANK alone).
+/// Returns the place of the process by the variables of the first of these launchers that are set: CHIMERA_*, torchrun,
+/// Open MPI, SLURM, MPICH. Returns nullopt if none are set, or if the launcher of chimera started this process
+/// (CHIMERA_LAUNCHER_PID). A SLURM batch script has no place, but the processes that srun starts in it have. If the
+/// variables of two launchers contradict each other, RankPlace::conflict says so; they do not if the second started the
+/// same processes, or one process per host. Throws ConfigError if variables are missing, malformed or impossible, or if
+/// only variables are set that do not tell rank and world size (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
 
+/// Returns the name of the launcher's variable for the rank, such as `SLURM_PROCID`.
 [[nodiscard]] const char* rank_variable(LauncherKind launcher);
 
 }  // namespace chimera

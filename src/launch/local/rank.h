@@ -1,7 +1,8 @@
 #pragma once
 
-// The rank's side of the launcher: its place in the job, its rendezvous, and the reports of its failure.
-// rank_environment() is for ranks of launch(), join_place() for ranks of other launchers.
+// How a rank process learns its rank and where to meet the other ranks, and how it reports a failure. main() first
+// calls rank_environment(), which returns a value if launch() of chimera started the process. If another launcher
+// started it, such as torchrun, find_place() (place.h) returns its rank, and join_place() makes the RankEnvironment.
 
 #include <cstdint>
 #include <memory>
@@ -18,30 +19,31 @@ namespace chimera {
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
-  RendezvousPoint rendezvous;
-  std::string input_path;  ///< Memory file with LaunchPlan::input; may be empty
-  bool placed = false;     ///< Another launcher started it and does not supervise it
-  std::shared_ptr<const RendezvousFile> rendezvous_file =
-      {};                          ///< Rendezvous file until all ranks have joined, if `placed`; else null
-  std::optional<int> orders = {};  ///< Rank's end of an OrderChannel, if the job can recover
-  std::int64_t epoch = 0;          ///< Initial epoch; > 0 for a replacement
+  RendezvousPoint rendezvous;  ///< where the ranks meet; for the transport
+  std::string input_path;      ///< Memory file with LaunchPlan::input; may be empty
+  bool placed = false;         ///< Another launcher started this rank and does not supervise it
+  /// Keeps the rendezvous file of ranks that another launcher started, until all have joined; else null
+  std::shared_ptr<const RendezvousFile> rendezvous_file = {};
+  std::optional<int> orders = {};  ///< Descriptor from which the rank reads orders (recovery.h), if the job can recover
+  std::int64_t epoch = 0;          ///< Generation of connections that it joins; above 0 if it replaces a lost rank
 };
 
-/// Initializes a rank of another launcher. report_failure() then writes to stderr and to torchrun's
-/// TORCHELASTIC_ERROR_FILE, if set. The process ends with ExitCode::PeerLost when its launcher dies, unless it was
-/// started by hand. Throws like rendezvous_point().
+/// Initializes a rank that another launcher started. From then on, report_failure() writes to stderr and to torchrun's
+/// TORCHELASTIC_ERROR_FILE, if set. The process ends with ExitCode::PeerLost when its parent process dies, unless the
+/// user set its variables by hand. Throws the errors of rendezvous_point() (rendezvous.h).
 [[nodiscard]] RankEnvironment join_place(const RankPlace& place);
 
-/// Returns nullopt unless launch() started this process. Call it once, first in main(). The kernel then kills this
-/// process when the launcher dies; if it is already dead, exits with ExitCode::PeerLost. Ignores SIGINT and SIGPIPE,
-/// closes the launcher's descriptors on exec, and passes fault_point("start"). Throws ConfigError if the launcher's
-/// variables are incomplete or malformed.
+/// Returns the environment of this rank, or nullopt unless launch() (launcher.h) started this process. Call it once,
+/// first in main(). Makes the kernel kill this process when the launcher dies; if it is already dead, exits with
+/// ExitCode::PeerLost. Ignores SIGINT and SIGPIPE, closes the launcher's descriptors on exec, and calls
+/// fault_point("start"). Throws ConfigError if the launcher's variables are incomplete or malformed.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 
-/// Reports why this rank is about to fail, as in join_place() or to the launcher. Then exit with exit_code_of(report).
-/// Does nothing outside a rank.
+/// Reports why this rank is about to fail: to launch(), or to stderr if another launcher started it. The caller then
+/// exits with exit_code_of(report). Does nothing in a process that is not a rank.
 void report_failure(FailureReport report);
 
+/// Sends the progress of a recovery to launch(). Only for ranks that launch() started.
 void note_recovery(const RecoveryNote& note);
 
 }  // namespace chimera

@@ -1,7 +1,8 @@
 #pragma once
 
-// Chooses the rendezvous of ranks that another launcher has started: a file on one host, or a server on the host of
-// rank 0. The variables of the launcher decide. The chosen point goes to the transport.
+// Chooses where the ranks of a job meet if another launcher, such as torchrun, has started them: at a file if all ranks
+// are on one host, else at a key-value server on the host of rank 0. Environment variables decide. join_place()
+// (rank.h) passes the chosen RendezvousPoint to the transport.
 
 #include <string>
 #include <vector>
@@ -12,18 +13,23 @@
 
 namespace chimera {
 
-/// On one host: CHIMERA_STORE, or, without a server (torchrun's is ignored), a file of this user named after the
-/// launcher process. On several: CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT, or MASTER_ADDR and MASTER_PORT; under
-/// SLURM by default the step's first node and a port from the job number. CHIMERA_SECRET or CHIMERA_SECRET_FILE gives
-/// the secret, GLOO_SOCKET_IFNAME the interface. Throws ConfigError if no rendezvous is set or the secret is invalid;
-/// Error if the file's folder is not this user's alone.
+/// Returns the rendezvous point of a rank.
+/// - If all ranks are on one host: the file CHIMERA_STORE or, unless a server is set (torchrun's does not count), a
+///   temporary file of this user that is named after the launcher process.
+/// - On several hosts: the server at CHIMERA_MASTER_ADDR and CHIMERA_MASTER_PORT, or MASTER_ADDR and MASTER_PORT. Under
+///   SLURM the default is the first node of the job step and a port computed from the job number.
+///
+/// CHIMERA_SECRET or CHIMERA_SECRET_FILE gives the secret of the server, GLOO_SOCKET_IFNAME the network interface.
+/// Throws ConfigError if no rendezvous is set or the secret is invalid, Error if other users can write to the folder of
+/// the file.
 [[nodiscard]] RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables);
 
-/// Rendezvous file while ranks join. The first rank removes earlier contents; rank 0 deletes the file at the end.
-/// Concurrent jobs started by hand from one process share it, unless CHIMERA_STORE differs.
+/// Keeps the rendezvous file while the ranks of a host join. The first rank removes earlier contents; rank 0 deletes
+/// the file at the end. Concurrent jobs that a user starts by hand from one process must set different CHIMERA_STORE,
+/// because they would share the default file.
 class RendezvousFile {
  public:
-  /// Throws Error. If `removes`, the destructor deletes the file.
+  /// Opens or creates the file. If `removes`, the destructor deletes it. Throws Error if the system refuses.
   RendezvousFile(std::string path, bool removes);
   RendezvousFile(const RendezvousFile&) = delete;
   RendezvousFile& operator=(const RendezvousFile&) = delete;
@@ -32,11 +38,11 @@ class RendezvousFile {
  private:
   std::string path_;
   bool removes_;
-  FileDescriptor lock_;  // by all users of the file
+  FileDescriptor lock_;  // Shared lock of all ranks that use the file
 };
 
-/// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError, naming the list,
-/// if it has an empty name, an unclosed bracket, text after a bracket, or no rising range of numbers in a bracket.
+/// Expands a SLURM node list: "n[0-2,07],login" becomes n0, n1, n2, n07, login. Throws ConfigError, naming the list, if
+/// it has an empty name, an unclosed bracket, text after a bracket, or no rising range of numbers in a bracket.
 [[nodiscard]] std::vector<std::string> expand_hosts(const std::string& list);
 
 }  // namespace chimera

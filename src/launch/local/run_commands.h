@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs several commands at once and collects their output. The launcher of hosts tests with it whether hosts answer,
-// and whether a smaller layout is possible.
+// Runs several commands at once and collects their output. The launcher of a job on several hosts (host_restarts.h)
+// tests with it whether hosts answer, and whether the job can continue on fewer ranks.
 
 #include <chrono>
 #include <cstddef>
@@ -14,18 +14,19 @@
 namespace chimera {
 
 struct CommandReply {
-  int exit_code = 0;  ///< 128 + signal number after a signal
-  std::string output;
-  std::string errors;
+  int exit_code = 0;   ///< 128 + signal number after a signal
+  std::string output;  ///< Standard output
+  std::string errors;  ///< Standard error
   friend bool operator==(const CommandReply&, const CommandReply&) = default;
 };
 
-/// Returns the last line of `errors` without "chimera: ".
+/// Returns the last line of `errors`, without "chimera: " at its start.
 [[nodiscard]] std::string last_line(std::string errors);
 
-/// Runs commands concurrently with empty standard input; looks first words up in PATH. Kills commands, which then have
-/// no reply, after `patience`, after a signal (which stays in the inbox), or once the first `enough` commands have
-/// succeeded. Throws Error if the system refuses a process.
+/// Runs the commands concurrently with empty standard input, and returns their replies. A first word without a slash is
+/// looked up in PATH. Returns when all commands have ended; earlier after `patience`, after a signal (which stays in
+/// the inbox), or once the first `enough` commands have all succeeded. It then kills the other commands, which have no
+/// reply (nullopt). Throws Error if the system refuses a process.
 [[nodiscard]] std::vector<std::optional<CommandReply>> run_commands(
     const std::vector<std::vector<std::string>>& commands, std::chrono::milliseconds patience,
     const SignalInbox& signals, std::size_t enough = SIZE_MAX);

@@ -1,8 +1,8 @@
 #pragma once
 
-// The loss of a model folder or checkpoint on a text (`chimera evaluate`), in one process without a pipeline. It reads
-// the text as training does (DataTokenizer, OrderedSamples), but each window once and in order, so the result does not
-// depend on batch sizes or seeds (except for BERT's masks).
+// Computes the loss of a model folder or checkpoint on a text (`chimera evaluate`), in one process without a pipeline.
+// The text is tokenized as in training and cut into *windows*, one per sample. Each window is used once and in order,
+// so the result does not depend on batch sizes or seeds (except for BERT's pairs and masks).
 
 #include <cstdint>
 #include <functional>
@@ -14,9 +14,9 @@ namespace chimera {
 
 /// Options of `chimera evaluate`.
 struct EvaluationOptions {
-  std::string from = {};              // Hugging Face folder
-  std::string data = {};              // Path for open_tokens()
-  std::string tokenizer = {};         // Path for open_tokenizer(); empty: the folder's, else bytes
+  std::string from = {};              // Hugging Face folder of the model; a checkpoint is one, too
+  std::string data = {};              // Text or token file, or a folder of such files (data/open_tokens.h)
+  std::string tokenizer = {};         // Argument of open_tokenizer(); empty: the model folder's tokenizer, else bytes
   std::int64_t sequence = 0;          // L, tokens per sample; at least 1
   std::int64_t micro_batch_size = 8;  // b, samples per forward; at least 1
   DataType dtype = DataType::Float32;
@@ -27,25 +27,26 @@ struct EvaluationOptions {
 
 struct EvaluationProgress {
   std::int64_t windows_done = 0;
-  std::int64_t windows = 0;
+  std::int64_t windows = 0;  // All windows of the text
   std::int64_t tokens_done = 0;
-  double loss = 0;  // Mean so far
-  double seconds = 0;
+  double loss = 0;     // Mean over the windows done
+  double seconds = 0;  // Since the first forward
 };
 
 struct Evaluation {
   double loss = 0;           // Mean, in nats
-  std::int64_t tokens = 0;   // Targets in the mean loss
-  std::int64_t windows = 0;  // Samples::ordered_count()
-  std::string data = {};     // One line
+  std::int64_t tokens = 0;   // Number of targets in the mean
+  std::int64_t windows = 0;  // Number of windows
+  std::string data = {};     // Description of the data in one line: path, format and number of tokens
 };
 
-/// Computes the mean loss over all windows (Samples::ordered_sample()), in one process: for GPT-2 and Llama, the mean
-/// over targets; for BERT, the mean over masked tokens plus the mean over pairs. Sums are in float64. Calls `progress`
-/// after each micro-batch.
+/// Computes the mean loss over all windows (Samples::ordered_sample()). For GPT-2 and Llama this is the mean over all
+/// targets; for BERT, the mean over masked tokens plus the mean over sentence pairs. Sums are in float64. Calls
+/// `progress` after each micro-batch.
 ///
-/// Throws ConfigError if folder, data or tokenizer cannot be read or do not match, if the batch does not fit the model
-/// or the memory, or for bfloat16 on a CPU that emulates it. Throws Error if a loss is not finite.
+/// Throws ConfigError if folder, data or tokenizer cannot be read or do not fit together, if the sequence is too long
+/// for the model, if the memory is too small, or for bfloat16 on a CPU that emulates it. Throws Error if a loss is not
+/// finite.
 [[nodiscard]] Evaluation evaluate(const EvaluationOptions& options,
                                   const std::function<void(const EvaluationProgress&)>& progress);
 

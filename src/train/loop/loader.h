@@ -1,8 +1,8 @@
 #pragma once
 
-// Micro-batches of a rank. Every rank reads the same data files and takes only the samples of its own micro-batches and
-// stages, so no rank sends data to another. A thread prepares the micro-batches of the next step during the current
-// one, in pinned memory for a device.
+// Loads the micro-batches of a rank. Every rank reads the same data files, but only the samples that its own stages
+// need, so no rank sends data to another. A thread prepares the micro-batches of the next step during the current one,
+// in pinned memory if the rank has a GPU. The executor calls Loader through StepHooks::load (runtime/step_hooks.h).
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
@@ -16,19 +16,22 @@
 
 namespace chimera {
 
-/// Returns tokens, targets, masks [b, L] and loss scales of a micro-batch. The scales are 1 over the target tokens, and
-/// over the sequences, of the whole step.
+/// Returns the micro-batch with the samples at `place`: tokens, targets and masks [b, L], and the loss scales.
+/// MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is 1
+/// divided by the number of samples in the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
-/// The step has `mini_batch` samples with `targets_per_sample` each.
+/// Returns the micro-batch with these samples. For the loss scales, the step has `mini_batch` samples with
+/// `targets_per_sample` targets each.
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
                                           std::int64_t targets_per_sample, std::int64_t mini_batch);
 
-/// Copies the micro-batch to pinned memory unless `device` is the CPU.
+/// Returns the micro-batch in pinned memory, from which on_device() can copy asynchronously; unchanged if `device` is
+/// the CPU.
 [[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
 /// Returns the micro-batch on `device`; pinned memory is copied asynchronously on the current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
-/// Loads micro-batches for a worker on its device. Borrows the job.
+/// Loads the micro-batches of one worker of a data-parallel group (`place`) to its device. Borrows the job.
 class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
@@ -38,11 +41,12 @@ class Loader {
   void warm_up(std::int64_t step);
   /// Prefetches this step (from 0) and the next, and forgets earlier steps.
   void begin_step(std::int64_t step);
-  /// Returns the micro-batch of `step` (from 0) with dropout masks and loss scales; no samples if the stage reads only
-  /// hidden states. Throws errors of reading the data.
+  /// Returns the micro-batch of `step` (from 0) for a stage, with the dropout settings and loss scales. It has no
+  /// tokens if the stage reads only hidden states. Throws the errors of reading the data.
   [[nodiscard]] MicroBatch training(std::int64_t step, StageId stage, MicroBatchId micro_batch);
-  /// Returns a micro-batch of the `batch`-th mini-batch of the validation split, without prefetching.
+  /// Returns a micro-batch of the `batch`-th mini-batch (from 0) of the validation split, without prefetching.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
+  /// Returns how many micro-batches the thread had not prepared in time.
   [[nodiscard]] std::int64_t cache_misses() const { return prefetcher_.cache_misses(); }
 
  private:
@@ -52,8 +56,9 @@ class Loader {
   const Job& job_;
   GroupWorker place_;
   at::Device device_;
-  std::vector<MicroBatchId> micro_batches_;  // Read in each step, in the order of forwards
-  Prefetcher<MicroBatch> prefetcher_;        // Last member: its thread uses the others
+  // Micro-batches that the worker reads in each step, in the order of forwards
+  std::vector<MicroBatchId> micro_batches_;
+  Prefetcher<MicroBatch> prefetcher_;  // Last member: its thread uses the others
 };
 
 }  // namespace chimera

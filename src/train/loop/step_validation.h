@@ -1,8 +1,8 @@
 #pragma once
 
-// Measurements of the weights between steps. Every rank runs its part of them at the same step: the loss on held-out
-// mini-batches (--validate-every) by the forwards of the schedule, and a continuation of the prompt (--sample-every) by
-// the stages of replica 0 in data-parallel group 0.
+// Evaluates the weights between two training steps. The Trainer (trainer.h) calls loss() for --validate-every and
+// sample() for --sample-every; both are collective. loss() runs the forwards of the schedule on mini-batches of the
+// validation split. sample() continues the prompt, with the stages of replica 0 in data-parallel group 0.
 
 #include <cstdint>
 #include <string>
@@ -15,16 +15,16 @@
 
 namespace chimera {
 
-/// Borrows its arguments. `step` (from 1) is the last step, for messages about hangs and failures.
+/// Borrows its arguments. `step` is the last training step, from 1; messages about hangs and failures name it.
 class StepValidation {
  public:
   StepValidation(const RankContext& self, const TrainedModel& model, const Loader& loader, StepDriver& driver,
                  DeviceProgress& progress)
       : self_(self), model_(model), loader_(loader), driver_(driver), progress_(progress) {}
 
-  /// Returns the mean loss over at most --validate-batches mini-batches.
+  /// Returns the mean loss over at most --validate-batches mini-batches, on all ranks.
   [[nodiscard]] double loss(std::int64_t step);
-  /// Returns the text that continues the prompt.
+  /// Returns the text that continues the prompt, on all ranks.
   [[nodiscard]] std::string sample(std::int64_t step);
 
  private:

@@ -1,9 +1,9 @@
 #pragma once
 
-// Outputs that need the times of all ranks: --trace, --op-times, --timeline and --report. Ranks trace their
-// instructions (runtime/tracer.h). After training, gather_steps() brings the last steps of all ranks to rank 0's clock
-// (messages measure the offsets), measured_steps() turns them into timelines, and write_observations() writes the
-// files.
+// Writes the outputs that need the times of all ranks: --trace, --op-times, --timeline and --report. During training,
+// each rank records the times of its instructions in a Tracer (runtime/tracer.h). After training, gather_steps()
+// collects the last steps of all ranks and converts their times to the clock of rank 0. measured_steps() turns them
+// into timelines, and write_observations() writes the files.
 
 #include <string>
 #include <vector>
@@ -16,27 +16,30 @@
 
 namespace chimera {
 
-/// Returns the traced steps of all ranks on rank 0's clock. All ranks call it between steps and get the same result.
+/// Returns the steps that all ranks have traced, in seconds of rank 0's clock. Collective, between steps; all ranks get
+/// the same result. It exchanges messages to measure how far the clocks differ.
 [[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,
                                                      const Tracer& tracer);
 
-/// Returns [step][group].
+/// Returns [step][data-parallel group]: the timelines of the recorded steps.
 [[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job,
                                                                     const std::vector<RecordedStep>& recorded);
 
-/// Returns Chrome's JSON trace format, with times from the first step on. Adds recomputations, optimizer steps,
-/// all-reduces, and transfers from send to the end of the wait to the tracks of to_perfetto.
+/// Returns the content of the --trace file, in Chrome's JSON trace format; time 0 is the start of the first step. It
+/// has the tracks of to_perfetto() (render/perfetto.h), and also recomputations, optimizer steps, all-reduces, and each
+/// transfer from its send to the end of the receiver's wait.
 [[nodiscard]] std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps);
 
-/// Returns the measured step of median length in group 0, and simulate() at `costs`.
+/// Returns two panels: the measured step of median length in data-parallel group 0, and the result of simulate() with
+/// `costs`.
 [[nodiscard]] std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                                  const CostModel& costs);
-/// Returns HTML with both on a common time axis.
+/// Returns the content of the --timeline file: HTML with both panels on a common time axis.
 [[nodiscard]] std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
                                         const CostModel& costs);
 
-/// Writes the requested files atomically. `metrics` holds the steps' lines (to_json_line()). Throws ConfigError if a
-/// file cannot be written.
+/// Writes the files that the user asked for, each atomically. `recorded` is the result of gather_steps(); `metrics` has
+/// the JSON lines of all steps (to_json_line()). Throws ConfigError if a file cannot be written.
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics);
 

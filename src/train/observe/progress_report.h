@@ -59,11 +59,11 @@ inline constexpr std::size_t kProgressColumns = 100;
 /// Returns `  sample: the king went to`, with blanks for control characters.
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
-/// Selects the steps that have a line in a log, which is an output without a rewritten line.
+/// Selects the steps for which Progress writes a line if standard error is not a terminal, for example a log file.
 class LogPace {
  public:
-  /// `every` is the interval of --log-every. Without an interval, about 20 steps have a line, and so has any step that
-  /// ends kLogSeconds or more after the last line.
+  /// `every` is the value of --log-every. If it is empty, about 20 steps of the run have a line, and also each step
+  /// that ends kLogSeconds or more after the last line.
   LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
   /// Returns whether `step` (from 1) has a line if `seconds` have passed since the last line. The first and the last
   /// step always have one.
@@ -81,14 +81,14 @@ class LogPace {
 /// Returns `step 12/100  running for 20 s`.
 [[nodiscard]] std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time);
 
-/// Shows steps on standard error. A terminal with escape sequences gets one rewritten line. Other outputs get the lines
-/// of LogPace, plus one per validation or sample, each with the time of day. A thread writes running_line() during long
-/// steps.
+/// Shows the progress of a run on standard error. On a terminal, it rewrites one line after each step. Other outputs
+/// get a line for the steps that LogPace selects and for each validation or sample, with the time of day. A thread
+/// writes running_line() during long steps. Rank 0 calls show() after each step.
 class Progress {
  public:
-  /// `first_step` counts from 0.
+  /// `first_step` is the number of steps before this run, `steps` the number after it, `every` the value of
+  /// --log-every.
   Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every);
-  /// Call after each step.
   void show(const StepMetrics& metrics);
 
  private:

@@ -1,10 +1,12 @@
 #pragma once
 
-// The last lines of a run about its speed: the time of a step as planned, as simulated and as measured, and what
-// explains the difference. The plan's time is the one of the plan or machine profile that the run was started with. The
-// simulation uses the op times of the run itself, so it shows losses of the schedule, messages and sums, but never slow
-// ops; only the plan shows these. Other programs on the same cores slow down everything, so their load is reported
-// beside it.
+// The lines about speed at the end of a run. They compare three times of a step: planned, simulated and measured.
+// - Planned: predicted before the run by the plan or machine profile that it was started with, if any.
+// - Simulated: simulate() with the mean op times that this run measured. The difference to the measured time shows
+//   losses by messages and all-reduces, but not slow ops; only the difference to the planned time shows these.
+// - Measured: the median of the run's steps.
+//
+// The lines also report the load of other programs on the same cores, because it slows down everything.
 
 #include <string>
 
@@ -17,26 +19,26 @@ namespace chimera {
 /// Prediction of a step by simulate(), with the mean times of the ops that this run measured.
 struct StepForecast {
   double step_seconds = 0;  ///< Includes the optimizer step
-  double period = 0;        ///< Makespan of the ops; asynchronous: period of a step
+  double period = 0;        ///< Makespan of the ops; for asynchronous schedules, the time between ends of two steps
   double bubble_ratio = 0;
-  double turns = 0;  ///< Work divided by cores, a lower bound if ranks share cores; 0 if each rank has a core
+  double turns = 0;  ///< If ranks share cores: the work of all ranks divided by the cores, a lower bound; else 0
 };
-/// `cores` is the number of cores available to this process.
+/// Returns the prediction. `cores` is the number of cores that this process may use.
 [[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
 
 /// Returns planned, simulated and measured step time, the parts of the difference, the load of other processes, and the
 /// memory in use if the run uses GPUs. The difference is to the plan if there is one, else to the simulation:
 ///
 ///   compute    simulated minus planned: ops took longer than the plan says
-///   messages   ops and waits for messages, beyond the simulated step
-///   sums       waits for sums of gradients
+///   messages   time in ops and in waits for messages, beyond the simulated step
+///   sums       waits for all-reduces of gradients
 ///   waiting    waits for the slowest rank at the end of the step
 ///
-/// A difference above a tenth also gets its largest part named, or the other processes. `cores` is the number of cores
-/// available to this process.
+/// If the difference is more than a tenth, another line names its largest part, or the load of other processes. `cores`
+/// is the number of cores that this process may use.
 [[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
 
-/// Returns the figures of summary() for `chimera diagnose`.
+/// Returns the numbers of summary() for `chimera diagnose`.
 [[nodiscard]] SpeedReport speed_report(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

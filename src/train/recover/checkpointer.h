@@ -1,12 +1,15 @@
 #pragma once
 
-// Checkpoints of a running job. Each rank copies its part of the state between two steps and writes the copy on a
-// separate thread; when all parts are written, rank 0 commits them. No step waits for a disk: the ranks coordinate by
-// SaveVotes, which travel in the sum of each step:
+// Saves checkpoints of a running job without stopping it for the disk. Between two steps, each rank copies its tensors;
+// a separate thread then writes the copy while training continues. When all ranks have written, rank 0 commits the
+// checkpoint (checkpoint/commit.h). The ranks coordinate with SaveVotes (runtime/step_hooks.h), a few numbers that are
+// added to the all-reduce of losses and norms at the end of each step, so that all ranks change their state after the
+// same step:
 //
-//   a rank wants a save -> all copy, then write -> all have written -> rank 0 commits -> all know the newest checkpoint
+//   votes: a rank wants a save -> all ranks copy and write -> votes: all have written -> rank 0 commits -> vote: done
 //
-// The trainer asks after each step whether a save is due, or whether a stop request ends the run.
+// The Trainer (train/loop/trainer.h) passes votes() to each step. After the step it asks is_due() whether to save, and
+// stops_after() whether to end the run.
 
 #include <ATen/core/Tensor.h>
 #include <atomic>
@@ -43,7 +46,8 @@ class CheckpointPart {
   /// Copies to own memory, which later calls reuse. Collective over the ranks that share layers. Calls `progress` after
   /// each tensor.
   void copy(const std::function<void()>& progress);
-  /// Calls `progress` repeatedly.
+  /// Writes the copies into the unfinished checkpoint at the path `unfinished`, and returns the files. Calls `progress`
+  /// after at most 4 MiB. Throws CheckpointError if the disk fails or a tensor is not finite.
   [[nodiscard]] std::vector<FileEntry> write(Disk& disk, const std::string& unfinished,
                                              const std::function<void()>& progress) const;
 
@@ -65,7 +69,7 @@ class CheckpointPart {
   std::vector<Piece> state_;
 };
 
-/// Exponential backoff of failed saves.
+/// When to retry a failed save: exponential backoff.
 class SaveRetries {
  public:
   using Clock = std::chrono::steady_clock;
@@ -86,10 +90,11 @@ class SaveThread {
  public:
   enum class Outcome : std::uint8_t { None, Done, Failed };
 
-  /// The previous task must have ended. `failure` begins the message about an error.
+  /// Starts a task. The previous task must have ended. `failure` is the start of the message if the task throws.
   void start(std::function<void()> task, std::string failure);
   /// Returns the outcome of the last task; None before its end.
   [[nodiscard]] Outcome outcome() const { return outcome_; }
+  /// Resets the outcome to None.
   void forget() { outcome_ = Outcome::None; }
 
  private:
@@ -97,47 +102,52 @@ class SaveThread {
   std::optional<HelperThread> thread_;  // Last member: ends its task before the members that it uses
 };
 
-/// Plans of a run's saves that all ranks share.
+/// State of a run's saves, equal on all ranks.
 struct SavePlans {
   std::int64_t saved = 0;    ///< Step of the newest checkpoint
-  bool is_due = false;       ///< A save is due
-  bool is_stopping = false;  ///< The run saves and ends
+  bool is_due = false;       ///< A save is due and has not started
+  bool is_stopping = false;  ///< A rank received a stop request: the run saves and ends
 };
 
-/// Saves a rank's checkpoints, on the rank's thread. Borrows job, transport and disk. Reports a failed save on
-/// messages() and retries it with the current weights. A due save waits for the previous one.
+/// Saves the checkpoints of one rank. Call it from the rank's thread. Borrows job, transport and disk. A failed save is
+/// reported on messages() and retried with the weights of that time. A save starts only after the previous one has
+/// ended.
 class Checkpointer {
  public:
-  /// On rank 0, creates and locks the folder and removes remains of a killed run. Throws ConfigError if this fails.
+  /// On rank 0, creates and locks the --checkpoint folder, and removes unfinished checkpoints of a killed run. Throws
+  /// ConfigError if this fails.
   Checkpointer(const Job& job, RankId rank, Transport& transport,
                const std::map<ParameterGroupId, ParameterGroup*>& trained, const std::vector<OptimizerTensor>& state,
                TensorGroup* tensor = nullptr, Disk& disk = real_disk());
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
+  /// Returns this rank's votes for the next step. The step replaces them by their sums over all ranks.
   [[nodiscard]] SaveVotes& votes();
-  /// Call after each step, with votes() summed. Returns whether to call save(); the same on every rank.
+  /// Call it after each step, when votes() has the sums. Returns whether to call save(); the same on every rank.
   [[nodiscard]] bool is_due(std::int64_t step);
-  /// Call after is_due(). Returns whether a stop request (stop_signals.h) on any rank ends the run with this step. An
-  /// asynchronous schedule continues to its next flush.
+  /// Call it after is_due(). Returns whether the run ends after this step, because any rank received a stop request
+  /// (stop_signals.h). A run of an asynchronous schedule continues to its next flush.
   [[nodiscard]] bool stops_after(std::int64_t step) const { return plans_.is_stopping && may_save_after(step); }
+  /// Starts to save the state after this step: copies the tensors, and starts the thread that writes them.
   void save(const StepMetrics& metrics);
-  /// Waits for the current save, then saves the last step if needed, and retries for about 16 s. Returns whether the
-  /// newest checkpoint has the last step. All ranks call it.
+  /// Call it after the last step, on all ranks. Waits for the current save, then saves the last step unless it is
+  /// saved, and retries for about 16 s. Returns whether the newest checkpoint has the last step.
   [[nodiscard]] bool finish(const StepMetrics& last);
 
   [[nodiscard]] const SavePlans& plans() const { return plans_; }
-  /// Drops the current save, once this rank has stopped writing.
+  /// Gives up the current save after a rank was lost (--recover): waits until this rank's thread has ended its task,
+  /// and marks the save as due again.
   void drop();
-  /// Call on survivors after drop() and on replacements after construction, with the plans() of a survivor. A dropped
-  /// checkpoint is due again.
+  /// Continues after a recovery. Call it on surviving ranks after drop(), and on replacements after construction, with
+  /// the plans() of a surviving rank.
   void resume(const SavePlans& plans);
 
  private:
   enum class Phase : std::uint8_t { Idle, Writing, Committing };
   struct Save {
     Phase phase = Phase::Idle;
-    StepMetrics metrics = {};  // Of the saved step
+    StepMetrics metrics = {};  // Metrics of the saved step
     bool has_failed = false;   // On any rank
     bool is_dropped = false;
   };

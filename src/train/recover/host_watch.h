@@ -1,8 +1,9 @@
 #pragma once
 
-// Detection of dead hosts in jobs that another launcher has started. Our launcher sees its processes die, but a host
-// that loses power closes no connection, and Gloo would wait for it forever. The hosts therefore exchange heartbeats
-// (rendezvous/heartbeats.h), and a silent one ends the job.
+// Detects dead hosts in a job that another launcher has started, such as torchrun. A host that loses power closes no
+// connection, and Gloo would wait for it forever. The ranks therefore exchange heartbeats with rank 0
+// (rendezvous/heartbeats.h), and a rank that stays silent ends the job. The launcher of chimera needs no heartbeats,
+// because it sees its processes die.
 
 #include <memory>
 
@@ -13,9 +14,10 @@
 
 namespace chimera {
 
-/// Starts heartbeats between hosts. If a rank is silent, this process exits with ExitCode::PeerLost, because it could
-/// wait forever. One rank reports it; if rank 0 is silent, a rank per host. All ranks call this after the rendezvous.
-/// Returns null for one host, our launcher or --hang-seconds 0.
+/// Starts the heartbeats, which run until the result is destroyed. Collective; all ranks call it after they have
+/// connected. If a rank is silent, this process exits at once with ExitCode::PeerLost. Rank 0 prints the reason; if
+/// rank 0 is silent, one rank per host does. Returns null if heartbeats are not needed: on one host, with the launcher
+/// of chimera, or with --hang-seconds 0.
 [[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank,
                                                       Transport& transport);
 

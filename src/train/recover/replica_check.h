@@ -1,11 +1,11 @@
 #pragma once
 
-// Comparison and repair of the replicas of each stage. Replicas compute equal bits, so a difference shows that memory,
-// a processor or a network has changed bits. Ranks hash their weights and optimizer state (state_hash.h) and compare
-// the hashes in a small all-reduce, every ten steps and before each save. With --on-different-copies repair they
-// compare after each step, and the state of the majority overwrites deviating replicas; otherwise, or without a
-// majority, the run ends. The hashes of the last comparison also show whether the state of this rank changes between
-// updates.
+// Detects silent data corruption, and can repair it. The ranks that hold the same stage compute the same bits, so a
+// difference shows that memory, a processor or a network has changed bits. The Trainer calls compare() every ten steps
+// and before each save: the ranks hash their weights and optimizer state (state_hash.h) and compare the hashes in a
+// small all-reduce. With --on-different-copies repair, they compare after each step, and the state of the majority
+// overwrites the state of the other ranks. Without this flag, or without a majority, the run ends. Each rank also keeps
+// its hashes of the last comparison, to detect a change of its own state between two updates.
 
 #include <cstdint>
 #include <map>
@@ -18,36 +18,40 @@
 
 namespace chimera {
 
-/// Ranks that hold the same state after every step.
+/// The ranks that hold a parameter group. Their state must be equal after every step.
 struct StageCopies {
   ParameterGroupId group;
   std::vector<RankId> ranks;
 };
 
+/// Hash of this rank's state for each parameter group that it holds.
 using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 
-/// A stage whose replicas differ.
+/// A parameter group whose ranks do not all have the same state. The largest set of ranks with equal state is assumed
+/// to be right (in a tie, the set that comes first).
 struct DeviatingStage {
   StageCopies copies;
-  /// Ranks outside the largest set of equal replicas (the first in a tie)
-  std::vector<RankId> odd;
-  RankId right{0};            ///< A rank of the largest set
-  bool has_majority = false;  ///< More than half are equal
+  std::vector<RankId> odd;    ///< Ranks outside this set
+  RankId right{0};            ///< A rank of this set
+  bool has_majority = false;  ///< Whether this set has more than half of the ranks
 };
 
-/// Borrows its arguments.
+/// The check of one rank. The Trainer (train/loop/trainer.h) drives it. Borrows its arguments.
 class ReplicaCheck {
  public:
   ReplicaCheck(const RankContext& self, const TrainedModel& model, DeviceProgress& progress);
 
-  /// Compares the replicas after `step` (from 1), and repairs deviating ones if the job does so. All ranks call it.
-  /// Throws FinalError on the deviating rank, and FinalElsewhereError on the others, if it cannot repair them.
+  /// Compares the state of all ranks after `step` (from 1). Collective. Repairs deviating ranks if the job has
+  /// --on-different-copies repair. If it does not or cannot, throws FinalError on a deviating rank and
+  /// FinalElsewhereError on the others.
   void compare(std::int64_t step);
-  /// Compares unless there are hashes, if the job repairs replicas: the first update needs them.
+  /// Calls compare() if the job repairs ranks and there are no hashes yet. Call it before the first step, because
+  /// require_unchanged() needs hashes.
   void ensure_hashes(std::int64_t step);
-  /// Throws Error if the state of this rank has changed since the last update.
+  /// Throws Error if the state of this rank differs from the hashes of the last comparison; does nothing without
+  /// hashes. Call it before an update.
   void require_unchanged();
-  /// Forgets the hashes: an update follows.
+  /// Drops the hashes, because an update is about to change the state.
   void forget() { hashes_.clear(); }
 
  private:

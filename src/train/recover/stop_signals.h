@@ -1,8 +1,9 @@
 #pragma once
 
-// Signals that ask a job with checkpoints to save and end, as batch systems send them before they end a job. The
-// handler only stores the request. Checkpointer reads it in each step and votes for a stop, so that all ranks save the
-// same step and end after it.
+// Handles the signals that ask a job with checkpoints to save and end; batch systems send them before they kill a job.
+// The signal handler only sets a flag. In each step, the Checkpointer (checkpointer.h) reads the flag with
+// stop_requested() and adds it to the all-reduce at the end of the step, so that all ranks save and end after the same
+// step.
 
 #include <signal.h>
 
@@ -16,9 +17,9 @@ namespace chimera {
 /// that the run saves and ends. Only one instance may exist.
 class StopSignals {
  public:
-  /// Reaction to a signal at least kSameSignal after the first.
+  /// Reaction to a second signal. A signal less than kSameSignal after the first counts as the same signal.
   enum class Second : bool {
-    Nothing,      ///< The launcher decides
+    Nothing,      ///< None, because the launcher reacts to it
     EndsProcess,  ///< Exits immediately with exit_code_of_signal()
   };
   explicit StopSignals(Second second);
@@ -27,13 +28,14 @@ class StopSignals {
   /// Restores the handlers and clears the request.
   ~StopSignals();
 
-  /// Call when only the process exit remains.
+  /// Ignores all three signals from now on. Call it when everything is saved and the process is about to exit.
   void ignore_all();
 
  private:
   std::array<struct sigaction, kSavingSignals.size()> before_{};
 };
 
+/// Returns whether this process has received a signal since the StopSignals was made.
 [[nodiscard]] bool stop_requested() noexcept;
 
 }  // namespace chimera

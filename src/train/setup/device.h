@@ -29,6 +29,7 @@ namespace chimera {
 /// Returns whether this CPU has AVX512-BF16 or AMX. Other CPUs emulate bfloat16, 10 to 500 times slower than float32.
 [[nodiscard]] bool has_native_bfloat16();
 
+/// Throws ConfigError for bfloat16 if `native` (has_native_bfloat16()) is false.
 void require_fast_numbers(DataType dtype, bool native);
 
 /// Returns the device of a rank. On GPUs, threads share the first one; a process uses TrainOptions::gpu or, with our
@@ -66,7 +67,7 @@ void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
 /// Makes accelerator() return `other`; null: the library again. For tests with simulated devices.
 void replace_accelerator(const Accelerator* other);
 
-/// Resources of the rank that uses most of its GPU.
+/// GPU resources that NCCL's communicators take on the rank that takes most.
 struct GpuResources {
   GpuTraits gpu;
   CommunicatorCount communicators;
@@ -78,9 +79,10 @@ struct GpuResources {
 [[nodiscard]] std::optional<GpuResources> gpu_resources(const Job& job);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
-/// Also throws for observation on GPUs, and as require_numbers does. Call it before other functions here: with
-/// processes it sets the variables that CUDA reads at startup (cuda_variables()), with --cuda-graphs those of
-/// graph_variables(), and with --reduction canonical CUBLAS_WORKSPACE_CONFIG.
+/// Also throws for outputs that need times of ops on GPUs, and if the GPU lacks the number type (require_numbers()).
+/// Call it before the other functions here, because it sets environment variables that CUDA reads at its start: those
+/// of cuda_variables() if ranks are processes, of graph_variables() with --cuda-graphs, and CUBLAS_WORKSPACE_CONFIG
+/// with --reduction canonical.
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
 /// Throws ConfigError if the device lacks the number type: bfloat16 without hardware support, unless --force-bfloat16

@@ -1,7 +1,8 @@
 #pragma once
 
-// The checkpoints of a job: the one it resumes from, which must be of the same run, and the description of the job in
-// the checkpoints that it saves. checkpoint/ has the files, recover/checkpointer.h the saves during training.
+// Connects a job with its checkpoints: opens the checkpoint that it resumes from (which must be of the same run), and
+// prepares the description of the job for the checkpoints that it saves. The folder checkpoint/ has the file formats,
+// and train/recover/checkpointer.h saves during training.
 
 #include <cstdint>
 #include <map>
@@ -19,8 +20,9 @@
 
 namespace chimera {
 
-/// Returns the arguments of a restart from the newest valid checkpoint in the job's folder or, without one, from the
-/// job's beginning. Reports rejected newer checkpoints on messages().
+/// Returns the additional arguments of a restarted job: it resumes from the newest valid checkpoint in its folder or,
+/// if there is none, starts as the first attempt did. Reports newer checkpoints that are damaged on messages(). The
+/// launcher calls it (LaunchPlan::next_start).
 [[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
 
 /// Flag for the step (from 1) that failed in the previous attempt.
@@ -35,9 +37,10 @@ struct ResumedRun {
 };
 
 struct JobCheckpoints {
-  nlohmann::ordered_json record;             ///< run_record()
-  std::map<std::string, std::string> files;  ///< Tokenizer, and configs if transformers has the model
-  std::optional<ResumedRun> resumed;
+  nlohmann::ordered_json record;  ///< Description of the job for the manifest, from run_record()
+  /// Text files to add, name -> text: the tokenizer, and config.json if transformers has the model
+  std::map<std::string, std::string> files;
+  std::optional<ResumedRun> resumed;  ///< The checkpoint of --resume
 };
 
 /// Opens the checkpoint of --resume and sets Job::checkpoints and Job::first_step; the job's data must be open. Reports
@@ -56,7 +59,7 @@ inline constexpr const char* kKeepSection = "keep";
 /// for all checkpoints that the run keeps. Does nothing without --checkpoint.
 void require_space(const Job& job, std::int64_t first_step);
 
-/// Returns the checkpoint's parameters.
+/// Returns a function that reads initial values of parameters from the checkpoint of --resume.
 [[nodiscard]] InitialValue resumed_values(const Job& job);
 /// Restores this rank's optimizer state from the checkpoint: its parts of the tensors, with a group.
 void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor);

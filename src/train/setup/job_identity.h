@@ -1,9 +1,10 @@
 #pragma once
 
-// What identifies a job, as hashes and as text. Ranks that were started with other options, data or builds would
-// deadlock or diverge, so they compare fingerprint() when they connect, and name the first difference. A checkpoint
-// holds run_record(), and a run that resumes compares it with its own: another model cannot resume, other data only if
-// the user allows it, and other hyperparameters are reported.
+// Detects that ranks, or a checkpoint, belong to another job. fingerprint() has hashes of the options, data and build
+// of a rank. Ranks compare them when they connect and report the first difference, because different ranks would
+// deadlock or diverge. run_record() is a description of the job as JSON in each checkpoint. A run that resumes compares
+// it with its own: it rejects another model, accepts other data only if the user allows it, and reports other
+// hyperparameters.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Steps without an update because their mini-batches led to a loss spike (--spike). LossGuard detects a spike, writes
-// the range of steps to a file in the checkpoint folder and ends the attempt. The next attempt reads the file
-// (Job::left_out) and runs these steps without an update.
+// Steps that a run leaves out: it computes them, but does not update weights, because their mini-batches led to a loss
+// spike (--spike). When LossGuard detects a spike, it writes the range of steps to a file in the checkpoint folder and
+// ends the attempt. The next attempt reads the file (Job::left_out).
 
 #include <cstdint>
 #include <string>
@@ -26,8 +26,10 @@ inline constexpr const char* kLeftOutName = "left-out.json";
 [[nodiscard]] std::vector<LeftOutSteps> read_left_out(const std::string& folder);
 /// Writes the file atomically. Throws ConfigError if it cannot be written.
 void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& ranges);
+/// Removes the file, if it exists. Throws ConfigError if it cannot be removed.
 void forget_left_out(const std::string& folder);
 
+/// Returns whether one of the ranges contains `step`, from 1.
 [[nodiscard]] bool leaves_out(const std::vector<LeftOutSteps>& ranges, std::int64_t step);
 
 }  // namespace chimera

@@ -14,7 +14,8 @@ namespace chimera {
 /// headers. Throws ConfigError for invalid options.
 [[nodiscard]] Job job_shape(const TrainOptions& options);
 
-/// Returns the job with a partitioned model and its chosen stages, which is sufficient for a dry run.
+/// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
+/// run.
 [[nodiscard]] Job cut_job(Job job);
 
 /// Sets the job's programs. Throws ScheduleError if one could deadlock.
@@ -25,7 +26,8 @@ void lower_programs(Job& job);
 [[nodiscard]] Job prepare_job(Job shape);
 [[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
 
-/// Returns the maximum number of open files of a rank, a process of thread ranks, or the launcher.
+/// Returns the number of file descriptors that the process with most of them needs: a rank, the process of all thread
+/// ranks, or the launcher.
 [[nodiscard]] std::int64_t descriptors_needed(const Job& job);
 
 }  // namespace chimera

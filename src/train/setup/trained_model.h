@@ -22,10 +22,10 @@ namespace chimera {
 
 enum class WeightOrigin : std::uint8_t {
   Own,          ///< Initial weights, or those of the checkpoint that the job resumes
-  Replacement,  ///< Uninitialized: this rank replaces a lost one and gets its state from replicas
+  Replacement,  ///< None yet: this rank replaces a lost one, and receives its state from another rank
 };
 
-/// Borrows the context.
+/// Weights and optimizer state of one rank. Borrows the context.
 class TrainedModel {
  public:
   TrainedModel(const RankContext& self, WeightOrigin origin);
@@ -49,7 +49,7 @@ class TrainedModel {
   /// Returns the optimizer of a stage in an asynchronous schedule.
   [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *optimizers_.at(stage); }
   [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
-  /// Refreshes the copies of narrow types after the weights have changed.
+  /// Updates the bfloat16 copies of the weights (mixed precision) after the weights have changed.
   void update_copies() const;
 
   /// Returns weights and optimizer state of a group, in the same order on all its ranks. Omits sharded optimizer state.

@@ -25,9 +25,10 @@ namespace chimera {
 /// it.
 void drop_connect_log();
 
-/// Returns the position of `rank` in its groups with `other`: the lower rank is the first.
+/// Returns the index of `rank` in the process groups of `rank` and `other`: the lower rank has index 0.
 [[nodiscard]] constexpr int place_in_pair(int rank, int other) { return rank < other ? 0 : 1; }
 
+/// All connections of one rank. GlooTransport owns it.
 class GlooConnections {
  public:
   /// Throws TransportError if the store cannot be opened.
@@ -46,14 +47,15 @@ class GlooConnections {
   /// Returns the group for messages in one direction. Throws TransportError if the ranks exchange none.
   [[nodiscard]] c10d::ProcessGroupGloo& channel(int from, int to) const;
   [[nodiscard]] const RankTree& tree() const { return tree_; }
-  /// Returns null if this rank is not a member, or the only one.
+  /// Returns the process group of a parameter group; null if this rank is not a member, or the only member.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const { return process_groups_[id.index()]; }
-  /// `host` is null if members cannot share memory, or if several hosts have different numbers of members, or one each.
+  /// Returns the process groups for sums in shared memory. SumGroups::host is null if this is impossible: members on a
+  /// host cannot map each other's memory, or the members are on several hosts with different numbers, or with one each.
   [[nodiscard]] const SumGroups& sum_groups(ParameterGroupId id) const { return sum_groups_[id.index()]; }
 
  private:
   void connect_groups();
-  /// `threads` serve collectives.
+  /// `threads` is the number of threads that run the group's collectives.
   [[nodiscard]] GlooGroup create(const std::string& name, int rank, std::size_t size, int threads);
   [[nodiscard]] GlooGroup create_pair(const std::string& name, int other);
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;

@@ -22,9 +22,11 @@ namespace chimera {
 /// message is lost or late, and Gloo's errors.
 class RankTree {
  public:
-  /// `breaker` (may be null) ends its waits.
+  /// `breaker` (may be null) can end the waits of these functions, after a rank was lost.
   explicit RankTree(std::shared_ptr<ConnectionBreaker> breaker);
+  /// Function that connects this rank with `other` and returns a process group of both.
   using Connect = std::function<GlooGroup(int other)>;
+  /// Connects this rank with its parent and its children. Call it before the other functions.
   void connect(int rank, int world_size, const Connect& connect);
 
   /// Returns all ranks' tensors (same size and type), [rank, ...].

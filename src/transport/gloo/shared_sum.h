@@ -1,8 +1,10 @@
 #pragma once
 
-// Gradient sums in shared memory. All members on a host map each other's gradients. Each member adds one slice of them
-// and writes the sum to all members, so gradients cross no socket within a host. Over several hosts, each member also
-// adds its slice to those of its counterparts, the members with the same slice on the other hosts.
+// Sums the gradients of a parameter group in shared memory. The *members* are the ranks that hold the group. All
+// members on a host map each other's gradients. The elements are divided among these members into consecutive *slices*.
+// Each member adds its slice of the gradients of all members on the host, and writes the sum to all of them, so
+// gradients cross no socket within a host. If members are on several hosts, there is a member with the same slice on
+// each host. These members are called *counterparts*, and they also sum their slices with each other.
 //
 //   all-gather of addresses -> add own slice -> (add hosts) -> write to members -> all-reduce of error flags
 //
