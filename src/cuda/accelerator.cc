@@ -205,6 +205,10 @@ class CudaAccelerator final : public Accelerator {
     return static_cast<std::int64_t>(total - free);
   }
 
+  [[nodiscard]] std::int64_t allocation_retries(int gpu) const override {
+    return c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(gpu)).num_alloc_retries;
+  }
+
   [[nodiscard]] std::string problem() const override {
     try {
       static_cast<void>(c10::cuda::device_count_ensure_non_zero());
@@ -242,7 +246,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_9() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_10() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

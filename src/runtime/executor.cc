@@ -23,13 +23,14 @@ bool has_updates(const std::vector<Instruction>& program) {
   });
 }
 
-/// Sends no messages, and returns zeros for received messages. Sums are unchanged.
+/// Sends no messages, and returns zeros for received messages. Sums are unchanged. Keeps tensors as long as a transfer
+/// does, so that a warm-up needs as much memory as a step.
 class WithoutMessages final : public ForwardingTransport {
  public:
   WithoutMessages(Transport& ranks, at::Device device) : ForwardingTransport(ranks), device_(device) {}
 
-  std::unique_ptr<Pending> start_send(RankId /*to*/, at::Tensor /*tensor*/, const MessageTag& /*tag*/) override {
-    return std::make_unique<Completed>(at::Tensor());
+  std::unique_ptr<Pending> start_send(RankId /*to*/, at::Tensor tensor, const MessageTag& /*tag*/) override {
+    return std::make_unique<Completed>(std::move(tensor));
   }
   std::unique_ptr<Pending> post_receive(RankId /*from*/, const TensorSpec& spec, const MessageTag& /*tag*/) override {
     return std::make_unique<Completed>(at::zeros(spec.sizes, at::device(device_).dtype(spec.dtype)));
@@ -187,6 +188,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   result_.losses = std::move(sums.losses);
   result_.peak_memory_bytes = std::ranges::max(sums.peak_memory);
   result_.used_memory_bytes = std::ranges::max(sums.used_memory);
+  result_.allocation_retries = std::ranges::max(sums.allocation_retries);
 }
 
 void Executor::handle_non_finite(const NonFiniteResult& source, std::int64_t step, const StepHooks& hooks) {

@@ -55,6 +55,9 @@ class Executor {
   /// and zeros the gradients if there are backwards. Collective: returns once all ranks have launched their ops.
   /// `hooks` are as for run(), but only load, on_instruction, peak_memory and before_wait are called.
   ///
+  /// It keeps as much memory as a step, so memory that does not suffice is found here, where no receive is pending: an
+  /// allocator that frees its cache waits for the whole GPU.
+  ///
   /// Call it on a GPU before the first program with receives. A GPU's first use of an op in a process may wait until
   /// the whole GPU is idle: CUDA loads a kernel, a library builds it, or cuDNN plans attention for a new shape,
   /// separately on each thread. The program posts receives before its first op. A rank that waits for its own receives

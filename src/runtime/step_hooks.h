@@ -49,6 +49,8 @@ struct ObservationHooks {
   std::function<double()> peak_memory = [] { return 0.0; };
   /// Returns the bytes in use on this worker's device, by all processes. Empty on the CPU.
   std::function<double()> used_memory = {};
+  /// Returns Accelerator::allocation_retries(). Empty on the CPU.
+  std::function<double()> allocation_retries = {};
   /// Records instruction times in the step that it has begun; borrowed, may be null.
   Tracer* tracer = nullptr;
 };
@@ -94,9 +96,10 @@ struct StepResult {
   double loss = 0;             // Mean of a training step; set by StepDriver, which adds `losses` in data order
   // Over all stages, before clipping; 0 without backwards; root mean square over several updates
   double gradient_norm = 0;
-  double peak_memory_bytes = 0;  // Maximum over workers
-  double used_memory_bytes = 0;  // Maximum over workers
-  bool is_skipped = false;       // Weights were not updated: non-finite result, or UpdateHooks::is_left_out
+  double peak_memory_bytes = 0;   // Maximum over workers
+  double used_memory_bytes = 0;   // Maximum over workers
+  double allocation_retries = 0;  // Since the start; maximum over workers
+  bool is_skipped = false;        // Weights were not updated: non-finite result, or UpdateHooks::is_left_out
 };
 
 }  // namespace chimera

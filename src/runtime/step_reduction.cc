@@ -14,7 +14,7 @@ namespace chimera {
 
 std::vector<double> StepSums::pack() const {
   std::vector<double> numbers;
-  for (const std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory}) {
+  for (const std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries}) {
     numbers.insert(numbers.end(), field->begin(), field->end());
   }
   if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
@@ -23,7 +23,7 @@ std::vector<double> StepSums::pack() const {
 }
 
 void StepSums::unpack(std::span<const double> numbers) {
-  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory}) {
+  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries}) {
     std::ranges::copy(numbers.first(field->size()), field->begin());
     numbers = numbers.subspan(field->size());
   }
@@ -53,10 +53,12 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
   StepSums sums{.squares = std::vector<double>(norms_.count(), 0),
                 .losses = std::vector<double>(micro_batches, 0),
                 .peak_memory = std::vector<double>(num_ranks, 0),
-                .used_memory = std::vector<double>(num_ranks, 0)};
+                .used_memory = std::vector<double>(num_ranks, 0),
+                .allocation_retries = std::vector<double>(num_ranks, 0)};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
   sums.peak_memory[own] = hooks.observation.peak_memory();
   if (hooks.observation.used_memory) sums.used_memory[own] = hooks.observation.used_memory();
+  if (hooks.observation.allocation_retries) sums.allocation_retries[own] = hooks.observation.allocation_retries();
   return sums;
 }
 

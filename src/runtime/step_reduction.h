@@ -23,11 +23,12 @@ namespace chimera {
 /// Numbers that all workers sum once in a step. Each worker fills in its own; the others are 0. The packed order is the
 /// order of the fields.
 struct StepSums {
-  std::vector<double> squares;          ///< Squared gradient norms (GradientNorms)
-  std::vector<double> losses;           ///< [group][micro-batch]
-  std::vector<double> peak_memory;      ///< [group][worker], bytes
-  std::vector<double> used_memory;      ///< [group][worker], bytes
-  std::optional<SaveVotes> votes = {};  ///< Set on all workers or on none
+  std::vector<double> squares;             ///< Squared gradient norms (GradientNorms)
+  std::vector<double> losses;              ///< [group][micro-batch]
+  std::vector<double> peak_memory;         ///< [group][worker], bytes
+  std::vector<double> used_memory;         ///< [group][worker], bytes
+  std::vector<double> allocation_retries;  ///< [group][worker]
+  std::optional<SaveVotes> votes = {};     ///< Set on all workers or on none
   /// Ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
   std::optional<double> recordings = {};
 

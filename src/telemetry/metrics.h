@@ -66,14 +66,15 @@ struct StepMetrics {
   std::int64_t tokens = 0;
   double step_seconds = 0;
   double tokens_per_second = 0;
-  double peak_memory_bytes = 0;             // per process, or its tensors on a GPU; the largest of all ranks
-  std::optional<double> used_memory_bytes;  // on a GPU, by all processes; the largest of all ranks
-  bool is_skipped = false;                  // no update: the loss or a gradient was not finite, or the step is excluded
-  std::int64_t skipped = 0;                 // since the run started or resumed
-  std::int64_t updates = 0;                 // per weight, over all attempts of the run
-  LossWatch loss_watch = {};                // after this step
-  std::optional<double> utilization;        // MFU: model FLOPs over the machine's matrix-product throughput
-  std::optional<double> seconds_left;       // estimated from the last steps
+  double peak_memory_bytes = 0;              // per process, or its tensors on a GPU; the largest of all ranks
+  std::optional<double> used_memory_bytes;   // on a GPU, by all processes; the largest of all ranks
+  std::optional<double> allocation_retries;  // on a GPU, since the start; the largest of all ranks
+  bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
+  std::int64_t skipped = 0;            // since the run started or resumed
+  std::int64_t updates = 0;            // per weight, over all attempts of the run
+  LossWatch loss_watch = {};           // after this step
+  std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
+  std::optional<double> seconds_left;  // estimated from the last steps
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // only canonical runs
   std::optional<std::string> sample;           // text generated after --prompt

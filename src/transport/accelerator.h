@@ -57,6 +57,8 @@ class Accelerator {
   [[nodiscard]] virtual std::int64_t peak_bytes(int gpu) const = 0;
   /// Returns the GPU's bytes in use, including free blocks of torch's allocator and other processes (cudaMemGetInfo).
   [[nodiscard]] virtual std::int64_t used_bytes(int gpu) const = 0;
+  /// Returns how often this process's allocations found no memory until the allocator had freed its cache.
+  [[nodiscard]] virtual std::int64_t allocation_retries(int gpu) const = 0;
   /// Returns why there are no GPUs, in one line; "" if there are.
   [[nodiscard]] virtual std::string problem() const = 0;
   /// Gives free blocks of torch's allocator back to the GPU. Waits for the GPU.
@@ -69,7 +71,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_9";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_10";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

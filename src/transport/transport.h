@@ -92,6 +92,9 @@ class Transport {
   /// Makes timeouts longer than steps. They count from the start of an operation, which on a device may be a step
   /// before its turn.
   virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}
+  /// Throws PeerLostError if the transport has noticed that a peer is lost. Does not block. For a host that waits for
+  /// its device.
+  virtual void require_peers() {}
   /// Sums `values` over all ranks in place, with the same bits on each; blocks.
   virtual void all_sum(std::span<double> values) = 0;
   /// Returns all_sum() of doubles on a device (flat, contiguous). Calls `before_wait`, if set, before it waits for the

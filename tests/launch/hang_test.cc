@@ -222,6 +222,11 @@ TEST(HangTest, IsDescribedInOneLine) {
       "rank 2 has made no progress for 31.2 s: like the others, it waits at wait for 0F2 from worker 0 in step 4");
   EXPECT_EQ(describe_hang({1, true, {}}, pause),
             "rank 1 has made no progress for 31.2 s: stopped by a signal at start-up");
+  StuckRank full = stuck(2, InstructionKind::Compute);
+  full.progress.allocation_retries = 3;
+  EXPECT_EQ(describe_hang(full, pause),
+            "rank 2 has made no progress for 31.2 s: it hangs at 0F2 in step 4; its GPU's memory was full 3 times "
+            "before, and to free some can wait for messages: use less memory");
 }
 
 TEST(ProgressPageTest, MoreOfAnActivityIsProgressToo) {

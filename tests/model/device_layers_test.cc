@@ -4,13 +4,16 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,7 @@
 #include "model/rotary.h"
 #include "model_config/config.h"
 #include "support/fake_device.h"
+#include "transport/stream.h"
 
 namespace chimera {
 namespace {
@@ -350,6 +354,68 @@ TEST_F(DeviceLayersTest, TheHeadCutsAnOddVocabularyWithoutAnEffect) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-5, 1e-6)) << i << (biased ? ", biased" : "");
     }
+  }
+}
+
+/// Loss and gradients of a head in bfloat16 with float32 gradients of weights, as in training; of a head in float64 on
+/// the CPU, with the same numbers.
+std::vector<at::Tensor> head_results(std::int64_t vocabulary, bool biased, at::Device device) {
+  constexpr std::int64_t kTokens = 16;
+  constexpr std::int64_t kHidden = 24;
+  const at::ScalarType type = device.is_cpu() ? at::kDouble : at::kBFloat16;
+  at::manual_seed(8);
+  const auto leaf = [&](at::IntArrayRef sizes, double scale) {
+    at::Tensor value = at::randn(sizes).mul(scale).to(at::kBFloat16).to(type).to(device).requires_grad_();
+    return value;
+  };
+  Linear head{leaf({vocabulary, kHidden}, 0.5), biased ? leaf({vocabulary}, 1) : at::Tensor()};
+  at::Tensor hidden = leaf({kTokens, kHidden}, 1);
+  for (at::Tensor* each : {&head.weight, &head.bias}) {
+    if (!each->defined() || device.is_cpu()) continue;
+    each->mutable_grad() = at::zeros(each->sizes(), each->options().dtype(at::kFloat));
+  }
+  at::Tensor targets = at::randint(vocabulary, {kTokens}, at::kLong);
+  targets[0] = vocabulary - 1;
+  targets[1] = kIgnored;
+  const auto queue = c10::make_intrusive<WeightGradients>();
+  const WeightGradients::Scope scope(queue);
+  const at::Tensor loss = linear_cross_entropy(hidden, head, targets.to(device), /*scale=*/0.25);
+  torch::autograd::backward({loss});
+  std::vector<at::Tensor> results = {loss.detach().cpu(), hidden.grad().cpu(), head.weight.grad().cpu()};
+  if (biased) results.push_back(head.bias.grad().cpu());
+  return results;
+}
+
+/// On a GPU, products of 16-bit numbers are slow if a dimension is no multiple of 8, so only the tail's is not.
+TEST_F(DeviceLayersTest, TheBfloat16HeadWithAnOddVocabularyIsRight) {
+  constexpr std::int64_t kOdd = 64 * 3 + 13;
+  for (const bool biased : {false, true}) {
+    SCOPED_TRACE(biased ? "with a bias" : "without a bias");
+    std::map<std::int64_t, int> odd;  // dimensions that are no multiples of 8
+    int products = 0;
+    FakeDevice::get().clear();
+    FakeDevice::get().wait_at_first_uses([&](c10::StreamId, const std::string& use) {
+      if (!use.starts_with("aten::mm") && !use.starts_with("aten::addmm")) return;
+      ++products;
+      std::istringstream numbers(use.substr(use.find(' ')));
+      for (std::string word; numbers >> word;) {
+        if (std::isdigit(static_cast<unsigned char>(word.front())) == 0) continue;
+        std::istringstream sizes(word);
+        for (std::string size; std::getline(sizes, size, 'x');) {
+          if (std::stoll(size) % 8 != 0) ++odd[std::stoll(size)];
+        }
+      }
+    });
+    std::vector<at::Tensor> found;
+    {
+      const OwnStream stream(kDevice);
+      found = head_results(kOdd, biased, kDevice);
+    }
+    FakeDevice::get().wait_at_first_uses({});
+    EXPECT_EQ(products, 2 * 3) << "logits, gradients of hidden states and of weights; each in two parts";
+    EXPECT_THAT(odd, ::testing::ElementsAre(::testing::Key(13))) << "the tail";
+    // Probabilities and gradients are rounded to bfloat16, to 1/256; with a bias, logits too.
+    expect_close(found, head_results(kOdd, biased, at::kCPU), biased ? 0.02 : 0.01);
   }
 }
 

@@ -18,6 +18,7 @@ StepSums numbers_of_a_step() {
           .losses = {3, 4, 5},
           .peak_memory = {6},
           .used_memory = {16},
+          .allocation_retries = {17},
           .votes = SaveVotes{7, 8, 9, 10, 11},
           .recordings = 12};
 }
@@ -31,6 +32,7 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.losses, ElementsAre(6, 8, 10));
   EXPECT_THAT(sums.peak_memory, ElementsAre(12));
   EXPECT_THAT(sums.used_memory, ElementsAre(32));
+  EXPECT_THAT(sums.allocation_retries, ElementsAre(34));
   EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
   EXPECT_EQ(sums.recordings, 24);
 }
@@ -39,7 +41,7 @@ TEST(StepSumsTest, ARunWithoutCheckpointsAndGraphsHasNoVotes) {
   StepSums sums = numbers_of_a_step();
   sums.votes.reset();
   sums.recordings.reset();
-  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16));
+  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16, 17));
 }
 
 TEST(StepSumsTest, APackedTensorIsReadAndWrittenInPlace) {
@@ -51,7 +53,8 @@ TEST(StepSumsTest, APackedTensorIsReadAndWrittenInPlace) {
 }
 
 TEST(StepSumsTest, AnyNumberThatIsNotFiniteIsFound) {
-  for (auto field : {&StepSums::squares, &StepSums::losses, &StepSums::peak_memory, &StepSums::used_memory}) {
+  for (auto field : {&StepSums::squares, &StepSums::losses, &StepSums::peak_memory, &StepSums::used_memory,
+                     &StepSums::allocation_retries}) {
     StepSums sums = numbers_of_a_step();
     EXPECT_TRUE(sums.are_finite());
     (sums.*field).back() = std::numeric_limits<double>::infinity();

@@ -23,6 +23,7 @@ struct FakeAccelerator final : Accelerator {
   std::string fault = {};
   std::int64_t peak = 0;
   std::int64_t used = 0;
+  std::int64_t retries = 0;
   std::function<std::unique_ptr<Transport>()> connects = []() -> std::unique_ptr<Transport> {
     throw std::logic_error("nobody connects these");
   };
@@ -36,6 +37,7 @@ struct FakeAccelerator final : Accelerator {
   }
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return peak + gpu; }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return used + gpu; }
+  [[nodiscard]] std::int64_t allocation_retries(int /*gpu*/) const override { return retries; }
   [[nodiscard]] std::string problem() const override { return fault; }
   std::function<void()> releases = [] {};
   void release_cache() const override { releases(); }

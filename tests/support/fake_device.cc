@@ -14,6 +14,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -78,31 +79,54 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeStreams);
 
-/// Memory that this allocator returns counts as pinned.
+/// Memory that this allocator returns counts as pinned. Like CUDA's, it keeps freed blocks by size, and reuses them.
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
-    c10::DataPtr memory = c10::GetCPUAllocator()->allocate(std::max<std::size_t>(size, 1));
-    void* const address = memory.get();
+    const std::size_t rounded = std::bit_ceil(std::max<std::size_t>(size, 1));
     const std::scoped_lock lock(mutex_);
-    pinned_.emplace(address, std::move(memory));
-    return {address, at::kCPU};
+    std::vector<void*>& free = free_[rounded];
+    if (free.empty()) {
+      c10::DataPtr memory = c10::GetCPUAllocator()->allocate(rounded);
+      free.push_back(memory.get());
+      blocks_.emplace(memory.get(), Block{std::move(memory), rounded});
+    }
+    void* const address = free.back();
+    free.pop_back();
+    return {address, address, &give_back, at::kCPU};
   }
   void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
   bool has(const void* address) const {
     const std::scoped_lock lock(mutex_);
-    return pinned_.contains(address);
+    return blocks_.contains(address);
+  }
+  std::int64_t count() const {
+    const std::scoped_lock lock(mutex_);
+    return static_cast<std::int64_t>(blocks_.size());
   }
 
  private:
+  struct Block {
+    c10::DataPtr memory;
+    std::size_t size;
+  };
+  static void give_back(void* address);
+
   mutable std::mutex mutex_;
   // kept to the end: a freed address might be reused for memory that is not pinned
-  std::map<const void*, c10::DataPtr> pinned_;
+  std::map<const void*, Block> blocks_;
+  std::map<std::size_t, std::vector<void*>> free_;  // by size
 };
 
 PinnedMemory& pinned_memory() {
-  static PinnedMemory memory;
+  static PinnedMemory& memory = *new PinnedMemory;  // static tensors may outlive others
   return memory;
+}
+
+void PinnedMemory::give_back(void* address) {
+  PinnedMemory& own = pinned_memory();
+  const std::scoped_lock lock(own.mutex_);
+  own.free_[own.blocks_.at(address).size].push_back(address);
 }
 
 struct FakeHooks final : at::PrivateUse1HooksInterface {
@@ -436,6 +460,8 @@ void FakeDevice::install() {
   at::RegisterPrivateUse1HooksInterface(&hooks);
   c10::register_privateuse1_backend("fake");
 }
+
+std::int64_t FakeDevice::pinned_blocks() { return pinned_memory().count(); }
 
 bool FakeDevice::has_allocated(const at::Tensor& tensor) {
   return tensor.storage().data_ptr().get_deleter() == &free_memory;

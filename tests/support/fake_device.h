@@ -33,6 +33,9 @@ class FakeDevice {
   /// it.
   static bool has_allocated(const at::Tensor& tensor);
 
+  /// Blocks of pinned memory so far; to allocate one would wait for the device.
+  static std::int64_t pinned_blocks();
+
   /// Clears all records, and numbers streams and events from 1 again.
   void clear();
 

@@ -39,6 +39,8 @@ class FakeBackend final : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override {
     network_.set_timeout(group_, static_cast<std::size_t>(getRank()), timeout);
   }
+  c10d::ErrorType getError() override { return network_.error; }
+  [[nodiscard]] const std::string getBackendName() const override { return "fake"; }  // NOLINT: as in c10d
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
     if (to == getRank()) throw std::logic_error("a send to oneself");
     if (network_.records) network_.records(tensors.front());

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -35,6 +36,8 @@ class FakeNetwork {
   [[nodiscard]] Communicators communicators(int rank, bool sums_in_order = false);
   /// Called with the tensor of each send and receive, where c10d's NCCL backend calls recordStream(). May be empty.
   std::function<void(const at::Tensor& tensor)> records = {};
+  /// What all groups report.
+  std::atomic<c10d::ErrorType> error = c10d::ErrorType::SUCCESS;
   /// Makes every wait throw, now and later; the first reason stays.
   void close(const std::string& why);
   /// Returns the number of connections of groups for sums so far.

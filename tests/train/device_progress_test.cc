@@ -60,6 +60,27 @@ TEST_F(DeviceProgressTest, LaunchedWorkIsNotProgress) {
   EXPECT_EQ(page_.last(0).step, 2);
 }
 
+TEST_F(DeviceProgressTest, ALostPeerEndsTheWaitForTheDevice) {
+  FakeDevice::get().finish_events_up_to(0);  // for ever
+  DeviceProgress progress(kLaggard, [] { throw PeerLostError("a cable is cut"); });
+  progress.note(step(1));
+  EXPECT_THROW(progress.catch_up(), PeerLostError);
+  FakeDevice::get().finish_events_up_to(1);
+  EXPECT_NO_THROW(progress.catch_up()) << "nothing to wait for";
+}
+
+TEST_F(DeviceProgressTest, NotesTellHowOftenMemoryWasFull) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  DeviceProgress progress(kLaggard);
+  gpus.retries = 2;
+  static_cast<void>(progress.observe(1));
+  gpus.retries = 5;
+  progress.note(step(1));
+  progress.catch_up();
+  EXPECT_EQ(page_.last(0).allocation_retries, 2U);
+}
+
 TEST_F(DeviceProgressTest, DeviceProgressIsVisibleWhileTheHostWaits) {
   FakeDevice::get().finish_events_up_to(0);
   std::promise<void> all_noted;

@@ -100,6 +100,7 @@ struct ObservingAccelerator final : Accelerator {
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override { return gpus.peak_bytes(gpu); }
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override { return gpus.used_bytes(gpu); }
   void release_cache() const override { gpus.release_cache(); }
+  [[nodiscard]] std::int64_t allocation_retries(int gpu) const override { return gpus.allocation_retries(gpu); }
   [[nodiscard]] std::string problem() const override {
     const char* value = std::getenv(variable);
     seen = value == nullptr ? "" : value;
@@ -183,7 +184,6 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
   canonical.reduction = ReductionOrder::Canonical;
   for (const auto& [variable, value, options] :
        {std::tuple("NCCL_GRAPH_MIXING_SUPPORT", "0", graphs), std::tuple("NCCL_GRAPH_REGISTER", "0", graphs),
-        std::tuple("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True", graphs),
         std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical)}) {
     gpus.variable = variable;
     ::unsetenv(variable);
@@ -192,6 +192,41 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
     require_device(options, 2);
     EXPECT_EQ(gpus.seen, value) << variable;
     ::unsetenv(variable);
+  }
+}
+
+TEST(DeviceTest, ProcessesChooseHowTorchAllocates) {
+  ObservingAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  gpus.variable = "PYTORCH_CUDA_ALLOC_CONF";
+  const auto setting = [&](bool records) {
+    ::unsetenv(gpus.variable);
+    TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
+    options.cuda_graphs = records;
+    require_device(options, 2);
+    ::unsetenv(gpus.variable);
+    return gpus.seen;
+  };
+  EXPECT_EQ(setting(false), "expandable_segments:True");
+  EXPECT_EQ(setting(true), "graph_capture_record_stream_reuse:True");
+  ::setenv("PYTORCH_ALLOC_CONF", "pinned_use_background_threads:True", /*overwrite=*/1);
+  EXPECT_EQ(setting(false), "") << "the user's";
+  ::unsetenv("PYTORCH_ALLOC_CONF");
+}
+
+TEST(DeviceTest, AGpuThatIsNearlyFullAfterTheWarmUpIsRefusedInOneLine) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  gpus.each.memory_bytes = std::int64_t{80} << 30;
+  gpus.used = gpus.each.memory_bytes - kGpuMargin - 1;
+  const at::Device second(at::kCUDA, 1);  // uses a byte more than the first
+  EXPECT_NO_THROW(require_gpu_margin(second));
+  ++gpus.used;
+  try {
+    require_gpu_margin(second);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("of GPU 1"), HasSubstr("--micro-batch-size")));
   }
 }
 

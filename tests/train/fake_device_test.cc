@@ -264,6 +264,29 @@ TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
   EXPECT_EQ(loader.cache_misses(), 0);
 }
 
+TEST_F(FakeDeviceTest, LoaderAllocatesNoPinnedMemoryAfterItsWarmUp) {
+  TrainOptions options = on_device(testing::small_options("gpt2-tiny", "1f1b", {2, 4}));
+  options.sequence += 3;  // sizes of no other test
+  options.steps = 6;
+  options.validate_every = 1;
+  const Job job = prepare_job(options);
+  std::int64_t before = 0;
+  {
+    Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
+    for (std::int64_t step = 0; step < options.steps; ++step) {
+      loader.begin_step(step);
+      if (step == 0) {
+        loader.warm_up(step);
+        before = FakeDevice::pinned_blocks();
+      }
+      std::vector<MicroBatch> kept;
+      for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.training(step, StageId(0), MicroBatchId(m)));
+      for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.validation(0, StageId(0), MicroBatchId(m)));
+    }
+  }
+  EXPECT_EQ(FakeDevice::pinned_blocks(), before);
+}
+
 TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
   const std::vector<at::Tensor> tensors = {at::rand({5, 7}), at::rand({1}), at::rand({300}).sub(0.5)};
   std::vector<at::Tensor> there;
@@ -277,6 +300,7 @@ TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
 TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
   gpus_.peak = 1000;
   gpus_.used = 5000;
+  gpus_.retries = 7;
   for (const bool is_there : {false, true}) {
     TrainOptions options = clipped_options("gpt2-tiny", "1f1b");
     if (is_there) options = on_device(options);
@@ -286,6 +310,7 @@ TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
       Trainer trainer(job, rank, transport);
       const StepMetrics metrics = trainer.train_step(0);
       EXPECT_EQ(metrics.used_memory_bytes, is_there ? std::optional(5000.0) : std::nullopt);
+      EXPECT_EQ(metrics.allocation_retries, is_there ? std::optional(7.0) : std::nullopt);
       if (is_there) EXPECT_EQ(metrics.peak_memory_bytes, 1000);
     });
   }

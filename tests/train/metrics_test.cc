@@ -148,7 +148,7 @@ TEST(MetricsFileTest, NonFiniteNumbersAreNull) {
 
 TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
-  all.used_memory_bytes = all.utilization = all.seconds_left = all.validation_loss = 1;
+  all.used_memory_bytes = all.allocation_retries = all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
   all.is_skipped = true;
   std::vector<std::string> written;

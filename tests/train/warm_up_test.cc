@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <map>
@@ -19,6 +20,7 @@
 #include "generate/registry.h"
 #include "passes/lower.h"
 #include "runtime/executor.h"
+#include "runtime/memory_meter.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
@@ -176,6 +178,41 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     const double tolerance = options.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
     EXPECT_THAT(trained.losses, Pointwise(DoubleNear(tolerance), expected.losses));
     EXPECT_NEAR(trained.validation_losses.at(0), expected.validation_losses.at(0), tolerance);
+  }
+}
+
+/// Otherwise a step would run out of memory where a receive waits.
+TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
+  for (const std::string schedule : {"1f1b", "chimera", "zb-h1"}) {
+    for (const StageRule recompute : {StageRule::None, StageRule::Full}) {
+      SCOPED_TRACE(schedule + (recompute == StageRule::Full ? ", recomputed" : ""));
+      TrainOptions options = warm_up_options("gpt2-tiny", schedule);
+      options.shape = {4, 8};
+      options.device = DeviceKind::Cuda;
+      options.transport = TransportKind::Processes;
+      options.gpu = 0;
+      options.recompute.rule = recompute;
+      const Job job = prepare_job(options);
+      MemoryMeter meter(4);
+      const auto train = [&](RankId rank, Transport& transport) {
+        const MemoryMeter::Recording recording(meter, rank);
+        Trainer trainer(job, rank, transport);
+        trainer.trace(true, [&] { return meter.take_sample(rank); });
+        static_cast<void>(meter.take_sample(rank));
+        for (std::int64_t step = 0; step < kWarmSteps; ++step) static_cast<void>(trainer.train_step(step));
+        std::int64_t warm_up = 0;  // until the first instruction
+        std::int64_t steps = 0;
+        for (const auto& step : trainer.tracer()->steps()) {
+          for (const MemorySample& sample : step->memory) {
+            std::int64_t& peak = warm_up == 0 ? warm_up : steps;
+            peak = std::max(peak, sample.peak);
+          }
+        }
+        constexpr std::int64_t kNumbers = 1 << 10;  // such as a step's losses, which stay for the next one
+        EXPECT_GE(warm_up + kNumbers, steps) << "rank " << rank.value();
+      };
+      EXPECT_EQ(on_devices(job.run, talking_pairs(job), false, train), "");
+    }
   }
 }
 

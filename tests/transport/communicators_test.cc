@@ -404,6 +404,22 @@ TEST(CommunicatorsTest, RanksLearnWhenAllAreConnected) {
   EXPECT_EQ(told, 2);
 }
 
+TEST(CommunicatorsTest, AnErrorThatAGroupReportsIsALostPeer) {
+  testing::FakeNetwork network(1, {}, {});
+  Communicators to = network.communicators(0);
+  testing::FakeNetwork others(2, {}, {{0, 1}});
+  to.process_groups = {others.communicators(0).everyone};
+  const auto transport = make_pair_transport(std::move(to));
+  EXPECT_NO_THROW(transport->require_peers());
+  others.error = c10d::ErrorType::COMM_ERROR;
+  try {
+    transport->require_peers();
+    FAIL();
+  } catch (const PeerLostError& error) {
+    EXPECT_STREQ(error.what(), "rank 0: fake reports that a connection failed");
+  }
+}
+
 TEST(CommunicatorsTest, ExceptionAbortsTransfersInFlight) {
   std::vector<bool> ends;
   const auto end = [&](bool has_failed) { ends.push_back(has_failed); };

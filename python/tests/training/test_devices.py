@@ -43,6 +43,7 @@ def test_cuda_without_a_gpu_is_refused_in_one_line(monkeypatch):
 
 def variables_where_cuda_starts(monkeypatch, world):
     names = ["CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE"]
+    names.append("PYTORCH_CUDA_ALLOC_CONF")
     for name in [*names, "LOCAL_WORLD_SIZE"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NCCL_RAS_ENABLE", "1")
@@ -61,8 +62,9 @@ def variables_where_cuda_starts(monkeypatch, world):
 
 
 def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
-    assert variables_where_cuda_starts(monkeypatch, 2) == ["EAGER", "32", "=lo", "1"], "the user's stays"
-    assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1"], "threads need none"
+    expected = ["EAGER", "32", "=lo", "1", "expandable_segments:True"]
+    assert variables_where_cuda_starts(monkeypatch, 2) == expected, "the user's stays"
+    assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1", None], "threads need none"
 
 
 def test_cuda_that_has_started_without_eager_loading_gives_one_warning(monkeypatch):

@@ -85,8 +85,14 @@ std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
   const char* state = stuck.is_stopped                   ? "stopped by a signal"
                       : waits_for_others(stuck.progress) ? "like the others, it waits"
                                                          : "it hangs";
-  return fmt::format("rank {} has made no progress for {:.1f} s: {} at {}", stuck.rank,
-                     std::chrono::duration<double>(pause).count(), state, to_text(stuck.progress));
+  std::string text = fmt::format("rank {} has made no progress for {:.1f} s: {} at {}", stuck.rank,
+                                 std::chrono::duration<double>(pause).count(), state, to_text(stuck.progress));
+  if (const auto retries = stuck.progress.allocation_retries; retries > 0) {
+    text += fmt::format(
+        "; its GPU's memory was full {} time{} before, and to free some can wait for messages: use less memory",
+        retries, retries == 1 ? "" : "s");
+  }
+  return text;
 }
 
 ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,

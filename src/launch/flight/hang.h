@@ -88,7 +88,8 @@ struct StuckRank {
 /// one) have not ended.
 [[nodiscard]] const StuckRank& find_stuck(std::span<const StuckRank> ranks);
 
-/// Returns "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4".
+/// Returns "rank 2 has made no progress for 31.0 s: stopped by a signal at 1B3 in step 4". Also names a GPU's memory
+/// that was full.
 [[nodiscard]] std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause);
 
 /// Detects hangs of rank threads, on its own thread. Names the stuck rank on stderr and ends the process with

@@ -20,6 +20,7 @@ struct RankProgress {
   Phase phase = Phase::StartUp;
   std::int64_t step = 0;  ///< from 1
   Instruction instruction = {};
+  std::uint32_t allocation_retries = 0;  ///< of the GPU's allocator before this step
 };
 
 /// Returns `start-up`, `joining the other ranks`, `1B3 in step 4` or `its end`.

@@ -81,6 +81,23 @@ void Loader::begin_step(std::int64_t step) {
   }
 }
 
+/// begin_step() keeps three steps at a time, and validation reads micro-batches beside them. PyTorch caches pinned
+/// memory by size.
+void Loader::warm_up(std::int64_t step) {
+  if (device_.is_cpu()) return;
+  constexpr int kMoreSteps = 2;
+  std::vector<at::Tensor> more;
+  for (const MicroBatchId micro_batch : micro_batches_) {
+    if (step + 1 < job_.options.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
+    MicroBatch batch = prefetcher_.get(place_of(step, micro_batch));
+    for (const at::Tensor* tensor : tensors_of(batch)) {
+      for (int i = 0; i < kMoreSteps; ++i) {
+        more.push_back(at::empty(tensor->sizes(), tensor->options().pinned_memory(true)));
+      }
+    }
+  }
+}
+
 MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro_batch) {
   MicroBatch batch;
   // Even a stage that reads no samples needs their position, because dropout masks depend on it.

@@ -33,6 +33,9 @@ class Loader {
  public:
   Loader(const Job& job, const GroupWorker& place, at::Device device);
 
+  /// Allocates the pinned memory that all steps need, after the first begin_step(): to allocate it in a step may wait
+  /// for the whole GPU, and so for receives. Waits until this step and the next are prefetched.
+  void warm_up(std::int64_t step);
   /// Prefetches this step (from 0) and the next, and forgets earlier steps.
   void begin_step(std::int64_t step);
   /// Returns the micro-batch of `step` (from 0) with dropout masks and loss scales; no samples if the stage reads only

@@ -42,7 +42,7 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
     : self_(job, rank, transport),
       steps_(job.first_step),
       loader_(job, self_.place, self_.device),
-      progress_(self_.device),
+      progress_(self_.device, [this] { self_.transport.require_peers(); }),
       model_(self_, origin),
       driver_(job.run, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
               model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_), model_.tied()),
@@ -173,7 +173,10 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
   metrics.step_seconds = seconds;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
-  if (!self_.device.is_cpu()) metrics.used_memory_bytes = result.used_memory_bytes;
+  if (!self_.device.is_cpu()) {
+    metrics.used_memory_bytes = result.used_memory_bytes;
+    metrics.allocation_retries = result.allocation_retries;
+  }
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
   metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
@@ -236,7 +239,7 @@ void Trainer::rejoin() {
 }
 
 /// On a GPU, runs the ops of training and validation once without messages (Executor::warm_up). BERT's attention has
-/// other ops with a mask, which only padded micro-batches have.
+/// other ops with a mask, which only padded micro-batches have. What steps allocate later must not make a GPU wait.
 void Trainer::warm_up(std::int64_t step) {
   const Job& job = self_.job;
   if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.run.num_ranks() == 1) return;
@@ -252,11 +255,13 @@ void Trainer::warm_up(std::int64_t step) {
     driver_.executor().warm_up(program.workers[self_.place.worker.index()],
                                {.load = load, .observation = std::move(observation)});
   };
+  loader_.warm_up(step);
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;
     warm(job.programs.training, /*trains=*/true, is_masked);
     if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
   }
+  require_gpu_margin(self_.device);
 }
 
 void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {

@@ -13,6 +13,7 @@
 
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "core/resident_memory.h"
 #include "engine/programs.h"
 #include "launch/local/launcher.h"
@@ -185,8 +186,8 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }
   // CUDA reads its variables at its first use, so they are set before the library is opened.
-  if (has_processes(options)) set_unless_set(cuda_variables());
   if (options.cuda_graphs) set_unless_set(graph_variables());
+  if (has_processes(options)) set_unless_set(cuda_variables());
   if (options.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
   const Accelerator& gpus = accelerator();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
@@ -270,6 +271,25 @@ std::function<double()> used_memory_of(at::Device device) {
   return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
     return static_cast<double>(gpus.used_bytes(gpu));
   };
+}
+
+std::function<double()> allocation_retries_of(at::Device device) {
+  if (device.is_cpu()) return {};
+  return [&gpus = accelerator(), gpu = static_cast<int>(device.index())] {
+    return static_cast<double>(gpus.allocation_retries(gpu));
+  };
+}
+
+void require_gpu_margin(at::Device device) {
+  const auto gpu = static_cast<int>(device.index());
+  const std::int64_t all = accelerator().traits(gpu).memory_bytes;
+  const std::int64_t used = accelerator().used_bytes(gpu);
+  if (all - used >= kGpuMargin) return;
+  throw ConfigError(
+      fmt::format("--device cuda: a step without messages uses {} of the {} of GPU {}, and {} must stay free; use a "
+                  "smaller --micro-batch-size, --recompute full, or more stages",
+                  bytes_text(static_cast<double>(used)), bytes_text(static_cast<double>(all)), gpu,
+                  bytes_text(static_cast<double>(kGpuMargin))));
 }
 
 GpuPeak gpu_peak(const Job& job) {

@@ -102,6 +102,17 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks);
 /// Returns a function for Accelerator::used_bytes(); an empty function on the CPU.
 [[nodiscard]] std::function<double()> used_memory_of(at::Device device);
 
+/// Returns a function for Accelerator::allocation_retries(); an empty function on the CPU.
+[[nodiscard]] std::function<double()> allocation_retries_of(at::Device device);
+
+/// Free memory that a GPU must have after a warm-up, whose peak the allocator keeps: fragments, and buffers outside of
+/// the allocator.
+inline constexpr std::int64_t kGpuMargin = std::int64_t{256} << 20;
+
+/// Throws ConfigError if less than kGpuMargin is free on a GPU: in a step, an allocator that frees its cache waits for
+/// the whole GPU, and so for receives, which may never end.
+void require_gpu_margin(at::Device device);
+
 /// Peak of a job's matrix products on its GPUs.
 struct GpuPeak {
   double flops = 0;  ///< FLOP/s of all GPUs together, dense; 0 if not known

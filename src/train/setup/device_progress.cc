@@ -15,16 +15,26 @@ void DeviceProgress::add(const std::optional<RankProgress>& progress) {
 }
 
 ObservationHooks DeviceProgress::observe(std::int64_t step) {
+  const std::function<double()> retries = allocation_retries_of(device_);
+  if (retries) retries_before_step_ = static_cast<std::uint32_t>(retries());
   return {.on_instruction =
               [this, step](const Instruction& instruction) {
                 note({RankProgress::Phase::Steps, step, instruction});
               },
           .before_wait = [this] { catch_up(); },
-          .peak_memory = peak_memory_of(device_)};
+          .peak_memory = peak_memory_of(device_),
+          .allocation_retries = retries};
 }
 
 void DeviceProgress::catch_up() {
-  for (report_reached(); !waiting_.empty(); report_reached()) std::this_thread::sleep_for(kPause);
+  auto next_check = std::chrono::steady_clock::now();
+  for (report_reached(); !waiting_.empty(); report_reached()) {
+    if (require_peers_ && std::chrono::steady_clock::now() >= next_check) {
+      require_peers_();
+      next_check += kBetweenChecks;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void DeviceProgress::report_reached() {

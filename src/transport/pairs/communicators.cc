@@ -53,6 +53,11 @@ void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
                     "visible to each process");
 }
 
+void configure_allocator(VariableList& variables, const std::string& setting) {
+  if (std::getenv("PYTORCH_ALLOC_CONF") != nullptr) return;  // PyTorch reads one of two names
+  variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", setting);
+}
+
 using Group = Communicators::Group;
 
 void require_few(const CommunicatorCount& count, int multiprocessors) {
@@ -95,9 +100,11 @@ int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size)
 }
 
 VariableList cuda_variables() {
-  return {{"CUDA_MODULE_LOADING", "EAGER"},
-          // More streams share hardware queues, so a waiting receive blocks other work.
-          {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  VariableList variables = {{"CUDA_MODULE_LOADING", "EAGER"},
+                            // More streams share hardware queues, so a waiting receive blocks other work.
+                            {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  configure_allocator(variables, "expandable_segments:True");
+  return variables;
 }
 
 // On one host NCCL needs no interface but the loopback, and must not listen on any other.
@@ -113,9 +120,7 @@ VariableList graph_variables() {
   VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
                             {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
                             {"NCCL_GRAPH_REGISTER", "0"}};
-  if (std::getenv("PYTORCH_ALLOC_CONF") == nullptr) {  // PyTorch reads one of two names
-    variables.emplace_back("PYTORCH_CUDA_ALLOC_CONF", "graph_capture_record_stream_reuse:True");
-  }
+  configure_allocator(variables, "graph_capture_record_stream_reuse:True");
   return variables;
 }
 

@@ -40,18 +40,21 @@ void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
 using VariableList = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns variables that load kernels eagerly, since lazy loading may wait for a pending receive and deadlock (CUDA
-/// Programming Guide, Lazy Loading, Potential Hazards). They also give streams separate hardware queues.
+/// Programming Guide, Lazy Loading, Potential Hazards). They also give streams separate hardware queues, and let the
+/// allocator's segments grow: there are fewer fragments, and to free some waits for a stream, not for the whole GPU
+/// (CUDACachingAllocator.cpp, ExpandableSegment::unmapHandles).
 [[nodiscard]] VariableList cuda_variables();
 
 /// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
 /// own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
-/// Returns the variables for CUDA graphs. Without NCCL's graph mixing, an operation outside of a graph must not be
-/// launched before the graphs with its communicator have completed: each step waits for its graph first. Captured
-/// buffers are not registered: that exchanges data between the hosts during the capture (nvls.cc, ncclShmemAllgather),
-/// and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer). PyTorch's allocator may reuse
-/// blocks that several streams have used within the capture (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
+/// Returns the variables for CUDA graphs, to be set before cuda_variables(). Without NCCL's graph mixing, an operation
+/// outside of a graph must not be launched before the graphs with its communicator have completed: each step waits for
+/// its graph first. Captured buffers are not registered: that exchanges data between the hosts during the capture
+/// (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer).
+/// PyTorch's allocator may reuse blocks that several streams have used within the capture (CUDACachingAllocator.cpp,
+/// free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
 /// Returns the variable for equal cuBLAS results on any stream (cuBLAS, Results Reproducibility).

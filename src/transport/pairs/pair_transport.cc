@@ -275,6 +275,16 @@ class PairTransport final : public Transport {
     if (kStepsOfTimeout * longest > timeout_) set_timeouts(kStepsOfTimeout * longest);
   }
 
+  /// c10d notices an error of NCCL on a thread of its own.
+  void require_peers() override {
+    for (const Group& group : all_groups(to_)) {
+      const c10d::ErrorType error = group->getError();
+      if (error == c10d::ErrorType::SUCCESS) continue;
+      throw PeerLostError(fmt::format("rank {}: {} reports {}", to_.rank, group->getBackendName(),
+                                      error == c10d::ErrorType::TIMEOUT ? "a timeout" : "that a connection failed"));
+    }
+  }
+
   void all_sum(std::span<double> values) override {
     if (!to_.everyone) return;
     const auto count = static_cast<std::int64_t>(values.size());
