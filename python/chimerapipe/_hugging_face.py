@@ -115,8 +115,8 @@ class ModelLoss:
     """Lets the layers of a model end with the model's own loss, a mean or what its arguments make of it."""
 
     def __init__(self, layers: list[nn.Module]) -> None:
-        """`layers`: of `layers_of`. From now on their inputs may contain labels, and the result is a dict of all tensors
-        that the model returns."""
+        """`layers`: of `layers_of`. Their inputs may then contain labels, and the result is a dict of all tensors that
+        the model returns."""
         self.arguments: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda inputs: {}
         """Returns further arguments of the model's forward for the inputs of a micro-batch."""
         for layer in layers:

@@ -237,7 +237,7 @@ class PipelineMixin(_Other):
         loss = Trainer.compute_loss(self, _Result(self.model, output), inputs, num_items_in_batch=items)
         knows_items = self.model_accepts_loss_kwargs or self.compute_loss_func is not None
         if step.items is None and items is not None and knows_items and self.args.average_tokens_across_devices:
-            loss = loss / self._options["data_parallel"]  # Transformers has multiplied it; all groups have equal samples
+            loss = loss / self._options["data_parallel"]  # Transformers multiplies; all groups have equal samples
         return loss * step.factors[place]
 
     def _has_labels(self, inputs: Any) -> bool:
