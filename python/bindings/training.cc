@@ -151,6 +151,7 @@ class Run {
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
     options.rendezvous = rendezvous;
+    options.rendezvous.listens = first_rank_ == 0 && !rendezvous.host.empty();
     options.groups = runs_.front()->rank_groups();
     options.pairs = runs_.front()->talking_pairs();
     options.breaker = std::make_shared<ConnectionBreaker>();
@@ -196,6 +197,7 @@ class Run {
     on_all_ranks([&](std::size_t r) {
       at::set_num_threads(torch_threads);
       ranks_[r] = std::make_unique<RankFit>(*runs_[r], rank(r), *transports_[r]);
+      if (complete_) ranks_[r]->complete_gradients(complete_);
     });
     for (const auto& each : ranks_) {
       for (const auto& [id, stage] : each->stages()) {
@@ -230,6 +232,11 @@ class Run {
     });
     ++steps_;
     return {done.loss, done.gradient_norm, done.is_skipped};
+  }
+
+  /// Calls `complete` with a stage after its last backward in a step, before its gradients are summed.
+  void complete_gradients(const py::object& complete) {
+    complete_ = [call = stage_function(complete)](StageId stage) { call(stage.value()); };
   }
 
   /// Completed steps, including those before a loaded checkpoint.
@@ -328,6 +335,7 @@ class Run {
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<RankFit>> ranks_;
   std::vector<OwnGradient> own_;
+  std::function<void(StageId)> complete_;
   std::int64_t steps_ = 0;
   bool over_ = false;
 };
@@ -405,6 +413,7 @@ PYBIND11_MODULE(_training, module) {
            py::arg("message_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
+      .def("complete_gradients", &Run::complete_gradients, py::arg("complete"))
       .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"))
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import importlib
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -42,7 +43,7 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
     Runs the model and the layers on a few tokens, the layers also in training mode. Raises ConfigError if they differ,
     or the model has no blocks.
     """
-    name = type(model).__name__
+    given, name = model, type(model).__name__
     if hasattr(model, "get_base_model"):  # PEFT
         if getattr(model.active_peft_config, "is_prompt_learning", False):
             raise ConfigError(f"layers_of: {name} adds prompts to the inputs; use an adapter of layers, such as LoRA")
@@ -60,6 +61,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
         except Exception as error:
             reason = _known_reason(model) or (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
+    for layer in layers:
+        layer.user_model = weakref.ref(given)
     return list(layers)
 
 
@@ -389,6 +392,7 @@ class TransformersLayer(nn.Module):
         self.replay = _Replay(number, len(cut.blocks))
         self._copies: list[nn.Module] = []  # Of the blocks' ancestors; the first is of the model
         self._own: list[_StandIn] = []
+        self.user_model: Any = lambda: None  # Returns the model that the user has given
         self._configs: dict[int, Any] = {}
         self._copy_of(model, "", cut)
         del self._configs

@@ -70,6 +70,7 @@ def ends_with_the_users_group():
 
 
 def ends_after_destroying_the_group():
+    distributed.init_process_group("gloo")
     gathered()
     distributed.destroy_process_group()
 
