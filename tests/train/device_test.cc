@@ -106,8 +106,9 @@ struct ObservingAccelerator final : Accelerator {
     seen = value == nullptr ? "" : value;
     return "";
   }
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
-    return gpus.record(work);
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                                    const DeviceGraph* shared) const override {
+    return gpus.record(work, shared);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     return gpus.connect(options);
@@ -169,6 +170,19 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
   options.cuda_graphs = false;
   options.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_in(1.02e9), AllOf(HasSubstr("(2 ranks on a GPU)"), ::testing::Not(HasSubstr("NCCL"))));
+}
+
+TEST(DeviceTest, SumsBesideOpsHoldFewMultiprocessors) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  for (const auto& [sync, blocks] :
+       {std::pair(AllReducePlacement::Eager, kBlocksOfEarlySums), std::pair(AllReducePlacement::Post, 16)}) {
+    options.sync = sync;
+    EXPECT_EQ(gpu_resources(prepare_job(options))->blocks.group, blocks);
+  }
 }
 
 TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
