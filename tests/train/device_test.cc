@@ -158,10 +158,10 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
     return refusal_of([&] { static_cast<void>(prepare_job(options)); });
   };
   EXPECT_EQ(refusal_in(4e9), "");
-  const std::string refusal = refusal_in(2.05e9);  // the context and NCCL take 2 GB, the margin 41 MB
+  const std::string refusal = refusal_in(2.041e9);  // the context and NCCL take 2 GB, the margin 40.8 MB
   EXPECT_THAT(refusal, AllOf(HasSubstr("--device cuda: "), HasSubstr(" of tensors (the fullest rank), 0.93 GiB for the "
                                                                      "CUDA context, 0.93 GiB for NCCL, 0.04 GiB in "
-                                                                     "reserve do not fit in the 1.91 GiB of Fake GPU; "
+                                                                     "reserve do not fit in the 1.901 GiB of Fake GPU; "
                                                                      "use more --stages")));
   EXPECT_EQ(std::ranges::count(refusal, '\n'), 0);
   options.cuda_graphs = true;
