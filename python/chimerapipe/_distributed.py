@@ -7,7 +7,7 @@ The executor adds gradients of local tensors. For a DTensor it gets a leaf on th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +38,18 @@ class ShardedParameter:
         if self._gradient is None and self.leaf.grad is not None:
             self._gradient = _placed_as(self.parameter, self.leaf.grad)
         self.parameter.grad = self._gradient
+
+
+class OnLocals:
+    """An optimizer with local gradients, for a GradScaler: it refuses DTensors beside plain tensors."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, sharded: Mapping[int, ShardedParameter]) -> None:
+        """`sharded`: by id of the parameter."""
+        self.step = optimizer.step
+        self.param_groups = [
+            {"params": [sharded[id(p)].leaf if id(p) in sharded else p for p in group["params"]]}
+            for group in optimizer.param_groups
+        ]
 
 
 def _placed_as(parameter: Tensor, local: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ from ._checkpoint import (  # noqa: E402
     portable,
     restore_optimizer,
 )
-from ._distributed import ShardedParameter, StageParts, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
+from ._distributed import OnLocals, ShardedParameter, StageParts, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
@@ -558,6 +558,8 @@ class Pipeline:
         self, optimizer: Any, scaler: torch.amp.GradScaler, clip: float, norm: float, is_skipped: bool
     ) -> None:
         """All ranks skip the update together, and their scales stay equal."""
+        if self._sharded:
+            optimizer = OnLocals(optimizer, self._sharded)
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if is_skipped and gradients:
             gradients[0].fill_(torch.inf)  # The scaler looks only at gradients of this rank

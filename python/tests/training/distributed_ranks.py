@@ -243,6 +243,47 @@ def mixed_precision(mesh, schedule):
         torch.testing.assert_close(full(parameter.grad), full(gradients[name]), rtol=0.05, atol=0.01, msg=name)
 
 
+def ways_of(mesh):
+    return [shards(mesh), lambda layer: DistributedDataParallel(layer, process_group=mesh["dp"].get_group())]
+
+
+def recomputed(mesh, schedule):
+    trains_like_the_whole_model(mesh, schedule, shards(mesh), recompute=True)
+
+
+def accumulated(mesh, schedule):
+    """Gradients of two steps add up, whole as in their norm."""
+    for prepare in ways_of(mesh):
+        whole = nn.Sequential(*blocks())
+        made = [prepare(layer) for layer in blocks()]
+        pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+        for number in range(2):
+            torch.manual_seed(number)
+            inputs, targets = torch.randn(2, BATCH, WIDTH).double()
+            step = pipeline.step(inputs, targets, zero_gradients=number == 0, scale_loss=0.5)
+            (squares(whole(inputs), targets) / targets.numel() / 2).backward()
+        expected = {name: parameter.grad for name, parameter in whole.named_parameters()}
+        assert abs(step.gradient_norm - nn.utils.get_total_norm(expected.values()).item()) < 1e-12
+        for name, parameter in pipeline.named_parameters():
+            same = expected[name.replace("module.", "")]
+            torch.testing.assert_close(full(parameter.grad), same, rtol=1e-12, atol=1e-12, msg=name)
+
+
+def scaled(mesh, schedule):
+    """A gradient that is not finite skips the update on all ranks, or raises on all."""
+    for prepare in ways_of(mesh):
+        made = [prepare(layer.float()) for layer in blocks()]
+        pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+        optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+        inputs, targets = torch.ones(2, BATCH, WIDTH)
+        for size in (1, 1e30, 1):
+            step = pipeline.step(inputs, targets * size, optimizer=optimizer, scaler=scaler, clip=1.0)
+            assert step.skipped == (size > 1)
+        assert scaler.get_scale() == 32.0
+        refused(lambda made=pipeline: made.step(inputs, targets * math.nan), "the loss or a gradient is not finite")
+
+
 class Experts(nn.Module):
     """Each rank of a group has an expert, and sends it the tokens of all ranks that choose it."""
 
@@ -376,6 +417,9 @@ FOUR = {
     sharded: SCHEDULES,
     replicated: ["1f1b", "chimera-zb"],
     mixed_precision: ["1f1b", "chimera-zb"],
+    recomputed: ["chimera-zb"],
+    accumulated: ["chimera"],
+    scaled: ["1f1b"],
     experts_of_a_group: ["1f1b", "chimera"],
 }
 

@@ -59,6 +59,9 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
         "sharded",
         "replicated",
         "mixed_precision",
+        "recomputed",
+        "accumulated",
+        "scaled",
         "experts_of_a_group",
         "saved_in_one_layout_and_loaded_in_others",
     ]
