@@ -8,7 +8,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import torch
@@ -119,7 +119,7 @@ class Step:
     """With `return_outputs`, on ranks of the last stage: what the loss returned for each micro-batch."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Call:
     """Arguments of step, validate or predict."""
 
@@ -974,7 +974,7 @@ class Pipeline:
             raise _training.Error("this pipeline has failed before; create a new one")
         for generators in self._generators:
             generators.take_over_context()
-        call = replace(call, inputs=as_samples(call.inputs), targets=as_samples(call.targets))
+        call.inputs, call.targets = as_samples(call.inputs), as_samples(call.targets)
         problem: Exception | None = None
         key = None
         try:
@@ -1040,7 +1040,9 @@ class Pipeline:
 
     def _key(self, call: _Call) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
-        leaves, tree = flattened([as_tree(call.inputs), as_tree(call.targets)])
+        leaves, tree = [call.inputs, call.targets], None
+        if not (isinstance(call.inputs, Tensor) and isinstance(call.targets, Tensor)):
+            leaves, tree = flattened([as_tree(call.inputs), as_tree(call.targets)])
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if not tensors:
             return None
