@@ -46,7 +46,7 @@ from ._checkpoint import (  # noqa: E402
     portable,
     restore_optimizer,
 )
-from ._distributed import OnLocals, ShardedParameter, StageParts, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
+from ._distributed import OnLocals, ShardedParameter, StageParts, is_sharded, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
@@ -192,7 +192,7 @@ class Pipeline:
         self._processes = Processes(mesh)
         self._world, self._rank = self._processes.world, self._processes.rank
         together = self._processes.task()
-        self._layers = together.all_or_none(lambda: listed(layers))
+        self._layers = together.all_or_none(lambda: _layers_in(layers))
         self._names = Names(layers, self._layers)
         self._checks_loss, self._checks_data = bool(check_loss), bool(check_data)
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
@@ -1250,6 +1250,15 @@ class Pipeline:
             for layer in self._all():
                 kept.enter_context(layer.untouched_buffers())
             self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))
+
+
+def _layers_in(given: Any) -> list[Any]:
+    if isinstance(given, nn.Module) and is_sharded(given):
+        raise ConfigError(
+            "layers: fully_shard has wrapped the model around the layers, and nothing would gather the weights that it "
+            "holds itself; call fully_shard for each layer instead"
+        )
+    return listed(given)
 
 
 def _without_inference_mode(tensor: Tensor) -> Tensor:

@@ -247,6 +247,31 @@ def ways_of(mesh):
     return [shards(mesh), lambda layer: DistributedDataParallel(layer, process_group=mesh["dp"].get_group())]
 
 
+def llama_sharded(mesh, schedule):
+    """A model of transformers whose parts are sharded; the model around them must not be."""
+    torch.manual_seed(1)
+    whole = llama(num_key_value_heads=2)
+    model = copy.deepcopy(whole)
+    layers = cp.layers_of(model)
+    for part in (model.model.embed_tokens, *model.model.layers, model.model.norm, model.lm_head):
+        fully_shard(part, mesh=mesh["dp"])
+    refused(lambda: cp.layers_of(model), "call layers_of first, and fully_shard", cp.ConfigError)
+    pipeline = cp.Pipeline(layers, cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+    assert sum(len(parts._sharded) for parts in pipeline._parts.values()) >= 2
+    tokens = torch.arange(20).view(4, 5) % 31
+    for _ in range(2):
+        step = pipeline.step(tokens, tokens + 1)
+    cross_entropy(whole(tokens).logits, tokens + 1).div(20).backward()
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    norm = nn.utils.get_total_norm(gradients.values()).item()
+    assert abs(step.gradient_norm - norm) < 1e-12 * norm
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+    around = fully_shard(nn.Sequential(*map(shards(mesh), blocks())), mesh=mesh["dp"])
+    words = "fully_shard has wrapped the model around the layers"
+    refused(lambda: cp.Pipeline(around, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"]), words)
+
+
 def recomputed(mesh, schedule):
     trains_like_the_whole_model(mesh, schedule, shards(mesh), recompute=True)
 
@@ -415,6 +440,7 @@ FOUR = {
     sequence_parallel: ["1f1b", "chimera-zb"],
     llama_with_its_own_plan: ["1f1b", "chimera-zb"],
     sharded: SCHEDULES,
+    llama_sharded: ["1f1b", "chimera-zb"],
     replicated: ["1f1b", "chimera-zb"],
     mixed_precision: ["1f1b", "chimera-zb"],
     recomputed: ["chimera-zb"],

@@ -57,6 +57,7 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
         "sequence_parallel",
         "llama_with_its_own_plan",
         "sharded",
+        "llama_sharded",
         "replicated",
         "mixed_precision",
         "recomputed",
