@@ -13,7 +13,15 @@ from test_recipes import RECIPES
 
 oracle("transformers")
 oracle("accelerate")
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, TrainingArguments  # noqa: E402
+from transformers import (  # noqa: E402
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
+)
 
 import chimerapipe as cp  # noqa: E402
 from chimerapipe.hugging_face import PipelineMixin, PipelineTrainer  # noqa: E402
@@ -80,6 +88,36 @@ def test_a_loss_of_a_subclass_is_refused(tmp_path):
 
     with pytest.raises(cp.ConfigError, match="compute_loss: Weighted overrides it"):
         Weighted(model=small_model(), args=TrainingArguments(tmp_path, use_cpu=True, report_to=[]))
+
+
+def regression(samples, has_labels=True):
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+    no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    model = BertForSequenceClassification(BertConfig(**sizes, **no_dropout, vocab_size=20, num_labels=1))
+    labels = [{"labels": float(k)} if has_labels else {} for k in range(samples)]
+    return model, [{"input_ids": torch.randint(20, (5,)), **label} for label in labels]
+
+
+def test_predictions_equal_those_of_the_plain_trainer(tmp_path):
+    model, data = regression(7, has_labels=False)
+    arguments = TrainingArguments(
+        tmp_path, use_cpu=True, report_to=[], per_device_train_batch_size=2, per_device_eval_batch_size=5
+    )
+    expected = Trainer(model, arguments).predict(data)
+    found = PipelineTrainer(model, arguments, schedule=cp.schedule("1f1b", 2, 1)).predict(data)
+    assert found.predictions.shape == (7, 1) and found.label_ids is None
+    assert abs(found.predictions - expected.predictions).max() < 1e-6  # float32
+
+
+def test_samples_that_the_loss_cannot_ignore_are_refused(tmp_path):
+    model, data = regression(7)
+    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[], per_device_train_batch_size=2)
+    trainer = PipelineTrainer(model, arguments, train_dataset=data, schedule=cp.schedule("1f1b", 2, 1))
+    with pytest.raises(cp.ConfigError, match="set dataloader_drop_last"):
+        trainer.train()
+    expected = Trainer(model, arguments).evaluate(data[:6])["eval_loss"]
+    assert abs(trainer.evaluate(data[:6])["eval_loss"] - expected) < 1e-5 * expected  # float32
 
 
 def test_trl_trains_by_a_pipeline(tmp_path):
