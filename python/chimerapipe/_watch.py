@@ -68,8 +68,8 @@ class Watch:
                     )
 
     def moved(self) -> bool:
-        """Returns whether a parameter has other memory, or other strides over it, since the last call. Raises ConfigError
-        if it also has another shape, type or device."""
+        """Returns whether a parameter has other memory, or other strides over it, since the last call. Raises
+        ConfigError if it also has another shape, type or device."""
         places = self._pointers()
         if places == self._places and all(map(torch.Tensor.is_contiguous, self._parameters)):
             return False

@@ -214,7 +214,7 @@ TEST(ReportTest, EndsWithWhatToDoNext) {
                                     "chimera evaluate --from run --data FILE --sequence 16\n"));
   job.data.tokenizer = "bytes";
   EXPECT_THAT(ending(job), HasSubstr("--prompt TEXT, or chimera"));
-  job.model.family = ModelFamily::Bert;
+  job.model.family = Family::Bert;
   EXPECT_THAT(ending(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
   job.options.export_folder = "hf";
   EXPECT_THAT(ending(job), HasSubstr("\nexported hf\n"));

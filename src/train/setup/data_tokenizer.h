@@ -39,8 +39,8 @@ struct TrainingPrompt {
                                                                     const ModelConfig& model);
 
 /// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. A
-/// checkpoint must have been verified. Checkpoints of older versions have only the path of their tokenizer: it is looked
-/// up beside the run first, and throws ConfigError if missing.
+/// checkpoint must have been verified. Checkpoints of older versions have only the path of their tokenizer: it is
+/// looked up beside the run first, and throws ConfigError if missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
 /// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.
