@@ -497,7 +497,7 @@ def build():
 
 def first_half(runs):
     lt = ["env", "TORCH_BLAS_PREFER_CUBLASLT=1"]
-    llama = ["--layers", "2", "--sequence", "8192", "--micro-batches", "4"]
+    llama = ["--layers", "2", "--sequence", "8192", "--micro-batches", "4", "--rounds", "3"]
     return [
         runs.probe("idle", 40, expect="eager loading costs about 1 GB"),
         runs.tests(),
@@ -536,14 +536,14 @@ def second_half(runs):
             lambda found: found["largest_difference"] <= 1e-6,
             lambda found: f"losses differ by {found['largest_difference']:.2g}")),
         runs.python_tests(),
-        runs.too_little_memory(),
         runs.signalled("killed", 3),
         runs.signalled("stopped", 6),
+        runs.too_little_memory(),
+        runs.blocks("blocks", 42),
+        runs.peer("pipelining"),
+        runs.peer("transformers", "--attention", "sdpa"),
         runs.probe("compiled", 80, expect="1.1 times as fast as eager", verdict=asks(
             lambda found: found["speedup"] >= 1.1, lambda found: f"{found['speedup']:.2f} times")),
-        runs.blocks("blocks", 42),
-        runs.peer("transformers", "--attention", "sdpa"),
-        runs.peer("pipelining"),
     ]
 
 

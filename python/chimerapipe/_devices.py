@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import os
-import warnings
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +27,6 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
     if device.type != "cuda":
         raise ConfigError(f"device {device}: expected cpu or cuda")
     if world > 1:
-        _warn_if_kernels_load_late()
         _set_gpu_variables(world)
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -48,17 +45,6 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
     if world > 1:
         torch.cuda.set_device(index)
     return torch.device("cuda", index)
-
-
-@functools.cache
-def _warn_if_kernels_load_late() -> None:
-    """Warns, once, if CUDA has started without the variable that _set_gpu_variables() sets."""
-    if torch.cuda.is_initialized() and os.environ.get("CUDA_MODULE_LOADING") != "EAGER":
-        warnings.warn(
-            "CUDA has started without CUDA_MODULE_LOADING=EAGER, so a kernel that is loaded during training may "
-            "deadlock with a receive; set it in the environment, or create the pipeline before the GPU's first use",
-            stacklevel=4,
-        )
 
 
 def _set_gpu_variables(world: int) -> None:

@@ -93,7 +93,7 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
 /// Records an environment variable when the GPUs are queried.
 struct ObservingAccelerator final : Accelerator {
   testing::FakeAccelerator gpus = {};
-  const char* variable = "CUDA_MODULE_LOADING";
+  const char* variable = "CUDA_DEVICE_MAX_CONNECTIONS";
   mutable std::string seen = {};
   [[nodiscard]] int num_devices() const override { return gpus.num_devices(); }
   [[nodiscard]] GpuTraits traits(int gpu) const override { return gpus.traits(gpu); }
@@ -161,18 +161,28 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   EXPECT_EQ(resources->gpu.multiprocessors, 132);
 }
 
-TEST(DeviceTest, KernelsLoadEagerlyByDefault) {
+TEST(DeviceTest, AFullGpuIsReportedInOneLineWithWaysOut) {
+  const std::string error =
+      "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 MiB is "
+      "free. Process 1546 has 70.25 GiB memory in use. Of the allocated memory 2.95 GiB is allocated by PyTorch";
+  EXPECT_EQ(out_of_memory(error),
+            "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 "
+            "MiB is free. A smaller --micro-batch-size, --recompute full, --offload full or more --stages need less");
+  EXPECT_THAT(out_of_memory("out of memory\nat alloc.cc"), ::testing::StartsWith("out of memory A smaller"));
+}
+
+TEST(DeviceTest, StreamsOfProcessesHaveQueuesOfTheirOwn) {
   const ObservingAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
-  ::unsetenv("CUDA_MODULE_LOADING");
+  ::unsetenv(gpus.variable);
   require_device(on(DeviceKind::Cuda, TransportKind::Threads), 1);
   EXPECT_EQ(gpus.seen, "") << "threads' kernels wait for nobody";
   require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
-  EXPECT_EQ(gpus.seen, "EAGER");
-  ::setenv("CUDA_MODULE_LOADING", "LAZY", /*overwrite=*/1);
+  EXPECT_EQ(gpus.seen, "32");
+  ::setenv(gpus.variable, "8", /*overwrite=*/1);
   require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);
-  EXPECT_EQ(gpus.seen, "LAZY");
-  ::unsetenv("CUDA_MODULE_LOADING");
+  EXPECT_EQ(gpus.seen, "8");
+  ::unsetenv(gpus.variable);
 }
 
 TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import warnings
 from types import SimpleNamespace
 
 import pytest
@@ -42,7 +41,7 @@ def test_cuda_without_a_gpu_is_refused_in_one_line(monkeypatch):
 
 
 def variables_where_cuda_starts(monkeypatch, world):
-    names = ["CUDA_MODULE_LOADING", "CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE"]
+    names = ["CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_SOCKET_IFNAME", "NCCL_RAS_ENABLE"]
     names.append("PYTORCH_CUDA_ALLOC_CONF")
     for name in [*names, "LOCAL_WORLD_SIZE"]:
         monkeypatch.delenv(name, raising=False)
@@ -62,28 +61,9 @@ def variables_where_cuda_starts(monkeypatch, world):
 
 
 def test_processes_set_what_cuda_and_nccl_read_before_cuda_starts(monkeypatch):
-    expected = ["EAGER", "32", "=lo", "1", "expandable_segments:True"]
+    expected = ["32", "=lo", "1", "expandable_segments:True"]
     assert variables_where_cuda_starts(monkeypatch, 2) == expected, "the user's stays"
-    assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, None, "1", None], "threads need none"
-
-
-def test_cuda_that_has_started_without_eager_loading_gives_one_warning(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    warns = cp._devices._warn_if_kernels_load_late
-    warns.cache_clear()
-    with pytest.warns(UserWarning, match="CUDA has started without CUDA_MODULE_LOADING=EAGER"):
-        variables_where_cuda_starts(monkeypatch, 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        variables_where_cuda_starts(monkeypatch, 2)
-        warns.cache_clear()
-        monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
-        warns()
-        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-        monkeypatch.delenv("CUDA_MODULE_LOADING")
-        warns.cache_clear()
-        warns()
-    warns.cache_clear()
+    assert variables_where_cuda_starts(monkeypatch, 1) == [None, None, "1", None], "threads need none"
 
 
 def test_communicators_get_few_blocks_and_a_stream_of_high_priority(monkeypatch):

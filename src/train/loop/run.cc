@@ -64,6 +64,8 @@ FailureReport failure_of(const std::exception_ptr& exception, const std::string&
     return {.op = op, .message = first_line(error.what()), .usage = true};
   } catch (const FinalError& error) {
     return {.op = op, .message = first_line(error.what()), .is_final = true};
+  } catch (const c10::OutOfMemoryError& error) {
+    return {.op = op, .message = out_of_memory(error.what_without_backtrace())};
   } catch (const c10::Error& error) {
     return {.op = op, .message = first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {

@@ -224,6 +224,13 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
       "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
 }
 
+std::string out_of_memory(const std::string& error) {
+  constexpr std::string_view kLastSize = " is free.";
+  const std::size_t sizes = error.find(kLastSize);
+  return error.substr(0, sizes == std::string::npos ? error.find('\n') : sizes + kLastSize.size()) +
+         " A smaller --micro-batch-size, --recompute full, --offload full or more --stages need less";
+}
+
 CaptureGraph record_on(const Accelerator& gpus) {
   return [&gpus](const std::function<void()>& work) {
     gpus.release_cache();

@@ -88,6 +88,10 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// Throws as gpu_of() and require_device() do.
 void take_gpu(TrainOptions& options, int local_rank, int local_size);
 
+/// Returns one line for an out-of-memory error of PyTorch's allocator on a GPU: its sizes, without other processes and
+/// allocator settings, and what needs less memory.
+[[nodiscard]] std::string out_of_memory(const std::string& error);
+
 /// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
 /// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
 [[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);

@@ -100,9 +100,8 @@ int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size)
 }
 
 VariableList cuda_variables() {
-  VariableList variables = {{"CUDA_MODULE_LOADING", "EAGER"},
-                            // More streams share hardware queues, so a waiting receive blocks other work.
-                            {"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
+  // More streams share hardware queues, so a waiting receive blocks other work.
+  VariableList variables = {{"CUDA_DEVICE_MAX_CONNECTIONS", "32"}};
   configure_allocator(variables, "expandable_segments:True");
   return variables;
 }

@@ -39,10 +39,9 @@ void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
 /// Environment variables (name, value).
 using VariableList = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns variables that load kernels eagerly, since lazy loading may wait for a pending receive and deadlock (CUDA
-/// Programming Guide, Lazy Loading, Potential Hazards). They also give streams separate hardware queues, and let the
-/// allocator's segments grow: there are fewer fragments, and to free some waits for a stream, not for the whole GPU
-/// (CUDACachingAllocator.cpp, ExpandableSegment::unmapHandles).
+/// Returns variables that give streams separate hardware queues, and let the segments of PyTorch's allocator grow:
+/// there are fewer fragments, and to free some waits for a stream, not for the whole GPU (CUDACachingAllocator.cpp,
+/// ExpandableSegment::unmapHandles). Kernels are loaded at their first use, in Executor::warm_up().
 [[nodiscard]] VariableList cuda_variables();
 
 /// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
