@@ -94,8 +94,7 @@ class StageModelBuilder {
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
-      split_bytes(model_.footprints[s], model_.costs.memory[s], problem_.model, partition[s],
-                  {candidate_.tensor_parallel, cuts_tokens(problem_.workload, candidate_.tensor_parallel)});
+      split_stage(s, partition[s]);
       if (is_own()) continue;
       scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
@@ -126,6 +125,32 @@ class StageModelBuilder {
     const auto index = static_cast<std::size_t>(kind);
     layers_.kinds[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
     sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
+    held_[index] = held_parameters(problem_.model, kind, count);
+  }
+
+  /// Divides a stage's bytes among its T workers: matrices are split, norms and inputs are not.
+  void split_stage(std::size_t s, const StageLayers& stage) {
+    if (candidate_.tensor_parallel == 1) return;
+    StageFootprint& footprint = model_.footprints[s];
+    const std::int64_t blocks = stage.end_layer - stage.first_layer;
+    std::int64_t held = blocks * held_[1] + (stage.embedding ? held_[0] : 0) + (stage.head ? held_[2] : 0);
+    if (problem_.model.tied && stage.head && !stage.embedding) held += tied_matrix();
+    const double share = static_cast<double>(held) / static_cast<double>(footprint.parameters);
+    footprint.parameters = held;
+    StageMemory& memory = model_.costs.memory[s];
+    for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
+    memory.keys_and_values /= static_cast<double>(candidate_.tensor_parallel);
+    const double kept = kept_activations();
+    const double inside = kept * (memory.activations - memory.boundary);
+    if (cuts_tokens(problem_.workload, candidate_.tensor_parallel)) memory.boundary /= real(candidate_.tensor_parallel);
+    memory.activations = memory.boundary + inside;
+    if (memory.deferred) memory.deferred = *memory.deferred * kept;
+    for (double* bytes : working_sets(footprint)) *bytes *= kept;
+  }
+
+  static std::array<double*, 4> working_sets(StageFootprint& footprint) {
+    return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
+            &footprint.weight_gradient_working_set};
   }
 
   [[nodiscard]] double kept_activations() const {
@@ -244,8 +269,9 @@ class StageModelBuilder {
   Workload workload_;  // workload of the schedule's micro-batches
   StageLinks links_;
   LayerCosts layers_;
-  LayerCosts sums_;                    // all-reduces over the T workers
-  std::vector<double> recomputation_;  // [stage]: time if the stage recomputes
+  LayerCosts sums_;                                  // all-reduces over the T workers
+  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters on each of the T workers
+  std::vector<double> recomputation_;                // [stage]: time if the stage recomputes
   StageModel model_;
 };
 

@@ -82,32 +82,6 @@ bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
   return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
 }
 
-std::array<double*, 4> working_sets(StageFootprint& footprint) {
-  return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
-          &footprint.weight_gradient_working_set};
-}
-
-void split_bytes(StageFootprint& footprint, StageMemory& memory, const ModelConfig& model, const StageLayers& stage,
-                 const TensorSplit& split) {
-  const std::int64_t count = split.tensor_parallel;
-  if (count == 1) return;
-  const auto held_by = [&](LayerKind kind) { return held_parameters(model, kind, count); };
-  std::int64_t held = (stage.end_layer - stage.first_layer) * held_by(LayerKind::Block);
-  if (stage.embedding) held += held_by(LayerKind::Embedding);
-  if (stage.head) held += held_by(LayerKind::Head);
-  if (model.tied && stage.head && !stage.embedding) held += (tied_parameter(model).count() + count - 1) / count;
-  const double share = static_cast<double>(held) / static_cast<double>(footprint.parameters);
-  footprint.parameters = held;
-  for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
-  memory.keys_and_values /= static_cast<double>(count);
-  const double kept = held_activations(count, split.cuts_tokens);
-  const double inside = kept * (memory.activations - memory.boundary);
-  if (split.cuts_tokens) memory.boundary /= static_cast<double>(count);
-  memory.activations = memory.boundary + inside;
-  if (memory.deferred) memory.deferred = *memory.deferred * kept;
-  for (double* bytes : working_sets(footprint)) *bytes *= kept;
-}
-
 double held_activations(std::int64_t tensor_parallel, bool cuts_tokens) {
   const auto count = static_cast<double>(tensor_parallel);
   return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;

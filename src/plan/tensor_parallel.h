@@ -4,13 +4,9 @@
 // divide a layer's time, parameters and activations by T where the split does, and add the all-reduces within its
 // ops. model/tensor_parallel.h executes the split.
 
-#include <array>
 #include <cstdint>
 
-#include "model_config/footprint.h"
-#include "model_config/partition.h"
 #include "plan/layer_times.h"
-#include "simulate/costs.h"
 
 namespace chimera {
 
@@ -44,18 +40,5 @@ namespace chimera {
 /// split. With `cuts_tokens`, only the gathered inputs of two matrices are whole, because the weight gradient needs
 /// them.
 [[nodiscard]] double held_activations(std::int64_t tensor_parallel, bool cuts_tokens);
-
-/// T, and whether the T workers divide the tokens.
-struct TensorSplit {
-  std::int64_t tensor_parallel = 1;
-  bool cuts_tokens = false;
-};
-
-/// Divides a stage's bytes among its T workers: matrices are split, norms are not, inputs only by tokens.
-void split_bytes(StageFootprint& footprint, StageMemory& memory, const ModelConfig& model, const StageLayers& stage,
-                 const TensorSplit& split);
-
-/// Returns the bytes of a footprint's working sets.
-[[nodiscard]] std::array<double*, 4> working_sets(StageFootprint& footprint);
 
 }  // namespace chimera

@@ -90,7 +90,7 @@ std::vector<at::Tensor> head_of(const Problem& problem, TensorGroup* group, std:
 // Tolerance: float64, and other orders of sums over 11 logits.
 TEST(VocabularyPartTest, ChunksOfSharedLogitsHaveTheWholeHeadsLossAndGradients) {
   Problem problem;
-  problem.targets[0] = problem.targets[22] = kIgnored;
+  problem.targets[0] = problem.targets[22] = chimera::kIgnored;  // not the one of another test
   for (const std::int64_t logits : {1, 8, 1000}) {
     for (const bool splits : {false, true}) {
       const auto expected = head_of(problem, nullptr, logits, splits);

@@ -13,11 +13,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kTolerance = 1e-11;  // relative, in float64: sums in another order
+constexpr double kSumTolerance = 1e-11;  // relative, in float64: sums in another order
 
-const Arguments kModel = {"--model",           "llama-tiny", "--layers",  "4", "--hidden", "32",  "--heads", "4",
-                          "--key-value-heads", "2",          "--steps",   "6", "--clip",   "0.5", "--seed",  "3",
-                          "--dropout",         "0.1",        "--threads", "1"};
+const Arguments kSharedModel = {"--model",           "llama-tiny", "--layers",  "4", "--hidden", "32",  "--heads", "4",
+                                "--key-value-heads", "2",          "--steps",   "6", "--clip",   "0.5", "--seed",  "3",
+                                "--dropout",         "0.1",        "--threads", "1"};
 const Arguments kShared = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--tensor-parallel", "2"};
 const Arguments kWhole = {"--schedule", "none", "--micro-batches", "4"};
 const Arguments kFourStages = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "4"};
@@ -33,7 +33,8 @@ void expect_same_losses(const Scratch& scratch, const std::string& one, const st
   const auto losses = losses_in(scratch.path(other));
   ASSERT_EQ(losses.size(), 6U);
   ASSERT_EQ(expected.size(), 6U);
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(losses[i], expected[i], kTolerance * expected[i]) << "step " << i + 1;
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_NEAR(losses[i], expected[i], kSumTolerance * expected[i]) << "step " << i + 1;
 }
 
 void run_to_its_end(const Arguments& arguments) {
@@ -45,7 +46,7 @@ void run_to_its_end(const Arguments& arguments) {
 
 TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
   const Scratch scratch;
-  const Arguments validates = kModel + Arguments{"--validate-every", "3"};
+  const Arguments validates = kSharedModel + Arguments{"--validate-every", "3"};
   run_to_its_end(small_training(scratch, "whole.jsonl") + validates + kWhole);
   for (const char* transport : {"processes", "threads"}) {
     run_to_its_end(small_training(scratch, "shared.jsonl") + validates + kShared + Arguments{"--transport", transport});
@@ -55,7 +56,7 @@ TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
 
 TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSharedLayersAndBack) {
   const Scratch scratch;
-  run_to_its_end(small_training(scratch, "whole.jsonl") + kModel + kWhole);
+  run_to_its_end(small_training(scratch, "whole.jsonl") + kSharedModel + kWhole);
   const std::pair<Arguments, Arguments> ways[] = {{kShared, kFourStages}, {kFourStages, kShared}};
   for (const auto& [first, second] : ways) {
     const Scratch folder;
@@ -63,21 +64,22 @@ TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSharedLayersAndBack) {
     ProgramSetup fault;
     fault.environment = {"CHIMERA_FAULT=kill@step:3:5"};
     const ProgramResult killed =
-        ProgramRun(small_training(scratch, "metrics.jsonl") + kModel + first + saves, fault).wait();
+        ProgramRun(small_training(scratch, "metrics.jsonl") + kSharedModel + first + saves, fault).wait();
     EXPECT_NE(killed.exit_code, 0);
     EXPECT_THAT(killed.messages, HasSubstr("rank 3"));
-    run_to_its_end(small_training(scratch, "metrics.jsonl") + kModel + second + saves + Arguments{"--resume", "auto"});
+    run_to_its_end(small_training(scratch, "metrics.jsonl") + kSharedModel + second + saves +
+                   Arguments{"--resume", "auto"});
     expect_same_losses(scratch, "whole.jsonl", "metrics.jsonl");
   }
 }
 
 TEST(TensorParallelTrainingTest, ARestartedJobGoesOn) {
   const Scratch scratch;
-  run_to_its_end(small_training(scratch, "whole.jsonl") + kModel + kWhole);
+  run_to_its_end(small_training(scratch, "whole.jsonl") + kSharedModel + kWhole);
   ProgramSetup fault;
   fault.environment = {"CHIMERA_FAULT=kill@step:2:4"};
   const ProgramResult restarted =
-      ProgramRun(small_training(scratch, "metrics.jsonl") + kModel + kShared +
+      ProgramRun(small_training(scratch, "metrics.jsonl") + kSharedModel + kShared +
                      Arguments{"--checkpoint", scratch.path("run"), "--save-every", "2", "--max-restarts", "3"},
                  fault)
           .wait();
@@ -88,7 +90,7 @@ TEST(TensorParallelTrainingTest, ARestartedJobGoesOn) {
 TEST(TensorParallelTrainingTest, ExportsTheModelThatOneRankExports) {
   const Scratch scratch;
   for (const auto& [folder, layout] : {std::pair{"whole", kWhole}, std::pair{"shared", kShared}}) {
-    run_to_its_end(small_training(scratch) + kModel + layout + Arguments{"--export", scratch.path(folder)});
+    run_to_its_end(small_training(scratch) + kSharedModel + layout + Arguments{"--export", scratch.path(folder)});
   }
   for (const char* folder : {"whole", "shared"}) {
     const ProgramResult result = run_program({"evaluate", "--from", scratch.path(folder), "--data",
@@ -106,7 +108,7 @@ TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   const Scratch scratch;
   const auto dry_run = [&](const Arguments& layout) {
     const ProgramResult result =
-        run_program(small_training(scratch) + kModel + layout + Arguments{"--dry-run", "--format", "json"});
+        run_program(small_training(scratch) + kSharedModel + layout + Arguments{"--dry-run", "--format", "json"});
     EXPECT_EQ(result.exit_code, 0) << result.messages;
     return try_json(result.output);
   };
@@ -143,9 +145,9 @@ TEST(TensorParallelTrainingTest, APlanWithSharedLayersTrains) {
 
 TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
   const Scratch scratch;
-  expect_refusal({small_training(scratch) + kModel + kShared + Arguments{"--optimizer", "lamb"},
+  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--optimizer", "lamb"},
                   {"--tensor-parallel 2: --optimizer lamb is not supported yet"}});
-  expect_refusal({small_training(scratch) + kModel + kFourStages + Arguments{"--tensor-parallel", "3"},
+  expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
                   {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
 }
 

@@ -285,17 +285,6 @@ TEST(SharedLayersTest, SizesThatTDoesNotDivideAreRefused) {
                   HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
 }
 
-TEST(SharedLayersTest, FewerStagesRecomputeIfRanksShareThem) {
-  const auto recomputed = [](std::int64_t ranks) {
-    TrainOptions options = options_of("gpt2-tiny", ranks, "gpipe", {4, 16});
-    options.overrides.hidden = 256;
-    options.recompute.rule = StageRule::Auto;
-    options.memory = 0.0215;
-    return prepare_job(options).stages.recompute.size();
-  };
-  EXPECT_GT(recomputed(1), recomputed(2));
-}
-
 TEST(SharedLayersTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
   const auto expect_refused = [](const std::string& what, const std::function<void(TrainOptions&)>& change) {
     TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
@@ -311,6 +300,7 @@ TEST(SharedLayersTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
   expect_refused("--optimizer lamb", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; });
   expect_refused("--sample-every", [](TrainOptions& o) { o.sample_every = 5; });
   expect_refused("--recover twin", [](TrainOptions& o) { o.recover = Recover::Twin; });
+  expect_refused("--recompute auto or --offload auto", [](TrainOptions& o) { o.recompute.rule = StageRule::Auto; });
 }
 
 }  // namespace

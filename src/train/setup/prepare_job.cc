@@ -19,7 +19,6 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
-#include "plan/tensor_parallel.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -161,10 +160,6 @@ void require_host_for_ranks(const Job& job) {
 
 StageModel bytes_of_stages(const Job& job) {
   StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
-  for (std::size_t s = 0; s < job.partition.size(); ++s) {
-    split_bytes(model.footprints[s], model.costs.memory[s], job.model, job.partition[s],
-                {job.options.tensor_parallel, job.cuts_tokens()});
-  }
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.shard_optimizer) {
@@ -208,7 +203,7 @@ void require_memory(const Job& job) {
   std::vector<double> held;
   for (const double bytes : least_bytes(job)) {
     const auto ranks = static_cast<std::size_t>(job.options.tensor_parallel);
-    held.insert(held.end(), ranks, bytes);
+    held.insert(held.end(), ranks, bytes / static_cast<double>(ranks));  // Norms and positions count too little
   }
   std::ranges::sort(held);
   const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
@@ -329,6 +324,8 @@ void require_shareable(const Job& job) {
   refuse(options.observes(), "an output of op times (--trace, --op-times, --timeline, --report)", "leave it out");
   refuse(options.recover == Recover::Twin, "--recover twin", "use --recover restart");
   refuse(options.different_copies == DifferentCopies::Repair, "--on-different-copies repair", "leave it out");
+  refuse(options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto,
+         "--recompute auto or --offload auto", "name the stages");
   require_divisible(job.model, options.tensor_parallel);
 }
 
