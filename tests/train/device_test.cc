@@ -147,6 +147,21 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
               AllOf(HasSubstr("--device cuda"), HasSubstr("5 communicators"), HasSubstr("8 multiprocessors")));
 }
 
+TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
+  testing::FakeAccelerator gpus;
+  gpus.fault = "no driver";
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  Job job = cut_job(job_shape(options));
+  lower_programs(job);
+  const auto resources = gpu_resources(job);
+  ASSERT_TRUE(resources);
+  EXPECT_THAT(resources->gpu.name, HasSubstr("assumed"));
+  EXPECT_EQ(resources->gpu.multiprocessors, 132);
+}
+
 TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
   testing::FakeAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
@@ -170,34 +185,6 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
   options.cuda_graphs = false;
   options.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_in(1.02e9), AllOf(HasSubstr("(2 ranks on a GPU)"), ::testing::Not(HasSubstr("NCCL"))));
-}
-
-TEST(DeviceTest, SumsBesideOpsHoldFewMultiprocessors) {
-  testing::FakeAccelerator gpus;
-  const testing::ScopedAcceleratorOverride instead(gpus);
-  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
-  for (const auto& [sync, blocks] :
-       {std::pair(AllReducePlacement::Eager, kBlocksOfEarlySums), std::pair(AllReducePlacement::Post, 16)}) {
-    options.sync = sync;
-    EXPECT_EQ(gpu_resources(prepare_job(options))->blocks.group, blocks);
-  }
-}
-
-TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
-  testing::FakeAccelerator gpus;
-  gpus.fault = "no driver";
-  const testing::ScopedAcceleratorOverride instead(gpus);
-  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
-  Job job = cut_job(job_shape(options));
-  lower_programs(job);
-  const auto resources = gpu_resources(job);
-  ASSERT_TRUE(resources);
-  EXPECT_THAT(resources->gpu.name, HasSubstr("assumed"));
-  EXPECT_EQ(resources->gpu.multiprocessors, 132);
 }
 
 TEST(DeviceTest, AFullGpuIsReportedInOneLineWithWaysOut) {
