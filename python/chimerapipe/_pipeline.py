@@ -71,7 +71,7 @@ from ._measure import listed  # noqa: E402
 from ._messages import flattened, mapped, named_tensors  # noqa: E402
 from ._names import Names, as_module  # noqa: E402
 from ._placed import Meshes, is_distributed, local_of  # noqa: E402
-from ._processes import OtherRankError, Processes  # noqa: E402
+from ._processes import OtherRankError, Processes, close_at_exit  # noqa: E402
 from ._random import (  # noqa: E402
     RankGenerators,
     as_text,
@@ -201,6 +201,7 @@ class Pipeline:
         facts |= {"count": in_short(count), **{name: _as_text(value) for name, value in arguments.items()}}
         self._processes.require_equal({**facts, "device": str(device).partition(":")[0]})
         together.all_or_none(lambda: self._make(loss, schedule, partition, recompute, device, count, arguments))
+        close_at_exit(self)
         self._processes.guarded(self._connect)
 
     def _make(
@@ -376,6 +377,13 @@ class Pipeline:
             self._processes.join_gpus(self._run, self._plan, self._device)
         elif self._world > 1:
             self._processes.join(self._run)
+
+    def close(self) -> None:
+        """Ends the pipeline and closes its connections, as the end of the program does; all ranks call it together."""
+        self._failed = True
+        self._shared.close()
+        self._of_last_stage = None
+        self._processes.close()
 
     @property
     def rank(self) -> int:
@@ -971,7 +979,7 @@ class Pipeline:
         """Checks the arguments on all ranks before any message, and starts the run if messages change. Returns what
         the executor gets."""
         if self._failed:
-            raise _training.Error("this pipeline has failed before; create a new one")
+            raise _training.Error("this pipeline has failed before, or is closed; create a new one")
         for generators in self._generators:
             generators.take_over_context()
         call.inputs, call.targets = as_samples(call.inputs), as_samples(call.targets)

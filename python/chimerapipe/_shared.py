@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._processes import Processes, close_at_exit
+from ._processes import Processes
 
 
 @dataclass
@@ -26,6 +26,8 @@ class SharedParameter:
     """Ranks with leaves, of all processes."""
     group: Any = None
     """Process group of `ranks`; None on other ranks, and if there is only one."""
+    is_connected: bool = False
+    """Whether the ranks have made the group; all make it together, once."""
 
     @property
     def first(self) -> nn.Parameter | None:
@@ -39,7 +41,6 @@ class SharedParameters:
     def __init__(self, processes: Processes, plan: _training.Plan, shared: Sequence[SharedParameter]) -> None:
         self._processes, self._plan = processes, plan
         self.all = list(shared)
-        close_at_exit(self)
         users: dict[int, list[int]] = {}
         for rank in range(plan.num_ranks):
             for stage in plan.stages_of(rank):
@@ -52,8 +53,8 @@ class SharedParameters:
         for each in self.all:
             if self._processes.world == 1 or len(each.ranks) == 1:
                 continue
-            if each.group is None:
-                each.group = self._processes.group_of(each.ranks)
+            if not each.is_connected:
+                each.group, each.is_connected = self._processes.group_of(each.ranks), True
             if each.first is not None:
                 values = self._by_stage(each, {stage: leaf.detach() for stage, leaf in self._owned(each).items()})
                 with torch.no_grad():
