@@ -210,10 +210,10 @@ TEST(ReportTest, EndsWithWhatToDoNext) {
   job.options.report = "report.html";
   EXPECT_THAT(ending(job), ::testing::StartsWith("saved run/step-00000020\n"));
   EXPECT_THAT(ending(job), HasSubstr("\nreport: report.html\n"));
-  EXPECT_THAT(ending(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT --tokenizer FILE, or "
+  EXPECT_THAT(ending(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
                                     "chimera evaluate --from run --data FILE --sequence 16\n"));
-  job.data.tokenizer = "bytes";
-  EXPECT_THAT(ending(job), HasSubstr("--prompt TEXT, or chimera"));
+  job.data.tokenizer.clear();
+  EXPECT_THAT(ending(job), HasSubstr(" --prompt TEXT --tokenizer FILE, or chimera evaluate"));
   job.model.family = Family::Bert;
   EXPECT_THAT(ending(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
   job.options.export_folder = "hf";
