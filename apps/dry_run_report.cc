@@ -10,6 +10,7 @@
 #include "core/printable.h"
 #include "launch/hosts/run_layout.h"
 #include "model_config/parameters.h"
+#include "train/observe/progress_report.h"
 
 namespace chimera::apps {
 namespace {
@@ -110,12 +111,14 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
       "dry run, nothing is started: {}, {} parameters\n"
       "schedule {}: {} stages on {} ranks ({}), {} micro-batches of {} x {} tokens a step\n"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
-      "  for {}\n\n",
+      "  for {}\n",
       job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.num_ranks(),
       layout_text(job), job.run.micro_batches(), job.run.samples_per_op(), job.options.sequence, forecast.step_seconds,
       tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
       bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
       forecast.machine);
+  if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
+  text += partition_line(job) + "\n";
   std::size_t width = 6;
   for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
   text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",
@@ -155,6 +158,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
                    {"shared_cores", forecast.shared_cores},
                    {"peak_memory_bytes", forecast.peak_bytes()},
                    {"memory_bytes", forecast.memory_bytes},
+                   {"reserved_bytes", forecast.reserved.all()},
                    {"fits", forecast.fits()},
                    {"stages", Json::array()},
                    {"ranks", Json::array()}});

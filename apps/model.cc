@@ -51,9 +51,13 @@ Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
   return workload;
 }
 
+bool needs_schedule(const PartitionChoice& partition) {
+  return partition.rule == PartitionRule::Balanced || partition.rule == PartitionRule::Auto;
+}
+
 /// Generates ops only if the partition or an explicit --schedule needs them.
 Schedule schedule_of(const ModelArguments& options) {
-  if (options.partition.rule != PartitionRule::Balanced && options.schedule_option->count() == 0) {
+  if (!needs_schedule(options.partition) && options.schedule_option->count() == 0) {
     Schedule schedule;
     schedule.stages = options.stages;
     return schedule;
@@ -141,8 +145,7 @@ void add_model(CLI::App& program, int&) {
                               "--partition", "--schedule", "--format", "--output"});
   command->callback([options, command] {
     const bool has_schedule = options->schedule_option->count() > 0;
-    require_effect(*command, {"--micro-batches"}, has_schedule || options->partition.rule == PartitionRule::Balanced,
-                   "--schedule");
+    require_effect(*command, {"--micro-batches"}, has_schedule || needs_schedule(options->partition), "--schedule");
     write_output(options->output, print_model(report_of(*options), options->format));
   });
 }

@@ -19,6 +19,7 @@
 #include "flags/values.h"
 #include "generate/registry.h"
 #include "help.h"
+#include "launch/local/gpu_cores.h"
 #include "plan_run.h"
 #include "program.h"
 #include "simulate/costs_json.h"
@@ -134,6 +135,8 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
   for (const std::string& source : problem.machine.sources) {
     if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
   }
+  if (problem.machine.reserved.all() > 0)
+    notes.push_back("the memory of a worker includes " + to_text(problem.machine.reserved));
   if (options.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
     notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
                                 kHostBandwidth / 1e9));
@@ -233,6 +236,15 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
     ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
   }
   require_whole_nodes(ranks, ranks_of_node);
+  const std::string gpus =
+      has_gpus
+          ? fmt::format(
+                "#SBATCH --gpus-per-node={}\n"
+                "#SBATCH --cpus-per-task={}\n"
+                "# A rank has its own threads, c10d's and NCCL's. --device cuda needs libchimera_cuda.so beside the\n"
+                "# program (tools/cuda-build). Runs on several GPUs were never tried (docs/devices.md).\n",
+                ranks_of_node, kCoresOfGpuRank)
+          : "";
   // SLURM signals only the batch shell (B:), 120 s before the time limit, so the shell forwards the signal to all
   // ranks.
   const std::string script = fmt::format(
@@ -242,7 +254,9 @@ void write_job(const PlanArguments& options, const PlanReport& report) {
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={ranks_of_node}
-{gpus}#SBATCH --signal=B:USR1@120
+{gpus}# The run saves before its time is over, and is queued again.
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
@@ -266,8 +280,7 @@ exit "$code"
 )",
       fmt::arg("comment", as_comment(description(report, seconds))),
       fmt::arg("name", "chimera-" + options.problem.model), fmt::arg("nodes", ranks / ranks_of_node),
-      fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node),
-      fmt::arg("gpus", has_gpus ? fmt::format("#SBATCH --gpus-per-node={}\n", ranks_of_node) : ""),
+      fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
   write_output(options.sbatch, script);
 }

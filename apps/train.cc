@@ -27,6 +27,7 @@
 #include "generate/registry.h"
 #include "launch/flight/diagnosis.h"
 #include "launch/hosts/run_layout.h"
+#include "launch/local/gpu_cores.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "program.h"
@@ -89,6 +90,10 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
   options.files_read = {flags.config, flags.planner.machine};
+  const std::string& machine = flags.planner.machine;
+  if (!machine.empty() && machine != "-") {
+    options.profile = std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
+  }
   if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
     options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
@@ -191,7 +196,9 @@ void report_without_effect(const Job& job) {
          "--optimizer sgd has no state");
   report(options.replica_layout == ReplicaLayout::Far && job.run.ranks.data_parallel == 1, "--replica-layout",
          "there is one data-parallel group");
-  report(options.partition.rule != PartitionRule::Even && options.given == nullptr && options.schedule == "none",
+  const PartitionRule cut = options.partition.rule;
+  report((cut == PartitionRule::Balanced || cut == PartitionRule::Listed) && options.given == nullptr &&
+             options.schedule == "none",
          "--partition", "one stage has all layers");
   report(options.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
   report(options.optimizer.decayed != OptimizerOptions().decayed && options.optimizer.weight_decay == 0, "--decay",
@@ -224,9 +231,6 @@ double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
   const bool plans = flags.has("--plan");
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
-    if (!machine.empty() && !plans && reports) {
-      messages().write("chimera: --machine has no effect: the MFU of a run on GPUs is of their own peak\n");
-    }
     if (peak.flops == 0 && reports) {
       messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
     }
@@ -262,6 +266,7 @@ Words rank_words(const CLI::App& command) {
 }
 
 void report_threads(const Job& job) {
+  if (uses_gpu(job.options)) messages().write(warning_of_few_cores(available_cores(), job.local_ranks()));
   report_surplus_threads("--threads", job.options.threads, job.local_ranks());
   const char* usual = std::getenv("OMP_NUM_THREADS");
   if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;

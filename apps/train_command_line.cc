@@ -125,8 +125,8 @@ void add_planning(CLI::App& app, TrainCommandLine& flags) {
              "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the planner, from "
              "--machine, --workers, --mini-batch and --memory (default none)");
   add_path(app, "--machine", flags.planner.machine,
-           "machine profile for --plan auto, --dry-run and the MFU of a run on CPUs: a file of `chimera profile`, or "
-           "a shipped one such as h100-80gb");
+           "machine profile for --plan auto, --dry-run, --partition auto and the MFU of a run on CPUs: a file of "
+           "`chimera profile`, or a shipped one such as h100-80gb");
   add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x D), for --plan auto");
   add_count(app, "--mini-batch", flags.planner.mini_batch, "sequences per step over all workers, for --plan auto");
 }

@@ -60,8 +60,8 @@ def train(program, folder, run, steps):
     metrics = folder / "metrics.jsonl"
     metrics.unlink(missing_ok=True)
     call(program, "train", "--model", run.model, "--schedule", run.schedule, "--stages", run.stages, "--micro-batches",
-         run.micro_batches, "--micro-batch-size", run.micro_batch_size, "--sequence", SEQUENCE, "--threads", 1,
-         "--data", folder / "text.txt", "--steps", steps, "--metrics", metrics)
+         run.micro_batches, "--micro-batch-size", run.micro_batch_size, "--partition", "even", "--sequence", SEQUENCE,
+         "--threads", 1, "--data", folder / "text.txt", "--steps", steps, "--metrics", metrics)
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     return statistics.median(line["step_seconds"] for line in lines[SKIPPED_STEPS:])
 

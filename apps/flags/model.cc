@@ -40,8 +40,10 @@ CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_
 void add_partition(CLI::App& app, PartitionChoice& partition) {
   add_text(
       app, "--partition", [&partition](const std::string& text) { partition = parse_partition(text); }, "CUT",
-      "how layers are distributed over stages: even; balanced, which minimizes the FLOPs of the slowest worker; or "
-      "blocks per stage such as 8,9,9,6 (default even)");
+      fmt::format(
+          "how layers are distributed over stages: even; balanced, which shortens the step that FLOPs and bytes "
+          "predict; auto: balanced where it is faster; or blocks per stage such as 8,9,9,6 (default {})",
+          to_text(partition)));
 }
 
 std::string listed_models() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }

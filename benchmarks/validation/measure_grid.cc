@@ -27,6 +27,7 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   options.schedule = run.schedule;
   options.shape = {run.stages, run.micro_batches, 2};
   options.micro_batch_size = run.micro_batch_size;
+  options.partition = {PartitionRule::Even};  // as predicted
   options.recompute = {run.recomputes ? StageRule::Full : StageRule::None};
   options.transport = run.transport;
   options.threads = 1;

@@ -9,6 +9,11 @@
 #SBATCH --ntasks=32
 #SBATCH --ntasks-per-node=1
 #SBATCH --gpus-per-node=1
+#SBATCH --cpus-per-task=4
+# A rank has its own threads, c10d's and NCCL's. --device cuda needs libchimera_cuda.so beside the
+# program (tools/cuda-build). Runs on several GPUs were never tried (docs/devices.md).
+# The run saves before its time is over, and is queued again.
+#SBATCH --time=24:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
 #SBATCH --open-mode=append

@@ -13,6 +13,7 @@
 #include "render/text.h"
 #include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
+#include "simulate/simulate.h"
 
 namespace chimera {
 
@@ -93,6 +94,36 @@ void add_programs(CheckReport& report, Pairs pairs) {
   }
 }
 
+/// On a GPU a receive starts to wait after the op before its post, and occupies multiprocessors until its message
+/// comes.
+std::optional<ReceiveWaits> receive_waits(const Schedule& schedule) {
+  const Program program = lower(schedule, {.receives_ahead = kReceivesAheadOnGpus});
+  const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, {1, 2, 1, 1}));
+  const OpTable table(schedule);
+  const auto end_of = [&](const Op& op) {
+    const OpIndex made = table.find(op.kind, op.stage, op.micro_batch, op.slice);
+    const std::size_t w = table.worker(made);
+    return timeline.workers[w].ops[made - table.first(w)].end;
+  };
+  std::optional<ReceiveWaits> longest;
+  for (std::size_t w = 0; w < program.workers.size(); ++w) {
+    const WorkerTimeline& worker = timeline.workers[w];
+    std::size_t next = 0;  // position of the worker's next op
+    double beside = 0;
+    for (const Instruction& instruction : program.workers[w]) {
+      if (instruction.kind == InstructionKind::Compute) ++next;
+      if (instruction.kind != InstructionKind::PostReceive) continue;
+      const double arrival = end_of(instruction.op);
+      for (std::size_t i = next; i < worker.ops.size() && worker.ops[i].start < arrival; ++i)
+        beside += std::min(worker.ops[i].end, arrival) - worker.ops[i].start;
+      if (!longest) longest = ReceiveWaits{};
+    }
+    if (longest && worker.busy > 0 && beside / worker.busy > longest->beside_an_op)
+      *longest = {.worker = WorkerId(static_cast<std::int64_t>(w)), .beside_an_op = beside / worker.busy};
+  }
+  return longest;
+}
+
 /// The order of ops deadlocks every program (Cycle); the order of messages or all-reduces, one of the programs.
 bool can_deadlock(const CheckReport& report) {
   constexpr std::array kKinds = {ViolationKind::Cycle, ViolationKind::Deadlock, ViolationKind::AllReduceOrder};
@@ -132,6 +163,7 @@ CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) 
   add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
   add_programs(report, Pairs::InOrder);
   if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
+  if (report.is_valid()) report.waits = receive_waits(report.schedule);
   return report;
 }
 
@@ -157,6 +189,11 @@ std::string check_text(const CheckReport& report) {
     text += fmt::format("  {}: cannot deadlock; at most {} receives posted ahead on a worker\n", proof.level,
                         proof.receives_ahead);
   }
+  if (report.waits) {
+    text += fmt::format(
+        "  on GPUs, where receives are posted an op ahead: {:.2f} receives wait beside an op of worker {}, the most\n",
+        report.waits->beside_an_op, report.waits->worker.value());
+  }
   return text;
 }
 
@@ -167,6 +204,9 @@ std::string check_json(const CheckReport& report) {
                                  {"notes", nlohmann::ordered_json::array()}};
   for (const Finding& finding : report.findings) {
     json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
+  }
+  if (report.waits) {
+    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"beside_an_op", report.waits->beside_an_op}};
   }
   return json_text(json, 2) + "\n";
 }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,10 +65,17 @@ struct Proof {
   std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished
 };
 
+/// Receives of a program for GPUs that wait beside ops. Ops take 1 (F) and 2 (B) times D/S, messages no time.
+struct ReceiveWaits {
+  WorkerId worker;          // with the most
+  double beside_an_op = 0;  // mean number over its op time of receives that wait
+};
+
 struct CheckReport {
   Schedule schedule;
   std::vector<Finding> findings;
   std::vector<Proof> proofs;
+  std::optional<ReceiveWaits> waits = std::nullopt;  // of a valid schedule with messages
 
   [[nodiscard]] std::size_t count(Severity severity) const;
   [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }

@@ -50,27 +50,53 @@ std::string csv_line(std::vector<std::string> cells) {
   return fmt::format("{}\n", fmt::join(cells, ","));
 }
 
-std::string plan_rows(const std::vector<ReportedCandidate>& candidates) {
+/// Sequences of a user's own layers are samples.
+double tokens_per_second(const PlanProblem& problem, const Prediction& prediction) {
+  const double length = problem.layers.empty() ? static_cast<double>(problem.workload.sequence) : 1;
+  return length * prediction.sequences_per_second;
+}
+
+/// Returns the part of the peak of all workers that the model's FLOPs take; 0 if the profile has no peak of the type.
+double utilization(const PlanProblem& problem, const Prediction& prediction) {
+  if (!problem.layers.empty()) return 0;
+  const MachineProfile& machine = problem.machine;
+  const std::int64_t on_node = std::min(problem.workers, machine.workers_per_node);
+  double peak = 0;
+  for (const Named<DataType>& type : kNames<DataType>) {
+    if (bytes_of(type.value) == problem.workload.compute_bytes)
+      peak = matrix_peak(machine, type.value, on_node, machine.threads);
+  }
+  peak *= static_cast<double>(problem.workers) / static_cast<double>(on_node);
+  Workload sequence = problem.workload;
+  sequence.micro_batch_size = 1;
+  sequence.slices = 1;
+  return peak > 0 ? model_flops(problem.model, sequence) * prediction.sequences_per_second / peak : 0;
+}
+
+std::string plan_rows(const PlanProblem& problem, const std::vector<ReportedCandidate>& candidates) {
   const bool split =
       std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
   std::size_t width = 8;
   for (const auto& each : candidates) width = std::max(width, schedule_text(each.ranked.candidate).size());
   std::string text =
-      fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>8}{}\n", "", "schedule",
-                  width, split ? "W x T x D" : "W x D", "N x b", "recompute", "partition", "s/step", "seq/s", "bubble",
-                  "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
+      fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8}  {:>8}  {:>6}  {:>6}  {:>6}  {:>8}{}\n", "",
+                  "schedule", width, split ? "W x T x D" : "W x D", "N x b", "recompute", "partition", "s/step",
+                  "tok/s", "MFU", "bubble", "GiB", "equation", candidates.front().measured_seconds ? "  measured" : "");
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [candidate, prediction] = candidates[i].ranked;
+    const double utilized = utilization(problem, prediction);
     // One column for both ways to save activations, as few candidates use both.
     const std::string again =
         candidate.recompute.empty() && !candidate.offload.empty() ? "offload" : recompute_text(candidate);
-    text += fmt::format("{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6.3f}  {:>6.2f}  {:>8}",
-                        i + 1, schedule_text(candidate), width, workers_text(candidate, split),
-                        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
-                        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
-                        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
-                        prediction.sequences_per_second, prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
-                        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
+    text += fmt::format(
+        "{:>3}  {:<{}}  {:>11}  {:>9}  {:<9}  {:<9}  {:>8.4g}  {:>8.4g}  {:>6}  {:>6.3f}  {:>6.2f}  {:>8}", i + 1,
+        schedule_text(candidate), width, workers_text(candidate, split),
+        fmt::format("{} x {}", candidate.shape.micro_batches, candidate.micro_batch_size),
+        again.size() > 9 ? fmt::format("{} stages", candidate.recompute.size()) : again,
+        candidate.partition.rule == PartitionRule::Even ? "even" : "uneven", prediction.step_seconds,
+        tokens_per_second(problem, prediction), utilized > 0 ? fmt::format("{:.1f} %", 100 * utilized) : "-",
+        prediction.bubble_ratio, prediction.peak_memory_bytes / kGiB,
+        prediction.paper ? fmt::format("{:.4g}", prediction.paper->seconds) : "-");
     if (const auto& measured = candidates[i].measured_seconds)
       text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
     text += "\n";
@@ -190,7 +216,7 @@ Json parts_json(const StepParts& parts) {
   return json;
 }
 
-Json candidate_json(const ReportedCandidate& reported) {
+Json candidate_json(const PlanProblem& problem, const ReportedCandidate& reported) {
   const auto& [candidate, prediction] = reported.ranked;
   Json json = {{"schedule", candidate.schedule},
                {"data_parallel", candidate.data_parallel},
@@ -208,6 +234,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"recompute", recompute_text(candidate)},
                {"step_seconds", prediction.step_seconds},
                {"sequences_per_second", prediction.sequences_per_second},
+               {"tokens_per_second", tokens_per_second(problem, prediction)},
                {"bubble_ratio", prediction.bubble_ratio},
                {"peak_memory_bytes", prediction.peak_memory_bytes},
                {"worker_memory_bytes", prediction.worker_bytes},
@@ -216,6 +243,7 @@ Json candidate_json(const ReportedCandidate& reported) {
                {"idle_seconds", idle_json(prediction)},
                {"free_network_seconds", reported.gains.free_network_seconds},
                {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
+  if (const double utilized = utilization(problem, prediction); utilized > 0) json["utilization"] = utilized;
   if (!candidate.offload.empty()) json["offload"] = to_text(offload_choice(candidate));
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
   if (reported.parts) json["step_parts"] = parts_json(*reported.parts);
@@ -294,7 +322,7 @@ std::string plan_text(const PlanReport& report) {
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
                   problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
   for (const std::string& note : report.notes) text += "  " + note + "\n";
-  text += "\n" + plan_rows(report.candidates);
+  text += "\n" + plan_rows(problem, report.candidates);
   if (std::ranges::any_of(report.candidates, [](const auto& each) { return each.ranked.candidate.shape.stages == 1; }))
     text += "D = 1 is data parallelism without a pipeline, which is the same for every schedule\n";
   text += error_text(report);
@@ -307,7 +335,7 @@ std::string plan_text(const PlanReport& report) {
     text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
   if (!report.frontier.empty())
     text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
-            plan_rows(report.frontier) + "\n";
+            plan_rows(problem, report.frontier) + "\n";
   text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
                       report.plan.considered, report.plan.too_large, report.plan.pruned);
   return text;
@@ -315,7 +343,7 @@ std::string plan_text(const PlanReport& report) {
 
 std::string plan_json(const PlanReport& report) {
   Json candidates = Json::array();
-  for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(each));
+  for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(report.problem, each));
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
@@ -323,11 +351,11 @@ std::string plan_json(const PlanReport& report) {
     json["expected_error"] = error;
     json["tied"] = num_tied(report);
   }
-  for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(each));
+  for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(report.problem, each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
     // Only its step time is computed, so that the gains are unknown and not zero.
-    json["with_twice_the_memory"] = candidate_json({.ranked = better});
+    json["with_twice_the_memory"] = candidate_json(report.problem, {.ranked = better});
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);
   }

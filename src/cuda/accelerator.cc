@@ -188,7 +188,9 @@ class CudaAccelerator final : public Accelerator {
             .multiprocessors = properties.multiProcessorCount,
             .has_bfloat16 = properties.major >= kAmpere,
             .has_tf32 = properties.major >= kAmpere,
-            .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+            .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
+            .pci = fmt::format("{:04x}:{:02x}:{:02x}.0", properties.pciDomainID, properties.pciBusID,
+                               properties.pciDeviceID)};
   }
 
   [[nodiscard]] std::int64_t peak_bytes(int gpu) const override {

@@ -17,7 +17,7 @@ namespace {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
     throw ConfigError(unknown_name("--partition", text, names_of<PartitionRule>()));
   throw ConfigError(fmt::format(
-      "--partition '{}' is neither even, balanced nor the number of layers on each stage, as in 8,9,9,6", text));
+      "--partition '{}' is neither auto, even, balanced nor the number of layers on each stage, as in 8,9,9,6", text));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
 // Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
-// last the head. A PartitionChoice is what the user asked for with --partition: even, balanced or listed.
+// last the head. A PartitionChoice is what the user asked for with --partition: auto, even, balanced or listed.
 // named_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
 
 #include <cstdint>
@@ -31,11 +31,11 @@ struct StageLayers {
 [[nodiscard]] std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                                           std::int64_t stages);
 
-/// Listed has no name: its text is the list.
-enum class PartitionRule : std::uint8_t { Even, Balanced, Listed };
+/// Auto: balanced where its simulated step is faster, else even. Listed has no name: its text is the list.
+enum class PartitionRule : std::uint8_t { Even, Balanced, Auto, Listed };
 template <>
-inline constexpr auto kNames<PartitionRule> =
-    std::to_array<Named<PartitionRule>>({{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}});
+inline constexpr auto kNames<PartitionRule> = std::to_array<Named<PartitionRule>>(
+    {{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}, {PartitionRule::Auto, "auto"}});
 
 struct PartitionChoice {
   PartitionRule rule = PartitionRule::Even;
@@ -43,7 +43,7 @@ struct PartitionChoice {
   friend bool operator==(const PartitionChoice&, const PartitionChoice&) = default;
 };
 
-/// Reads `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
+/// Reads `auto`, `even`, `balanced` or a list such as `8,9,9,6`. Throws ConfigError for anything else.
 [[nodiscard]] PartitionChoice parse_partition(const std::string& text);
 
 [[nodiscard]] std::string to_text(const PartitionChoice& choice);

@@ -441,6 +441,7 @@ class Balancer {
   void keep_if_better(const Cut& cut) {
     const double rank = simulate(schedule_, stage_costs(loads_, cut, options_.recompute)).makespan;
     const double slowest = search_.slowest(cut);
+    if (cut == even_) best_.even = rank;
     const auto same = [](double a, double b) { return a == b || std::abs(a - b) <= kSmallest * std::abs(b); };
     if (!best_.layers.empty()) {
       if (!same(rank, best_.rank)) {
@@ -483,9 +484,16 @@ std::vector<StageLayers> named_partition(const PartitionChoice& choice, const Pa
   const std::int64_t stages = problem.schedule.stages;
   if (choice.rule == PartitionRule::Even) return even_partition(layers, stages);
   if (choice.rule == PartitionRule::Listed) return explicit_partition(choice.layers, layers, stages);
-  const auto loads = flop_loads(problem.model, problem.workload);
-  const auto options = within_ops({.recompute = problem.recompute}, problem.schedule, 2'000'000);
-  return explicit_partition(balance(problem.schedule, loads, options)->layers, layers, stages);
+  const auto loads =
+      problem.loads ? *problem.loads : flop_loads(problem.model, problem.workload, problem.flops_per_byte);
+  if (choice.rule == PartitionRule::Balanced) {
+    const auto options = within_ops({.recompute = problem.recompute}, problem.schedule, 2'000'000);
+    return explicit_partition(balance(problem.schedule, loads, options)->layers, layers, stages);
+  }
+  const BalanceOptions limits{.memory = problem.memory, .recompute = problem.recompute};
+  const auto found = balance(problem.schedule, loads, within_ops(limits, problem.schedule, 500'000));
+  const bool is_faster = found && found->even > kFasterThanEven * found->rank;
+  return is_faster ? explicit_partition(found->layers, layers, stages) : even_partition(layers, stages);
 }
 
 }  // namespace chimera

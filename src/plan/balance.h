@@ -26,8 +26,9 @@ struct BalanceOptions {
 struct Balance {
   std::vector<std::int64_t> layers;  // [stage]: number of blocks, at least 1
   double slowest = 0;
-  double least = 0;   // minimum of `slowest` in this memory
-  double rank = 0;    // minimized value; by default the simulated makespan
+  double least = 0;                                       // minimum of `slowest` in this memory
+  double rank = 0;                                        // minimized value: the simulated makespan
+  double even = std::numeric_limits<double>::infinity();  // rank of the even cut; infinity if it does not fit
   bool exact = true;  // whether `least` is proven: the search ended before its step limit
 };
 
@@ -50,13 +51,20 @@ struct Balance {
 struct PartitionProblem {
   const Schedule& schedule;
   const ModelConfig& model;
-  Workload workload;       // full micro-batches
-  bool recompute = false;  // all stages recompute
+  Workload workload;                                        // full micro-batches
+  bool recompute = false;                                   // all stages recompute
+  double flops_per_byte = 0;                                // of the device, for flop_loads()
+  std::optional<ModelLoads> loads = {};                     // by a machine profile; empty: by FLOPs and bytes
+  double memory = std::numeric_limits<double>::infinity();  // bytes per worker, for Auto
 };
 
-/// Returns the stages. Even: even_partition(). Balanced: balance() by FLOPs and simulation without messages, with about
-/// 4 million simulated ops. Listed: explicit_partition(). Deterministic, so that all ranks compute the same result.
-/// Throws ConfigError if there are more stages than layers.
+/// Auto keeps even stages unless others are faster by this factor: an estimate by FLOPs is not exact.
+inline constexpr double kFasterThanEven = 1.03;
+
+/// Returns the stages. Even: even_partition(). Balanced: balance() by `loads` or FLOPs and bytes, and simulation
+/// without messages, with about 4 million simulated ops. Auto: the same with fewer ops, if it fits in memory and is
+/// faster than even stages by kFasterThanEven or these do not fit; else even. Listed: explicit_partition().
+/// Deterministic, so that all ranks compute the same result. Throws ConfigError if there are more stages than layers.
 [[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
 
 }  // namespace chimera

@@ -153,6 +153,13 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
   if (value.has("whole_head")) machine.whole_head = value.truth("whole_head");
 }
 
+ReservedBytes read_reserved(const JsonValue& value) {
+  value.expect_object(field_names(kReservedNumbers, {}));
+  ReservedBytes reserved;
+  read_numbers(value, kReservedNumbers, reserved);
+  return reserved;
+}
+
 Contention read_contention(const JsonValue& value) {
   value.expect_object(field_names(kContentionNumbers, {}));
   Contention contention;
@@ -224,13 +231,29 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
   return flops->second * cores / static_cast<double>(machine.threads);
 }
 
+ReservedBytes reserved_on_gpu(double memory_bytes) {
+  return {.context = 1e9, .communicators = 1e9, .margin = 0.02 * memory_bytes};
+}
+
+std::string to_text(const ReservedBytes& reserved) {
+  std::string text;
+  const auto add = [&](double bytes, const char* what) {
+    if (bytes > 0) text += fmt::format("{}{:.2f} GiB {}", text.empty() ? "" : ", ", bytes / kGiB, what);
+  };
+  add(reserved.context, "for the CUDA context");
+  add(reserved.communicators, "for NCCL");
+  add(reserved.graphs, "for CUDA graphs");
+  add(reserved.margin, "in reserve");
+  return text;
+}
+
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object(field_names(
-      kMachineNumbers,
-      {"format", "version", "name", "sources", "cores", "threads", "workers_per_node", "memory_bytes", "layers",
-       "kernels", "point_to_point", "all_reduce", "matrix_flops", "contention", "message_copy", "node_message_copy"}));
+  root.expect_object(
+      field_names(kMachineNumbers, {"format", "version", "name", "sources", "cores", "threads", "workers_per_node",
+                                    "memory_bytes", "layers", "reserved", "kernels", "point_to_point", "all_reduce",
+                                    "matrix_flops", "contention", "message_copy", "node_message_copy"}));
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -240,6 +263,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
   machine.memory_bytes = root.number("memory_bytes", kMostBytes);
+  if (root.has("reserved")) machine.reserved = read_reserved(root.field("reserved"));
   if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
   for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
@@ -282,6 +306,7 @@ std::string to_json(const MachineProfile& machine) {
                       {"contention", numbers_json(machine.contention, kContentionNumbers)},
                       {"matrix_flops", matrix_flops_json(machine)}};
   json.update(numbers_json(machine, kMachineNumbers));
+  if (machine.reserved.all() > 0) json["reserved"] = numbers_json(machine.reserved, kReservedNumbers);
   if (machine.host_bandwidth == 0) json.erase("host_bandwidth");
   return json_text(json, 1) + "\n";
 }

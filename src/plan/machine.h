@@ -93,6 +93,28 @@ struct LinkProfile {
   friend bool operator==(const LinkProfile&, const LinkProfile&) = default;
 };
 
+/// Bytes of a GPU's memory that hold no tensors of a step. Estimates: they depend on driver, libraries and topology.
+struct ReservedBytes {
+  double context = 0;        // CUDA context, kernels, workspaces of libraries
+  double communicators = 0;  // buffers of NCCL
+  double graphs = 0;         // CUDA graphs
+  double margin = 0;         // fragments of the allocator, and what is not counted
+  [[nodiscard]] double all() const { return context + communicators + graphs + margin; }
+  friend bool operator==(const ReservedBytes&, const ReservedBytes&) = default;
+};
+inline constexpr auto kReservedNumbers =
+    std::to_array<NumberField<ReservedBytes>>({{"context", &ReservedBytes::context, kMostBytes, true},
+                                               {"communicators", &ReservedBytes::communicators, kMostBytes, true},
+                                               {"graphs", &ReservedBytes::graphs, kMostBytes},
+                                               {"margin", &ReservedBytes::margin, kMostBytes, true}});
+
+/// Returns the estimate for a GPU of `memory_bytes` without CUDA graphs: 1 GB each for context and communicators, and a
+/// margin of 2 %. The shipped profiles have the same numbers.
+[[nodiscard]] ReservedBytes reserved_on_gpu(double memory_bytes);
+
+/// Returns `0.93 GiB for the CUDA context, 0.93 GiB for NCCL, 1.49 GiB in reserve`, without what is 0.
+[[nodiscard]] std::string to_text(const ReservedBytes& reserved);
+
 struct MachineProfile {
   std::string name = {};
   std::vector<std::string> sources = {};  // origin of the figures: a command, or publications
@@ -100,7 +122,8 @@ struct MachineProfile {
   std::int64_t cores = 0;
   std::int64_t threads = 1;
   std::int64_t workers_per_node = 1;  // further workers are on other nodes
-  double memory_bytes = 0;            // available to each worker
+  double memory_bytes = 0;            // of each worker
+  ReservedBytes reserved = {};        // part of it
   /// Bytes of activations relative to stage_footprint(); 1 for this project's kernels.
   double activation_scale = 1;
   /// Extra bytes that attention keeps per head and pair of tokens, before `activation_scale`; 0 for this project's

@@ -4,31 +4,82 @@
 #include <cmath>
 
 #include "plan/layer_times.h"
+#include "plan/tensor_parallel.h"
 
 namespace chimera {
+namespace {
 
-ModelLoads flop_loads(const ModelConfig& model, const Workload& workload) {
+/// Bytes that element-wise kernels move in each op; products also read and write their matrices, which counts here.
+LayerLoad moved_bytes(const ModelConfig& model, LayerKind kind, Workload workload) {
+  workload.recompute_attention = false;  // keeps less, but moves as much
+  const LayerFootprint layer = layer_footprint(model, kind, workload);
+  const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
+  const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
+  // The head's forward also multiplies the gradient of its logits: 4 FLOPs per logit and channel.
+  const double logits = layer.forward_flops / (4 * static_cast<double>(model.hidden));
+  switch (kind) {
+    case LayerKind::Embedding: return {.forward = 8 * states, .weight_gradient = 4 * states};
+    case LayerKind::Block:
+      return {.forward = 3 * layer.activations,
+              .input_gradient = 4 * layer.activations,
+              .weight_gradient = layer.activations};
+    case LayerKind::Head: return {.forward = 22 * logits, .weight_gradient = 8 * logits};
+  }
+  return {};
+}
+
+}  // namespace
+
+ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte) {
   const auto stage = [&](std::int64_t blocks, bool embedding, bool head) {
     return stage_footprint(model, {0, blocks, embedding, head}, workload);
   };
   // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages.
   const StageFootprint block = stage(1, false, false);
-  const auto more = [&](const StageFootprint& with, const StageFootprint& without, double input) {
+  const auto more = [&](LayerKind kind, const StageFootprint& with, const StageFootprint& without, double input) {
     const StageMemory& a = with.memory;
     const StageMemory& b = without.memory;
-    return LayerLoad{with.forward_flops - without.forward_flops,
-                     with.input_gradient_flops - without.input_gradient_flops,
-                     with.weight_gradient_flops - without.weight_gradient_flops,
-                     a.weights - b.weights,
-                     a.gradients + a.optimizer - b.gradients - b.optimizer,
-                     a.activations - b.activations + input,
-                     *a.deferred - *b.deferred};
+    const LayerLoad moved = flops_per_byte > 0 ? moved_bytes(model, kind, workload) : LayerLoad();
+    return LayerLoad{
+        with.forward_flops - without.forward_flops + flops_per_byte * moved.forward,
+        with.input_gradient_flops - without.input_gradient_flops + flops_per_byte * moved.input_gradient,
+        with.weight_gradient_flops - without.weight_gradient_flops + flops_per_byte * moved.weight_gradient,
+        a.weights - b.weights,
+        a.gradients + a.optimizer - b.gradients - b.optimizer,
+        a.activations - b.activations + input,
+        *a.deferred - *b.deferred};
   };
   ModelLoads loads;
   loads.boundary = block.memory.boundary;
-  loads.embedding = more(stage(1, true, false), block, loads.boundary);  // replaces the stage's input
-  loads.head = more(stage(1, false, true), block, 0);
-  loads.blocks.assign(static_cast<std::size_t>(model.layers), more(stage(2, false, false), block, 0));
+  loads.embedding =
+      more(LayerKind::Embedding, stage(1, true, false), block, loads.boundary);  // replaces the stage's input
+  loads.head = more(LayerKind::Head, stage(1, false, true), block, 0);
+  loads.blocks.assign(static_cast<std::size_t>(model.layers), more(LayerKind::Block, stage(2, false, false), block, 0));
+  return loads;
+}
+
+ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
+  if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
+  Workload workload = problem.workload;
+  workload.micro_batch_size = candidate.micro_batch_size;
+  ModelLoads loads = flop_loads(problem.model, workload);
+  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
+  workload.slices = candidate.shape.slices;
+  const auto set_times = [&](LayerLoad& load, LayerKind kind) {
+    const std::int64_t count = candidate.tensor_parallel;
+    const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);
+    const LayerTime sums = tensor_sums(problem.machine, problem.model, kind, workload, count);
+    load.forward = (time.forward + sums.forward) / micro_batch_scale;
+    load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
+    load.weight_gradient = time.weight_gradient / micro_batch_scale;
+    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
+    const double kept = held_activations(count, cuts_tokens(workload, count));
+    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= kept;
+  };
+  set_times(loads.embedding, LayerKind::Embedding);
+  set_times(loads.head, LayerKind::Head);
+  set_times(loads.blocks.front(), LayerKind::Block);
+  std::ranges::fill(loads.blocks, loads.blocks.front());
   return loads;
 }
 

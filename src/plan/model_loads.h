@@ -1,7 +1,7 @@
 #pragma once
 
 // Time and memory of each layer, the input of the search for cuts. A cut assigns consecutive layers to stages; the load
-// of a stage is the sum over its layers. Times come from FLOPs here, and from a machine profile in plan/plan.cc.
+// of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile.
 
 #include <array>
 #include <compare>
@@ -37,8 +37,19 @@ struct ModelLoads {
   double boundary = 0;            // bytes of a later stage's input for a full micro-batch
 };
 
-/// Returns loads with FLOPs as times and bytes from footprints. `workload` describes a full micro-batch.
-[[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload);
+/// Float32 products of a CPU core by the bytes that it moves meanwhile: about 100 GFLOP/s and 10 GB/s.
+inline constexpr double kFlopsPerByteOfCpu = 10;
+
+/// Returns loads with FLOPs as times and bytes from footprints. `workload` describes a full micro-batch. A byte that
+/// element-wise kernels move takes the time of `flops_per_byte` FLOPs. A block moves 8 times its activations, which
+/// gives 46 % of an H200's bfloat16 peak for gpt2-64 (measured: 45 %); the head moves 30 bytes per logit.
+[[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte = 0);
+
+/// Returns loads with the times of the problem's machine, as stage_model() would give for single layers, and bytes from
+/// footprints. Times are for full micro-batches, although the schedule may run halves. Throws ConfigError if the
+/// profile does not cover the model.
+[[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
+                                       double micro_batch_scale);
 
 /// Returns the costs of stages with `layers` blocks each, which must sum to the number of blocks.
 [[nodiscard]] CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers,

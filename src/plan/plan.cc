@@ -8,7 +8,6 @@
 
 #include "core/error.h"
 #include "core/signals.h"
-#include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 
 namespace chimera {
@@ -48,33 +47,6 @@ std::optional<PlannedSchedule> fit_in_memory(Predictor& predictor, Candidate& ca
   return predictor.prepare(candidate);
 }
 
-/// Returns loads with the machine's times, as stage_model() would give for single layers. Times are for full micro-
-/// batches, although the schedule may run halves.
-ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate, double micro_batch_scale) {
-  if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
-  Workload workload = problem.workload;
-  workload.micro_batch_size = candidate.micro_batch_size;
-  ModelLoads loads = flop_loads(problem.model, workload);
-  workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
-  workload.slices = candidate.shape.slices;
-  const auto set_times = [&](LayerLoad& load, LayerKind kind) {
-    const std::int64_t count = candidate.tensor_parallel;
-    const LayerTime time = split_layer_time(problem.machine, problem.model, kind, workload, count);
-    const LayerTime sums = tensor_sums(problem.machine, problem.model, kind, workload, count);
-    load.forward = (time.forward + sums.forward) / micro_batch_scale;
-    load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
-    load.weight_gradient = time.weight_gradient / micro_batch_scale;
-    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
-    const double kept = held_activations(count, cuts_tokens(workload, count));
-    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= kept;
-  };
-  set_times(loads.embedding, LayerKind::Embedding);
-  set_times(loads.head, LayerKind::Head);
-  set_times(loads.blocks.front(), LayerKind::Block);
-  std::ranges::fill(loads.blocks, loads.blocks.front());
-  return loads;
-}
-
 /// Returns the partition that balance() finds with the machine's times and the problem's memory, in about 10^5
 /// simulated ops. Empty if nothing fits or the result equals the candidate's own partition.
 std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidate& candidate) {
@@ -82,7 +54,7 @@ std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidat
   const PlannedSchedule planned = predictor.prepare(candidate);
   const std::int64_t stages = planned.schedule->stages;
   if (stages < 2) return std::nullopt;
-  const BalanceOptions most{.memory = predictor.problem().memory_bytes,
+  const BalanceOptions most{.memory = predictor.problem().memory_bytes - predictor.problem().machine.reserved.all(),
                             .recompute = !candidate.recompute.empty(),
                             .candidates = 100,
                             .steps = 3};
@@ -94,6 +66,11 @@ std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidat
   return PartitionChoice{PartitionRule::Listed, found->layers};
 }
 
+/// Both words mean that even and balanced stages are compared.
+bool tries_balanced(const PlanOptions& options) {
+  return options.partition.rule == PartitionRule::Balanced || options.partition.rule == PartitionRule::Auto;
+}
+
 class Planner {
  public:
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
@@ -102,7 +79,7 @@ class Planner {
         recomputing_(options),
         offloading_(options),
         top_(options.top > 0 ? static_cast<std::size_t>(options.top) : 2 * candidates),
-        kept_(options.partition.rule == PartitionRule::Balanced ? std::max(top_, kToBalance) : top_) {
+        kept_(tries_balanced(options) ? std::max(top_, kToBalance) : top_) {
     plan_.considered = static_cast<std::int64_t>(candidates);
     recomputing_.offload = {};
     offloading_.recompute = {};
@@ -122,7 +99,7 @@ class Planner {
       plan_.pruned += outcome == Outcome::TooSlow ? 1 : 0;
       plan_.too_large += outcome == Outcome::TooLarge ? 1 : 0;
     }
-    if (options_.partition.rule == PartitionRule::Balanced) add_balanced();
+    if (tries_balanced(options_)) add_balanced();
     if (plan_.ranked.size() > top_)
       plan_.ranked.erase(plan_.ranked.begin() + static_cast<std::ptrdiff_t>(top_), plan_.ranked.end());
     return std::move(plan_);

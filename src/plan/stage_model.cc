@@ -90,6 +90,7 @@ class StageModelBuilder {
     whole.dropout = whole.dropout && machine_.score_bytes == 0;
     model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
                       : stage_bytes(problem_.model, partition, schedule_, whole);
+    model_.reserved_bytes = machine_.reserved.all();
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);

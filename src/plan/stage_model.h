@@ -21,6 +21,7 @@ struct StageModel {
   std::vector<LayerTime> tensor_sums;      // [S]: part of the costs in all-reduces over T workers
   std::vector<double> gathers = {};        // [S]: all-gathers of sharded parameters, part of the updates
   double step_seconds = 0;                 // overhead per step
+  double reserved_bytes = 0;               // of each worker's memory, beside its tensors
   NodePlacement nodes = {};                // Empty: all workers are on one node
   double computing_share_of_sums = 1;      // share of all-reduce time that uses cores: their time on a single node
 };

@@ -34,7 +34,7 @@ class OrderLedger {
                             const std::set<StageId>& offload) const {
     const std::vector<double> moved = moved_bytes(worker, recompute, offload);
     std::size_t position = 0;
-    double amount = held_between_steps(worker) + message_room_[worker];
+    double amount = held_between_steps(worker) + message_room_[worker] + model_.reserved_bytes;
     double most = amount;
     for (const Op& op : schedule_.workers[worker]) {
       const StageMemory& memory = model_.costs.memory[op.stage.index()];
@@ -217,7 +217,7 @@ std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& mod
       const double working_set = model.footprints[op.stage.index()].working_set(op.kind);
       most = std::max(most, most_within(points, next, timeline.workers[w].ops[i]) + working_set);
     }
-    peaks.push_back(most);
+    peaks.push_back(most + model.reserved_bytes);
   }
   return peaks;
 }

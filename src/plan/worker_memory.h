@@ -19,9 +19,9 @@
 namespace chimera {
 
 /// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,
-/// optimizer state, activations, working sets, and as many messages as channels can have in flight. The result is an
-/// upper bound of worker_peaks(), with one exception: a message may still wait for its op when the sender has already
-/// produced later messages of the same channel.
+/// optimizer state, activations, working sets, as many messages as channels can have in flight, and what is reserved.
+/// The result is an upper bound of worker_peaks(), with one exception: a message may still wait for its op when the
+/// sender has already produced later messages of the same channel.
 ///
 /// The stages in `recompute` are recomputed, whatever `model` says. The stages in `offload` are offloaded; if it has no
 /// value, the stages of CostModel::offload are offloaded. Activations of an offloaded forward count until the worker's
@@ -31,7 +31,7 @@ namespace chimera {
                                                  const std::optional<std::set<StageId>>& offload = std::nullopt);
 
 /// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain(). The working set of each
-/// op is added to its amounts.
+/// op is added to its amounts, and what is reserved to all.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 

@@ -24,7 +24,8 @@ struct Contention {
   double sums_overlap = 0;
   /// Slowdown like `transfers` for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
-  /// An op, per channel on which messages are still to arrive: on GPUs a posted receive occupies multiprocessors.
+  /// An op, per input of the worker's next op that is still to arrive: on GPUs a receive is posted one op before its
+  /// turn and occupies multiprocessors while it waits.
   double ops_by_receives = 0;
   /// Fraction of an op's time saved if all cores of its node idled, in proportion to idle_share(). Durations are those
   /// while all compute. In [0, 1).

@@ -99,6 +99,20 @@ class PipelineState {
     return kNoOp;
   }
 
+  /// Returns how many inputs of the op after the running one are still to come from other workers. On GPUs their
+  /// receives wait beside the running op.
+  [[nodiscard]] std::int64_t awaited_inputs(std::size_t w, double now) const {
+    const std::size_t next = workers_[w].position + next_ops(w).size();
+    if (next >= workers_[w].end) return 0;
+    std::int64_t count = 0;
+    for (const Op& op : concurrent_ops(table_.schedule().workers[w], next, costs_.pairs())) {
+      for (const OpIndex input : table_.inputs(op)) {
+        if (input != kNoOp && table_.worker(input) != w && arrived_[input] > now) ++count;
+      }
+    }
+    return count;
+  }
+
   /// Begins the worker's next activity. Returns nullopt if it takes no time. Requires ready(w) <= now.
   std::optional<Activity> begin_next(std::size_t w, double now) {
     Worker& worker = workers_[w];

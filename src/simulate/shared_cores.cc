@@ -44,13 +44,6 @@ class ContentionTracker {
   ContentionTracker(const Contention& contention, std::size_t workers, const NodePlacement& nodes, double cores)
       : contention_(contention), nodes_(nodes), cores_(cores), in_use_(workers), of_nodes_(workers) {}
 
-  /// Announces a message, whose arrival is then reported by count_arrival().
-  void expect_message(std::size_t from, std::size_t to) {
-    if (to_arrive_[{from, to}]++ == 0) ++in_use_[to].channels;
-  }
-  void count_arrival(std::size_t from, std::size_t to) {
-    if (--to_arrive_.at({from, to}) == 0) --in_use_[to].channels;
-  }
   void count_op(std::size_t worker, int change) {
     in_use_[worker].ops += change;
     of_nodes_[nodes_.node(worker)].ops += nodes_.copies_of(worker) * change;
@@ -83,11 +76,11 @@ class ContentionTracker {
     }
   }
 
-  /// Slowdown factors: of an op, a message, an all-reduce.
-  [[nodiscard]] double op(std::size_t worker) const {
+  /// Slowdown factors: of an op beside waiting `receives`, a message, an all-reduce.
+  [[nodiscard]] double op(std::size_t worker, std::int64_t receives) const {
     const InUse& here = in_use_[worker];
     const double slowed =
-        1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * here.channels;
+        1 + (here.sums > 0 ? contention_.ops_by_sums : 0) + contention_.ops_by_receives * static_cast<double>(receives);
     return slowed * (1 - contention_.idle_gain * idle_share(of_nodes_[nodes_.node(worker)].ops, cores_));
   }
   [[nodiscard]] double message(std::size_t from, std::size_t to) const {
@@ -116,7 +109,6 @@ class ContentionTracker {
     int sums = 0;
     int leaving = 0;  // messages and all-reduces
     int coming = 0;
-    int channels = 0;  // with messages that are still to arrive
   };
   static double beside(int transfers, double share) { return 1 + share * (transfers - 1); }
   [[nodiscard]] double by_ops(std::size_t worker) const {
@@ -131,9 +123,8 @@ class ContentionTracker {
   Contention contention_;
   const NodePlacement& nodes_;
   double cores_;
-  std::vector<InUse> in_use_;                                              // [worker]
-  std::vector<InUse> of_nodes_;                                            // [node]: ops, and transfers between nodes
-  std::map<std::pair<std::size_t, std::size_t>, std::int64_t> to_arrive_;  // (from, to): messages
+  std::vector<InUse> in_use_;    // [worker]
+  std::vector<InUse> of_nodes_;  // [node]: ops, and transfers between nodes
 };
 
 class EventClock {
@@ -152,7 +143,6 @@ class EventClock {
   }
 
   void run() {
-    if (contends_) expect_messages();
     for (double now = next_event(); now < kNever; now = next_event()) {
       throw_if_interrupted();
       for (const Running& each : take_finished(now)) finish(each, now);
@@ -258,7 +248,6 @@ class EventClock {
       if (queue.size() == 1) begin_message(made, now);
       return kNever;
     }
-    if (contends_) in_use_.count_arrival(from, to);
     return links_.send(from, to, table_.op(made), now).arrived;
   }
 
@@ -266,17 +255,9 @@ class EventClock {
     const std::size_t from = table_.worker(made);
     const std::size_t to = consuming_worker(made);
     state_.arrive(made, now);
-    in_use_.count_arrival(from, to);
     std::deque<OpIndex>& queue = queues_.at({from, to});
     queue.pop_front();
     if (!queue.empty()) begin_message(queue.front(), now);
-  }
-
-  void expect_messages() {
-    for (OpIndex op = 0; op < table_.size(); ++op) {
-      if (table_.consumer(table_.op(op)) == kNoOp || consuming_worker(op) == table_.worker(op)) continue;
-      in_use_.expect_message(table_.worker(op), consuming_worker(op));
-    }
   }
 
   std::size_t consuming_worker(OpIndex op) const { return table_.worker(table_.consumer(table_.op(op))); }
@@ -294,7 +275,7 @@ class EventClock {
           rate = std::min(rate, cores_.cores / demands_[node] / (1 + cores_.switching));
       });
       const double computed = rate == 1 || each.share == 0 ? 1 : 1 / (1 - each.share + each.share / rate);
-      each.set_rate(now, computed / (contends_ ? slowdown(each) : 1.0));
+      each.set_rate(now, computed / (contends_ ? slowdown(each, now) : 1.0));
     }
   }
 
@@ -346,12 +327,13 @@ class EventClock {
   }
 
   /// An all-reduce is faster while all its workers have launched the next: one sends while the other adds.
-  double slowdown(const Running& each) const {
+  double slowdown(const Running& each, double now) const {
     if (each.work == Work::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (!is_all_reduce(each)) return in_use_.op(each.of);
+    if (each.work == Work::Op) return in_use_.op(each.of, state_.awaited_inputs(each.of, now));
+    if (!is_all_reduce(each)) return in_use_.op(each.of, 0);
     const double slowest = in_use_.sum(members(each), group_of(each));
     const bool overlaps =
         each.work == Work::Sum && state_.sums().has_next(ParameterGroupId(static_cast<std::int64_t>(each.of)));

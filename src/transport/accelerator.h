@@ -45,6 +45,7 @@ struct GpuTraits {
   bool has_bfloat16 = false;  ///< in hardware
   bool has_tf32 = false;      ///< computes float32 products in TensorFloat32
   std::int64_t memory_bytes = 0;
+  std::string pci = {};  ///< address such as "0000:1b:00.0"
 };
 
 class Accelerator {

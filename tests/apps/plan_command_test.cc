@@ -326,11 +326,40 @@ TEST(PlanCommandTest, PlansForGpusCarryDeviceAndNodes) {
   const ProgramResult job = run_program(words);
   EXPECT_EQ(job.exit_code, 0) << job.messages;
   EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=16\n#SBATCH --ntasks-per-node=8\n"
-                                    "#SBATCH --gpus-per-node=8\n"));
+                                    "#SBATCH --gpus-per-node=8\n#SBATCH --cpus-per-task=4\n"));
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --time=24:00:00\n"));
+  EXPECT_THAT(job.output, HasSubstr("--device cuda needs libchimera_cuda.so beside the\n"));
+  EXPECT_THAT(job.output, HasSubstr("# program (tools/cuda-build). Runs on several GPUs were never tried"));
   EXPECT_THAT(job.output, HasSubstr(" --dtype bfloat16 --optimizer adamw --device cuda "));
   const std::string plan = read_file(scratch.path("plan.toml"));
   EXPECT_THAT(plan, HasSubstr("\ndtype = \"bfloat16\"\n"));
   EXPECT_THAT(plan, HasSubstr("\ndevice = \"cuda\"\n"));
+}
+
+TEST(PlanCommandTest, MemoryIncludesWhatIsReserved) {
+  const Scratch scratch;
+  json machine = read_json(read_file(testing::source_path("/machines/h100-80gb.json")));
+  machine.erase("reserved");
+  Words bare = kEightBillion;
+  std::ranges::replace(bare, "h100-80gb", scratch.write("bare.json", json_text(machine)));
+  const auto peak = [](const Words& words) { return planned(words)["chosen"]["peak_memory_bytes"].get<double>(); };
+  EXPECT_DOUBLE_EQ(peak(kEightBillion) - peak(bare), 1e9 + 1e9 + 0.02 * 80e9);
+  EXPECT_THAT(
+      run_program(kEightBillion).output,
+      HasSubstr("\n  the memory of a worker includes 0.93 GiB for the CUDA context, 0.93 GiB for NCCL, 1.49 GiB "
+                "in reserve\n"));
+  EXPECT_THAT(run_program(bare).output, Not(HasSubstr("the memory of a worker includes")));
+}
+
+TEST(PlanCommandTest, ShowsTokensPerSecondAndTheUtilizationOfThePeak) {
+  const json chosen = planned(kEightBillion)["chosen"];
+  EXPECT_DOUBLE_EQ(chosen["tokens_per_second"], 8192 * chosen["sequences_per_second"].get<double>());
+  const double utilization = chosen["utilization"];
+  EXPECT_GT(utilization, 0.2);
+  EXPECT_LT(utilization, 0.45) << "the profile's share of the peak";
+  EXPECT_THAT(run_program(kEightBillion).output, ::testing::ContainsRegex("  [0-9]+[.][0-9] %  "));
+  EXPECT_FALSE(planned(bert_48({"--stages", "8", "--top", "1"}))["chosen"].contains("utilization"))
+      << "the profile has no peak";
 }
 
 TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {

@@ -102,6 +102,18 @@ TEST(SchedulesCommandTest, ListsTheParametersOfSchedules) {
   }
 }
 
+/// 1F1B: 0F0 0F1 0B0 0B1 | 1F0 1B0 1F1 1B1. Each 0B follows a 1B; in time, no other receive waits beside an op.
+TEST(CheckCommandTest, SaysHowLongReceivesWaitOnGpus) {
+  std::vector<std::string> words = {"check", "1f1b", "--stages", "2", "--micro-batches", "2"};
+  EXPECT_THAT(output_of(words), HasSubstr(": 0.50 receives wait beside an op of worker 0, the most\n"));
+  words.insert(words.end(), {"--format", "json"});
+  const json waits = read_json(output_of(words))["receive_waits"];
+  EXPECT_EQ(waits["worker"], 0);
+  EXPECT_DOUBLE_EQ(waits["beside_an_op"], 0.5);
+  EXPECT_THAT(output_of({"check", "gpipe", "--stages", "1", "--micro-batches", "2"}),
+              ::testing::Not(HasSubstr("receives wait")));
+}
+
 TEST(CheckCommandTest, AcceptsAGeneratedSchedule) {
   EXPECT_THAT(output_of({"check", "-"}, four_stages_as_json()), HasSubstr("valid: chimera, 4 stages, 4 micro-batches"));
   EXPECT_EQ(output_of({"check", "chimera", "--stages", "4", "--micro-batches", "4"}),
@@ -236,7 +248,7 @@ TEST(CheckCommandTest, ReadsCsvAndNotesDroppedActions) {
 TEST(CheckCommandTest, ProvesPairsInOrderAndTogether) {
   const auto lines = lines_of(output_of({"check", "-"}, output_of({"schedule", "dualpipe", "--stages", "2",
                                                                    "--micro-batches", "4", "--format", "json"})));
-  ASSERT_EQ(lines.size(), 6U);
+  ASSERT_EQ(lines.size(), 7U);
   EXPECT_THAT(lines[2], HasSubstr("program, per-direction channels: cannot deadlock"));
   EXPECT_THAT(lines[4], HasSubstr("program, per-direction channels, pairs together: cannot deadlock"));
   EXPECT_THAT(lines[5], HasSubstr("program, one serial queue per pair, pairs together: cannot deadlock"));

@@ -106,10 +106,29 @@ TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
   const ProgramResult text = run_program(words);
   EXPECT_EQ(text.exit_code, 2);
   EXPECT_THAT(text.output, HasSubstr("of 74.51 GiB: DOES NOT FIT\n"));
+  EXPECT_THAT(text.output,
+              HasSubstr("\nof that, 0.93 GiB for the CUDA context, 0.93 GiB for NCCL, 1.49 GiB in reserve\n"));
   EXPECT_THAT(text.messages, ::testing::StartsWith("chimera: DOES NOT FIT: a rank needs "));
   const ProgramResult fields = run_program(words + Arguments{"--format", "json"});
   EXPECT_EQ(fields.exit_code, 2);
   EXPECT_EQ(try_json(fields.output)["fits"], false);
+}
+
+std::string layers_of(const json& run) {
+  std::string layers;
+  for (const json& stage : run["stages"]) layers += std::to_string(stage["layers"].get<int>()) + " ";
+  return layers;
+}
+
+/// The head of gpt2-64 takes as long as about 3.5 of its blocks, so that even stages leave seven GPUs waiting.
+TEST(DryRunTest, TheLastStageOnGpusHasFewerBlocks) {
+  const Arguments flags = {"--model", "gpt2-64",  "--sequence", "1024", "--schedule",      "1f1b", "--stages", "8",
+                           "--dtype", "bfloat16", "--device",   "cuda", "--micro-batches", "32"};
+  EXPECT_EQ(layers_of(dry_run(flags)), "9 9 9 8 8 8 8 5 ");
+  EXPECT_EQ(layers_of(dry_run(flags + Arguments{"--partition", "even"})), "8 8 8 8 8 8 8 8 ");
+  const ProgramResult text = run_program(Arguments{"train", "--dry-run"} + flags);
+  EXPECT_THAT(text.output, HasSubstr("layers on the stages: 9,9,9,8,8,8,8,5 (faster than even by prediction; "
+                                     "--partition even: equal numbers)\n"));
 }
 
 TEST(DryRunTest, PredictsWhatThePlanPredicts) {

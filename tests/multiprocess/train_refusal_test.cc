@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
 
@@ -166,7 +167,7 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--stages", "5", "--schedule", "gpipe"}, {"cannot cut 4 layers into 5 stages"}},
       {{"--partition", "2,2"}, {"--partition 2,2: layers for 2 stages", "cuts the model into 4"}},
       {{"--partition", "2,1,1,1"}, {"--partition 2,1,1,1", "more layers than the 4"}},
-      {{"--partition", "4,x"}, {"--partition '4,x' is neither even, balanced nor"}},
+      {{"--partition", "4,x"}, {"--partition '4,x' is neither auto, even, balanced nor"}},
       {{"--partition", "balance"}, {"unknown --partition 'balance'", "did you mean 'balanced'?"}},
       {{"--pipelines", "3"}, {"--pipelines must be twice a divisor", "2, 4; not 3"}},
       {{"--pipelines", "2", "--schedule", "1f1b"}, {"--pipelines does not apply to 1f1b"}},
@@ -290,7 +291,7 @@ TEST_F(TrainRefusalTest, MetricsFiles) {
   std::filesystem::create_symlink(data_, alias);
   const std::string words = scratch_.write("vocab.txt", "[UNK]\nthe\n");
   const std::string config = scratch_.write("run.toml", "steps = 1\n");
-  const std::string profile = scratch_.write("here.json", "a profile");
+  const std::string profile = scratch_.write("here.json", read_file(testing::source_path("/machines/p100-aries.json")));
   expect_refusals({
       {{"--metrics", ""}, {"--metrics: the name of a file is missing"}},
       {{"--metrics", words + "/metrics.jsonl"}, {"cannot be written", "Not a directory"}},

@@ -73,9 +73,22 @@ TEST(MachineLibraryTest, GpusOfDataSheetsComputeAtTheStatedShareOfTheirPeak) {
       if (config.sliding_window) workload.sequence = std::min(workload.sequence, *config.sliding_window);
       const double work = layer_footprint(config, LayerKind::Block, workload).forward_flops;
       const double seconds = layer_time(machine, config, LayerKind::Block, workload).forward;
-      EXPECT_GT(seconds, work / flops) << name << " " << model << ": launches take time, too";
-      EXPECT_LT(seconds, 1.05 * work / flops + 50e-6) << name << " " << model;
+      // Times in profiles have four digits, and those of other models are scaled.
+      EXPECT_NEAR(seconds, std::max(work / flops, machine.block_launch), 0.02 * seconds) << name << " " << model;
     }
+  }
+}
+
+/// benchmarks/results/gpu.md: 16.3, 45.1 and 46.7 % of the peak. One sequence is limited by the host's launches, which
+/// are fitted to it; the share of the peak is that of the second row, rounded.
+TEST(MachineLibraryTest, TheH200sBlocksTakeTheMeasuredTimes) {
+  const MachineProfile machine = read_machine(testing::source_path("/machines/h200.json"));
+  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW);
+  workload.sequence = 1024;
+  for (const auto& [size, seconds] : {std::pair<std::int64_t, double>{1, 0.849e-3}, {4, 1.227e-3}, {8, 2.370e-3}}) {
+    workload.micro_batch_size = size;
+    const double predicted = layer_time(machine, find_model("gpt2-64"), LayerKind::Block, workload).whole();
+    EXPECT_NEAR(predicted, seconds, 0.04 * seconds) << size;
   }
 }
 

@@ -194,6 +194,17 @@ TEST(MachineTest, HostBandwidthIsUnknownByDefault) {
   EXPECT_EQ(merge_machines({other, other}).host_bandwidth, 5e10);
 }
 
+TEST(MachineTest, NamesWhatIsReserved) {
+  json machine = read_json(to_json(round_machine()));
+  EXPECT_FALSE(machine.contains("reserved"));
+  EXPECT_EQ(round_machine().reserved.all(), 0);
+  machine["reserved"] = {{"context", 1 << 30}, {"communicators", 2e9}, {"margin", 3e9}};
+  const MachineProfile read = machine_from_json(json_text(machine), "here.json");
+  EXPECT_EQ(read.reserved, (ReservedBytes{.context = 1 << 30, .communicators = 2e9, .margin = 3e9}));
+  EXPECT_EQ(machine_from_json(to_json(read), "here.json"), read);
+  EXPECT_EQ(to_text(read.reserved), "1.00 GiB for the CUDA context, 1.86 GiB for NCCL, 2.79 GiB in reserve");
+}
+
 TEST(MachineTest, ThereIsNoContentionByDefault) {
   json machine = read_json(to_json(round_machine()));
   machine["contention"] = {{"ops_by_sums", 0.25}, {"sums_by_ops", 0.5}, {"transfers", 1}};

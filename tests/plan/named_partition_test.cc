@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "generate/registry.h"
 
@@ -33,6 +35,56 @@ TEST(NamedPartitionTest, BalancedCountsTheHead) {
   EXPECT_EQ(cut("balanced", "1f1b", {2, 8}, find_model("gpt2-mini")), "4,4");
   EXPECT_EQ(cut("balanced", "1f1b", {2, 8}, large_head()), "7,1");
   EXPECT_EQ(cut("balanced", "chimera", {4, 4}, large_head()), "1,3,3,1");
+}
+
+TEST(NamedPartitionTest, AutoIsBalancedOnlyWhereThatIsFaster) {
+  EXPECT_EQ(cut("auto", "1f1b", {2, 8}, large_head()), "7,1");
+  EXPECT_EQ(cut("auto", "1f1b", {3, 3}, find_model("gpt2-mini")), "3,3,2") << "the last stage has the head";
+  EXPECT_EQ(cut("auto", "1f1b", {1, 4}, large_head()), "8");
+  ModelConfig slightly = find_model("gpt2-mini");
+  slightly.layers = 32;
+  slightly.vocabulary = 4500;  // the head has the FLOPs of 1.6 blocks, so that one block less saves 2 %
+  EXPECT_EQ(cut("balanced", "1f1b", {2, 4}, slightly), "17,15");
+  EXPECT_EQ(cut("auto", "1f1b", {2, 4}, slightly), "16,16");
+}
+
+/// The first stage has the most activations in flight, so less memory leaves it fewer blocks.
+TEST(NamedPartitionTest, AutoStaysWithinMemory) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 8});
+  const auto in = [&](double memory) {
+    const PartitionProblem problem{.schedule = schedule, .model = large_head(), .workload = {4, 128}, .memory = memory};
+    return named_partition({PartitionRule::Auto}, problem).front().end_layer;
+  };
+  std::vector<std::int64_t> blocks;
+  for (double memory = 100e6; memory < 300e6; memory += 10e6) blocks.push_back(in(memory));
+  EXPECT_EQ(blocks.front(), 4) << "nothing fits";
+  EXPECT_TRUE(std::ranges::is_sorted(blocks));
+  EXPECT_GT(std::ranges::count(blocks, 5) + std::ranges::count(blocks, 6), 0);
+  EXPECT_EQ(blocks.back(), 7);
+}
+
+/// The head of gpt2 has the FLOPs of 4.9 blocks. Its logits move so many bytes that it takes the time of 6 on a GPU.
+TEST(NamedPartitionTest, BytesCountBesideFlops) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 8});
+  const auto cut_by = [&](double flops_per_byte) {
+    const Workload workload{.sequence = 1024, .compute_bytes = 2, .logits_of_chunk = kLogitsOfGpuChunk};
+    const PartitionProblem problem{
+        .schedule = schedule, .model = find_model("gpt2"), .workload = workload, .flops_per_byte = flops_per_byte};
+    return to_text(named_partition({PartitionRule::Auto}, problem));
+  };
+  EXPECT_EQ(cut_by(0), "8,4");
+  EXPECT_EQ(cut_by(200), "9,3");
+}
+
+/// A profile's times count in place of FLOPs.
+TEST(NamedPartitionTest, TakesMeasuredTimes) {
+  const Schedule schedule = find_generator("1f1b").generate({2, 8});
+  ModelLoads loads = flop_loads(find_model("gpt2-mini"), {4, 128});
+  loads.embedding.forward = 4 * loads.blocks.front().forward;
+  loads.embedding.weight_gradient = 8 * loads.blocks.front().weight_gradient;
+  const PartitionProblem problem{
+      .schedule = schedule, .model = find_model("gpt2-mini"), .workload = {4, 128}, .loads = loads};
+  EXPECT_EQ(to_text(named_partition({PartitionRule::Auto}, problem)), "2,6");
 }
 
 TEST(NamedPartitionTest, RefusesInvalidPartitions) {

@@ -19,7 +19,7 @@ struct FakeAccelerator final : Accelerator {
                     .multiprocessors = 100,
                     .has_bfloat16 = true,
                     .has_tf32 = true,
-                    .memory_bytes = 1 << 30};
+                    .memory_bytes = std::int64_t{80} << 30};
   std::string fault = {};
   std::int64_t peak = 0;
   std::int64_t used = 0;

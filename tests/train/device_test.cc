@@ -161,6 +161,31 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   EXPECT_EQ(resources->gpu.multiprocessors, 132);
 }
 
+TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  const auto refusal_in = [&](double bytes) {
+    gpus.each.memory_bytes = static_cast<std::int64_t>(bytes);
+    return refusal_of([&] { static_cast<void>(prepare_job(options)); });
+  };
+  EXPECT_EQ(refusal_in(4e9), "");
+  const std::string refusal = refusal_in(2.041e9);  // the context and NCCL take 2 GB, the margin 40.8 MB
+  EXPECT_THAT(refusal, AllOf(HasSubstr("--device cuda: "), HasSubstr(" of tensors (the fullest rank), 0.93 GiB for the "
+                                                                     "CUDA context, 0.93 GiB for NCCL, 0.04 GiB in "
+                                                                     "reserve do not fit in the 1.901 GiB of Fake GPU; "
+                                                                     "use more --stages")));
+  EXPECT_EQ(std::ranges::count(refusal, '\n'), 0);
+  options.cuda_graphs = true;
+  EXPECT_EQ(refusal_in(4e9), "");
+  EXPECT_THAT(refusal_in(2.5e9), HasSubstr("0.47 GiB for CUDA graphs"));
+  options.cuda_graphs = false;
+  options.transport = TransportKind::Threads;
+  EXPECT_THAT(refusal_in(1.02e9), AllOf(HasSubstr("(2 ranks on a GPU)"), ::testing::Not(HasSubstr("NCCL"))));
+}
+
 TEST(DeviceTest, AFullGpuIsReportedInOneLineWithWaysOut) {
   const std::string error =
       "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 MiB is "

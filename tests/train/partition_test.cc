@@ -1,8 +1,10 @@
 // Stages with different numbers of layers train the same model.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "support/training.h"
+#include "train/observe/progress_report.h"
 
 namespace chimera {
 namespace {
@@ -69,6 +71,12 @@ TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
   EXPECT_EQ(to_text(prepare_job(options).partition), "3,5");
   options.partition = parse_partition("balanced");
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1");
+  options.partition = TrainOptions().partition;
+  EXPECT_EQ(to_text(prepare_job(options).partition), "7,1") << "balanced by default where that is faster";
+  EXPECT_THAT(partition_line(prepare_job(options)), ::testing::HasSubstr("7,1 (faster than even"));
+  options.partition = parse_partition("even");
+  EXPECT_EQ(to_text(prepare_job(options).partition), "4,4");
+  EXPECT_EQ(partition_line(prepare_job(options)), "");
   options.schedule = "none";
   options.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "8");

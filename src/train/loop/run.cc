@@ -26,6 +26,7 @@
 #include "core/json.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
+#include "launch/local/gpu_cores.h"
 #include "launch/local/process.h"
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
@@ -251,6 +252,13 @@ std::chrono::milliseconds milliseconds(double seconds) {
 /// Limits the delay if another rank is lost during reconnection.
 constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
 
+/// Threads that start later, those of c10d and NCCL too, inherit the cores.
+void bind_near_gpu(const Job& job, int rank) {
+  if (!uses_gpu(job.options)) return;
+  const int gpu = static_cast<int>(device_of(job.options, RankId(rank)).index());
+  (void)bind_to_cores(cores_near(accelerator().traits(gpu).pci));
+}
+
 std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
   Fingerprint own = fingerprint(job);
   note_progress({RankProgress::Phase::Joining});
@@ -352,6 +360,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
                                     rank.world_size));
     }
     bool is_whole = true;
+    bind_near_gpu(job, rank.rank);
     std::optional<RecordedRank> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {

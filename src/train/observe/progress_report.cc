@@ -222,6 +222,15 @@ std::string ending(const Job& job) {
                     shell_word(model));
 }
 
+std::string partition_line(const Job& job) {
+  const PartitionRule rule = job.options.partition.rule;
+  const std::int64_t stages = std::ssize(job.partition);
+  const bool is_chosen = rule == PartitionRule::Auto && job.partition != even_partition(job.model.layers, stages);
+  if (stages == 1 || (!is_chosen && rule != PartitionRule::Balanced && rule != PartitionRule::Listed)) return "";
+  return fmt::format("layers on the stages: {}{}\n", to_text(job.partition),
+                     is_chosen ? " (faster than even by prediction; --partition even: equal numbers)" : "");
+}
+
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text =
@@ -235,8 +244,7 @@ std::string describe(const Job& job) {
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
     text += fmt::format("data: {}\n", job.data.corpus->opened.description);
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
-  if (job.options.partition.rule != PartitionRule::Even && job.partition.size() > 1)
-    text += fmt::format("layers on the stages: {}\n", to_text(job.partition));
+  text += partition_line(job);
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
     text += fmt::format("\n{}\n", to_text(job.run.schedule, in_slots(job.run.schedule)));
   }

@@ -21,6 +21,9 @@
 
 namespace chimera {
 
+/// Returns a line with the layers of each stage, or nothing if their numbers are equal by default or by request.
+[[nodiscard]] std::string partition_line(const Job& job);
+
 /// Returns the FLOPs of a step by model_flops().
 [[nodiscard]] double step_flops(const Job& job);
 

@@ -63,6 +63,8 @@ void add_twins(const Job& job, std::set<RankPair>& pairs) {
   }
 }
 
+constexpr double kGraphBytes = 500e6;  // Estimate: nodes of a step's graphs
+
 GpuTraits first_gpu_or_h100() {
   try {
     if (accelerator().problem().empty()) return accelerator().traits(0);
@@ -133,6 +135,33 @@ Workload workload_of(const TrainOptions& options) {
   workload.recompute_attention = options.recompute.rule == StageRule::Attention;
   if (uses_gpu(options)) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
+}
+
+ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, double memory_bytes) {
+  if (!uses_gpu(options)) return {};
+  const bool is_known = options.profile != nullptr && options.profile->reserved.all() > 0;
+  ReservedBytes reserved = is_known ? options.profile->reserved : reserved_on_gpu(memory_bytes);
+  if (options.cuda_graphs) reserved.graphs = kGraphBytes;
+  if (!has_processes(options) || ranks == 1) reserved.communicators = 0;
+  return reserved;
+}
+
+void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
+  const GpuTraits gpu = accelerator().traits(job.options.gpu.value_or(0));
+  const std::int64_t ranks = job.run.num_ranks();
+  const auto memory = static_cast<double>(gpu.memory_bytes);
+  const ReservedBytes reserved = reserved_of(job.options, ranks, memory);
+  const std::int64_t devices = has_processes(job.options) ? accelerator().num_devices() : 1;
+  const bool is_shared = !has_processes(job.options) || ranks_share_gpus();
+  const std::int64_t sharing = is_shared ? (ranks + devices - 1) / devices : 1;
+  const double needed = std::ranges::max(tensors) * static_cast<double>(sharing);
+  if (needed + reserved.all() <= memory) return;
+  throw ConfigError(
+      fmt::format("--device cuda: {} of tensors ({}), {} do not fit in the {} of {}; use more --stages, a smaller "
+                  "--micro-batch-size, --recompute full{}",
+                  bytes_text(needed), sharing == 1 ? "the fullest rank" : fmt::format("{} ranks on a GPU", sharing),
+                  to_text(reserved), bytes_text(memory), gpu.name,
+                  job.options.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
 }
 
 int intra_op_threads(const Job& job) {

@@ -43,6 +43,14 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Returns the work of a full micro-batch, with the kernels of the device.
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
+/// Returns what of a GPU's `memory_bytes` is not for a rank's tensors: by the profile of --machine, or estimated. Empty
+/// on CPUs.
+[[nodiscard]] ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, double memory_bytes);
+
+/// Throws ConfigError, in one line, if the tensors of a rank and what is reserved need more than its GPU has. Ranks
+/// that share a GPU count together. Needs a device that require_device() has accepted. `tensors`: [worker], peak bytes.
+void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
+
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
 [[nodiscard]] int intra_op_threads(const Job& job);
 

@@ -70,12 +70,17 @@ double pair_time(const PlanProblem& problem) {
   return shares_cores(problem) || 2 * ranks * machine.threads <= machine.cores ? 0 : 1;
 }
 
+ReservedBytes reserved_by(const Job& job, const MachineProfile& machine) {
+  return uses_gpu(job.options) ? reserved_of(job.options, job.num_ranks(), machine.memory_bytes) : machine.reserved;
+}
+
 /// Adjusts the planner's stage model to options that its candidates lack.
 StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
   StageModel model = stage_model(problem, candidate, job.run.schedule, job.partition);
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
+  model.reserved_bytes = reserved_by(job, problem.machine).all();
   if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
   return model;
 }
@@ -162,6 +167,7 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
                   .step_seconds = step.step_seconds,
                   .bubble_ratio = step.bubble_ratio,
                   .memory_bytes = problem.memory_bytes,
+                  .reserved = reserved_by(job, machine),
                   .shared_cores = shares_cores(problem) ? machine.cores : 0,
                   .ranks = {}};
   const CostTable costs(job.run.schedule, planned.model.costs);

@@ -30,7 +30,7 @@ struct RankForecast {
   double weights_bytes = 0;            // One weight version
   double gradients_bytes = 0;
   double optimizer_bytes = 0;
-  double peak_memory_bytes = 0;  // Includes activations, messages and an op's working set
+  double peak_memory_bytes = 0;  // Includes activations, messages, an op's working set, and what is reserved
   double compute_seconds = 0;    // In ops, slowed down by ranks on the same cores
   double bubble_ratio = 0;       // Idle fraction of the step, with all-reduces and updates
 };
@@ -40,6 +40,7 @@ struct Forecast {
   double step_seconds = 0;
   double bubble_ratio = 0;        // Mean over all ranks
   double memory_bytes = 0;        // Machine memory per rank
+  ReservedBytes reserved = {};    // Part of every rank's peak
   std::int64_t shared_cores = 0;  // Cores that more ranks share; 0: each rank has its own
   std::vector<RankForecast> ranks;
   std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices

@@ -18,6 +18,7 @@
 #include "hugging_face/export_plan.h"
 #include "model_config/config.h"
 #include "model_config/partition.h"
+#include "plan/machine.h"
 #include "plan/stage_choice.h"
 #include "schedule/place_all_reduces.h"
 #include "schedule/rank_layout.h"
@@ -124,8 +125,9 @@ struct TrainOptions {
   std::shared_ptr<const Schedule> given;                 // Replaces `schedule` and `shape` if not null
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
-  PartitionChoice partition;
-  std::int64_t data_parallel = 1;  // W: data-parallel groups
+  PartitionChoice partition = {PartitionRule::Auto};
+  std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
+  std::int64_t data_parallel = 1;                 // W: data-parallel groups
   SequenceParallel sequence_parallel = SequenceParallel::Auto;
   std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
   ReplicaLayout replica_layout = ReplicaLayout::Near;

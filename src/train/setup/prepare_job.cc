@@ -88,18 +88,53 @@ RunShape shape_of(const TrainOptions& options) {
   }
 }
 
+/// Products of the device by the bytes that it moves meanwhile (flop_loads()). GPUs: 70 % of an H100's peaks, and its
+/// 3.35 TB/s.
+double flops_per_byte(const TrainOptions& options) {
+  if (!uses_gpu(options)) return kFlopsPerByteOfCpu;
+  if (options.dtype == DataType::BFloat16) return 200;
+  return options.tf32 ? 100 : 14;
+}
+
+/// Returns the times of --machine; empty without it, or if the profile does not cover the model.
+std::optional<ModelLoads> measured_loads(const Job& job, const Workload& workload) {
+  if (job.options.profile == nullptr) return std::nullopt;
+  const PlanProblem problem{.model = job.model, .machine = *job.options.profile, .workload = workload};
+  const Candidate candidate{.shape = {.slices = job.run.schedule.slices},
+                            .micro_batch_size = workload.micro_batch_size};
+  try {
+    return machine_loads(problem, candidate, job.run.schedule.micro_batch_scale);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+/// Returns a worker's memory by --memory or, on GPUs, by --machine; 0: not known.
+double memory_of_worker(const TrainOptions& options) {
+  if (options.memory > 0) return options.memory * kGiB;
+  return uses_gpu(options) && options.profile != nullptr ? options.profile->memory_bytes : 0;
+}
+
+/// Returns the part of it that is for tensors; infinity if it is not known.
+double tensor_memory(const Job& job) {
+  const double memory = memory_of_worker(job.options);
+  if (memory == 0) return std::numeric_limits<double>::infinity();
+  return memory - reserved_of(job.options, job.num_ranks(), memory).all();
+}
+
 std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
   // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.recompute.rule == StageRule::Attention;
-  return named_partition(options.partition,
-                         {.schedule = job.run.schedule,
-                          .model = job.model,
-                          .workload = {.micro_batch_size = options.micro_batch_size,
-                                       .sequence = options.sequence,
-                                       .recompute_attention = attention_only},
-                          .recompute = options.recompute.rule != StageRule::None && !attention_only});
+  const Workload workload = workload_of(options);
+  return named_partition(options.partition, {.schedule = job.run.schedule,
+                                             .model = job.model,
+                                             .workload = workload,
+                                             .recompute = options.recompute.rule != StageRule::None && !attention_only,
+                                             .flops_per_byte = flops_per_byte(options),
+                                             .loads = measured_loads(job, workload),
+                                             .memory = tensor_memory(job)});
 }
 
 std::string ranks_in_words(const Job& job) {
@@ -133,6 +168,7 @@ StageModel bytes_of_stages(const Job& job) {
       model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
   return model;
 }
 
@@ -157,7 +193,13 @@ std::vector<double> least_bytes(const Job& job) {
 
 /// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
 void require_memory(const Job& job) {
-  if (job.options.device != DeviceKind::Cpu) return;  // GPU allocations fail with their own error
+  if (uses_gpu(job.options)) {
+    StageModel bytes = bytes_of_stages(job);
+    bytes.reserved_bytes = 0;
+    const auto& [recompute, offload] = job.stages;
+    require_gpu_memory(job, peaks_by_order(job.run.schedule, bytes, recompute, offload));
+    return;
+  }
   std::vector<double> held;
   for (const double bytes : least_bytes(job)) {
     const auto ranks = static_cast<std::size_t>(job.options.tensor_parallel);
