@@ -244,6 +244,9 @@ void add_numbers(CLI::App& command, TrainOptions& o) {
   command.add_flag(
       "--cuda-graphs", o.cuda_graphs,
       "record the work of the third step as a CUDA graph and replay it: faster for small layers, needs more memory");
+  command.add_flag(
+      "--op-graphs", o.op_graphs,
+      "record each op of a stage as a CUDA graph before the first step, and replay it (never run on a GPU)");
   add_count(command, "--seed", o.seed, "seed of initial weights, data order and dropout masks (default 1)");
   add_choice(command, "--reduction", o.reduction,
              "order of gradient sums: natural (as in the schedule), or canonical (bitwise equal for every schedule, D, "

@@ -89,8 +89,11 @@ class Plan {
   /// Limits of thread blocks for the communicators of all ranks, of a group and of a pair, on GPUs with this number of
   /// multiprocessors.
   [[nodiscard]] std::array<int, 3> block_limits(int multiprocessors) const {
-    const BlockLimits limits = chimera::block_limits(
-        {0, static_cast<int>(plan_.num_ranks()), plan_.rank_groups(), plan_.talking_pairs()}, multiprocessors);
+    const BlockLimits limits = chimera::block_limits({.world_size = static_cast<int>(plan_.num_ranks()),
+                                                      .groups = plan_.rank_groups(),
+                                                      .pairs = plan_.talking_pairs(),
+                                                      .has_early_sums = true},
+                                                     multiprocessors);
     return {limits.everyone, limits.group, limits.pair};
   }
   [[nodiscard]] bool is_copied(std::int64_t stage) const { return plan_.use(StageId(stage)).replicated; }

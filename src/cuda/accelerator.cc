@@ -86,6 +86,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
                               .world_size = options.world_size,
                               .groups = options.groups,
                               .pairs = options.pairs,
+                              .has_early_sums = options.has_early_sums,
                               .advanced = options.advanced};
   const BlockLimits limits =
       block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
@@ -131,8 +132,9 @@ std::string kernel_name(cudaGraphNode_t node) {
 class CudaGraph final : public DeviceGraph {
  public:
   /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
-  explicit CudaGraph(const std::function<void()>& work) {
-    graph_.capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
+  CudaGraph(const std::function<void()>& work, const CudaGraph* shared) {
+    const at::cuda::MempoolId_t pool = shared == nullptr ? at::cuda::MempoolId_t{0, 0} : shared->pool_;
+    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
       work();
     } catch (...) {
@@ -140,6 +142,7 @@ class CudaGraph final : public DeviceGraph {
       throw;
     }
     graph_.capture_end();
+    pool_ = graph_.pool();
     kernels_ = kernels_of(graph_.raw_cuda_graph());
     graph_.instantiate();
   }
@@ -171,6 +174,7 @@ class CudaGraph final : public DeviceGraph {
     }
   }
   at::cuda::CUDAGraph graph_{/*keep_graph=*/true};  // kernels_of() reads the graph after the capture
+  at::cuda::MempoolId_t pool_{};
   std::vector<std::string> kernels_;
 };
 
@@ -222,12 +226,13 @@ class CudaAccelerator final : public Accelerator {
 
   void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                                    const DeviceGraph* shared) const override {
     try {
       c10::cuda::device_synchronize();  // Capture requires an idle device
-      return std::make_unique<CudaGraph>(work);
+      return std::make_unique<CudaGraph>(work, static_cast<const CudaGraph*>(shared));
     } catch (const c10::Error& error) {
-      throw Error(fmt::format("recording a step for --cuda-graphs: {}", first_line(error)));
+      throw Error(fmt::format("recording a CUDA graph: {}", first_line(error)));
     }
   }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "model/linear.h"
+#include "runtime/recorded_ops.h"
 #include "runtime/saved_tensors.h"
 #include "runtime/worker_context.h"
 
@@ -29,6 +30,7 @@ struct Activation {
   WeightGradients::Pointer weight_gradients;
   std::unique_ptr<SavedTensors> saved;  // Null: stays on the device
   SavedTensors::Pointer saved_input;    // The offloaded input of a recomputed forward
+  RecordedPlace* recorded = nullptr;    // If a graph has computed it
 };
 
 /// Activations are named by any op of their stage, micro-batch and slice. A missing one is an InternalError.

@@ -255,4 +255,10 @@ void Executor::warm_up(const std::vector<Instruction>& program, StepHooks hooks)
   for (const auto& [id, group] : worker_.groups) group->zero_gradients();
 }
 
+void Executor::record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load,
+                          const CaptureGraph& capture) {
+  ops_.recorded().record(program, load, capture);
+  for (const auto& [id, group] : worker_.groups) group->zero_gradients();
+}
+
 }  // namespace chimera

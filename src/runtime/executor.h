@@ -64,6 +64,10 @@ class Executor {
   /// has not sent what its peers wait for, and all ranks deadlock.
   void warm_up(const std::vector<Instruction>& program, StepHooks hooks);
 
+  /// Records the ops of a synchronous training program, which run() then repeats (RecordedOps). Call it after
+  /// warm_up().
+  void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
+
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
 

@@ -27,7 +27,8 @@ OpRunner::OpRunner(const WorkerContext& worker, Messages& messages, Activations&
       messages_(messages),
       activations_(activations),
       sums_(sums),
-      times_(worker.shape.stages(), worker.num_slices()) {}
+      times_(worker.shape.stages(), worker.num_slices()),
+      recorded_(worker) {}
 
 void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
   const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
@@ -36,7 +37,7 @@ void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
   switch (op.kind) {
     case OpKind::Forward: {
       Forward forward = begin_forward(op, load);
-      run(forward);
+      if (!repeat(forward)) run(forward);
       end_forward(std::move(forward));
       break;
     }
@@ -98,6 +99,17 @@ void OpRunner::run(Forward& forward) const {
   forward.batch = {};
 }
 
+/// Returns whether a graph has computed the forward.
+bool OpRunner::repeat(Forward& forward) {
+  if (!forward.keeps_graph) return false;
+  Activation& activation = forward.activation;
+  activation.recorded = recorded_.forward(forward.op, activation.input, forward.batch);
+  if (activation.recorded == nullptr) return false;
+  activation.input.reset();
+  activation.output = activation.recorded->output;
+  return true;
+}
+
 void OpRunner::end_forward(Forward forward) {
   const Op& op = forward.op;
   Activation& activation = forward.activation;
@@ -106,7 +118,9 @@ void OpRunner::end_forward(Forward forward) {
   if (worker_.is_last(op)) {
     // The loss of a sliced micro-batch is the sum over its slices.
     at::Tensor& loss = losses_[op.micro_batch];
-    loss = op.slice == 0 ? activation.output.detach() : loss + activation.output.detach();
+    const at::Tensor own = activation.output.detach();
+    loss = op.slice == 0 ? own : loss + own;
+    if (activation.recorded != nullptr) loss = own.clone();  // the next micro-batch's graph overwrites it
   } else {
     messages_.put(op, activation.output.detach().contiguous());
   }
@@ -126,16 +140,29 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   times_.add_recomputation(op.stage, stopwatch.elapsed());
 }
 
+/// Returns the gradient of the input; undefined on the first stage.
+at::Tensor OpRunner::run_backward(Activation& activation, const at::Tensor& gradient, bool defers_weight_gradients) {
+  if (RecordedPlace* place = activation.recorded) {
+    activation.weight_gradients = c10::make_intrusive<WeightGradients>();
+    if (defers_weight_gradients) {
+      activation.weight_gradients->defer();
+      activation.weight_gradients->submit([place] { RecordedOps::add_weight_gradients(*place); });
+    }
+    return RecordedOps::backward(*place, gradient);
+  }
+  if (defers_weight_gradients) activation.weight_gradients->defer();
+  torch::autograd::backward({activation.output}, {gradient});
+  return activation.input.defined() ? activation.input.grad().contiguous() : at::Tensor();
+}
+
 /// Returns the activation, whose weight gradients may be deferred.
 Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
   const bool gets_nan = fault_point("backward");
   Activation activation = activations_.take(op);
-  if (defers_weight_gradients) activation.weight_gradients->defer();
   at::Tensor gradient;
   if (!worker_.is_last(op)) gradient = messages_.take_gradient(op, neighbor(op, 1));
-  torch::autograd::backward({activation.output}, {gradient});
+  at::Tensor passed_back = run_backward(activation, gradient, defers_weight_gradients);
   if (!worker_.is_first(op)) {
-    at::Tensor passed_back = activation.input.grad().contiguous();
     if (gets_nan) inject_nan(passed_back);
     if (!all_finite(passed_back)) non_finite_.push_back(op);
     messages_.put(op, std::move(passed_back));
@@ -183,6 +210,7 @@ void OpRunner::drop() {
   weight_gradients_.clear();
   carried_.clear();
   non_finite_.clear();
+  recorded_.drop();
 }
 
 }  // namespace chimera

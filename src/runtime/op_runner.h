@@ -24,6 +24,7 @@
 #include "runtime/helper_thread.h"
 #include "runtime/messages.h"
 #include "runtime/non_finite.h"
+#include "runtime/recorded_ops.h"
 #include "runtime/step_hooks.h"
 #include "runtime/tracer.h"
 #include "runtime/worker_context.h"
@@ -51,6 +52,7 @@ class OpRunner {
   [[nodiscard]] StepLosses& losses() { return losses_; }
   /// Returns the ops with non-finite results. The caller removes those of finished steps.
   [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }
+  [[nodiscard]] RecordedOps& recorded() { return recorded_; }
   [[nodiscard]] OpTimes& times() { return times_; }
   [[nodiscard]] const OpTimes& times() const { return times_; }
 
@@ -65,7 +67,10 @@ class OpRunner {
 
   Forward begin_forward(const Op& op, const LoadMicroBatch& load);
   void run(Forward& forward) const;
+  [[nodiscard]] bool repeat(Forward& forward);
   void end_forward(Forward forward);
+  [[nodiscard]] static at::Tensor run_backward(Activation& activation, const at::Tensor& gradient,
+                                               bool defers_weight_gradients);
   [[nodiscard]] Activation propagate(const Op& op, bool defers_weight_gradients);
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
@@ -80,6 +85,7 @@ class OpRunner {
   StepLosses losses_;
   std::vector<Op> non_finite_;
   OpTimes times_;
+  RecordedOps recorded_;
   std::optional<HelperThread> helper_;                                    // Created at the first pair
   std::unordered_map<OpKey, WeightGradients::Pointer> weight_gradients_;  // Between I and W, by forward
   std::unordered_map<OpKey, std::shared_ptr<CarriedKeyValues>> carried_;  // By the forward of slice 0

@@ -8,6 +8,20 @@
 
 namespace chimera {
 
+bool have_equal_sizes(MicroBatch& left, MicroBatch& right) {
+  const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
+  const auto has = [](const MicroBatch& batch) {  // optional tensors that are present
+    return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_indices.defined()};
+  };
+  return has(left) == has(right) && std::ranges::equal(tensors_of(left), tensors_of(right), {}, sizes, sizes);
+}
+
+void copy_tensors(MicroBatch& to, MicroBatch& from) {
+  const std::vector<at::Tensor*> sources = tensors_of(from);
+  const std::vector<at::Tensor*> targets = tensors_of(to);
+  for (std::size_t i = 0; i < sources.size(); ++i) targets[i]->copy_(*sources[i], /*non_blocking=*/true);
+}
+
 bool RecordedSteps::is_before() {
   if (steps_before_ == 0) return false;
   --steps_before_;
@@ -24,7 +38,8 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     // The graph reads the tensors of these micro-batches and writes these losses in every later step, so both are kept.
     losses_.clear();
     batches_ = std::move(batches);
-    work_ = record([&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); });
+    const auto work = [&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); };
+    work_ = record(work, /*shared=*/nullptr);
     losses_ = std::move(losses);
   }
   work_->repeat();
@@ -47,22 +62,12 @@ RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part
 
 bool RecordedSteps::has_sizes_of(Batches& batches) {
   return std::ranges::equal(batches_, batches, [](auto& recorded, auto& own) {
-    const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
-    const auto has = [](const MicroBatch& batch) {  // optional tensors that are present
-      return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_indices.defined()};
-    };
-    return recorded.first == own.first && has(recorded.second) == has(own.second) &&
-           std::ranges::equal(tensors_of(recorded.second), tensors_of(own.second), {}, sizes, sizes);
+    return recorded.first == own.first && have_equal_sizes(recorded.second, own.second);
   });
 }
 
 void RecordedSteps::copy_inputs(Batches& batches) {
-  // A graph has the addresses of its inputs, so later samples are copied there.
-  for (auto& [place, batch] : batches) {
-    const std::vector<at::Tensor*> from = tensors_of(batch);
-    const std::vector<at::Tensor*> to = tensors_of(batches_.at(place));
-    for (std::size_t i = 0; i < from.size(); ++i) to[i]->copy_(*from[i], /*non_blocking=*/true);
-  }
+  for (auto& [place, batch] : batches) copy_tensors(batches_.at(place), batch);
 }
 
 }  // namespace chimera

@@ -18,6 +18,11 @@
 
 namespace chimera {
 
+/// Returns whether both micro-batches have the same tensors with the same sizes.
+[[nodiscard]] bool have_equal_sizes(MicroBatch& left, MicroBatch& right);
+/// Copies the tensors of a micro-batch to one of equal sizes: a graph has the addresses of its inputs.
+void copy_tensors(MicroBatch& to, MicroBatch& from);
+
 /// Records the part of a program before the step's sums, and repeats it. The first steps run normally, so that lazy
 /// initialization is complete. Each repetition copies its micro-batches to the recorded tensors; new sizes need a new
 /// recording. Nothing else may differ between steps: no dropout.

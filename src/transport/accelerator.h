@@ -31,6 +31,7 @@ struct NcclOptions {
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ascending; equal on all ranks
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
+  bool has_early_sums = false;   ///< see CommunicatorPlan
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
   /// A longer wait ends the process: NCCL cannot name the straggler. Slow steps extend it (note_longest_step()).
@@ -65,7 +66,8 @@ class Accelerator {
   /// Gives free blocks of torch's allocator back to the GPU. Waits for the GPU.
   virtual void release_cache() const = 0;
   /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
-  [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const = 0;
+  [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                                            const DeviceGraph* shared) const = 0;
   /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
   /// operations are aborted. Throws TransportError and the errors of compare_ranks().
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;

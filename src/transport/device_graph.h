@@ -25,7 +25,9 @@ class DeviceGraph {
 };
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
-/// Error if the function waits for the device.
-using CaptureGraph = std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work)>;
+/// Error if the function waits for the device. The graph allocates in a pool of its own or, unless it is null, in that
+/// of `shared`; the graphs of a pool must not run at the same time.
+using CaptureGraph =
+    std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work, const DeviceGraph* shared)>;
 
 }  // namespace chimera

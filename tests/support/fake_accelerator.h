@@ -41,10 +41,12 @@ struct FakeAccelerator final : Accelerator {
   [[nodiscard]] std::string problem() const override { return fault; }
   std::function<void()> releases = [] {};
   void release_cache() const override { releases(); }
-  std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>&)> records =
-      [](const auto&) -> std::unique_ptr<DeviceGraph> { throw std::logic_error("nobody records on these"); };
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
-    return records(work);
+  CaptureGraph records = [](const auto&, const DeviceGraph*) -> std::unique_ptr<DeviceGraph> {
+    throw std::logic_error("nobody records on these");
+  };
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                                    const DeviceGraph* shared) const override {
+    return records(work, shared);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }
 };

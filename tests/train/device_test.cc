@@ -106,8 +106,9 @@ struct ObservingAccelerator final : Accelerator {
     seen = value == nullptr ? "" : value;
     return "";
   }
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work) const override {
-    return gpus.record(work);
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                                    const DeviceGraph* shared) const override {
+    return gpus.record(work, shared);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     return gpus.connect(options);
@@ -144,6 +145,19 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   gpus.each.multiprocessors = 8;
   EXPECT_THAT(refusal_of([&] { static_cast<void>(prepare_job(options)); }),
               AllOf(HasSubstr("--device cuda"), HasSubstr("5 communicators"), HasSubstr("8 multiprocessors")));
+}
+
+TEST(DeviceTest, SumsBesideOpsHoldFewMultiprocessors) {
+  testing::FakeAccelerator gpus;
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  for (const auto& [sync, blocks] :
+       {std::pair(AllReducePlacement::Eager, kBlocksOfEarlySums), std::pair(AllReducePlacement::Post, 16)}) {
+    options.sync = sync;
+    EXPECT_EQ(gpu_resources(prepare_job(options))->blocks.group, blocks);
+  }
 }
 
 TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {

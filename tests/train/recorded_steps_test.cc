@@ -39,9 +39,10 @@ class RecordedStepsTest : public ::testing::Test {
  protected:
   RecordedStepsTest() {
     gpus_.device_type = testing::kFakeDevice;
-    gpus_.records = [this](const auto& work) {
+    gpus_.records = [this](const auto& work, const DeviceGraph* shared) {
       ++recordings_;
-      EXPECT_EQ(releases_, recordings_) << "the cache is released before each recording";
+      if (shared == nullptr) ++pools_;
+      EXPECT_EQ(releases_, pools_) << "the cache is released before each pool";
       return FakeDevice::get().record(work);
     };
     gpus_.releases = [this] { ++releases_; };
@@ -84,17 +85,19 @@ class RecordedStepsTest : public ::testing::Test {
       });
       const TensorSpec message{{job.run.samples_per_op(), options.sequence, job.model.hidden}, at::kDouble};
       Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job.run, place.group));
+      const auto batch = [&](std::int64_t of) {
+        return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
+      };
+      const auto& program = job.programs.training.workers[place.worker.index()];
+      if (options.op_graphs) executor.record_ops(program, batch(0), record_on(gpus_));
       for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
-        const auto batch = [&](std::int64_t of) {
-          return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
-        };
         const StepHooks hooks{
             .load = batch(step),
             .update = {.all_stages = [](double) {}},
             .recording = {.record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
                           .load_next = batch(step + 1)},
         };
-        const StepResult result = executor.run(job.programs.training.workers[place.worker.index()], hooks);
+        const StepResult result = executor.run(program, hooks);
         if (rank != RankId(0)) continue;
         outcome.losses.insert(outcome.losses.end(), result.losses.begin(), result.losses.end());
         outcome.gradient_norms.push_back(result.gradient_norm);
@@ -146,6 +149,7 @@ class RecordedStepsTest : public ::testing::Test {
   testing::ScopedAcceleratorOverride instead_{gpus_};
   std::atomic<int> recordings_ = 0;
   std::atomic<int> releases_ = 0;
+  std::atomic<int> pools_ = 0;
   mutable std::atomic<int> recorded_messages_ = 0;  // in recordings, without repetitions
   mutable std::atomic<int> kept_messages_ = 0;      // with memory that recordStream() would keep
 };
@@ -156,6 +160,11 @@ TrainOptions recorded_steps_options(const std::string& model, const std::string&
   options.transport = TransportKind::Processes;
   options.gpu = 0;
   options.clip = 0.5;  // less than the norm
+  return options;
+}
+
+TrainOptions with_op_graphs(TrainOptions options) {
+  options.op_graphs = true;
   return options;
 }
 
@@ -171,7 +180,7 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
       const TrainOptions options = recorded_steps_options(model, schedule);
       const Outcome as_it_is = train(options);
       ASSERT_EQ(as_it_is.error, "");
-      recordings_ = releases_ = 0;
+      recordings_ = releases_ = pools_ = 0;
       const Outcome outcome = train(recorded(options));
       ASSERT_EQ(outcome.error, "");
       EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
@@ -201,6 +210,83 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
     const Outcome as_it_is = train(options);
     ASSERT_EQ(as_it_is.error, "");
     const Outcome outcome = train(recorded(options));
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
+  }
+}
+
+/// One graph for each kind of op and place in flight; one pool for each kind.
+TEST_F(RecordedStepsTest, RecordedOpsTrainAsWithoutRecording) {
+  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+    for (const auto& [schedule, kinds] :
+         {std::pair("none", 2), std::pair("1f1b", 2), std::pair("chimera", 2), std::pair("zb-h1", 3)}) {
+      SCOPED_TRACE(model + " " + schedule);
+      const TrainOptions options = recorded_steps_options(model, schedule);
+      const Outcome as_it_is = train(options);
+      ASSERT_EQ(as_it_is.error, "");
+      recordings_ = releases_ = pools_ = 0;
+      const Outcome outcome = train(with_op_graphs(options));
+      ASSERT_EQ(outcome.error, "");
+      EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
+      EXPECT_THAT(outcome.gradient_norms, Pointwise(DoubleNear(1e-12), as_it_is.gradient_norms));
+      const int ranks = schedule == std::string("none") ? 1 : 4;
+      EXPECT_EQ(pools_, kinds * ranks);
+      EXPECT_GE(recordings_, kinds * ranks);
+      EXPECT_EQ(recordings_ % kinds, 0);
+    }
+  }
+}
+
+TEST_F(RecordedStepsTest, RecordedOpsDoNotGrowWithMicroBatches) {
+  std::vector<int> counts;
+  for (const std::int64_t micro_batches : {4, 8, 16}) {
+    TrainOptions options = recorded_steps_options("gpt2-tiny", "1f1b");
+    options.shape = {4, micro_batches};
+    recordings_ = releases_ = pools_ = 0;
+    ASSERT_EQ(train(with_op_graphs(options)).error, "");
+    counts.push_back(recordings_);
+  }
+  EXPECT_THAT(counts, ::testing::Each(2 * (4 + 3 + 2 + 1)));
+}
+
+TEST_F(RecordedStepsTest, HostLaunchesAFewGraphsPerRecordedOp) {
+  for (const std::string schedule : {"none", "1f1b"}) {
+    const Outcome as_it_is = train(recorded_steps_options("gpt2-tiny", schedule));
+    const Outcome outcome = train(with_op_graphs(recorded_steps_options("gpt2-tiny", schedule)));
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_THAT(outcome.given.back() * 3, Lt(as_it_is.given.back())) << schedule;
+  }
+}
+
+/// Ops of micro-batches of other sizes run without a graph. No other rank needs to know.
+TEST_F(RecordedStepsTest, MicroBatchesOfOtherSizesRunWithoutTheirGraphs) {
+  TrainOptions options = recorded_steps_options("bert-tiny", "1f1b");
+  options.shape = {2, 4};
+  options.data_parallel = 2;
+  const Outcome as_it_is = train_padded(options);
+  ASSERT_EQ(as_it_is.error, "");
+  const Outcome outcome = train_padded(with_op_graphs(options));
+  ASSERT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
+  EXPECT_THAT(outcome.gradient_norms, Pointwise(DoubleNear(1e-12), as_it_is.gradient_norms));
+}
+
+TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecordedOps) {
+  std::map<std::string, TrainOptions> ways;
+  ways["recomputation"] = recorded_steps_options("gpt2-tiny", "chimera");
+  ways["recomputation"].recompute.rule = StageRule::Full;
+  ways["recomputed attention"] = recorded_steps_options("llama-tiny", "zb-h1");
+  ways["recomputed attention"].recompute.rule = StageRule::Attention;
+  ways["copies"] = recorded_steps_options("gpt2-tiny", "1f1b");
+  ways["copies"].shape = {2, 4};
+  ways["copies"].data_parallel = 2;
+  ways["bfloat16"] = recorded_steps_options("llama-tiny", "1f1b");
+  ways["bfloat16"].dtype = DataType::BFloat16;
+  for (const auto& [name, options] : ways) {
+    SCOPED_TRACE(name);
+    const Outcome as_it_is = train(options);
+    ASSERT_EQ(as_it_is.error, "");
+    const Outcome outcome = train(with_op_graphs(options));
     ASSERT_EQ(outcome.error, "");
     EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
   }
@@ -262,7 +348,7 @@ struct RecordedPartTest : ::testing::Test {
   }
   double run(const LoadMicroBatch& load) {
     StepLosses losses;
-    const auto record = [this](const std::function<void()>& work) {
+    const auto record = [this](const std::function<void()>& work, const DeviceGraph* /*shared*/) {
       ++recordings;
       return std::make_unique<DoneAgain>(work);
     };
@@ -330,6 +416,12 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   options.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --transport processes"));
   EXPECT_EQ(refusal_of(options, 1), "");
+  options.op_graphs = true;
+  EXPECT_THAT(refusal_of(options, 1), HasSubstr("leave out one of them"));
+  options.cuda_graphs = false;
+  EXPECT_EQ(refusal_of(options, 1), "");
+  options.reduction = ReductionOrder::Canonical;
+  EXPECT_THAT(refusal_of(options, 1), HasSubstr("--op-graphs: gradients of blocks"));
 }
 
 }  // namespace

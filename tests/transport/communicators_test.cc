@@ -137,6 +137,15 @@ TEST(CommunicatorsTest, SumsGetAtLeastTheBlocksOfMessages) {
   EXPECT_EQ(many.group, 8);
 }
 
+/// Their blocks wait for the other replica while ops run.
+TEST(CommunicatorsTest, EarlySumsGetFewBlocks) {
+  CommunicatorPlan plan = everyone_with_everyone(3, 2);
+  plan.has_early_sums = true;
+  EXPECT_EQ(block_limits(plan, 132).group, kBlocksOfEarlySums);
+  EXPECT_EQ(block_limits(plan, 132).pair, 2);
+  EXPECT_EQ(block_limits(plan, 40).group, block_limits(everyone_with_everyone(3, 2), 40).group) << "fewer anyway";
+}
+
 TEST(CommunicatorsTest, MoreCommunicatorsThanAGpuHoldsAreRefusedInOneLine) {
   try {
     static_cast<void>(block_limits(everyone_with_everyone(8, 6), 40));

@@ -283,6 +283,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .groups = job.rank_groups(),
                                 .pairs = talking_pairs(job),
                                 .sums_in_order = job.canonical.has_value(),
+                                .has_early_sums = has_early_sums(job),
                                 .fingerprint = std::move(own),
                                 .start_up_timeout = start_up_timeout,
                                 .timeout = timeout,

@@ -245,7 +245,8 @@ void Trainer::rejoin() {
 /// other ops with a mask, which only padded micro-batches have. What steps allocate later must not make a GPU wait.
 void Trainer::warm_up(std::int64_t step) {
   const Job& job = self_.job;
-  if (std::exchange(is_warm_, true) || self_.device.is_cpu() || job.num_ranks() == 1) return;
+  if (std::exchange(is_warm_, true) || self_.device.is_cpu()) return;
+  if (job.num_ranks() == 1 && !options().op_graphs) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {
     const auto load = [&](StageId stage, MicroBatchId id) {
       MicroBatch batch = loader_.training(step, stage, id);
@@ -263,6 +264,11 @@ void Trainer::warm_up(std::int64_t step) {
     if (is_masked && is_causal(job.model.family)) continue;
     warm(job.programs.training, /*trains=*/true, is_masked);
     if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
+  }
+  if (options().op_graphs) {
+    const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
+    driver_.executor().record_ops(job.programs.training.workers[self_.place.worker.index()], load,
+                                  record_on(accelerator()));
   }
   require_gpu_margin(self_.device);
 }

@@ -185,6 +185,14 @@ std::vector<RankPair> talking_pairs(const Job& job) {
   return job.ranks().pairs({pairs.begin(), pairs.end()});
 }
 
+bool has_early_sums(const Job& job) {
+  return std::ranges::any_of(job.programs.training.workers, [](const std::vector<Instruction>& instructions) {
+    const auto is_sum = [](const Instruction& each) { return each.kind == InstructionKind::StartAllReduce; };
+    const auto is_op = [](const Instruction& each) { return each.kind == InstructionKind::Compute; };
+    return std::any_of(std::ranges::find_if(instructions, is_sum), instructions.end(), is_op);
+  });
+}
+
 const Accelerator& open_accelerator(const std::string& path) {
   if (!std::filesystem::exists(path)) {
     throw ConfigError(
@@ -233,8 +241,10 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
 
 std::optional<GpuResources> gpu_resources(const Job& job) {
   if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
-  const CommunicatorPlan plan{
-      .world_size = static_cast<int>(job.num_ranks()), .groups = job.rank_groups(), .pairs = talking_pairs(job)};
+  const CommunicatorPlan plan{.world_size = static_cast<int>(job.num_ranks()),
+                              .groups = job.rank_groups(),
+                              .pairs = talking_pairs(job),
+                              .has_early_sums = has_early_sums(job)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
   return result;
@@ -261,15 +271,21 @@ std::string out_of_memory(const std::string& error) {
 }
 
 CaptureGraph record_on(const Accelerator& gpus) {
-  return [&gpus](const std::function<void()>& work) {
-    gpus.release_cache();
-    return gpus.record(work);
+  return [&gpus](const std::function<void()>& work, const DeviceGraph* shared) {
+    if (shared == nullptr) gpus.release_cache();
+    return gpus.record(work, shared);
   };
 }
 
 void require_recordable(const TrainOptions& options, std::int64_t ranks) {
-  if (!options.cuda_graphs) return;
-  const auto refuse = [](const char* why) { throw ConfigError(std::string("--cuda-graphs: ") + why); };
+  if (!options.cuda_graphs && !options.op_graphs) return;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError((options.op_graphs ? "--op-graphs: " : "--cuda-graphs: ") + why);
+  };
+  if (options.cuda_graphs && options.op_graphs) refuse("--cuda-graphs records the ops too; leave out one of them");
+  if (options.op_graphs && options.reduction == ReductionOrder::Canonical) {
+    refuse("gradients of blocks have addresses of their own; use --reduction natural, or leave it out");
+  }
   if (!uses_gpu(options)) refuse("only GPUs have CUDA graphs; leave it out, or use --device cuda");
   if (options.offload.rule != StageRule::None) refuse("a graph keeps its memory; use --offload none");
   if (options.dropout > 0) refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");

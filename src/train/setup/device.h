@@ -57,6 +57,9 @@ void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
 /// Returns the pairs of ranks that exchange messages, ascending.
 [[nodiscard]] std::vector<RankPair> talking_pairs(const Job& job);
 
+/// Returns whether a rank starts sums of gradients before its last op, where they wait beside ops. Needs the programs.
+[[nodiscard]] bool has_early_sums(const Job& job);
+
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
 
@@ -104,8 +107,8 @@ void take_gpu(TrainOptions& options, int local_rank, int local_size);
 /// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
 [[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
 
-/// Throws ConfigError if --cuda-graphs does not fit the options: on the CPU, with several thread ranks, or with
-/// dropout, because a graph would repeat its masks.
+/// Throws ConfigError if --cuda-graphs or --op-graphs does not fit the options: on the CPU, with several thread ranks,
+/// or with dropout, because a graph would repeat its masks.
 void require_recordable(const TrainOptions& options, std::int64_t ranks);
 
 /// Returns a function for peak memory in bytes: resident set of the process on the CPU, allocated tensors on a GPU.

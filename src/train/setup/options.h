@@ -144,6 +144,7 @@ struct TrainOptions {
   bool force_bfloat16 = false;  // Allows emulated bfloat16
   bool tf32 = false;            // TensorFloat32 for float32 products on GPUs
   bool cuda_graphs = false;     // Records a step's GPU work, up to its sums, once and replays it
+  bool op_graphs = false;       // Records each op's GPU work once and replays it
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;
   double clip = 1.0;   // Maximum global gradient norm; 0: no clipping

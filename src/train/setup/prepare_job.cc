@@ -252,7 +252,9 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
     refuse(fmt::format("each token of model {} attends to all others, so only whole sequences can run; leave it out",
                        job.model.name));
   }
-  if (options.cuda_graphs) refuse("--cuda-graphs records whole micro-batches; leave out one of them");
+  if (options.cuda_graphs || options.op_graphs) {
+    refuse("--cuda-graphs and --op-graphs record whole micro-batches; leave out one of them");
+  }
   if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
   if (options.slice_lengths.size() > 1) return given_slices(options, slices);
   // Later slices attend to more tokens, so slices of equal time become shorter toward the end.

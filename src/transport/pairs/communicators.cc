@@ -155,12 +155,13 @@ CommunicatorCount communicators_of_a_rank(const CommunicatorPlan& plan) {
 // pairs keep their two blocks as long as a group still gets as many; the groups share what is left, as powers of two.
 BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
   BlockLimits limits;
+  if (plan.has_early_sums) limits.group = kBlocksOfEarlySums;
   const CommunicatorCount most = communicators_of_a_rank(plan);
   require_few(most, multiprocessors);
   const int room = multiprocessors / 2 - limits.everyone;
   const auto left_for_a_group = [&](int of_a_pair) {
     const int left = std::max(room - most.of_pairs * of_a_pair, 0);
-    if (most.of_groups == 0) return left > 0 ? BlockLimits().group : 0;
+    if (most.of_groups == 0) return left > 0 ? limits.group : 0;
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(left / most.of_groups)));
   };
   while (limits.pair > 1 && left_for_a_group(limits.pair) < limits.pair) limits.pair /= 2;

@@ -103,6 +103,7 @@ struct CommunicatorPlan {
   int world_size = 1;
   RankGroups groups = {};
   std::vector<RankPair> pairs = {};     ///< ascending
+  bool has_early_sums = false;          ///< whether sums of gradients wait beside ops
   std::function<void()> advanced = {};  ///< Communicators::advanced, also called after each group is created
 };
 
@@ -118,6 +119,9 @@ struct CommunicatorCount {
 /// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
 /// other code. On a shared stream, a waiting receive would block other communicators.
 inline constexpr int kMostCommunicators = 31;
+
+/// Most thread blocks of a group whose sums start beside ops: its waiting blocks cost ops more than it gains.
+inline constexpr int kBlocksOfEarlySums = 8;
 
 /// Maximum numbers of thread blocks of a communicator. Each waiting block occupies a multiprocessor.
 struct BlockLimits {

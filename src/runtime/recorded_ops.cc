@@ -1,0 +1,128 @@
+#include "runtime/recorded_ops.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "runtime/recorded_steps.h"
+
+namespace chimera {
+namespace {
+
+/// Micro-batches of each stage that are in flight at once: after their forward, before their last backward op.
+std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& program) {
+  std::set<StageId> recomputed;
+  for (const Instruction& each : program) {
+    if (each.kind == InstructionKind::Recompute) recomputed.insert(each.op.stage);
+  }
+  std::map<StageId, std::size_t> now;
+  std::map<StageId, std::size_t> most;
+  for (const auto& [kind, op, peer, group, step] : program) {
+    if (kind != InstructionKind::Compute || recomputed.contains(op.stage)) continue;
+    if (op.kind == OpKind::Forward) most[op.stage] = std::max(most[op.stage], ++now[op.stage]);
+    if (gives_weight_gradient(op.kind)) --now[op.stage];
+  }
+  return most;
+}
+
+bool is_alike(const RecordedPlace& place, const at::Tensor& input, MicroBatch& batch) {
+  const bool has_input = place.input.defined();
+  if (has_input != input.defined() || batch.carried || batch.dropout.is_active()) return false;
+  if (has_input && input.sizes() != place.input.sizes()) return false;
+  MicroBatch recorded = place.batch;
+  // The graph has these factors as numbers.
+  return recorded.token_loss_scale == batch.token_loss_scale &&
+         recorded.sentence_loss_scale == batch.sentence_loss_scale && have_equal_sizes(recorded, batch);
+}
+
+}  // namespace
+
+void RecordedOps::make_places(const std::vector<Instruction>& program, const LoadMicroBatch& load) {
+  places_.clear();
+  for (const auto& [stage, count] : most_in_flight(program)) {
+    const auto is_forward = [stage = stage](const Instruction& each) {
+      return each.kind == InstructionKind::Compute && each.op.kind == OpKind::Forward && each.op.stage == stage;
+    };
+    Op op = std::ranges::find_if(program, is_forward)->op;
+    MicroBatch batch = load(stage, op.micro_batch);
+    const auto zeros = [&](const TensorSpec& spec) {
+      return at::zeros(spec.sizes, at::device(worker_.device()).dtype(spec.dtype));
+    };
+    for (std::size_t i = 0; i < count; ++i) {
+      RecordedPlace& place = *places_[stage].emplace_back(std::make_unique<RecordedPlace>());
+      place.batch = batch;
+      for (at::Tensor* tensor : tensors_of(place.batch)) *tensor = tensor->clone();
+      if (!worker_.is_last(op)) place.output_gradient = zeros(worker_.message_of(op));
+      if (worker_.is_first(op)) continue;
+      Op before = op;
+      before.stage = StageId(stage.value() - 1);
+      place.input = zeros(worker_.message_of(before)).requires_grad_(true);
+    }
+  }
+}
+
+void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicroBatch& load,
+                         const CaptureGraph& capture) {
+  make_places(program, load);
+  const bool splits = std::ranges::any_of(program, [](const Instruction& each) {
+    return each.kind == InstructionKind::Compute && each.op.kind == OpKind::BackwardWeight;
+  });
+  const auto record_kind = [&](std::unique_ptr<DeviceGraph> RecordedPlace::*graph, const auto& work) {
+    const DeviceGraph* first = nullptr;
+    for (auto& [stage, places] : places_) {
+      for (const auto& place : places) {
+        place.get()->*graph = capture([&, id = stage] { work(id, *place); }, first);
+        (place.get()->*graph)->repeat();
+        if (first == nullptr) first = (place.get()->*graph).get();
+      }
+    }
+  };
+  record_kind(&RecordedPlace::forward, [&](StageId stage, RecordedPlace& place) {
+    const WeightGradients::Scope scope(place.weight_gradients);
+    place.output = worker_.stages.at(stage)->forward(place.input, place.batch);
+  });
+  record_kind(&RecordedPlace::backward, [&](StageId /*stage*/, RecordedPlace& place) {
+    if (splits) place.weight_gradients->defer();
+    torch::autograd::backward({place.output}, {place.output_gradient});
+  });
+  if (!splits) return;
+  record_kind(&RecordedPlace::weights, [](StageId /*stage*/, RecordedPlace& place) { place.weight_gradients->run(); });
+}
+
+RecordedPlace* RecordedOps::forward(const Op& op, const at::Tensor& input, MicroBatch batch) {
+  const auto found = places_.find(op.stage);
+  if (found == places_.end()) return nullptr;
+  const auto free = std::ranges::find_if(found->second, [](const auto& place) { return !place->is_used; });
+  if (free == found->second.end() || !is_alike(**free, input, batch)) return nullptr;
+  RecordedPlace& place = **free;
+  const at::NoGradGuard no_graph;
+  if (input.defined()) place.input.copy_(input, /*non_blocking=*/true);
+  copy_tensors(place.batch, batch);
+  place.is_used = true;
+  place.forward->repeat();
+  return &place;
+}
+
+at::Tensor RecordedOps::backward(RecordedPlace& place, const at::Tensor& output_gradient) {
+  const at::NoGradGuard no_graph;
+  if (place.output_gradient.defined()) place.output_gradient.copy_(output_gradient, /*non_blocking=*/true);
+  place.backward->repeat();
+  if (!place.weights) place.is_used = false;
+  return place.input.defined() ? place.input.grad().clone(at::MemoryFormat::Contiguous) : at::Tensor();
+}
+
+void RecordedOps::add_weight_gradients(RecordedPlace& place) {
+  place.weights->repeat();
+  place.is_used = false;
+}
+
+void RecordedOps::drop() {
+  for (auto& [stage, places] : places_) {
+    for (const auto& place : places) place->is_used = false;
+  }
+}
+
+}  // namespace chimera
