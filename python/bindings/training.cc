@@ -134,13 +134,18 @@ class Run {
     }
   }
 
-  ~Run() {
-    const py::gil_scoped_release unlocked;
-    ranks_.clear();
-    transports_.clear();
-  }
+  ~Run() { close(false); }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
+
+  /// Destroys ranks and connections, whose threads would outlive the interpreter. Waits up to three seconds for the
+  /// other processes, unless this one `has_failed`.
+  void close(bool has_failed) {
+    const py::gil_scoped_release unlocked;
+    over_ = true;
+    if (has_failed) leave_in_failure();
+    leave();
+  }
 
   /// Connects to the other processes over Gloo.
   void join_processes(const RendezvousPoint& rendezvous, std::int64_t world_size) {
@@ -149,6 +154,7 @@ class Run {
     options.rank = static_cast<int>(first_rank_);
     options.world_size = static_cast<int>(world_size);
     options.rendezvous = rendezvous;
+    options.rendezvous.listens = first_rank_ == 0 && !rendezvous.host.empty();
     options.groups = runs_.front()->rank_groups();
     options.pairs = runs_.front()->talking_pairs();
     options.breaker = std::make_shared<ConnectionBreaker>();
@@ -194,6 +200,7 @@ class Run {
     on_all_ranks([&](std::size_t r) {
       at::set_num_threads(torch_threads);
       ranks_[r] = std::make_unique<RankFit>(*runs_[r], rank(r), *transports_[r]);
+      if (complete_) ranks_[r]->complete_gradients(complete_);
     });
     for (const auto& each : ranks_) {
       for (const auto& [id, stage] : each->stages()) {
@@ -228,6 +235,11 @@ class Run {
     });
     ++steps_;
     return {done.loss, done.gradient_norm, done.is_skipped};
+  }
+
+  /// Calls `complete` with a stage after its last backward in a step, before its gradients are summed.
+  void complete_gradients(const py::object& complete) {
+    complete_ = [call = stage_function(complete)](StageId stage) { call(stage.value()); };
   }
 
   /// Completed steps, including those before a loaded checkpoint.
@@ -302,16 +314,18 @@ class Run {
   void leave_in_failure() noexcept {
     struct Leave {
       Run& run;
-      ~Leave() {
-        run.ranks_.clear();
-        run.transports_.clear();
-      }
+      ~Leave() { run.leave(); }
     };
     try {
       const Leave leave{*this};
       throw 0;
     } catch (int) {
     }
+  }
+
+  void leave() noexcept {
+    ranks_.clear();
+    transports_.clear();
   }
 
   std::int64_t first_rank_;
@@ -324,6 +338,7 @@ class Run {
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<RankFit>> ranks_;
   std::vector<OwnGradient> own_;
+  std::function<void(StageId)> complete_;
   std::int64_t steps_ = 0;
   bool over_ = false;
 };
@@ -394,12 +409,14 @@ PYBIND11_MODULE(_training, module) {
                     const at::Device&>(),
            py::arg("plan"), py::arg("layers"), py::arg("first_rank"), py::arg("loss"), py::arg("count"),
            py::arg("device"))
+      .def("close", &Run::close, py::arg("has_failed"))
       .def("join_in_file", &join_in_file)
       .def("join_at_server", &join_at_server)
       .def("join_groups", &Run::join_groups, py::arg("everyone"), py::arg("groups"), py::arg("pairs"),
            py::arg("message_blocks"))
       .def("start", &Run::start)
       .def("warm_up", &Run::warm_up, py::arg("inputs"), py::arg("targets"), py::arg("validates"))
+      .def("complete_gradients", &Run::complete_gradients, py::arg("complete"))
       .def("step", &Run::step, py::arg("inputs"), py::arg("targets"), py::arg("clip"), py::arg("skip_non_finite"))
       .def("validate", &Run::validate)
       .def_property("steps", &Run::steps, &Run::set_steps);

@@ -86,6 +86,10 @@ void raise_in_python() {
 
 Layer made_layer(const PythonLayer& layer) { return Layer(std::make_shared<PythonModule>(layer)); }
 
+std::function<void(std::int64_t)> stage_function(const py::object& function) {
+  return [held = Held(function)](std::int64_t stage) { in_python([&] { held.get()(stage); }); };
+}
+
 Loss python_loss(const py::object& sum, const py::object& count) {
   const auto counted = [count = Held(count)](const at::Tensor& target) {
     return in_python([&] { return count.get()(target).cast<std::int64_t>(); });

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,9 @@ using RankLayers = std::map<std::int64_t, PythonLayer>;
 
 /// Returns a layer for a stage, with named parameters. Its Python exceptions become UserCodeError.
 [[nodiscard]] Layer made_layer(const PythonLayer& layer);
+
+/// Returns a Python function of a stage's number. Its exceptions become UserCodeError.
+[[nodiscard]] std::function<void(std::int64_t)> stage_function(const pybind11::object& function);
 
 /// Returns a loss. `sum`: function of output and target; `count`: function of the target.
 [[nodiscard]] Loss python_loss(const pybind11::object& sum, const pybind11::object& count);

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._placed import is_distributed, local_of
+
 Facts = Mapping[str, str]
 
 
@@ -45,7 +47,9 @@ def facts_of_layers(layers: Sequence[Any]) -> dict[str, str]:
 def facts_of_tensors(index: int, module: nn.Module) -> dict[str, str]:
     named = [*module.named_parameters(), *module.named_buffers()]
     return {
-        f"layer {index}, {name}": "no shape yet" if is_lazy(value) else in_words(value.shape, value.dtype)
+        f"layer {index}, {name}": "no shape yet"
+        if is_lazy(value)
+        else in_words(value.shape, value.dtype) + (f" as {value.placements}" if is_distributed(value) else "")
         for name, value in named
     }
 
@@ -98,7 +102,8 @@ def bits_of(tensors: Sequence[Tensor]) -> int:
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     total = 0
     for place, tensor in enumerate(tensors, 1):
-        plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
+        plain = local_of(tensor.detach())
+        plain = torch.view_as_real(plain) if plain.is_complex() else plain
         words = plain.contiguous().reshape(-1).view(integers[plain.element_size()])
         total += place * int(words.sum(dtype=torch.int64))
     return total % (1 << 62)

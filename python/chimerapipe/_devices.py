@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
+from ._launcher import is_on_one_host, local_rank, server
 
 ConfigError = _training.ConfigError
 
@@ -27,7 +28,7 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
     if device.type != "cuda":
         raise ConfigError(f"device {device}: expected cpu or cuda")
     if world > 1:
-        _set_gpu_variables(world)
+        _set_gpu_variables()
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if not torch.cuda.is_available():
@@ -35,8 +36,8 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
         raise ConfigError(f"device {device}: no usable GPU here ({why}); omit device to train on the CPU")
     index, gpus = device.index, torch.cuda.device_count()
     if index is None:
-        local = os.environ.get("LOCAL_RANK") if world > 1 else None
-        index = torch.cuda.current_device() if local is None else int(local)
+        local = local_rank() if world > 1 else None
+        index = torch.cuda.current_device() if local is None else local
     if index >= gpus:
         raise ConfigError(
             f"device cuda: GPU {index} is requested, but this host has {gpus}; start one process per GPU, "
@@ -47,11 +48,9 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
     return torch.device("cuda", index)
 
 
-def _set_gpu_variables(world: int) -> None:
+def _set_gpu_variables() -> None:
     """Sets variables of CUDA and NCCL, unless the user has. Has no effect after CUDA has started."""
-    on_one_host = os.environ.get("LOCAL_WORLD_SIZE", str(world)) == str(world)
-    host = "" if on_one_host else os.environ["MASTER_ADDR"]
-    port = 0 if on_one_host else int(os.environ["MASTER_PORT"])
+    host, port = (None if is_on_one_host() in (True, None) else server()) or ("", 0)
     for name, value in _training.gpu_variables(host, port).items():
         os.environ.setdefault(name, value)
 

@@ -7,7 +7,6 @@ import copy
 import inspect
 import operator
 import pickle
-import sys
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
@@ -19,6 +18,7 @@ from . import _training
 from ._agreement import in_short, is_lazy
 from ._messages import Layout, flattened, is_plain, mapped
 from ._modes import noting_forward_mode
+from ._placed import Meshes, is_distributed, local_of
 from ._random import RankGenerators, States, changed, states, states_of_own
 from ._step_data import StepData
 
@@ -76,7 +76,7 @@ _VALUE = "chimerapipe_value"  # Attribute of a tensor that stands for a value
 
 def carrier_of(value: Any) -> Tensor:
     """Returns a tensor that the executor can pass to the next layer or to the loss of this stage."""
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and not is_distributed(value):
         return value
     carrier = torch.empty(0, device="cpu")
     setattr(carrier, _VALUE, value)
@@ -122,6 +122,7 @@ class HeldLayer:
         self.draws: set[str] = set()  # Names of generators that the first forward drew from
         self.generators: RankGenerators | None = None  # Of rank threads
         self.shares_process = False  # With layers of other ranks
+        self.meshes = Meshes()  # Of this rank
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
@@ -150,7 +151,7 @@ class HeldLayer:
         if self.stage == 0:
             return self._data.inputs_of(message)
         layout = self.boundaries.after(self.stage - 1)
-        return message if layout is None else layout.unpack(message)
+        return message if layout is None else layout.unpack(message, self.meshes)
 
     def _message(self, output: Any) -> Tensor:
         again = self._output_with_graph() if self._probing and not is_plain(output) else None
@@ -210,9 +211,6 @@ class HeldLayer:
                 output = self._first_call(value)
             self.draws = set(changed(before, states(self._device)))
             self._require_kept_buffers(buffers)
-            if any(map(is_distributed, flattened(output)[0])):
-                way = "return .full_tensor() or .to_local()"
-                raise ConfigError(f"{self._name()} returns a DTensor, which no message carries yet; {way}")
             if uses_forward_mode and self.shares_process:
                 raise ConfigError(
                     f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank "
@@ -296,6 +294,7 @@ def are_equal(one: Any, other: Any) -> bool:
     """Compares bits; on a GPU, whose kernels may add in any order, numbers within a hundredth."""
     if not isinstance(one, Tensor) or not isinstance(other, Tensor):
         return type(one) is type(other) and repr(one) == repr(other)
+    one, other = local_of(one), local_of(other)
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.is_cuda and (one.is_floating_point() or one.is_complex()):
@@ -308,18 +307,12 @@ def in_words(index: int, module: nn.Module) -> str:
     return f"layer {index} ({type(module).__name__})"
 
 
-def is_distributed(value: Any) -> bool:
-    """Returns whether a tensor is a DTensor."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and bool(isinstance(value, module.DTensor))
-
-
 def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
     """Returns the given module, or the result of the function. Raises ConfigError if it cannot be trained."""
     if isinstance(layer, nn.Module):
         for part in layer.modules():
-            if type(part).__name__ in ("DistributedDataParallel", "FullyShardedDataParallel"):
-                raise ConfigError(f"layer {index} is wrapped in {type(part).__name__}; use data_parallel= instead")
+            if type(part).__name__ == "FullyShardedDataParallel":
+                raise ConfigError(f"layer {index} is wrapped in {type(part).__name__}; use fully_shard instead")
         return layer
     if not callable(layer):
         raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
@@ -341,11 +334,6 @@ def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
 def require_values(index: int, module: nn.Module) -> None:
     """Raises ConfigError for sharded tensors and for tensors without a shape."""
     for name, value in [*module.named_parameters(), *module.named_buffers()]:
-        if is_distributed(value):
-            raise ConfigError(
-                f"{in_words(index, module)}: '{name}' is a DTensor (parallelize_module, fully_shard); a pipeline does "
-                "not train sharded tensors yet: give layers with plain tensors, and data_parallel= for replicas"
-            )
         if is_lazy(value):
             raise ConfigError(
                 f"{in_words(index, module)}: '{name}' has no shape yet; call the layer once on a sample before"

@@ -11,7 +11,8 @@ import contextlib
 import copy
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -42,7 +43,7 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
     Runs the model and the layers on a few tokens, the layers also in training mode. Raises ConfigError if they differ,
     or the model has no blocks.
     """
-    name = type(model).__name__
+    given, name = model, type(model).__name__
     if hasattr(model, "get_base_model"):  # PEFT
         if getattr(model.active_peft_config, "is_prompt_learning", False):
             raise ConfigError(f"layers_of: {name} adds prompts to the inputs; use an adapter of layers, such as LoRA")
@@ -60,6 +61,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
         except Exception as error:
             reason = _known_reason(model) or (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
+    for layer in layers:
+        layer.user_model = weakref.ref(given)
     return list(layers)
 
 
@@ -92,13 +95,13 @@ def _example_of(model: Any, name: str) -> dict[str, Tensor]:
     raise ConfigError(f"layers_of: {name} takes {model.main_input_name}; give an example: layers_of(model, example)")
 
 
-def _as_dict(main: str, inputs: Any) -> dict[str, Any]:
+def _as_dict(main: str, inputs: Any, keeps_labels: bool = False) -> dict[str, Any]:
     """Returns the arguments of the model's forward. Pipelines get labels as targets."""
     if isinstance(inputs, Tensor):
         return {main: inputs}
     if not isinstance(inputs, Mapping) or not isinstance(inputs.get(main), Tensor):
         raise ConfigError(f"inputs: expected a tensor, or a dict of the model's arguments with the tensor '{main}'")
-    return {key: value for key, value in inputs.items() if key != "labels"}
+    return {key: value for key, value in inputs.items() if keeps_labels or key != "labels"}
 
 
 def _result(output: Any) -> Any:
@@ -109,6 +112,26 @@ def _result(output: Any) -> Any:
         return output[0]
     auxiliary = output.get("aux_loss")
     return logits if auxiliary is None else {"logits": logits, "aux_loss": auxiliary}
+
+
+class ModelLoss:
+    """Lets the layers of a model end with the model's own loss, a mean or what its arguments make of it."""
+
+    def __init__(self, layers: list[nn.Module]) -> None:
+        """`layers`: of `layers_of`. Their inputs may then contain labels, and the result is a dict of all tensors that
+        the model returns."""
+        self.arguments: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda inputs: {}
+        """Returns further arguments of the model's forward for the inputs of a micro-batch."""
+        for layer in layers:
+            layer.model_loss = self
+
+    def __deepcopy__(self, memo: Any) -> ModelLoss:
+        return self  # Replicas on rank threads follow changes
+
+    def of(self, model: Any, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Runs the rest of the model."""
+        output = model(**inputs, **self.arguments(inputs))
+        return {name: value for name, value in output.items() if isinstance(value, Tensor)}
 
 
 @dataclass
@@ -365,9 +388,11 @@ class TransformersLayer(nn.Module):
     def __init__(self, model: Any, cut: _Cut, number: int) -> None:
         super().__init__()
         self._main = model.main_input_name
+        self.model_loss: ModelLoss | None = None
         self.replay = _Replay(number, len(cut.blocks))
         self._copies: list[nn.Module] = []  # Of the blocks' ancestors; the first is of the model
         self._own: list[_StandIn] = []
+        self.user_model: Any = lambda: None  # Returns the model that the user has given
         self._configs: dict[int, Any] = {}
         self._copy_of(model, "", cut)
         del self._configs
@@ -378,7 +403,7 @@ class TransformersLayer(nn.Module):
         """Takes the model's inputs in the first layer, and returns its result in the last."""
         replay = self.replay
         if replay.number == 0:
-            given = inputs = _as_dict(self._main, value)
+            given = inputs = _as_dict(self._main, value, self.model_loss is not None)
             if inputs[self._main].is_floating_point():  # Later layers need only its shape
                 given = {**inputs, self._main: tuple(inputs[self._main].shape)}
             replay.begin({})
@@ -391,7 +416,10 @@ class TransformersLayer(nn.Module):
         for each in self._copies:
             each.training = any(own.training for own in self._own)
         try:
-            result = _result(self._copies[0](**inputs))
+            if self.model_loss is not None and replay.number > replay.blocks:
+                result = self.model_loss.of(self._copies[0], inputs)
+            else:
+                result = _result(self._copies[0](**inputs))
             if replay.position < replay.blocks:
                 raise ConfigError("the model skips blocks; set its layerdrop to 0")
         except _Stop:
@@ -405,6 +433,7 @@ class TransformersLayer(nn.Module):
         kind: Any = type(module)
         made: nn.Module = kind.__new__(kind)
         made.__dict__.update(module.__dict__)
+        made.__dict__.pop("forward", None)  # TRL replaces it by a function of the whole model
         if "config" in made.__dict__:
             made.__dict__["config"] = self._config_of(made.__dict__["config"])
         made.__dict__["_modules"] = {}

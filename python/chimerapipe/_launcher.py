@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
+import stat
 import sys
+import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 _TORCHS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+# Launchers that tell the whole place, in the order of `chimera train`: rank, number of processes, and both on this host
+_KNOWN = (
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+)
 # Variables of launchers that set no RANK: the rank, and the number of processes; "": it sets none.
 _OTHERS = (
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # SLURM_NTASKS is also set in batch scripts
@@ -34,9 +51,21 @@ def default_group() -> Any:
     return torch.distributed
 
 
+@dataclass(frozen=True)
+class Place:
+    """A process's place in a job that a launcher other than torchrun has started."""
+
+    rank: int
+    world: int
+    local_rank: int
+    is_on_one_host: bool
+    variable: str
+    """Of the rank."""
+
+
 def place(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Returns rank and number of processes: those of the default group if it exists, else RANK and WORLD_SIZE. Returns
-    (0, 1) outside of a job.
+    """Returns rank and number of processes: those of the default group if it exists, else RANK and WORLD_SIZE, else the
+    variables of Open MPI, SLURM or PMI. Returns (0, 1) outside of a job.
 
     Raises LauncherError if a launcher's variables are incomplete: the process would train alone.
     """
@@ -49,6 +78,8 @@ def place(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
     if world == 1:
         return 0, 1
     if world is None:
+        if known := known_place(variables):
+            return known.rank, known.world
         _require_alone(variables)
         return 0, 1
     needed = [*_TORCHS[:2], "MASTER_ADDR", "MASTER_PORT"]
@@ -58,6 +89,93 @@ def place(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
     if rank >= world:
         raise LauncherError(f"RANK={rank} is not below WORLD_SIZE={world}; correct the variables of the launcher")
     return rank, world
+
+
+def known_place(variables: Mapping[str, str] = os.environ) -> Place | None:
+    """Returns the place that Open MPI, SLURM or PMI tell; None without their variables, or for a single process."""
+    if "WORLD_SIZE" in variables:
+        return None
+    for names in _KNOWN:
+        if not all(variables.get(name, "").isdecimal() for name in names[:3]):
+            continue
+        rank, world, local = (int(variables[name]) for name in names[:3])
+        if world <= 1 or rank >= world:
+            return None
+        own = variables.get(names[3], "") if names[3] else ""
+        is_on_one_host = own == str(world) or (not names[3] and variables.get("SLURM_STEP_NUM_NODES") == "1")
+        return Place(rank, world, local, is_on_one_host, names[0])
+    return None
+
+
+def local_rank(variables: Mapping[str, str] = os.environ) -> int | None:
+    """Returns the process's number on its host, None if no launcher tells it."""
+    if "LOCAL_RANK" in variables:
+        return _number(variables, "LOCAL_RANK")
+    known = known_place(variables)
+    return None if known is None else known.local_rank
+
+
+def is_on_one_host(variables: Mapping[str, str] = os.environ) -> bool | None:
+    """Returns whether all processes of the job run on this host; None if no launcher tells it."""
+    if "LOCAL_WORLD_SIZE" in variables and "WORLD_SIZE" in variables:
+        return variables["LOCAL_WORLD_SIZE"] == variables["WORLD_SIZE"]
+    known = known_place(variables)
+    return True if known and known.is_on_one_host else None
+
+
+def server(variables: Mapping[str, str] = os.environ) -> tuple[str, int] | None:
+    """Returns host and port where the ranks meet: MASTER_ADDR and MASTER_PORT, or those that SLURM's variables imply,
+    as in `chimera train`. None if there are none."""
+    if "MASTER_ADDR" in variables and "MASTER_PORT" in variables:
+        return variables["MASTER_ADDR"], _number(variables, "MASTER_PORT") or 0
+    known = known_place(variables)
+    first = re.match(r"([^,\[]+)(?:\[(\d+))?", variables.get("SLURM_STEP_NODELIST", ""))
+    if known is None or known.variable != "SLURM_PROCID" or first is None:
+        return None
+    step = 17 * int(variables.get("SLURM_JOB_ID", "0")) + int(variables.get("SLURM_STEP_ID", "0"))
+    return first[1] + (first[2] or ""), 20000 + step % 10000
+
+
+def meeting(known: Place, variables: Mapping[str, str] = os.environ) -> str:
+    """Returns the URL where the ranks of such a job meet: a server, or a file if all run on this host."""
+    at = server(variables)
+    if at is not None and not (known.is_on_one_host and "MASTER_ADDR" not in variables):
+        return f"tcp://{at[0]}:{at[1]}?rank={known.rank}&world_size={known.world}"
+    if not known.is_on_one_host:
+        raise LauncherError(
+            f"{known.variable}={known.rank} of {known.world} processes on several hosts, but no place to meet is set; "
+            "set MASTER_ADDR to an address of rank 0's host and MASTER_PORT to a free port of that host"
+        )
+    return f"file://{_own_folder()}/{_launcher_key(known.variable)}?rank={known.rank}&world_size={known.world}"
+
+
+def _own_folder() -> Path:
+    """Returns a folder of this user for files where ranks meet."""
+    folder = Path(tempfile.gettempdir(), f"chimerapipe-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid():
+        raise LauncherError(f"{folder} belongs to another user; set TMPDIR, or MASTER_ADDR and MASTER_PORT")
+    return folder
+
+
+def _launcher_key(variable: str) -> str:
+    """Returns number and start of the launcher's process: the first ancestor without the rank's variable."""
+    process = os.getppid()
+    while process > 1:
+        try:
+            names = {each.partition(b"=")[0] for each in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")}
+        except OSError:  # Of root, as SLURM's are
+            break
+        if variable.encode() not in names:
+            break
+        process = int(_status(process)[1])
+    return f"{process}-{_status(process)[19]}"
+
+
+def _status(process: int) -> list[str]:
+    """Returns the fields of /proc/PROCESS/stat behind the name."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

@@ -16,6 +16,7 @@ from . import _training
 from ._agreement import in_short, reduction_of, trained_in
 from ._held_layer import Autocast, are_equal, value_of
 from ._messages import mapped, tensors_of
+from ._placed import whole
 from ._random import RankGenerators, changed, states
 from ._step_data import StepData
 
@@ -105,7 +106,7 @@ class CheckedLoss:
         call = self._autocast.call
         own = self._generators.get(threading.get_ident()) if self._generators else None
         loss = self._with_arguments
-        found = call(loss, value, target) if own is None else own.run(call, loss, value, target)
+        found = whole(call(loss, value, target) if own is None else own.run(call, loss, value, target))
         if not isinstance(found, Tensor):
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
         return found

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree
 
+from ._placed import Meshes, Place, is_distributed, place_of, to_travel
+
 _ALIGNMENT = 16  # Elements, so that each tensor of a message begins at a multiple of 32 bytes or more
 _CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _REGISTRATION = threading.Lock()
@@ -70,7 +72,8 @@ def part_of(value: Any, first: int, count: int) -> Any:
 
 def is_plain(value: Any) -> bool:
     """Returns whether a value is a message already: a floating-point tensor with dimensions."""
-    return isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 0
+    is_message = isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 0
+    return is_message and not is_distributed(value)
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,12 @@ class _Leaf:
     sizes: tuple[int, ...]
     dtype: torch.dtype
     has_gradient: bool
+    place: Place | None = None
+    """Of a DTensor, whose local tensor travels."""
 
     def __str__(self) -> str:
-        return f"{list(self.sizes)} of {str(self.dtype).removeprefix('torch.')}"
+        words = f"{list(self.sizes)} of {str(self.dtype).removeprefix('torch.')}"
+        return words if self.place is None else f"{words} {self.place}"
 
     @property
     def is_wide(self) -> bool:
@@ -102,6 +108,7 @@ class _Leaf:
     def flat(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         """Returns the tensor's values in one dimension. Integers become bytes: numbers up to 255, which all
         floating-point types of messages represent exactly."""
+        tensor = to_travel(tensor)
         if not self.has_gradient:
             tensor = tensor.detach()
         if self.dtype.is_complex:
@@ -183,16 +190,23 @@ class Layout:
                 parts += [expected.flat(leaf, self.dtype), padding]
         return torch.cat(parts)
 
-    def unpack(self, message: Tensor) -> Any:
-        """Returns the value. Gradients flow to the tensors that had one at first."""
+    def unpack(self, message: Tensor, meshes: Meshes) -> Any:
+        """Returns the value. Gradients flow to the tensors that had one at first. `meshes`: of DTensors."""
         parts = iter(message.split(self._sizes)[::2])
-        leaves = [leaf.restored(next(parts)) if isinstance(leaf, _Leaf) else leaf[1] for leaf in self.leaves]
+        leaves: list[Any] = []
+        for leaf in self.leaves:
+            if not isinstance(leaf, _Leaf):
+                leaves.append(leaf[1])
+                continue
+            local = leaf.restored(next(parts))
+            leaves.append(local if leaf.place is None else meshes.placed(local, leaf.place))
         return _pytree.tree_unflatten(leaves, self.tree)
 
 
 def _described(leaf: Any) -> _Leaf | _Constant:
     if isinstance(leaf, Tensor):
-        return _Leaf(tuple(leaf.shape), leaf.dtype, leaf.requires_grad)
+        place = place_of(leaf)
+        return _Leaf(tuple((leaf if place is None else to_travel(leaf)).shape), leaf.dtype, leaf.requires_grad, place)
     if isinstance(leaf, _CONSTANTS):
         return type(leaf), leaf
     raise TypeError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ from ._checkpoint import (  # noqa: E402
     portable,
     restore_optimizer,
 )
+from ._distributed import ShardedParameter, StageParts, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
@@ -67,7 +69,9 @@ from ._held_layer import (  # noqa: E402
 from ._loss import CheckedLoss, Count, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
 from ._messages import flattened, mapped, named_tensors  # noqa: E402
-from ._processes import OtherRankError, Processes  # noqa: E402
+from ._names import Names, as_module  # noqa: E402
+from ._placed import Meshes, is_distributed, local_of  # noqa: E402
+from ._processes import OtherRankError, Processes, close_at_exit  # noqa: E402
 from ._random import (  # noqa: E402
     RankGenerators,
     as_text,
@@ -142,8 +146,8 @@ class _Call:
 class Pipeline:
     """A model that trains by a pipeline schedule.
 
-    Under torchrun, or another launcher that sets RANK and WORLD_SIZE, each process is a rank; otherwise all ranks are
-    threads. docs/python.md lists the requirements on layers.
+    Each process of `mesh`, or else of torch's default group, or else of a launcher's job, is a rank. Without these all
+    ranks are threads. docs/python.md lists the requirements on layers.
     """
 
     def __init__(
@@ -155,6 +159,7 @@ class Pipeline:
         micro_batch_size: int = 1,
         partition: Sequence[int] | Partition = (),
         data_parallel: int = 1,
+        mesh: Any = None,
         recompute: Recompute = False,
         device: torch.device | str = "cpu",
         reduction: str = "natural",
@@ -169,6 +174,8 @@ class Pipeline:
         `micro_batch_size`: in samples.
         `partition`: layers of each stage, or a Partition; even by default.
         `data_parallel`: W, the number of groups that each run the schedule.
+        `mesh`: the D W ranks of this pipeline, if other ranks have other roles: a DeviceMesh of one dimension, such as
+        `mesh["pp"]`, or a process group. By default all ranks of the job.
         `recompute`: stages with activation checkpointing: True (all), numbers, or a function from number to bool.
         `device`: `cpu`, or `cuda`, which moves this rank's layers to its GPU.
         `reduction`: `canonical` adds gradients in a fixed order, so that all schedules, depths and widths with equal
@@ -182,10 +189,11 @@ class Pipeline:
 
         Raises ConfigError for impossible arguments.
         """
-        self._processes = Processes()
+        self._processes = Processes(mesh)
         self._world, self._rank = self._processes.world, self._processes.rank
         together = self._processes.task()
         self._layers = together.all_or_none(lambda: listed(layers))
+        self._names = Names(layers, self._layers)
         self._checks_loss, self._checks_data = bool(check_loss), bool(check_data)
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
         arguments |= {"micro_batch_size": micro_batch_size, "data_parallel": data_parallel, "reduction": reduction}
@@ -193,6 +201,7 @@ class Pipeline:
         facts |= {"count": in_short(count), **{name: _as_text(value) for name, value in arguments.items()}}
         self._processes.require_equal({**facts, "device": str(device).partition(":")[0]})
         together.all_or_none(lambda: self._make(loss, schedule, partition, recompute, device, count, arguments))
+        close_at_exit(self)
         self._processes.guarded(self._connect)
 
     def _make(
@@ -231,10 +240,13 @@ class Pipeline:
             reduction,
             self._over_nccl,
         )
-        if self._world not in (1, self._plan.num_ranks):
+        threads = () if self._processes.is_given else (1,)
+        if self._world not in (*threads, self._plan.num_ranks):
+            has = f"the mesh has {self._world}" if self._processes.is_given else f"{self._world} were started"
+            hint = "" if self._processes.is_given else "; give mesh= if some ranks have other roles"
             raise ConfigError(
                 f"{data_parallel} groups of {len(schedule.workers)} workers need {self._plan.num_ranks} processes, "
-                f"but {self._world} were started"
+                f"but {has}{hint}"
             )
         self._splits = any(op.kind in "IW" for row in schedule.workers for op in row)
         self._width = data_parallel
@@ -275,6 +287,7 @@ class Pipeline:
         if shared and reduction == "canonical":
             name = next(iter(shared.values())).name
             raise ConfigError(f"reduction canonical: stages share the parameter {name}; use natural")
+        self._require_distributable(shared, reduction)
         self._shared = SharedParameters(self._processes, self._plan, list(shared.values()))
         for index, layer in enumerate(self._layers):
             if isinstance(layer, nn.Module):
@@ -285,6 +298,7 @@ class Pipeline:
         self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if len(ranks) > 1 else []
         self._held = [self._layers_of(rank, shared) for rank in ranks]
         self._every_layer = self._all()
+        self._take_over_distributed()
         self._find_twins(shared)
         self._updated = list(self._find_updated())
         self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
@@ -299,7 +313,62 @@ class Pipeline:
         self._fact_names = ["call", "clip", "optimizer", "scale", "targets", "inputs", "autocast", *stages]
         self._run = self._new_run()
 
+    def _take_over_distributed(self) -> None:
+        """Finds DTensors, and parts of layers that sum gradients over ranks themselves."""
+        parameters = {id(p): p for layer in self._every_layer for p in layer.module.parameters() if is_distributed(p)}
+        self._sharded = {key: ShardedParameter(parameter) for key, parameter in parameters.items()}
+        self._parts: dict[int, StageParts] = {}
+        for stage in {layer.stage for layer in self._every_layer}:
+            modules = [layer.module for layer in self._every_layer if layer.stage == stage]
+            if parts := StageParts(modules, splits=self._splits):
+                self._parts[stage] = parts
+        meshes = Meshes()
+        for layer in self._every_layer:
+            meshes.learn((*layer.module.parameters(), *layer.module.buffers()))
+            layer.meshes = meshes
+
+    @property
+    def _is_distributed(self) -> bool:
+        return bool(self._sharded or self._parts)
+
+    def _require_distributable(self, shared: Mapping[int, SharedParameter], reduction: str) -> None:
+        """Raises ConfigError for distributed layers that a pipeline cannot train. All ranks look at all layers."""
+        wrapped = [(i, each) for i, each in enumerate(self._layers) if isinstance(each, nn.Module) and is_wrapped(each)]
+        if not wrapped:
+            return
+        index, layer = wrapped[0]
+        words = f"{in_words(index, layer)} is distributed (DTensor, fully_shard, replicate, DistributedDataParallel)"
+        if self._world == 1 < self._plan.num_ranks:
+            raise ConfigError(f"{words}, but the ranks of this pipeline are threads; start a process for each")
+        own = set(self._processes.ranks) if self._world > 1 else set()
+        for number, each in wrapped:
+            for name, ranks in ranks_of_parts(each):
+                if len(own & set(ranks)) > 1:
+                    raise ConfigError(
+                        f"{in_words(number, each)}: '{name}' is distributed over ranks {ranks}, of which several are "
+                        "ranks of this pipeline; distribute it over another dimension of the mesh, such as mesh['tp'], "
+                        "and give the pipeline mesh['pp']"
+                    )
+        if reduction == "canonical":
+            raise ConfigError(f"reduction canonical: {words}, and its sums have no fixed order; use natural")
+        of_wrapped = {id(p) for _, each in wrapped for p in each.parameters()}
+        for key, use in shared.items():
+            if key in of_wrapped:
+                raise ConfigError(f"{words}, but stages share its parameter {use.name}; keep its uses in one stage")
+
     def _new_run(self) -> _training.Run:
+        for sharded in self._sharded.values():
+            sharded.follow()
+        run = self._plain_run()
+        if self._parts:
+            run.complete_gradients(self._complete_gradients)
+        return run
+
+    def _complete_gradients(self, stage: int) -> None:
+        if stage in self._parts:
+            self._parts[stage].complete()
+
+    def _plain_run(self) -> _training.Run:
         layers = [self._as_given(held) for held in self._held]
         return _training.Run(self._plan, layers, self._rank, self._loss, self._count, self._device)
 
@@ -308,6 +377,13 @@ class Pipeline:
             self._processes.join_gpus(self._run, self._plan, self._device)
         elif self._world > 1:
             self._processes.join(self._run)
+
+    def close(self) -> None:
+        """Ends the pipeline and closes its connections, as the end of the program does; all ranks call it together."""
+        self._failed = True
+        self._shared.close()
+        self._of_last_stage = None
+        self._processes.close()
 
     @property
     def rank(self) -> int:
@@ -397,15 +473,26 @@ class Pipeline:
         )
         mine, wanted = self._prepare(call)
         shares, scales = bool(self._shared.all), scaler is not None and scaler.is_enabled()
-        clips_here = shares or scales or not zero_gradients
+        clips_here = shares or scales or not zero_gradients or self._is_distributed
+        may_skip = scales or callable(scale_loss)
         self._prepare_ranks()
+        for parts in self._parts.values():
+            parts.begin()
+        for sharded in self._sharded.values():
+            sharded.attach()
         loss, norm, is_skipped = self._guarded(
-            lambda: self._run.step(mine, wanted, 0.0 if clips_here else float(clip), scales or callable(scale_loss))
+            lambda: self._run.step(
+                mine, wanted, 0.0 if clips_here else float(clip), may_skip or self._is_distributed
+            )
         )
         if shares:
             norm = self._guarded(lambda: self._sum_shared(norm))
-        if not zero_gradients:
-            norm = self._guarded(lambda: self._add_gradients(before))
+        if not zero_gradients or self._is_distributed:
+            norm = self._guarded(lambda: self._add_gradients(before, is_skipped))
+            is_skipped = is_skipped or not math.isfinite(norm)
+            if is_skipped and not may_skip:
+                self._failed = True
+                raise _training.Error(f"step {self._run.steps}: the loss or a gradient is not finite")
         if clips_here and not scales:
             self._clip(clip, norm)
         loss = loss / self._loss.scale
@@ -422,14 +509,14 @@ class Pipeline:
         self._last = Step(loss, norm, is_skipped, outputs, losses)
         return self._last
 
-    def _add_gradients(self, before: Sequence[tuple[nn.Parameter, Tensor]]) -> float:
-        """Adds earlier gradients to those of this step. Returns the norm of the sums."""
+    def _add_gradients(self, before: Sequence[tuple[nn.Parameter, Tensor]], is_skipped: bool) -> float:
+        """Adds earlier gradients to those of this step. Returns the norm of the sums as whole tensors, NaN on all ranks
+        after a loss that is not finite."""
         for parameter, gradient in before:
             if parameter.grad is not None:
                 parameter.grad.add_(gradient)
-        norms = [torch.linalg.vector_norm(p.grad, dtype=torch.float64) for p in self._counted_parameters()]
-        squares = sum(float(norm) ** 2 for norm in norms)
-        return float(self._processes.rows([squares], torch.float64).sum().sqrt())
+        square = square_norm(self._counted_parameters())
+        return float(self._processes.rows([math.nan if is_skipped else square], torch.float64).sum().sqrt())
 
     def _counted_parameters(self) -> list[nn.Parameter]:
         """Returns the parameters with gradients that this rank counts, so that each is counted on one rank."""
@@ -550,6 +637,8 @@ class Pipeline:
                 loss = float(self._guarded(lambda: self._run.validate(inputs, targets)))
                 return loss, self._results(call)[0]
             finally:
+                for parts in self._parts.values():
+                    parts.release()
                 for module, mode in training:
                     module.training = mode
 
@@ -560,29 +649,67 @@ class Pipeline:
             yield parameter
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yields `parameters` with their global names, such as `3.weight`."""
+        """Yields `parameters` with the model's own names; layers of a list have numbers, as in `3.weight`."""
         for name, parameter in self._updated:
             if parameter.requires_grad:
-                yield name, parameter
+                yield self._names.of(name)[0], parameter
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Returns this process's parameters and buffers by global name.
+        """Returns this process's parameters and buffers by the model's names.
 
-        torch.distributed.checkpoint merges the dicts of several processes.
+        torch.distributed.checkpoint saves the dicts of all processes as one, which any layout and the plain model load.
         """
+        return {name: value.detach() if isinstance(value, Tensor) else value for name, value in self._state()}
+
+    def _state(self) -> Iterator[tuple[str, Any]]:
         if self._watch.moved():
             follow_memory(self._twins)
-        state: dict[str, Tensor] = {}
+        seen: set[str] = set()
         for layer in self._all():
-            for name, value in layer.module.state_dict().items():
-                state.setdefault(f"{layer.index}.{name}", value)
+            for own, value in layer.module.state_dict(keep_vars=True).items():
+                for name in self._names.of(f"{layer.index}.{own}"):
+                    if name not in seen:
+                        seen.add(name)
+                        yield name, value
+
+    def module(self) -> nn.Module:
+        """Returns a module with this process's parameters and buffers under the model's names, for functions of torch
+        that take a model: `torch.distributed.checkpoint.state_dict`, or a logger. It has no forward."""
+        updated = {name: p for own, p in self._updated for name in self._names.of(own)}
+        return as_module({name: updated.get(name, each) for name, each in self._state() if isinstance(each, Tensor)})
+
+    def optimizer_state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Returns the optimizer's state and settings by the model's names, as torch's `get_optimizer_state_dict` with
+        `flatten_optimizer_state_dict` does. An optimizer without state gets zeros, for `torch.distributed.checkpoint`
+        to load into."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+        self._require_own(optimizer)
+        kept = [(p, p.grad) for _, p in self._updated]
+        if not optimizer.state:
+            for parameter, _ in kept:
+                parameter.grad = None
+        flat = StateDictOptions(flatten_optimizer_state_dict=True)
+        state: dict[str, Any] = get_optimizer_state_dict(self.module(), optimizer, options=flat)
+        for parameter, gradient in kept:
+            parameter.grad = gradient
         return state
+
+    def load_optimizer_state_dict(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+        """Loads a result of `optimizer_state_dict`, into which `torch.distributed.checkpoint` has loaded."""
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+
+        flat = StateDictOptions(flatten_optimizer_state_dict=True)
+        set_optimizer_state_dict(self.module(), optimizer, dict(state), options=flat)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copies values into this process's layers. `state` may contain others."""
         for layer in self._all():
-            prefix = f"{layer.index}."
-            own = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+            own = {}
+            for name in layer.module.state_dict():
+                for given in self._names.of(f"{layer.index}.{name}"):
+                    if given in state:
+                        own[name] = state[given]
             try:
                 layer.module.load_state_dict(own)
             except RuntimeError as error:
@@ -592,20 +719,18 @@ class Pipeline:
         """Copies parameters, buffers and extra state of all processes into this one's given layers; collective."""
         if self._world == 1:
             return
-        group = self._processes.group()
         for stage, (first, end) in enumerate(self._plan.stage_layers):
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
                     owner = int(self._plan.owner(stage))
-                    for value in [*layer.parameters(), *layer.buffers()]:
+                    for value in map(local_of, [*layer.parameters(), *layer.buffers()]):
                         moved = value.detach().cpu().contiguous()  # Shares memory if it can
-                        torch.distributed.broadcast(as_bytes(moved), owner, group=group)
+                        self._processes.send_from(owner, as_bytes(moved))
                         value.detach().copy_(moved)
                     for module in modules_with_extra_state(layer):
-                        state = [module.get_extra_state() if self._rank == owner else None]
-                        torch.distributed.broadcast_object_list(state, owner, group=group)
+                        state = self._processes.told(module.get_extra_state() if self._rank == owner else None)
                         if self._rank != owner:
-                            module.set_extra_state(state[0])
+                            module.set_extra_state(state[owner])
 
     @overload
     def save_checkpoint(
@@ -646,6 +771,7 @@ class Pipeline:
         `keep`: number of newest checkpoints to keep; 0 keeps all.
         `wait`: False returns a `Saving` after copying the tensors; a thread writes them, and prints a failure.
         """
+        self._require_whole("save_checkpoint")
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         self._saver.await_last()
         own = [layer for layer in self._all() if layer.own]
@@ -683,6 +809,8 @@ class Pipeline:
 
         Raises CheckpointError if there is no good checkpoint, ConfigError if the model differs.
         """
+        self._require_whole("load_checkpoint")
+
         def find() -> tuple[str, list[str]] | None:
             if self._rank > 0:
                 return None
@@ -698,6 +826,13 @@ class Pipeline:
             restore_generators(self._device, from_text(random[self._rank]))
         return LoadedCheckpoint(reader.path, reader.step, from_portable(reader.run.get("extra", {})), list(refused))
 
+    def _require_whole(self, call: str) -> None:
+        if self._sharded:
+            raise ConfigError(
+                f"{call}: layers have DTensors, of which each rank holds a part; use torch.distributed.checkpoint with "
+                "state_dict() and optimizer_state_dict()"
+            )
+
     def _restore(self, reader: Reader, optimizer: torch.optim.Optimizer | None) -> None:
         layers = reader.run.get("model", {}).get("layers")
         if layers != len(self._layers):
@@ -706,7 +841,8 @@ class Pipeline:
             layer.module.load_state_dict(reader.values_like(layer.module.state_dict(), f"{layer.index}."))
         if optimizer is not None:
             record = from_portable(reader.run["optimizer"])
-            restore_optimizer(optimizer, record, reader, self.named_parameters())
+            trained = [(name, parameter) for name, parameter in self._updated if parameter.requires_grad]
+            restore_optimizer(optimizer, record, reader, trained)
 
     @staticmethod
     def _values(layers: Sequence[HeldLayer]) -> list[tuple[str, Any]]:
@@ -747,7 +883,7 @@ class Pipeline:
                 require_trainable(index, made)
                 bring_to(self._device, made, in_words(index, made))
                 for parameter in made.parameters():
-                    if not parameter.is_contiguous():
+                    if not local_of(parameter).is_contiguous():
                         parameter.data = parameter.data.contiguous()  # Before others share its memory
                 if isinstance(self._layers[index], nn.Module):
                     made = self._own_or_copy(index, made, rank, stage, shared, memo)
@@ -829,7 +965,8 @@ class Pipeline:
             for name, value in [*layer.module.named_parameters(), *layer.module.named_buffers()]:
                 if (layer.stage, id(value)) not in seen:
                     seen.add((layer.stage, id(value)))
-                    values.append((name, value))
+                    sharded = self._sharded.get(id(value))
+                    values.append((name, local_of(value) if sharded is None else sharded.leaf))
             if layer.stage not in trained | stages:
                 values.append(("untrained", nn.Parameter(torch.zeros(1, device=self._device))))
             stages.add(layer.stage)
@@ -840,7 +977,7 @@ class Pipeline:
         """Checks the arguments on all ranks before any message, and starts the run if messages change. Returns what
         the executor gets."""
         if self._failed:
-            raise _training.Error("this pipeline has failed before; create a new one")
+            raise _training.Error("this pipeline has failed before, or is closed; create a new one")
         for generators in self._generators:
             generators.take_over_context()
         call = replace(call, inputs=as_samples(call.inputs), targets=as_samples(call.targets))
@@ -1051,7 +1188,7 @@ class Pipeline:
             raise
         except BaseException:
             self._failed = True
-            self._shared.leave()
+            self._shared.close()
             raise
 
     def _start(self, inputs: Tensor, targets: Tensor) -> None:
@@ -1067,6 +1204,8 @@ class Pipeline:
                 layer.boundaries = boundaries
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))
+        for parts in self._parts.values():
+            parts.release()
         self._processes.guarded(self._shared.connect)
         self._processes.guarded(self._require_equal_copies)
         self._warm_up(inputs, targets, validates=False)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn, Protocol
@@ -22,15 +23,15 @@ from torch import Tensor
 
 from . import _training
 from ._agreement import Facts, first_difference
-from ._launcher import LauncherError, place
+from ._launcher import LauncherError, default_group, is_on_one_host, known_place, meeting, place, server
 from ._messages import mapped
 
 ConfigError = _training.ConfigError
 
-# All processes create rendezvous and tasks in the same order
-_SEQUENCE = itertools.count()
+# All processes of a group create rendezvous and tasks in the same order
+_SEQUENCES: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 _POLL_SECONDS = 0.01
-_OPEN: weakref.WeakSet[Processes] = weakref.WeakSet()
+_OPEN: weakref.WeakSet[Any] = weakref.WeakSet()  # With a method close()
 _TORCHRUNS_FILE = "TORCHELASTIC_ERROR_FILE"
 _SECONDS_OF_THE_FIRST = 1.0  # Torchrun blames the process that ends first; other ranks wait for the failed one
 _PATIENCE = timedelta(minutes=30)  # Long, because no launcher of ours detects hangs
@@ -68,28 +69,39 @@ def _outcome(rank: int, call: Callable[[], Any], exchange: Callable[[str], list[
 
 
 class Processes:
-    """The processes of the job; a single one if ranks are threads."""
+    """The processes of a pipeline: all of the job, or those of a mesh; a single one if ranks are threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, mesh: Any = None) -> None:
+        """`mesh`: a DeviceMesh of one dimension, or a process group. Raises ConfigError if this process is not one of
+        its ranks."""
+        self.is_given = mesh is not None
+        self._key = ""
         try:
             self.rank, self.world = place()
+            self.ranks = list(range(self.world))  # In the job
+            if mesh is not None:
+                self.ranks = _ranks_of(mesh, self.rank)
+                self._key = "-".join(map(str, self.ranks)) + "/"
+                self.rank, self.world = self.ranks.index(self.rank), len(self.ranks)
+            if self.world > 1:
+                _choose_interface()
         except LauncherError as error:
             raise ConfigError(str(error)) from None
-        self._group: Any = None
         self._all: Any = None
-        _OPEN.add(self)
+        self._run: _training.Run | None = None
+        if self.world > 1:
+            close_at_exit(self)
+            _close_default_group_at_exit()
 
     def close(self) -> None:
-        """Closes the groups that this object made."""
-        self._group = self._all = None
+        """Closes connections. Waits for the other processes, unless an exception ends this one."""
+        if self._run is not None:
+            self._run.close(has_failed=getattr(sys, "last_value", None) is not None)
+        self._all = self._run = None
 
     def gathered(self, value: Any) -> list[Any]:
         """Returns the values of all ranks."""
-        if self.world == 1:
-            return [value]
-        values: list[Any] = [None] * self.world
-        torch.distributed.all_gather_object(values, value, group=self.group())
-        return values
+        return self.told(value)
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
         """Returns `call()`. If it fails on a rank, that rank raises its error, the others OtherRankError."""
@@ -142,7 +154,7 @@ class Processes:
 
     def group_of(self, ranks: Sequence[int]) -> Any:
         """Returns a connected Gloo group, None on other ranks. All ranks create all groups in the same order."""
-        store = torch.distributed.PrefixStore(f"chimerapipe/group {next(_SEQUENCE)}", common_store())
+        store = self._new_store("group")
         if self.rank not in ranks:
             return None
         return torch.distributed.ProcessGroupGloo(store, list(ranks).index(self.rank), len(ranks), _PATIENCE)
@@ -151,7 +163,19 @@ class Processes:
         """Returns a new key-value store of all processes, None for a single one. All ranks call it together."""
         if self.world == 1:
             return None
-        return torch.distributed.PrefixStore(f"chimerapipe/store {next(_SEQUENCE)}", common_store())
+        return self._new_store("store")
+
+    def _new_store(self, kind: str) -> Any:
+        return torch.distributed.PrefixStore(self._new_name(kind), common_store())
+
+    def _new_name(self, kind: str) -> str:
+        return f"chimerapipe/{self._key}{kind} {next(_SEQUENCES[self._key])}"
+
+    def send_from(self, owner: int, tensor: Tensor) -> None:
+        """Copies the owner's tensor on the CPU into those of all other ranks."""
+        options = torch.distributed.BroadcastOptions()
+        options.rootRank = owner
+        self.finish(self._everyone().broadcast([tensor], options))
 
     def finish(self, work: Any) -> None:
         """Waits for a collective of a group."""
@@ -167,26 +191,15 @@ class Processes:
         return self._words()
 
     def _words(self) -> _StoreTask:
-        return _StoreTask(common_store(), f"chimerapipe/task {next(_SEQUENCE)}", self.rank, self.world)
-
-    def group(self) -> Any:
-        """Returns the default group, or a Gloo group beside one with only NCCL."""
-        _close_default_group_at_exit()
-        if not torch.distributed.is_initialized():
-            store = _launchers_store()
-            torch.distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world)
-        if self._group is None:
-            has_cpu = "cpu" in torch.distributed.get_backend_config()
-            self._group = torch.distributed.group.WORLD if has_cpu else torch.distributed.new_group(backend="gloo")
-        return self._group
+        return _StoreTask(common_store(), self._new_name("task"), self.rank, self.world)
 
     def join(self, run: _training.Run) -> None:
         """Connects the transports over Gloo."""
-        store = common_store()
-        key = f"chimerapipe/rendezvous {next(_SEQUENCE)}"
+        self._run = run
+        store, key = common_store(), self._new_name("rendezvous")
         hosts = self._hosts(store)
-        local = os.environ.get("LOCAL_WORLD_SIZE", "")
-        if local == str(self.world) or (not local and len(set(hosts)) == 1):
+        together = is_on_one_host()
+        if together or (together is None and len(set(hosts)) == 1):
             if self.rank == 0:
                 handle, path = tempfile.mkstemp(prefix="chimerapipe-")
                 os.close(handle)
@@ -198,21 +211,22 @@ class Processes:
                 if self.rank == 0:
                     os.unlink(path)
             return
-        host = os.environ.get("MASTER_ADDR", hosts[0])
         if self.rank == 0:
-            store.set(key, str(_free_port()))
-        run.join_at_server(host, int(store.get(key)), self.world)
+            store.set(key, f"{_own_address() or hosts[0]} {_free_port()}")
+        host, port = store.get(key).decode().split()
+        run.join_at_server(host, int(port), self.world)
 
     def _hosts(self, store: Any) -> list[str]:
         """Returns the host names of all ranks."""
-        name = f"chimerapipe/hosts {next(_SEQUENCE)}"
+        name = self._new_name("hosts")
         keys = [f"{name}/{rank}" for rank in range(self.world)]
         store.set(keys[self.rank], socket.gethostname())
         return [store.get(key).decode() for key in keys]
 
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
-        store = torch.distributed.PrefixStore(f"chimerapipe/groups {next(_SEQUENCE)}", common_store())
+        self._run = run
+        store = self._new_store("groups")
 
         def made(name: str, members: list[int], blocks: int) -> Any:
             if self.rank not in members or len(members) == 1:
@@ -274,6 +288,58 @@ def _record_for_torchrun(error: BaseException) -> None:
             get_error_handler().record_exception(error)
 
 
+def _ranks_of(mesh: Any, rank: int) -> list[int]:
+    """Returns the ranks of a mesh or a process group in the default group. Raises ConfigError if `rank` is not one."""
+    if default_group() is None:
+        raise ConfigError("mesh: there is no process group; call torch.distributed.init_process_group first")
+    if isinstance(mesh, torch.distributed.device_mesh.DeviceMesh):
+        if mesh.ndim != 1:
+            names = mesh.mesh_dim_names
+            hint = f"as mesh[{names[0]!r}] of {', '.join(names)}" if names else "with init_device_mesh(mesh_dim_names=)"
+            raise ConfigError(f"mesh: has {mesh.ndim} dimensions; give the pipeline's alone, {hint}")
+        ranks = list(map(int, mesh.mesh.flatten()))
+    elif isinstance(mesh, torch.distributed.ProcessGroup):
+        ranks = list(torch.distributed.get_process_group_ranks(mesh))
+    elif mesh is torch.distributed.GroupMember.NON_GROUP_MEMBER:
+        raise ConfigError(f"mesh: rank {rank} is not in this process group; only its ranks make the pipeline")
+    else:
+        raise ConfigError(f"mesh: got a {type(mesh).__name__}; give a DeviceMesh of one dimension, or a process group")
+    if rank not in ranks:
+        raise ConfigError(f"mesh: rank {rank} is not in it; only its ranks {ranks} make the pipeline")
+    return ranks
+
+
+@functools.cache
+def _choose_interface() -> None:
+    """Makes Gloo's groups of a job on several hosts listen at the interface towards rank 0: by default Gloo takes the
+    address of the host's name, which often is 127.0.1.1."""
+    together, at = is_on_one_host(), server()
+    if together or at is None or "GLOO_SOCKET_IFNAME" in os.environ:
+        return
+    try:
+        interface = _training.gpu_variables(*at)["NCCL_SOCKET_IFNAME"]
+    except _training.Error:
+        if together is None:  # Perhaps one host without a network
+            return
+        raise
+    os.environ["GLOO_SOCKET_IFNAME"] = interface.removeprefix("=")
+
+
+def _own_address() -> str:
+    """Returns the address of this host on the route to rank 0; the server's name on rank 0's host; empty if unknown."""
+    at = server()
+    if at is None:
+        return ""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(*at, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as route:
+            route.connect(address)  # Sends nothing
+            own = str(route.getsockname()[0])
+    except OSError:
+        return at[0]
+    return at[0] if own.startswith("127.") or own == "::1" or own == address[0] else own
+
+
 def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
@@ -327,15 +393,20 @@ def common_store() -> Any:
 @functools.cache
 def _launchers_store() -> Any:
     """Returns the launcher's key-value store. Pipelines share one connection."""
-    store, _, _ = next(torch.distributed.rendezvous("env://"))
+    known = known_place()
+    store, _, _ = next(torch.distributed.rendezvous("env://" if known is None else meeting(known)))
     return torch.distributed.PrefixStore("chimerapipe", store)
 
 
+def close_at_exit(owner: Any) -> None:
+    """Calls `owner.close()` before the interpreter ends: threads of connections free tensors, which aborts later."""
+    _OPEN.add(owner)
+
+
 @atexit.register
-def _close_groups() -> None:
-    """Closes groups before the interpreter ends: their threads must not outlive it."""
-    for processes in list(_OPEN):
-        processes.close()
+def _close_all() -> None:
+    for owner in list(_OPEN):
+        owner.close()
 
 
 @functools.cache

@@ -26,6 +26,8 @@ class SharedParameter:
     """Ranks with leaves, of all processes."""
     group: Any = None
     """Process group of `ranks`; None on other ranks, and if there is only one."""
+    is_connected: bool = False
+    """Whether the ranks have made the group; all make it together, once."""
 
     @property
     def first(self) -> nn.Parameter | None:
@@ -51,15 +53,15 @@ class SharedParameters:
         for each in self.all:
             if self._processes.world == 1 or len(each.ranks) == 1:
                 continue
-            if each.group is None:
-                each.group = self._processes.group_of(each.ranks)
+            if not each.is_connected:
+                each.group, each.is_connected = self._processes.group_of(each.ranks), True
             if each.first is not None:
                 values = self._by_stage(each, {stage: leaf.detach() for stage, leaf in self._owned(each).items()})
                 with torch.no_grad():
                     each.first.copy_(values[0])
 
-    def leave(self) -> None:
-        """Closes connections after a failure."""
+    def close(self) -> None:
+        """Closes connections."""
         for each in self.all:
             each.group = None
 

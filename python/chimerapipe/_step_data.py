@@ -11,6 +11,7 @@ from torch.utils import _pytree
 
 from . import _training
 from ._messages import as_inputs, flattened, mapped, part_of, tensors_of
+from ._placed import whole
 
 ConfigError = _training.ConfigError
 
@@ -65,7 +66,8 @@ class StepData:
     def note(self, given: Tensor, output: Any, loss: Tensor) -> None:
         """Keeps the output and the loss of a micro-batch, if the caller wants them."""
         if self._keeps:
-            self._results[int(given[0]) // self._per_op] = mapped(Tensor.detach, output), loss.detach()
+            kept = mapped(lambda each: whole(each).detach(), output)
+            self._results[int(given[0]) // self._per_op] = kept, loss.detach()
 
     def results(self) -> dict[int, tuple[Any, Tensor]]:
         """Returns outputs and losses by the number of the micro-batch, of those that this process has computed."""

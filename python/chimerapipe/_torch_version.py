@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-_BUILD = "CHIMERA_WITH_TORCH=1 pip install . --no-build-isolation"  # In the sources
+_BUILD = "CHIMERA_WITH_TORCH=1 pip install -v . --no-build-isolation"  # In the sources
 
 
 def require_same_torch() -> None:

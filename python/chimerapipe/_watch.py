@@ -17,6 +17,7 @@ from torch import nn
 from . import _training
 from ._agreement import in_words as tensor_in_words
 from ._held_layer import in_words, share_memory
+from ._placed import local_of
 
 ConfigError = _training.ConfigError
 
@@ -42,7 +43,7 @@ class Watch:
         return [part for parts in self._dicts for part in parts.values()]
 
     def _pointers(self) -> list[int]:
-        return [parameter.data_ptr() for parameter in self._parameters]
+        return [local_of(parameter).data_ptr() for parameter in self._parameters]
 
     @staticmethod
     def _names_in(layer: nn.Module) -> dict[str, Any]:
@@ -77,7 +78,7 @@ class Watch:
                     f"parameter {name} is {now} on {parameter.device}, but was {was} on {facts[2]} when the pipeline "
                     "was made; make a new pipeline"
                 )
-            if not parameter.is_contiguous():
+            if not local_of(parameter).is_contiguous():
                 parameter.data = parameter.data.contiguous()  # Before others share its memory
         self._places = self._pointers()
         return True

@@ -352,6 +352,7 @@ FitStep RankFit::train_step(std::int64_t step, const Update& update, bool skip_n
   const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up();
   StepHooks with = hooks(step, update);
+  if (complete_) with.observation.on_instruction = completion();
   if (skip_non_finite) with.update.skip_non_finite = [](const std::string& /*what*/, bool /*is_own*/) {};
   const StepResult done = driver_->train(run_.program.workers[place_.worker.index()], with);
   return {.step = step + 1, .loss = done.loss, .gradient_norm = done.gradient_norm, .is_skipped = done.is_skipped};
@@ -370,6 +371,20 @@ StepHooks RankFit::hooks(std::int64_t step, const Update& update) {
       .load = [this, step](StageId stage, MicroBatchId id) { return load(step, stage, id); },
       .update = {.all_stages = update},
       .observation = {.peak_memory = peak_resident_bytes},
+  };
+}
+
+/// Returns a function for the executor, which calls it before each instruction.
+std::function<void(const Instruction&)> RankFit::completion() const {
+  std::set<StageId> open;
+  for (const auto& [id, stage] : stages_) open.insert(id);
+  return [this, open](const Instruction& next) mutable {
+    if (next.kind == InstructionKind::StartAllReduce) {
+      const StageId stage(next.group.value());
+      if (open.erase(stage) > 0) complete_(stage);
+    } else if (next.kind == InstructionKind::ReduceScalars) {
+      for (const StageId stage : std::exchange(open, {})) complete_(stage);
+    }
   };
 }
 

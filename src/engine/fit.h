@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/choices.h"
@@ -140,6 +141,9 @@ class RankFit {
   /// update if the loss or a gradient is not finite, as dynamic loss scaling needs.
   using Update = std::function<void(double gradient_norm)>;
   FitStep train_step(std::int64_t step, const Update& update, bool skip_non_finite = false);
+  /// Calls `complete` once in each training step for each stage here, after its last backward and before its gradients
+  /// are summed over replicas and counted in the norm: modules may add to them what they hold back.
+  void complete_gradients(std::function<void(StageId)> complete) { complete_ = std::move(complete); }
   /// Returns the loss on the step's samples, by forwards without graphs.
   double validation_loss(std::int64_t step);
 
@@ -152,6 +156,7 @@ class RankFit {
   void warm_up(const Program& program, bool& is_warm);
   void load_targets(std::int64_t step);
   StepHooks hooks(std::int64_t step, const Update& update);
+  [[nodiscard]] std::function<void(const Instruction&)> completion() const;
   MicroBatch load(std::int64_t step, StageId stage, MicroBatchId micro_batch) const;
 
   const FitRun& run_;
@@ -162,6 +167,7 @@ class RankFit {
   std::unique_ptr<StepDriver> driver_;
   std::map<MicroBatchId, at::Tensor> targets_;  // of the current step, on ranks of the last stage
   double loss_scale_ = 1;                       // 1 / count of the step
+  std::function<void(StageId)> complete_;
   bool is_warm_ = false;
   bool is_validation_warm_ = false;
 };

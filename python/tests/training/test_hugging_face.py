@@ -30,8 +30,9 @@ def test_gradients_are_those_of_the_model_itself(name):
         expect_equal_gradients(model, pipeline, inputs, targets, expected)
     validated = pipeline.validate(inputs, targets)
     assert validated == pytest.approx(expected[0], rel=1e-10)
-    names = {name.split(".", 1)[1] for name in pipeline.state_dict()}
-    assert names <= set(model.state_dict())
+    state = model.state_dict()
+    assert pipeline.state_dict().keys() == state.keys()
+    assert {name for name, _ in pipeline.named_parameters()} <= dict(model.named_parameters()).keys()
 
 
 def test_models_that_cannot_be_cut_are_refused_in_a_line():

@@ -1,20 +1,28 @@
-"""Runs the recipes of docs/bring_your_model.md on rank threads."""
+"""Runs the recipes of docs/bring_your_model.md, on rank threads or on processes."""
 
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from models import oracle
 
 PAGE = Path(__file__).parents[3] / "docs" / "bring_your_model.md"
+FORKED = Path(__file__).parent / "forked_ranks.py"
 RECIPES = re.findall(
     r"^## ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
 )
 
 
-@pytest.mark.parametrize(("title", "program"), RECIPES, ids=[title for title, _ in RECIPES])
+ON_MESHES = [each for each in RECIPES if "init_device_mesh" in each[1]]
+ON_THREADS = [each for each in RECIPES if each not in ON_MESHES]
+
+
+@pytest.mark.parametrize(("title", "program"), ON_THREADS, ids=[title for title, _ in ON_THREADS])
 def test_a_recipe_runs(title, program, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for module in re.findall(r"^from (peft|transformers) import", program, re.MULTILINE):
@@ -22,8 +30,28 @@ def test_a_recipe_runs(title, program, tmp_path, monkeypatch):
     names = {"__name__": "__main__"}
     with contextlib.redirect_stdout(io.StringIO()):
         exec(program, names)
-    assert names["step"].loss > 0
+    loss = names["trained"].training_loss if title == "Trainer" else names["step"].loss
+    assert loss > 0
 
 
-def test_there_are_six():
-    assert len(RECIPES) == 6
+@pytest.mark.parametrize(("title", "program"), ON_MESHES, ids=[title for title, _ in ON_MESHES])
+def test_a_recipe_runs_on_processes(title, program, tmp_path):
+    """`python` starts them for the first recipe, as torchrun does for all."""
+    recipe = tmp_path / "recipe.py"
+    recipe.write_text(program)
+    starts = [] if title == ON_MESHES[0][0] else [FORKED, "4"]
+    run = subprocess.run(
+        [sys.executable, *map(str, starts), recipe],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=200,
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(run.stdout.splitlines()) == 1 and float(run.stdout.split()[0]) > 0, run.stdout
+
+
+def test_there_are_nine():
+    assert len(RECIPES) == 9

@@ -98,7 +98,7 @@ def test_micro_batches_that_are_already_cut(schedule):
     expect_gradients(pipeline, plain)
     close(pipeline.predict(cp.MicroBatches(cuts)), outputs)
     for given in (cuts[:3], [cut["number"] for cut in cuts]):
-        words = "a micro-batch has no tensor" if len(given) == 4 else "3 micro-batches, but a step of this process takes"
+        words = "micro-batch has no tensor" if len(given) == 4 else "3 micro-batches, but a step of this process takes"
         refused(lambda given=given: pipeline.step(cp.MicroBatches(given), cp.MicroBatches(wanted)), words)
 
 

@@ -136,7 +136,7 @@ def equal_samples_of_groups():
 
 
 def sharded_tensors():
-    """Tensors that are shards of others."""
+    """Tensors that are shards over the ranks of the pipeline itself."""
     from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
     from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 
@@ -150,18 +150,18 @@ def sharded_tensors():
     for schedule in ("1f1b", "chimera"):
         layers = perceptron(4).layers
         parallelize_module(layers[1], mesh, {"0": ColwiseParallel()})
-        words = "layer 1 (Sequential): '0.weight' is a DTensor"
+        words = "layer 1 (Sequential): '0.weight' is distributed over ranks [0, 1], of which several are ranks of this"
         refused(lambda s=schedule, ls=layers: pipeline(ls, cp.schedule(s, 2, 4)), words, cp.ConfigError)
         layers = perceptron(4).layers
         layers[1].register_buffer("shard", distribute_tensor(torch.zeros(4), mesh))
-        words = "layer 1 (Sequential): 'shard' is a DTensor"
+        words = "layer 1 (Sequential): 'shard' is distributed over ranks [0, 1], of which several"
         refused(lambda s=schedule, ls=layers: pipeline(ls, cp.schedule(s, 2, 4)), words, cp.ConfigError)
         made = pipeline(schedule=cp.schedule(schedule, 2, 4))
         given = DTensor.from_local(inputs, mesh, [Replicate()])
         refused(lambda m=made, g=given: m.step(g, targets), "inputs: got a DTensor", cp.ConfigError)
         made.step(inputs, targets)
-    made = pipeline([Gives(6, 6).double(), *perceptron(4).layers[:3]])
-    words, kind = ("layer 0 (Gives) returns a DTensor", cp.ConfigError) if RANK == 0 else ("", cp.PeerLostError)
+    made = pipeline([Gives(6, 6).double(), *perceptron(4).layers[:3]], partition=[1, 3])
+    words, kind = ("layer 0 (Gives) returns a DTensor: it is", TypeError) if RANK == 0 else ("", cp.PeerLostError)
     refused(lambda: made.step(inputs, targets), words, kind)
 
 

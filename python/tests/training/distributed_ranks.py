@@ -1,0 +1,413 @@
+"""Pipelines of distributed layers, compared with the whole model in float64. Prints a line for each case.
+
+Usage: under 4 or 8 ranks; the mesh is 2 (pipeline) x 2, or 2 x 2 (data) x 2 (tensor).
+"""
+
+import copy
+import functools
+import math
+import os
+import re
+from collections import OrderedDict
+
+import torch
+import torch.distributed.checkpoint as dcp
+from hugging_face_models import llama
+from models import cross_entropy, squares
+from torch import distributed, nn
+from torch.distributed._composable import replicate
+from torch.distributed._composable.replicate_with_fsdp import replicate as replicate_with_fsdp
+from torch.distributed._functional_collectives import all_to_all_single_autograd
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from transformers.distributed.tensor_parallel import apply_tensor_parallelism
+from users import refused
+from users_ranks import RANK, say
+
+import chimerapipe as cp
+
+SCHEDULES = ["1f1b", "zb-h1", "chimera", "chimera-zb"]
+STEPS, BATCH, WIDTH = 5, 4, 8
+
+
+class Block(nn.Module):
+    """A feed-forward block."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.first, self.second = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.second(nn.functional.gelu(self.first(self.norm(x))))
+
+
+def blocks(seed=1, count=4):
+    torch.manual_seed(seed)
+    return [Block().double() for _ in range(count)]
+
+
+def local_of(value):
+    return value.to_local() if isinstance(value, DTensor) else value
+
+
+def full(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **options):
+    """`prepare` distributes a layer. Returns the pipeline."""
+    plain = blocks()
+    whole = nn.Sequential(*copy.deepcopy(plain))
+    made = [prepare(copy.deepcopy(layer)) for layer in plain]
+    pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], **options)
+    named = [(f"{i}.{n}", p) for i, each in enumerate(made) for n, p in each.named_parameters()]
+    names = {id(parameter): name.replace("module.", "") for name, parameter in named}
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (whole, pipeline)]
+    shares, share = pipeline.width, pipeline.group
+    if "dp" in mesh.mesh_dim_names:
+        shares, share = mesh["dp"].size(), mesh["dp"].get_local_rank()
+    torch.manual_seed(2)
+    for number in range(STEPS):
+        inputs, targets = torch.randn(2, shares * BATCH, WIDTH).double()
+        own = slice(share * BATCH, (share + 1) * BATCH)
+        optimizers[0].zero_grad()
+        outputs = whole(inputs)
+        losses = [squares(a, b).item() / b.numel() for a, b in zip(outputs.split(BATCH), targets.split(BATCH))]
+        (squares(outputs, targets) / targets.numel()).backward()
+        norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
+        clip = (0.5 * norm, 0)[number % 2]
+        for parameter in whole.parameters():
+            parameter.grad.mul_(clip / norm if clip else 1)
+        step = pipeline.step(inputs[own], targets[own], clip=clip, optimizer=optimizers[1], return_outputs=True)
+        loss = losses[share] if pipeline.width == 1 else sum(losses) / shares
+        assert abs(step.loss - loss) <= tolerance * loss, (step.loss, losses)
+        assert abs(step.gradient_norm - norm) <= tolerance * norm, (step.gradient_norm, norm)
+        if step.outputs is not None:
+            torch.testing.assert_close(full(step.outputs), outputs[own], rtol=tolerance, atol=tolerance)
+        expected = dict(whole.named_parameters())
+        for parameter in pipeline.parameters():
+            same = expected[names[id(parameter)]]
+            compare = functools.partial(torch.testing.assert_close, rtol=tolerance, atol=tolerance)
+            compare(full(parameter.grad), same.grad, msg=lambda text, p=parameter: f"{names[id(p)]}, grad: {text}")
+        optimizers[0].step()
+        for parameter in pipeline.parameters():
+            same = expected[names[id(parameter)]]
+            compare(full(parameter.detach()), same.detach(), msg=lambda text, p=parameter: f"{names[id(p)]}: {text}")
+    outputs = whole(inputs[own]).detach()
+    for parameter in pipeline.parameters():
+        momentum = optimizers[1].state[parameter]["momentum_buffer"]
+        assert all(local_of(each).shape == local_of(parameter).shape for each in (momentum, parameter.grad))
+    predicted = pipeline.predict(inputs[own], gather=True)
+    torch.testing.assert_close(predicted, outputs, rtol=tolerance, atol=tolerance)
+    step = pipeline.step(inputs[own], targets[own], optimizer=optimizers[1])  # Whole again after a prediction
+    assert math.isfinite(step.loss)
+    return pipeline
+
+
+def tensor_parallel(mesh):
+    plan = {"first": ColwiseParallel(), "second": RowwiseParallel()}
+    return lambda layer: parallelize_module(layer, mesh["tp"], plan)
+
+
+def tensors_of_parts(mesh, schedule):
+    trains_like_the_whole_model(mesh, schedule, tensor_parallel(mesh))
+
+
+def sequence_parallel(mesh, schedule):
+    """Values between layers and stages are DTensors, and gradients of norms are partial sums."""
+    plan = {
+        "norm": SequenceParallel(sequence_dim=0),
+        "first": ColwiseParallel(input_layouts=Shard(0)),
+        "second": RowwiseParallel(output_layouts=Shard(0), use_local_output=False),
+    }
+
+    class Enters(Block):
+        def forward(self, x):
+            if not isinstance(x, DTensor):
+                x = DTensor.from_local(x, mesh["tp"], [Replicate()]).redistribute(placements=[Shard(0)])
+            return super().forward(x)
+
+    layers = blocks()
+    layers[0].__class__ = Enters
+    made = lambda layer: parallelize_module(layer, mesh["tp"], plan)
+    whole_loss = lambda output, target: squares(full(output), target)
+    trains_like_the_whole_model_with(whole_loss, mesh, schedule, made, layers)
+
+
+def trains_like_the_whole_model_with(loss, mesh, schedule, prepare, layers):
+    plain = [copy.deepcopy(layer) for layer in layers]
+    plain[0].__class__ = Block
+    whole = nn.Sequential(*plain)
+    made = [prepare(copy.deepcopy(layer)) for layer in layers]
+    pipeline = cp.Pipeline(
+        made, loss, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], micro_batch_size=2, check_loss=False
+    )
+    torch.manual_seed(2)
+    inputs, targets = torch.randn(2, 8, WIDTH).double()
+    step = pipeline.step(inputs, targets)
+    expected = squares(whole(inputs), targets) / targets.numel()
+    expected.backward()
+    assert abs(step.loss - expected.item()) < 1e-12
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    norm = nn.utils.get_total_norm(gradients.values()).item()
+    assert abs(step.gradient_norm - norm) < 1e-12 * max(norm, 1)
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def llama_with_its_own_plan(mesh, schedule):
+    """A model of transformers with its tensor-parallel plan."""
+    torch.manual_seed(1)
+    whole = llama(num_key_value_heads=2)
+    model = copy.deepcopy(whole)
+    wildcards = {name: re.sub(r"\.\d+\.", ".*.", name) for name, _ in model.named_modules()}
+    plan = {name: model.tp_plan[known] for name, known in wildcards.items() if known in model.tp_plan}
+    plan |= {f"{name}.weight": style for name, style in plan.items()}
+    apply_tensor_parallelism(model, mesh["tp"], plan)
+    assert sum(isinstance(parameter, DTensor) for parameter in model.parameters()) >= 14
+    pipeline = cp.Pipeline(cp.layers_of(model), cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+    tokens = torch.arange(20).view(4, 5) % 31
+    step = pipeline.step(tokens, tokens + 1)
+    loss = cross_entropy(whole(tokens).logits, tokens + 1) / 20
+    loss.backward()
+    assert abs(step.loss - loss.item()) < 1e-12
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    norm = nn.utils.get_total_norm(gradients.values()).item()
+    assert abs(step.gradient_norm - norm) < 1e-12 * norm
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def shards(mesh, **options):
+    return lambda layer: fully_shard(layer, mesh=mesh["dp"], **options)
+
+
+def sharded(mesh, schedule):
+    """Whole layers, or also their parts; weights are gathered again for backwards, or kept."""
+
+    def parts(layer):
+        fully_shard(layer.first, mesh=mesh["dp"], reshard_after_forward=False)
+        return shards(mesh, reshard_after_forward=False)(layer)
+
+    ways = [shards(mesh, reshard_after_forward=True), parts]
+    for prepare in ways if schedule in ("1f1b", "chimera-zb") else ways[:1]:
+        pipeline = trains_like_the_whole_model(mesh, schedule, prepare)
+        for parameter in pipeline.parameters():
+            assert parameter.to_local().numel() <= -(-parameter.shape[0] // 2) * math.prod(parameter.shape[1:])
+    groups = [part for layer in pipeline._every_layer for part in layer.module._get_fsdp_state()._state_ctx.all_states]
+    reductions = []
+    reduce = _fsdp_param_group.foreach_reduce
+    _fsdp_param_group.foreach_reduce = lambda *given: reductions.append(1) or reduce(*given)
+    pipeline.step(*torch.randn(2, BATCH, WIDTH).double())
+    _fsdp_param_group.foreach_reduce = reduce
+    assert len(reductions) == len(groups), "one reduction of each group in a step"
+
+
+def replicated(mesh, schedule):
+    group = mesh["dp"].get_group()
+    for prepare in (
+        lambda layer: DistributedDataParallel(layer, process_group=group),
+        lambda layer: replicate(layer, process_group=group),
+        lambda layer: replicate_with_fsdp(layer, mesh=mesh["dp"]),
+    ):
+        trains_like_the_whole_model(mesh, schedule, prepare)
+
+
+def mixed_precision(mesh, schedule):
+    """Weights and gradients stay float32; forwards compute, and stages send, in bfloat16."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    made = [shards(mesh, mp_policy=policy)(layer.float()) for layer in blocks()]
+    alone = [shards(mesh, mp_policy=policy)(layer.float()) for layer in blocks()]
+    loss = lambda output, target: squares(output.float(), target)
+    pipeline = cp.Pipeline(made, loss, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], micro_batch_size=2)
+    torch.manual_seed(3 + mesh["dp"].get_local_rank())
+    inputs, targets = torch.randn(2, 8, WIDTH)
+    step = pipeline.step(inputs, targets, return_outputs=True)
+    expected = loss(nn.Sequential(*alone)(inputs), targets) / targets.numel()
+    expected.backward()
+    assert abs(step.loss - expected.item()) < 1e-3 * expected.item()
+    gradients = {f"{i}.{n}": p.grad for i, layer in enumerate(alone) for n, p in layer.named_parameters()}
+    for name, parameter in pipeline.named_parameters():
+        assert parameter.dtype == parameter.grad.dtype == torch.float32
+        # Sums over micro-batches are added in float32 here, in bfloat16 there
+        torch.testing.assert_close(full(parameter.grad), full(gradients[name]), rtol=0.05, atol=0.01, msg=name)
+
+
+class Experts(nn.Module):
+    """Each rank of a group has an expert, and sends it the tokens of all ranks that choose it."""
+
+    def __init__(self, group=None):
+        super().__init__()
+        self.router = nn.Linear(WIDTH, 2)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
+        self.group = group
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).max(-1)
+        if self.group is None:
+            results = torch.stack([expert(x) for expert in self.experts])
+            return x + weights[:, None] * results[chosen, torch.arange(len(x))]
+        order = chosen.argsort(stable=True)
+        sent = chosen.bincount(minlength=2)
+        got = torch.empty_like(sent)
+        distributed.all_to_all_single(got, sent, group=self.group)
+        arrived = all_to_all_single_autograd(x[order], got.tolist(), sent.tolist(), self.group)
+        results = self.experts[distributed.get_rank(self.group)](arrived.contiguous())
+        back = all_to_all_single_autograd(results, sent.tolist(), got.tolist(), self.group)
+        return x + weights[:, None] * back[order.argsort()]
+
+
+def experts_of_a_group(mesh, schedule):
+    """Each rank of the group has other samples. The loss is the mean over both."""
+    torch.manual_seed(1)
+    group, own = mesh["dp"].get_group(), mesh["dp"].get_local_rank()
+    plain = [Experts().double() for _ in range(4)]
+    whole, made = nn.Sequential(*plain), copy.deepcopy(plain)
+    for layer in made:
+        layer.group = group
+        layer.experts[1 - own] = nn.Identity()
+    pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], micro_batch_size=3)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (whole, pipeline)]
+    for _ in range(STEPS):
+        inputs, targets = torch.randn(2, 24, WIDTH).double()
+        share = slice(12 * own, 12 * own + 12)
+        optimizers[0].zero_grad()
+        loss = squares(whole(inputs), targets) / targets.numel()
+        loss.backward()
+        mean = torch.tensor(pipeline.step(inputs[share], targets[share]).loss, dtype=torch.float64)
+        distributed.all_reduce(mean, group=group)
+        assert abs(mean.item() / 2 - loss.item()) < 1e-12
+        expected = dict(whole.named_parameters())
+        for name, parameter in pipeline.named_parameters():
+            if "router" in name:
+                distributed.all_reduce(parameter.grad, group=group)
+            parameter.grad.div_(2)
+            torch.testing.assert_close(parameter.grad, expected[name].grad, rtol=1e-12, atol=1e-12, msg=name)
+        for optimizer in optimizers:
+            optimizer.step()
+        for name, parameter in pipeline.named_parameters():
+            torch.testing.assert_close(parameter, expected[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def saved_in_one_layout_and_loaded_in_others(mesh):
+    """torch.distributed.checkpoint: from 2 x 2 tensor-parallel ranks to sharded ones, and to the plain model."""
+    folder = os.environ["FOLDER"]
+    adam = functools.partial(torch.optim.AdamW, lr=0.01)
+    inputs, targets = torch.randn(2, BATCH, WIDTH).double()
+    distributed.broadcast(inputs, 0), distributed.broadcast(targets, 0)
+    model = nn.Sequential(OrderedDict(zip("abcd", blocks(), strict=True)))
+    for layer in model:
+        tensor_parallel(mesh)(layer)
+    pipeline = cp.Pipeline(model, squares, cp.schedule("chimera", 2, 4), mesh=mesh["pp"])
+    optimizer = adam(pipeline.parameters())
+    for _ in range(2):
+        pipeline.step(inputs, targets, optimizer=optimizer)
+    assert "a.first.weight" in pipeline.state_dict() and "state.a.first.weight.exp_avg" in (
+        pipeline.optimizer_state_dict(optimizer)
+    )
+    saved = {"model": pipeline.state_dict(), "optimizer": pipeline.optimizer_state_dict(optimizer)}
+    dcp.save(saved, checkpoint_id=folder)
+    pipeline.step(inputs, targets, optimizer=optimizer)
+    after = [full(parameter.detach()) for parameter in pipeline.parameters()]
+    names = [name for name, _ in pipeline.named_parameters()]
+
+    plain = nn.Sequential(OrderedDict(zip("abcd", blocks(seed=9), strict=True)))
+    shards_of_tp = lambda layer: fully_shard(layer, mesh=mesh["tp"])
+    other = nn.Sequential(OrderedDict(zip("abcd", map(shards_of_tp, blocks(seed=8)), strict=True)))
+    second = cp.Pipeline(other, squares, cp.schedule("1f1b", 2, 4), mesh=mesh["pp"])
+    optimizers = [adam(plain.parameters()), adam(second.parameters())]
+    states = [
+        {
+            "model": plain.state_dict(),
+            "optimizer": get_optimizer_state_dict(
+                plain, optimizers[0], options=StateDictOptions(flatten_optimizer_state_dict=True)
+            ),
+        },
+        {"model": second.state_dict(), "optimizer": second.optimizer_state_dict(optimizers[1])},
+    ]
+    for state in states:
+        dcp.load(state, checkpoint_id=folder)
+    second.load_optimizer_state_dict(optimizers[1], states[1]["optimizer"])
+    second.step(inputs, targets, optimizer=optimizers[1])
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    set_optimizer_state_dict(plain, optimizers[0], states[0]["optimizer"], options=flat)
+    (squares(plain(inputs), targets) / targets.numel()).backward()
+    optimizers[0].step()
+    expected = dict(plain.named_parameters())
+    for name, value in zip(names, after, strict=True):
+        torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
+    for name, parameter in second.named_parameters():
+        value = full(parameter.detach())
+        torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
+    refused(lambda: pipeline.save_checkpoint(folder), "layers have DTensors", cp.ConfigError)
+    pipeline.gather()
+    shared = nn.Sequential(OrderedDict(zip("abcd", map(tensor_parallel(mesh), blocks()), strict=True)))
+    shared.a.first.weight = shared.d.first.weight
+    words = "stages share its parameter"
+    refused(lambda: cp.Pipeline(shared, squares, cp.schedule("1f1b", 2, 4), mesh=mesh["pp"]), words, cp.ConfigError)
+
+
+def sharded_and_tensors_of_parts(mesh, schedule):
+    """On eight ranks."""
+    prepare = lambda layer: shards(mesh)(tensor_parallel(mesh)(layer))
+    trains_like_the_whole_model(mesh, schedule, prepare)
+
+
+def groups_and_tensors_of_parts(mesh, schedule):
+    """On eight ranks: the pipeline's dimension has two data-parallel groups of its own."""
+    trains_like_the_whole_model(mesh, schedule, tensor_parallel(mesh), data_parallel=2)
+
+
+TENSOR = (tensors_of_parts, sequence_parallel, llama_with_its_own_plan)
+FOUR = {
+    tensors_of_parts: SCHEDULES,
+    sequence_parallel: ["1f1b", "chimera-zb"],
+    llama_with_its_own_plan: ["1f1b", "chimera-zb"],
+    sharded: SCHEDULES,
+    replicated: ["1f1b", "chimera-zb"],
+    mixed_precision: ["1f1b", "chimera-zb"],
+    experts_of_a_group: ["1f1b", "chimera"],
+}
+
+
+def main():
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    wanted = os.environ.get("CASES", "").split()
+    if distributed.get_world_size() == 4:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+        data = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+        for case, schedules in FOUR.items():
+            if wanted and case.__name__ not in wanted:
+                continue
+            for schedule in schedules:
+                case(mesh if case in TENSOR else data, schedule)
+            say(case.__name__)
+        if not wanted or "saved" in wanted:
+            both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+            saved_in_one_layout_and_loaded_in_others(both)
+            say(saved_in_one_layout_and_loaded_in_others.__name__)
+    else:
+        mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
+        for schedule in SCHEDULES:
+            sharded_and_tensors_of_parts(mesh, schedule)
+        say(sharded_and_tensors_of_parts.__name__)
+        mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("pp", "tp"))
+        for schedule in ("1f1b", "chimera-zb"):
+            groups_and_tensors_of_parts(mesh, schedule)
+        say(groups_and_tensors_of_parts.__name__)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

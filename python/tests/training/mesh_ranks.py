@@ -1,0 +1,94 @@
+"""Pipelines on some of four ranks. Prints a line for each case that passes on a rank."""
+
+import copy
+import os
+
+import torch
+from models import perceptron, squares
+from torch import distributed, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from users import refused
+from users_ranks import RANK, say
+
+import chimerapipe as cp
+
+
+def trained(mesh, seed, schedule="chimera"):
+    """Trains on a mesh of two ranks, and compares with the whole model."""
+    torch.manual_seed(seed)
+    example = perceptron(4)
+    plain = nn.Sequential(*copy.deepcopy(example.layers))
+    pipeline = cp.Pipeline(example.layers, squares, cp.schedule(schedule, 2, 4), mesh=mesh)
+    optimizers = [torch.optim.AdamW(model.parameters(), lr=0.01) for model in (plain, pipeline)]
+    for _ in range(3):
+        step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], return_outputs=True)
+        optimizers[0].zero_grad()
+        outputs = plain(example.inputs)
+        loss = squares(outputs, example.targets) / example.targets.numel()
+        loss.backward()
+        optimizers[0].step()
+        assert abs(step.loss - loss.item()) < 1e-12
+        if pipeline.has_last_stage:
+            torch.testing.assert_close(step.outputs, outputs, rtol=1e-12, atol=1e-12)
+    pipeline.gather()
+    expected = dict(plain.named_parameters())
+    for name, parameter in nn.Sequential(*example.layers).named_parameters():
+        torch.testing.assert_close(parameter, expected[name], rtol=1e-9, atol=1e-10)
+    return pipeline
+
+
+def some_ranks_have_other_roles():
+    mesh = DeviceMesh("cpu", [2, 0])
+    group = distributed.new_group([1, 3])
+    if RANK in (0, 2):
+        pipeline = trained(mesh, 5)
+        assert pipeline.rank == (1 if RANK == 0 else 0)
+        refused(lambda: trained(group, 5), f"mesh: rank {RANK} is not in", cp.ConfigError)
+    else:
+        refused(lambda: trained(mesh, 5), f"mesh: rank {RANK} is not in it; only its ranks [2, 0]", cp.ConfigError)
+        assert trained(group, 6).rank == RANK // 2
+
+
+def two_pipelines_side_by_side():
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "dp"))
+    column = mesh["dp"].get_local_rank()
+    pipeline = trained(mesh["pp"], 10 + column, "zb-h1")
+    folder = os.path.join(os.environ["FOLDER"], f"column {column}")
+    pipeline.save_checkpoint(folder)
+    assert pipeline.load_checkpoint(folder).step == 3
+    refused(lambda: trained(mesh, 1), "mesh: has 2 dimensions; give the pipeline's alone, as mesh['pp'] of pp, dp")
+    schedule = cp.schedule("1f1b", 3, 3)
+    layers = perceptron(3).layers
+    words = "1 groups of 3 workers need 3 processes, but the mesh has 2"
+    refused(lambda: cp.Pipeline(layers, squares, schedule, mesh=mesh["pp"]), words, cp.ConfigError)
+    words = "need 2 processes, but 4 were started; give mesh= if some ranks have other roles"
+    refused(lambda: cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 3)), words, cp.ConfigError)
+    refused(lambda: cp.Pipeline(layers, squares, schedule, mesh=[0, 1]), "mesh: got a list; give a DeviceMesh")
+
+
+def two_groups_in_a_mesh():
+    """`data_parallel` counts groups inside of the mesh."""
+    torch.manual_seed(4)
+    example = perceptron(8)
+    loss, gradients = example.unpipelined()
+    mesh = init_device_mesh("cpu", (4,), mesh_dim_names=("all",))
+    pipeline = cp.Pipeline(example.layers, squares, cp.schedule("1f1b", 2, 4), data_parallel=2, mesh=mesh)
+    own = slice(4 * pipeline.group, 4 * pipeline.group + 4)
+    step = pipeline.step(example.inputs[own], example.targets[own])
+    assert pipeline.width == 2 and abs(step.loss - loss) < 1e-12
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(parameter.grad, gradients[name], rtol=0, atol=1e-12)
+
+
+def main():
+    torch.set_num_threads(1)
+    refused(lambda: cp.Pipeline([nn.Linear(1, 1)], squares, cp.schedule("1f1b", 1, 1), mesh=3), "no process group")
+    distributed.init_process_group("gloo")
+    for case in (some_ranks_have_other_roles, two_pipelines_side_by_side, two_groups_in_a_mesh):
+        case()
+        say(case.__name__)
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

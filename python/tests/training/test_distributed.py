@@ -1,0 +1,65 @@
+"""Pipelines inside of torch programs: on some of the ranks, started by several launchers, with distributed layers."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def lines_of(*words, **variables):
+    """Returns what a script prints; it must succeed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    command = [sys.executable, *map(str, words)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.splitlines()
+
+
+def passed_on_all(ranks, lines):
+    """Returns the names of the cases that passed on all ranks."""
+    found = [line.partition(": ") for line in lines if line.startswith("rank ")]
+    cases = [name for rank, _, name in found if rank == "rank 0"]
+    assert sorted(found) == sorted((f"rank {rank}", ": ", name) for rank in range(ranks) for name in cases)
+    return cases
+
+
+def test_some_ranks_of_a_job_make_a_pipeline(tmp_path):
+    lines = lines_of(HERE / "forked_ranks.py", 4, HERE / "mesh_ranks.py", FOLDER=str(tmp_path))
+    assert passed_on_all(4, lines) == [
+        "some_ranks_have_other_roles",
+        "two_pipelines_side_by_side",
+        "two_groups_in_a_mesh",
+    ]
+
+
+def test_variables_of_every_launcher_give_a_job():
+    found = [line.partition(": ") for line in lines_of(HERE / "launchers.py")]
+    launchers = {name: [] for name, _, _ in found}
+    assert list(launchers) == ["Open MPI", "MPICH", "SLURM", "SLURM on hosts", "torch on hosts"]
+    for name, _, words in found:
+        launchers[name].append(words.split(", "))
+    for name, told in launchers.items():
+        assert sorted(rank for rank, _, _ in told) == ["rank 0", "rank 1"]
+        assert len({loss for _, loss, _ in told}) == 1
+        assert {interface for _, _, interface in told} == {"lo" if "hosts" in name else ""}
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
+    lines = lines_of(HERE / "forked_ranks.py", ranks, HERE / "distributed_ranks.py", FOLDER=str(tmp_path))
+    on_eight = ["sharded_and_tensors_of_parts", "groups_and_tensors_of_parts"]
+    expected = on_eight if ranks == 8 else [
+        "tensors_of_parts",
+        "sequence_parallel",
+        "llama_with_its_own_plan",
+        "sharded",
+        "replicated",
+        "mixed_precision",
+        "experts_of_a_group",
+        "saved_in_one_layout_and_loaded_in_others",
+    ]
+    assert passed_on_all(ranks, lines) == expected
