@@ -7,7 +7,7 @@ The executor adds gradients of local tensors. For a DTensor it gets a leaf on th
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +38,18 @@ class ShardedParameter:
         if self._gradient is None and self.leaf.grad is not None:
             self._gradient = _placed_as(self.parameter, self.leaf.grad)
         self.parameter.grad = self._gradient
+
+
+class OnLocals:
+    """An optimizer with local gradients, for a GradScaler: it refuses DTensors beside plain tensors."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, sharded: Mapping[int, ShardedParameter]) -> None:
+        """`sharded`: by id of the parameter."""
+        self.step = optimizer.step
+        self.param_groups = [
+            {"params": [sharded[id(p)].leaf if id(p) in sharded else p for p in group["params"]]}
+            for group in optimizer.param_groups
+        ]
 
 
 def _placed_as(parameter: Tensor, local: Tensor) -> Tensor:
@@ -101,7 +113,7 @@ class StageParts:
         """Frees gathered weights, after forwards without backwards."""
         for part in self._sharded:
             for module in part.modules():
-                if _is_sharded(module):
+                if is_sharded(module):
                     module.reshard()
 
 
@@ -117,7 +129,8 @@ def _is_ddp(module: Any) -> bool:
     return isinstance(module, nn.parallel.DistributedDataParallel)
 
 
-def _is_sharded(module: nn.Module) -> bool:
+def is_sharded(module: nn.Module) -> bool:
+    """Returns whether fully_shard, or replicate on its base, has wrapped this module itself."""
     fsdp = _loaded("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
@@ -134,12 +147,13 @@ def _loaded(module: str) -> Any:
 
 def _find_parts(module: nn.Module, sharded: list[Any], replicated: list[Any]) -> None:
     """Finds the outermost modules of each kind."""
-    if _is_sharded(module):
+    if is_sharded(module):
         sharded.append(module)
     elif _is_ddp(module) or _is_replicated(module):
         replicated.append(module)
     else:
-        for child in module.children():
+        targets = [each for each in vars(module).get("_target", ()) if isinstance(each, nn.Module)]  # Of a stand-in
+        for child in targets if getattr(module, "is_own", False) else module.children():
             _find_parts(child, sharded, replicated)
 
 

@@ -76,7 +76,7 @@ _VALUE = "chimerapipe_value"  # Attribute of a tensor that stands for a value
 
 def carrier_of(value: Any) -> Tensor:
     """Returns a tensor that the executor can pass to the next layer or to the loss of this stage."""
-    if isinstance(value, Tensor) and not is_distributed(value):
+    if type(value) is Tensor or (isinstance(value, Tensor) and not is_distributed(value)):
         return value
     carrier = torch.empty(0, device="cpu")
     setattr(carrier, _VALUE, value)

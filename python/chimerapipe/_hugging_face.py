@@ -26,6 +26,7 @@ from ._torch_version import require_same_torch
 
 require_same_torch()
 from . import _training  # noqa: E402
+from ._distributed import is_sharded  # noqa: E402
 
 ConfigError = _training.ConfigError
 
@@ -50,6 +51,11 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
         model = model.get_base_model()
     if not all(hasattr(model, part) for part in ("config", "main_input_name", "base_model")):
         raise ConfigError(f"layers_of: expected a model of transformers, not {name}; give other models as a list")
+    if any(is_sharded(part) for part in model.modules()):
+        raise ConfigError(
+            f"layers_of: fully_shard has wrapped parts of {name}, which cannot be cut any more; call layers_of first, "
+            "and fully_shard for parts of the model afterwards"
+        )
     with _eval_mode(model), torch.no_grad():
         inputs = _as_dict(model.main_input_name, as_inputs(_example_of(model, name) if example is None else example))
         try:

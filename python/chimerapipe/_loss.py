@@ -69,7 +69,8 @@ class CheckedLoss:
             return found
         target = self._data.targets_of(given)
         found = self._checked(value, target)
-        self._data.note(given, value, found)
+        if self._data.keeps:
+            self._data.note(given, value, found)
         return found if self.scale == 1.0 else found * self.scale
 
     def _checked(self, value: Any, target: Any) -> Tensor:
@@ -106,7 +107,9 @@ class CheckedLoss:
         call = self._autocast.call
         own = self._generators.get(threading.get_ident()) if self._generators else None
         loss = self._with_arguments
-        found = whole(call(loss, value, target) if own is None else own.run(call, loss, value, target))
+        found = call(loss, value, target) if own is None else own.run(call, loss, value, target)
+        if type(found) is not Tensor:
+            found = whole(found)
         if not isinstance(found, Tensor):
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
         return found

@@ -19,6 +19,7 @@ from ._placed import Meshes, Place, is_distributed, place_of, to_travel
 _ALIGNMENT = 16  # Elements, so that each tensor of a message begins at a multiple of 32 bytes or more
 _CONSTANTS = (type(None), bool, int, float, str, torch.dtype, torch.device)
 _REGISTRATION = threading.Lock()
+_NO_MESHES = Meshes()
 
 
 def flattened(value: Any) -> tuple[list[Any], Any]:
@@ -190,7 +191,7 @@ class Layout:
                 parts += [expected.flat(leaf, self.dtype), padding]
         return torch.cat(parts)
 
-    def unpack(self, message: Tensor, meshes: Meshes) -> Any:
+    def unpack(self, message: Tensor, meshes: Meshes = _NO_MESHES) -> Any:
         """Returns the value. Gradients flow to the tensors that had one at first. `meshes`: of DTensors."""
         parts = iter(message.split(self._sizes)[::2])
         leaves: list[Any] = []

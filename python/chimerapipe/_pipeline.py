@@ -8,7 +8,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import torch
@@ -46,7 +46,7 @@ from ._checkpoint import (  # noqa: E402
     portable,
     restore_optimizer,
 )
-from ._distributed import ShardedParameter, StageParts, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
+from ._distributed import OnLocals, ShardedParameter, StageParts, is_sharded, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,
@@ -119,7 +119,7 @@ class Step:
     """With `return_outputs`, on ranks of the last stage: what the loss returned for each micro-batch."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Call:
     """Arguments of step, validate or predict."""
 
@@ -192,7 +192,7 @@ class Pipeline:
         self._processes = Processes(mesh)
         self._world, self._rank = self._processes.world, self._processes.rank
         together = self._processes.task()
-        self._layers = together.all_or_none(lambda: listed(layers))
+        self._layers = together.all_or_none(lambda: _layers_in(layers))
         self._names = Names(layers, self._layers)
         self._checks_loss, self._checks_data = bool(check_loss), bool(check_data)
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
@@ -566,6 +566,8 @@ class Pipeline:
         self, optimizer: Any, scaler: torch.amp.GradScaler, clip: float, norm: float, is_skipped: bool
     ) -> None:
         """All ranks skip the update together, and their scales stay equal."""
+        if self._sharded:
+            optimizer = OnLocals(optimizer, self._sharded)
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         if is_skipped and gradients:
             gradients[0].fill_(torch.inf)  # The scaler looks only at gradients of this rank
@@ -980,7 +982,7 @@ class Pipeline:
             raise _training.Error("this pipeline has failed before, or is closed; create a new one")
         for generators in self._generators:
             generators.take_over_context()
-        call = replace(call, inputs=as_samples(call.inputs), targets=as_samples(call.targets))
+        call.inputs, call.targets = as_samples(call.inputs), as_samples(call.targets)
         problem: Exception | None = None
         key = None
         try:
@@ -1046,7 +1048,9 @@ class Pipeline:
 
     def _key(self, call: _Call) -> tuple[object, ...] | None:
         """Returns what `_facts` depends on, None for arguments that it refuses."""
-        leaves, tree = flattened([as_tree(call.inputs), as_tree(call.targets)])
+        leaves, tree = [call.inputs, call.targets], None
+        if not (isinstance(call.inputs, Tensor) and isinstance(call.targets, Tensor)):
+            leaves, tree = flattened([as_tree(call.inputs), as_tree(call.targets)])
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         if not tensors:
             return None
@@ -1254,6 +1258,15 @@ class Pipeline:
             for layer in self._all():
                 kept.enter_context(layer.untouched_buffers())
             self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))
+
+
+def _layers_in(given: Any) -> list[Any]:
+    if isinstance(given, nn.Module) and is_sharded(given):
+        raise ConfigError(
+            "layers: fully_shard has wrapped the model around the layers, and nothing would gather the weights that it "
+            "holds itself; call fully_shard for each layer instead"
+        )
+    return listed(given)
 
 
 def _without_inference_mode(tensor: Tensor) -> Tensor:

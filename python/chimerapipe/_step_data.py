@@ -40,14 +40,17 @@ class StepData:
         self._targets: Any = None
         self._cuts_inputs = self._cuts_targets = False
         self._per_op = 1
-        self._keeps = False
+        self.keeps = False
+        """The caller wants outputs and losses."""
         self._results: dict[int, tuple[Any, Tensor]] = {}  # Output and loss by micro-batch
 
     def take_over(self, inputs: Any, targets: Any, samples: int, per_op: int, keeps: bool) -> tuple[Tensor, Tensor]:
         """Returns inputs and targets for the executor. `per_op`: samples of an op. `keeps`: keep outputs and losses."""
-        self._inputs, self._targets, self._per_op, self._keeps = inputs, targets, per_op, keeps
+        self._inputs, self._targets, self._per_op, self.keeps = inputs, targets, per_op, keeps
         self._cuts_inputs = not isinstance(inputs, Tensor)
         self._cuts_targets = keeps or not isinstance(targets, Tensor)
+        if not self._cuts_inputs and not self._cuts_targets:
+            return inputs, targets
         indices = torch.arange(samples, device="cpu")
         return indices if self._cuts_inputs else inputs, indices if self._cuts_targets else targets
 
@@ -64,10 +67,9 @@ class StepData:
         return self._part(self._targets, given) if self._cuts_targets else given
 
     def note(self, given: Tensor, output: Any, loss: Tensor) -> None:
-        """Keeps the output and the loss of a micro-batch, if the caller wants them."""
-        if self._keeps:
-            kept = mapped(lambda each: whole(each).detach(), output)
-            self._results[int(given[0]) // self._per_op] = kept, loss.detach()
+        """Keeps the output and the loss of a micro-batch."""
+        kept = mapped(lambda each: whole(each).detach(), output)
+        self._results[int(given[0]) // self._per_op] = kept, loss.detach()
 
     def results(self) -> dict[int, tuple[Any, Tensor]]:
         """Returns outputs and losses by the number of the micro-batch, of those that this process has computed."""

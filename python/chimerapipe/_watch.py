@@ -17,7 +17,7 @@ from torch import nn
 from . import _training
 from ._agreement import in_words as tensor_in_words
 from ._held_layer import in_words, share_memory
-from ._placed import local_of
+from ._placed import is_distributed, local_of
 
 ConfigError = _training.ConfigError
 
@@ -36,6 +36,7 @@ class Watch:
         self._names = [self._names_in(layer) for _, layer in self._layers]
         self._kept = self._parts()  # Keeps objects alive, so that no other object gets their id
         self._updated, self._parameters = list(updated), [parameter for _, parameter in updated]
+        self._has_distributed = any(map(is_distributed, self._parameters))
         self._facts = [(each.shape, each.dtype, each.device) for _, each in self._updated]
         self._places = self._pointers()
 
@@ -43,7 +44,8 @@ class Watch:
         return [part for parts in self._dicts for part in parts.values()]
 
     def _pointers(self) -> list[int]:
-        return [local_of(parameter).data_ptr() for parameter in self._parameters]
+        parameters = map(local_of, self._parameters) if self._has_distributed else self._parameters
+        return [parameter.data_ptr() for parameter in parameters]
 
     @staticmethod
     def _names_in(layer: nn.Module) -> dict[str, Any]:

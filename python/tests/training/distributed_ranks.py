@@ -243,6 +243,72 @@ def mixed_precision(mesh, schedule):
         torch.testing.assert_close(full(parameter.grad), full(gradients[name]), rtol=0.05, atol=0.01, msg=name)
 
 
+def ways_of(mesh):
+    return [shards(mesh), lambda layer: DistributedDataParallel(layer, process_group=mesh["dp"].get_group())]
+
+
+def llama_sharded(mesh, schedule):
+    """A model of transformers whose parts are sharded; the model around them must not be."""
+    torch.manual_seed(1)
+    whole = llama(num_key_value_heads=2)
+    model = copy.deepcopy(whole)
+    layers = cp.layers_of(model)
+    for part in (model.model.embed_tokens, *model.model.layers, model.model.norm, model.lm_head):
+        fully_shard(part, mesh=mesh["dp"])
+    refused(lambda: cp.layers_of(model), "call layers_of first, and fully_shard", cp.ConfigError)
+    pipeline = cp.Pipeline(layers, cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+    assert sum(len(parts._sharded) for parts in pipeline._parts.values()) >= 2
+    tokens = torch.arange(20).view(4, 5) % 31
+    for _ in range(2):
+        step = pipeline.step(tokens, tokens + 1)
+    cross_entropy(whole(tokens).logits, tokens + 1).div(20).backward()
+    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    norm = nn.utils.get_total_norm(gradients.values()).item()
+    assert abs(step.gradient_norm - norm) < 1e-12 * norm
+    for name, parameter in pipeline.named_parameters():
+        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+    around = fully_shard(nn.Sequential(*map(shards(mesh), blocks())), mesh=mesh["dp"])
+    words = "fully_shard has wrapped the model around the layers"
+    refused(lambda: cp.Pipeline(around, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"]), words)
+
+
+def recomputed(mesh, schedule):
+    trains_like_the_whole_model(mesh, schedule, shards(mesh), recompute=True)
+
+
+def accumulated(mesh, schedule):
+    """Gradients of two steps add up, whole as in their norm."""
+    for prepare in ways_of(mesh):
+        whole = nn.Sequential(*blocks())
+        made = [prepare(layer) for layer in blocks()]
+        pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+        for number in range(2):
+            torch.manual_seed(number)
+            inputs, targets = torch.randn(2, BATCH, WIDTH).double()
+            step = pipeline.step(inputs, targets, zero_gradients=number == 0, scale_loss=0.5)
+            (squares(whole(inputs), targets) / targets.numel() / 2).backward()
+        expected = {name: parameter.grad for name, parameter in whole.named_parameters()}
+        assert abs(step.gradient_norm - nn.utils.get_total_norm(expected.values()).item()) < 1e-12
+        for name, parameter in pipeline.named_parameters():
+            same = expected[name.replace("module.", "")]
+            torch.testing.assert_close(full(parameter.grad), same, rtol=1e-12, atol=1e-12, msg=name)
+
+
+def scaled(mesh, schedule):
+    """A gradient that is not finite skips the update on all ranks, or raises on all."""
+    for prepare in ways_of(mesh):
+        made = [prepare(layer.float()) for layer in blocks()]
+        pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+        optimizer = torch.optim.SGD(pipeline.parameters(), lr=0.01)
+        scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+        inputs, targets = torch.ones(2, BATCH, WIDTH)
+        for size in (1, 1e30, 1):
+            step = pipeline.step(inputs, targets * size, optimizer=optimizer, scaler=scaler, clip=1.0)
+            assert step.skipped == (size > 1)
+        assert scaler.get_scale() == 32.0
+        refused(lambda made=pipeline: made.step(inputs, targets * math.nan), "the loss or a gradient is not finite")
+
+
 class Experts(nn.Module):
     """Each rank of a group has an expert, and sends it the tokens of all ranks that choose it."""
 
@@ -374,8 +440,12 @@ FOUR = {
     sequence_parallel: ["1f1b", "chimera-zb"],
     llama_with_its_own_plan: ["1f1b", "chimera-zb"],
     sharded: SCHEDULES,
+    llama_sharded: ["1f1b", "chimera-zb"],
     replicated: ["1f1b", "chimera-zb"],
     mixed_precision: ["1f1b", "chimera-zb"],
+    recomputed: ["chimera-zb"],
+    accumulated: ["chimera"],
+    scaled: ["1f1b"],
     experts_of_a_group: ["1f1b", "chimera"],
 }
 

@@ -57,8 +57,12 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
         "sequence_parallel",
         "llama_with_its_own_plan",
         "sharded",
+        "llama_sharded",
         "replicated",
         "mixed_precision",
+        "recomputed",
+        "accumulated",
+        "scaled",
         "experts_of_a_group",
         "saved_in_one_layout_and_loaded_in_others",
     ]

@@ -47,7 +47,7 @@ def test_a_recipe_runs_on_processes(title, program, tmp_path):
         check=False,
         cwd=tmp_path,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=200,
+        timeout=400,
     )
     assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == 1 and float(run.stdout.split()[0]) > 0, run.stdout
