@@ -209,7 +209,8 @@ class VariablesTest(TrainingTest):
         complaints, codes = self.ended(self.start_on_one_host(self.training(), 3))
         self.assertEqual(codes, [2, 2, 2])
         self.assertEqual("".join(complaints), "chimera: CHIMERA_* has started 3 processes, but this run has 2 ranks; start as "
-                                              "many as D W = 2, or change --stages and --data-parallel\n")
+                                              "many as D W T = 2, or change --stages, --data-parallel and "
+                                              "--tensor-parallel\n")
 
     def test_other_commands_are_refused(self):
         complaints, codes = self.ended(self.start_on_one_host([CHIMERA, "generate", "--from", "folder"], 2))

@@ -71,7 +71,7 @@ double pair_time(const PlanProblem& problem) {
 }
 
 ReservedBytes reserved_by(const Job& job, const MachineProfile& machine) {
-  return uses_gpu(job.options) ? reserved_of(job.options, job.run.num_ranks(), machine.memory_bytes) : machine.reserved;
+  return uses_gpu(job.options) ? reserved_of(job.options, job.num_ranks(), machine.memory_bytes) : machine.reserved;
 }
 
 /// Adjusts the planner's stage model to options that its candidates lack.

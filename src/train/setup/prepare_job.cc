@@ -119,7 +119,7 @@ double memory_of_worker(const TrainOptions& options) {
 double tensor_memory(const Job& job) {
   const double memory = memory_of_worker(job.options);
   if (memory == 0) return std::numeric_limits<double>::infinity();
-  return memory - reserved_of(job.options, job.run.num_ranks(), memory).all();
+  return memory - reserved_of(job.options, job.num_ranks(), memory).all();
 }
 
 std::vector<StageLayers> partition_of(const Job& job) {
@@ -168,7 +168,7 @@ StageModel bytes_of_stages(const Job& job) {
       model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
-  model.reserved_bytes = reserved_of(job.options, job.run.num_ranks(), memory_of_worker(job.options)).all();
+  model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
   return model;
 }
 
