@@ -81,7 +81,8 @@ TEST(TrainingObservationTest, RanksWriteTheirMemory) {
     const std::string file = scratch.path("tensors.json");
     const ProgramResult result = run_program(
         small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--steps",
-                                            "2", "--transport", transport, "--tensor-memory", file});
+                                            "2", "--partition", "even", "--transport", transport, "--tensor-memory",
+                                            file});
     ASSERT_EQ(result.exit_code, 0) << result.messages;
     const json bytes = read_json(read_file(file))["peak_bytes"];
     ASSERT_EQ(bytes.size(), 2U);
