@@ -46,7 +46,15 @@ from ._checkpoint import (  # noqa: E402
     portable,
     restore_optimizer,
 )
-from ._distributed import OnLocals, ShardedParameter, StageParts, is_sharded, is_wrapped, ranks_of_parts, square_norm  # noqa: E402
+from ._distributed import (  # noqa: E402
+    OnLocals,
+    ShardedParameter,
+    StageParts,
+    is_sharded,
+    is_wrapped,
+    ranks_of_parts,
+    square_norm,
+)
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
 from ._held_layer import (  # noqa: E402
     Autocast,

@@ -79,10 +79,10 @@ TEST(TrainingObservationTest, RanksWriteTheirMemory) {
   for (const char* transport : {"processes", "threads"}) {
     const Scratch scratch;
     const std::string file = scratch.path("tensors.json");
-    const ProgramResult result = run_program(
-        small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2", "--steps",
-                                            "2", "--partition", "even", "--transport", transport, "--tensor-memory",
-                                            file});
+    const ProgramResult result =
+        run_program(small_training(scratch) + Arguments{"--model", "gpt2-tiny", "--schedule", "1f1b", "--stages", "2",
+                                                        "--steps", "2", "--partition", "even", "--transport", transport,
+                                                        "--tensor-memory", file});
     ASSERT_EQ(result.exit_code, 0) << result.messages;
     const json bytes = read_json(read_file(file))["peak_bytes"];
     ASSERT_EQ(bytes.size(), 2U);
