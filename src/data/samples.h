@@ -14,8 +14,9 @@
 
 namespace chimera {
 
+/// Training task of a model.
 enum class SampleKind {
-  NextToken,
+  NextToken,    ///< GPT: each target is the next token
   MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows
 };
 

@@ -54,9 +54,11 @@ class InputReader {
   static constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
  private:
+  /// Opens the file of `place_` at its offset. Checks the content of a file that is read from its beginning.
   void open();
   /// Reads until `ahead_` has `bytes` bytes or the file ends.
   void fill(std::size_t bytes);
+  /// Returns the end of the next block in `ahead_`: after a line of JSONL, or at a cut of a text.
   [[nodiscard]] std::size_t end_of_lines();
   [[nodiscard]] std::size_t end_of_part();
   [[nodiscard]] const std::string& path() const { return inputs_.paths[static_cast<std::size_t>(place_.file)]; }
