@@ -27,6 +27,7 @@ struct Invocation {
   ProgramEntry entry = nullptr;         // function that forked ranks call instead of main(); null: ranks start by exec
 };
 
+/// A subcommand as `chimera --help` lists it.
 struct CommandName {
   const char* name;
   const char* description;
@@ -39,14 +40,17 @@ inline constexpr CommandName kBench{"bench", "Compare the speed of training runs
 inline constexpr CommandName kExport{"export", "Write a run, checkpoint or folder as a folder for transformers"};
 inline constexpr CommandName kEvaluate{"evaluate", "Compute the loss and perplexity of a model on a file"};
 inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"};
-/// It needs LibTorch because it lists the flags of all commands.
+/// Name of the hidden command that prints all commands and flags as JSON. It needs LibTorch, because it lists the flags
+/// of kTrainingCommands, too.
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
 /// Hidden flag of `profile` that measures only the links between the hosts of two ranks.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Returns whether `profile` measures the links between two hosts.
+/// Returns whether the command line `words` (without `chimera`) is a `profile` with --between or --links. Such a
+/// process is a rank of `chimera launch` on two hosts: both measure the links between them. Other uses of `profile` are
+/// not ranks.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

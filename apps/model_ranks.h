@@ -17,13 +17,14 @@
 
 namespace chimera::apps {
 
+/// Options of run_on_model(): the model, and how many ranks run it.
 struct ModelRanks {
   std::string from;  // folder of a model, a checkpoint, or a folder of checkpoints (the newest valid one)
   std::int64_t ranks = 1;
   std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
 };
 
-/// The function that each rank runs.
+/// Function that runs on each rank: the body of a command. It is not an element of ModelRanks.
 using ModelRank = std::function<void(RankId rank, Transport& transport)>;
 
 /// Runs the function that `prepare` returns on all ranks, and returns the exit code of the process. `prepare` gets the

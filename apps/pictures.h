@@ -36,9 +36,11 @@ struct PictureFlags {
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError if --with is given and the format can show only one schedule.
   void check_format(Format format) const;
-  /// Returns the schedules of --with. For a name, `make` generates the schedule with D and N of `first` and the shape
-  /// flags that apply to it. A .json or .csv file must contain a valid schedule. Throws ConfigError or ScheduleError
-  /// for a wrong name, shape or file.
+  /// Returns the schedules of --with, in its order, to draw next to `first`. A name ending in .json or .csv, with a
+  /// `/`, or `-` is a file, which must contain a valid schedule. For another name, `make` generates the schedule with D
+  /// and N of `first` and the shape flags that apply to it. The default of `make` uses the default values of all other
+  /// parameters; fastest() (flags/costs.h) chooses the best values of some. Throws ConfigError or ScheduleError for a
+  /// wrong name, shape or file.
   [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
                                              const MakeSchedule& make = as_asked) const;
 };

@@ -28,10 +28,11 @@
 namespace chimera {
 namespace apps {
 
+/// Ops that may overlap (--pairs)
 enum class PairChoice : std::uint8_t {
   Own,        ///< the pairs that the schedule has from its generator or file
   Neighbors,  ///< each forward and the backward directly after it (pair_neighbors)
-  None,
+  None,       ///< no pairs
 };
 
 }  // namespace apps
@@ -62,20 +63,22 @@ struct CostFlags {
   double forward = 1;
   double backward = 2;
   double input_gradient = 0;          // I; if this flag and --weight-gradient are not given, half of `backward`
-  double weight_gradient = 0;         // W; as input_gradient
+  double weight_gradient = 0;         // W; half of `backward` in the same case
   double latency = 0;                 // delay of each message
   double attention = 0;               // attention's part of an op's time on a whole micro-batch, 0 to 1
   std::vector<double> slice_lengths;  // tokens of each slice; one number: equal lengths; empty: lengths of equal times
   std::string file;                   // cost file; empty: use the times above
   std::string links;                  // file with message costs per pair of workers; empty: use latency or `file`
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  bool blocking_sends = false;
-  std::int64_t data_parallel = 1;  // W
-  bool shared_cores = false;       // whether data-parallel groups share cores
-  std::vector<TimeFlag> times;     // the flags of the times above; none may be given together with --costs
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts gradient all-reduces
+  bool blocking_sends = false;                             // whether a sender waits until its message has arrived
+  std::int64_t data_parallel = 1;                          // W
+  bool shared_cores = false;                               // whether data-parallel groups share cores
+  std::vector<TimeFlag> times;  // the flags of the times above; none may be given together with --costs
   CLI::Option* sync_option = nullptr;
   CLI::Option* slice_lengths_option = nullptr;
 
+  /// Adds the flags to a command. The object must stay where it is, because the flags write into it. Call the functions
+  /// below after the command line is parsed.
   void add_to(CLI::App& app, Counts counts = Counts::Single);
   /// Returns whether the command line has the flag of this time.
   [[nodiscard]] bool is_given(double CostFlags::*time) const;
@@ -124,7 +127,8 @@ struct PairFlags {
 struct LimitFlags {
   /// `consequence` ends the help text of both limits: what a command does with schedules beyond the limit.
   void add_to(CLI::App& app, const std::string& consequence = "");
-  /// Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are given.
+  /// Returns the given limits. Throws ConfigError if --memory, --activation-bytes and --weight-bytes are not all given
+  /// or all absent.
   [[nodiscard]] Limits limits() const;
   /// Returns the bytes of --memory if it is given without --activation-bytes and --weight-bytes. `search` then takes
   /// the bytes of activations and weights from the file of --costs.

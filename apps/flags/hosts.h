@@ -10,6 +10,7 @@
 
 namespace chimera::apps {
 
+/// Values of these flags.
 struct HostFlags {
   std::string hosts;                         ///< value of --hosts, such as `a:2,b:2`; empty: this machine only
   std::string ssh = "ssh -o BatchMode=yes";  ///< command that runs another command on a host

@@ -17,22 +17,25 @@
 
 namespace chimera::apps {
 
+/// Values of the flags of a planning problem.
 struct PlanFlags {
-  std::string model = "gpt2-mini";
-  ModelOverrides fields;
+  std::string model = "gpt2-mini";       // preset, TOML file or Hugging Face folder
+  ModelOverrides fields;                 // fields of the model that flags change
   std::int64_t workers = 0;              // total of all data-parallel groups; required
   std::int64_t mini_batch = 0;           // sequences per step of all groups; required
   double memory = 0;                     // GiB per worker; 0: memory in the machine profile
   std::string machine;                   // machine profile: a path, or the name of a shipped profile; required
-  std::optional<std::int64_t> sequence;  // default: see sequence_for()
-  std::optional<DataType> dtype;         // default: see dtype_for()
+  std::optional<std::int64_t> sequence;  // empty: the default of sequence_for()
+  std::optional<DataType> dtype;         // empty: the default of dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   bool dropout = false;
   bool shard_optimizer = false;
 
+  /// Adds the flags to a command. The object must stay where it is, because the flags write into it.
   void add_to(CLI::App& app);
-  /// Throws ConfigError if a flag or the machine profile is missing or invalid.
+  /// Returns the planning problem. Throws ConfigError if a required flag is missing, if a flag or the machine profile
+  /// is invalid, or if neither --memory nor the profile gives the memory of a worker.
   [[nodiscard]] PlanProblem problem() const;
   /// Returns --sequence, or a default: all tokens that the model can attend to above 1 B parameters, else 128.
   [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;

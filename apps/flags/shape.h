@@ -2,8 +2,17 @@
 
 // The flags that choose the shape of a schedule: --stages (D), --micro-batches (N), and the parameters that only some
 // schedules have, such as --pipelines. A ShapeAxis (generate/generator.h) describes one such parameter. A Generator
-// makes a Schedule from a shape. Instead of a name and a shape, users can give a file that contains a schedule. The
-// command `sweep` accepts a list for each of these flags; other commands accept one value.
+// makes a Schedule from a shape; its TakenAxis entries are the parameters that it has, each with its default value and
+// the values that a planner tries. Instead of a name and a shape, users can give a file that contains a schedule. The
+// command `sweep` accepts a list for each of these flags; other commands accept one value. Functions of ShapeFlags by
+// use:
+//
+//   one schedule by name (check, schedule, search, simulate)  generate(), which calls shape_for()
+//   options of a run (train)                                  shape_for()
+//   schedules next to another one (--with)                    shape_beside()
+//   a placement without a generator (search --placement)      as_given()
+//   lists (sweep)                                             listed() -> applicable_shape() -> variants()
+//   best parameters for given costs (fastest() in costs.h)    variants()
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -17,7 +26,7 @@
 
 namespace chimera::apps {
 
-/// Flag of a parameter that only some schedules have.
+/// Flag of a parameter that only some schedules have, and its values on the command line.
 struct AxisFlag {
   const ShapeAxis& axis;
   CLI::Option* option = nullptr;
@@ -29,7 +38,8 @@ struct AxisFlag {
 /// Whether each flag takes one value or also a list
 enum class Counts : std::uint8_t { Single, Lists };
 
-/// Parameters of which ShapeFlags::variants() tries several values if the user gives none
+/// Selects the parameters for which ShapeFlags::variants() tries several values. A parameter that a flag sets is never
+/// tried.
 enum class Tried : std::uint8_t {
   ByCosts,  ///< parameters whose best value depends only on the costs of ops (TakenAxis::by_costs)
   All,      ///< all parameters of the schedule
@@ -37,7 +47,7 @@ enum class Tried : std::uint8_t {
 
 /// Function that makes a schedule of the shape `asked`.
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
-/// The usual MakeSchedule: calls Generator::generate().
+/// The default MakeSchedule: generates the schedule with exactly the parameters of `asked`.
 [[nodiscard]] Schedule as_asked(const Generator& generator, const PipelineShape& asked);
 
 /// The shape flags of a command and their parsed values.
@@ -58,21 +68,24 @@ struct ShapeFlags {
   /// Returns all combinations of the listed values; D varies slowest, then N. Throws ConfigError if --stages or
   /// --micro-batches is missing, or for more than 10,000 shapes (kMostListed).
   [[nodiscard]] std::vector<PipelineShape> listed() const;
-  /// Converts `one`, an element of listed(), to a shape of this generator: parameters that the generator does not have
-  /// get their defaults. Elements that differ only in such parameters would give the same shape several times. So the
-  /// function returns nothing if one of them does not have the first of its listed values.
+  /// Converts `one`, an element of listed(), to a shape of this generator. Parameters that the generator lacks get
+  /// their defaults. Elements that differ only in such parameters would therefore give the same shape several times. To
+  /// avoid this, the function converts only the element with the first listed value of each parameter that the
+  /// generator lacks, and returns nullopt for the others.
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
-  /// Returns the generator's shape with D, N and the given flags. `beside` has the names of other schedules that the
-  /// same command draws. Throws ConfigError if a given flag applies neither to this generator nor to one of these
-  /// schedules.
+  /// Returns the shape of this generator with D, N and the given flags; other parameters get the generator's defaults.
+  /// `beside` has the names of other schedules that the same command draws. Throws ConfigError if a given flag applies
+  /// neither to this generator nor to one of these schedules.
   [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
-  /// Returns the generator's shape with D and N of `schedule` and the flags that apply to the generator.
+  /// Returns the shape of this generator with D and N of `schedule`. Given flags that do not apply to the generator are
+  /// ignored; parameters without a flag get the generator's defaults.
   [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
-  /// Returns `usual`, changed by all given flags, whether or not a schedule accepts them.
+  /// Returns `usual` with D, N and the values of all given flags, whether or not a schedule has these parameters.
   [[nodiscard]] PipelineShape as_given(const PipelineShape& usual) const;
-  /// Returns copies of `asked` for a planner to try. Parameters without a given flag take all combinations of their
-  /// planned values (TakenAxis::planned); `tried` selects these parameters. The others keep their values.
+  /// Returns copies of `asked` with all combinations of values of the tried parameters, at least one copy. A parameter
+  /// is tried if the generator has it, no flag sets it, and `tried` selects it. Its values are those of
+  /// TakenAxis::planned. Other parameters keep their values in `asked`.
   [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
                                                     Tried tried) const;
   /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given

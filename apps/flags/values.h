@@ -47,7 +47,8 @@ void require_no_list(const std::string& flag, const std::string& text);
 /// Adds a flag that calls `take` with its text. `type` stands for the value in --help, for example FILE.
 CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
                       const std::string& type, const std::string& description);
-/// Adds a flag for parse_count(). If the flag is not given, `value` does not change. (Same for the functions below.)
+/// Adds a flag whose text parse_count() parses. This function and those below do not change the variable if the flag is
+/// not given.
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
                        const std::string& description);
@@ -56,11 +57,12 @@ inline constexpr double kMostNumber = 1e100;
 /// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
-/// Adds a flag for parse_amount().
+/// Adds a flag whose text parse_amount() parses.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
 CLI::Option* add_number(CLI::App& app, const std::string& flag, std::optional<double>& value,
                         const std::string& description);
+/// Kind of a path; --help shows it as FILE or DIR.
 enum class PathKind : std::uint8_t { File, Folder };
 /// Adds a flag for a path, which throws ConfigError if the path is empty.
 CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path, const std::string& description,
@@ -69,10 +71,11 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
 /// may be one or several words of the command line. The flag throws ConfigError if it is repeated, or has several words
 /// without weights.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description);
-/// Adds a flag that calls `take` with one of `names`, and throws ConfigError for other words. Accepts what name_for()
-/// accepts.
+/// Adds a flag that calls `take` with one of `names`. It also accepts the synonyms of name_for(), and throws
+/// ConfigError for other words.
 CLI::Option* add_word(CLI::App& app, const std::string& flag, std::vector<std::string> names,
                       std::function<void(const std::string&)> take, const std::string& description);
+/// Adds a flag for one of the names of an enumeration (kNames). Accepts the same words as add_word().
 template <NamedEnum Enum>
 CLI::Option* add_choice(CLI::App& app, const std::string& flag, Enum& value, const std::string& description) {
   return add_word(
@@ -87,8 +90,8 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
       description);
 }
 
-/// Lets an option take the beginning of a name for the name, such as `gpi` for gpipe. Paths and files that exist stay
-/// as they are.
+/// Lets an option accept the beginning of a name instead of the name, such as `gpi` for gpipe. Does not change a word
+/// that is a path: one with a slash or a dot, or the name of an existing file.
 void complete_names(CLI::Option* option, std::vector<std::string> names);
 
 /// Returns the name in `names` that `word` means: `word` itself, or the usual name for the synonyms bf16, fp32, float,

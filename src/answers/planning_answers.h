@@ -19,7 +19,8 @@ using ReportProgress = std::function<void(const std::string&)>;
 [[nodiscard]] Json answer_model(const JsonValue& request);
 /// Returns the best schedule that a search found. Calls `progress` with lines of text during the search.
 [[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);
-/// Returns the ranked plans for workers and a mini-batch.
+/// Returns the configurations with the shortest step times for the `workers` and the `mini_batch` of the request,
+/// fastest first: at most `top` (default 10), as a report and as data to open each of them in another tab.
 [[nodiscard]] Json answer_plan(const JsonValue& request);
 
 }  // namespace chimera::playground

@@ -59,10 +59,11 @@ struct ContestOptions {
 
 /// Results of a contender, one value per round.
 struct Score {
-  std::vector<double> tokens_per_second;
-  std::vector<double> step_seconds;
-  std::int64_t disturbed = 0;  // disturbed runs that count nevertheless, because no retries were left
-  // Largest |a - b| / |b|, for the losses a of all runs and b of the very first run at the same step
+  std::vector<double> tokens_per_second;  // sum over copies
+  std::vector<double> step_seconds;       // of the last copy
+  std::int64_t disturbed = 0;             // disturbed runs that count nevertheless, because no retries were left
+  // Largest |a - b| / |b|. a is the loss of a step in a counted run of this contender (of its last copy). b is the loss
+  // of the same step in the first counted run of the contest, a run of the first contender.
   double loss_difference = 0;
 };
 

@@ -22,7 +22,8 @@ namespace chimera {
   return text;
 }
 
-/// Writes a file of 500,000 random letters. Throws ConfigError if it cannot write.
+/// Writes a file of 500,000 random letters. The name "validation" only selects the random sequence; the text serves as
+/// training data. Throws ConfigError if it cannot write.
 inline void write_random_letters(const std::string& path) { write_whole(path, random_letters(500'000, "validation")); }
 
 }  // namespace chimera

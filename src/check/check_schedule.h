@@ -25,16 +25,18 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 /// Weight versions of an asynchronous schedule: each replica's micro-batches, ascending, form groups of
 /// `updates.micro_batches`. The last backward (B or W) of a full group at a stage makes the stage's next version.
 /// - An op uses a version that exists at its position in the worker's order.
-/// - A forward uses the newest version or, if `updates.delay` is set, the version that the delay gives.
+/// - A forward uses the newest version. If `updates.delay` is d, a micro-batch of group t (from 0) uses version
+///   max(0, t - d) instead.
 /// - All ops of a micro-batch at a stage use one version.
 /// - Updates are made in the order of the groups. At each stage, the weight gradients of a group follow the update of
 ///   the group before, because the update would use them otherwise.
 /// - At most `updates.versions` versions of a stage are kept: the newest, and every version that a later op uses.
 ///
-/// Returns the violations: at most 10,000 or 20,000 of each kind, and then one that counts the others. The result is
-/// empty if and only if lower() can make a program of the schedule, with any value of Pairs. A violation for a cycle
-/// names a shortest one (shortest_wait_cycle), with two places per wait: the op and its input. Never throws; accepts
-/// any ids. Takes time linear in the ops and in stages x micro-batches x slices.
+/// Returns the violations, at most 20,000 (Findings::kMostListed) of each kind. Missing ops are listed for the first
+/// 10,000 micro-batches or slices that lack an op at a stage. If there are more, a last violation of the kind has the
+/// number of the others. The result is empty if and only if lower() can make a program of the schedule, with any value
+/// of Pairs. A violation for a cycle names a shortest one (shortest_wait_cycle), with two places per wait: the op and
+/// its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x micro-batches x slices.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

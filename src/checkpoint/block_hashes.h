@@ -21,6 +21,7 @@ struct Hash128 {
   std::uint64_t low = 0;
   friend bool operator==(const Hash128&, const Hash128&) = default;
 };
+/// Returns the hash of these bytes.
 [[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
 [[nodiscard]] std::string to_text(const Hash128& hash);
 /// Returns nullopt if the text is not a hash.

@@ -23,17 +23,19 @@
 
 namespace chimera {
 
+/// A complete checkpoint.
 struct Checkpoint {
   std::string path;
   Manifest manifest;
 };
 
 /// Reads the manifest of the checkpoint `path`. If `threads` > 0, also verifies the hashes of all files with that many
-/// threads; if 0, does not verify them. These threads call `progress` from time to time. Throws CheckpointError for an
-/// invalid checkpoint. `threads` and `progress` have the same meaning below.
+/// threads, each of which calls `progress` after each block; several may call it at once. If `threads` is 0, verifies
+/// no hashes. Throws CheckpointError for an invalid checkpoint. `threads` and `progress` have the same meaning below.
 [[nodiscard]] Checkpoint open_checkpoint(const std::string& path, int threads,
                                          const std::function<void()>& progress = {});
 
+/// Result of the search for a valid checkpoint.
 struct Newest {
   std::optional<Checkpoint> checkpoint;  ///< nothing if no checkpoint is valid
   std::vector<std::string> refused;      ///< reasons why newer checkpoints were rejected, one line each
@@ -77,11 +79,12 @@ struct Retention {
 [[nodiscard]] std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps,
                                                            const Retention& retention);
 
-/// Removes the expired ones among the checkpoints up to step `newest`, the last complete one. Does not remove links to
-/// checkpoints. Each checkpoint disappears from list_steps() atomically. Throws the errors of `disk`.
+/// Removes the checkpoints up to step `newest`, the last complete one, that find_expired_steps() returns. Keeps links
+/// to checkpoints. Each checkpoint disappears from list_steps() atomically. Throws the errors of `disk`.
 void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
 
-/// Removes unfinished checkpoints (`*.tmp`). No other process may write in the folder. Throws the errors of `disk`.
+/// Removes unfinished checkpoints (`step-N.tmp`), but no links. No other process may write in the folder. Throws the
+/// errors of `disk`.
 void remove_leftovers(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

@@ -11,11 +11,12 @@
 
 namespace chimera {
 
+/// Difference of a tensor between two checkpoints.
 struct TensorDifference {
   std::string name;
   /// why the elements could not be compared, such as `only in the first` or `shape [2] and [3]`; empty if they were
   std::string reason;
-  std::uint64_t elements = 0;
+  std::uint64_t elements = 0;   ///< number of elements
   std::uint64_t differing = 0;  ///< elements that differ in any bit
   double largest = 0;           ///< maximum |a - b|; NaN if a difference is NaN
   double relative = 0;          ///< Euclidean norm of a - b, divided by the norm of a

@@ -19,6 +19,7 @@ class CheckpointError : public Error {
   using Error::Error;
 };
 
+/// File operations; each member function calls the operating system. Tests override some of them.
 class Disk {
  public:
   virtual ~Disk() = default;

@@ -19,7 +19,7 @@ namespace chimera {
 /// comma in front of this member.
 [[nodiscard]] std::string add_seal(const nlohmann::ordered_json& object);
 
-/// Same for the text of an object without its last line end and brace.
+/// Same for the text of an object that lacks its last line end and closing brace.
 [[nodiscard]] std::string add_seal(std::string open_object);
 
 /// Returns the object without the seal. `path` is for messages. Throws CheckpointError if the seal is missing or wrong,
@@ -31,6 +31,7 @@ inline constexpr int kCheckpointVersion = 1;
 /// Maximum size of a manifest. The manifest of 10 TB of tensors has 95 MB.
 inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
 
+/// A file of the checkpoint.
 struct FileEntry {
   std::string name;  ///< without folder
   std::uint64_t bytes = 0;
@@ -38,6 +39,7 @@ struct FileEntry {
   friend bool operator==(const FileEntry&, const FileEntry&) = default;
 };
 
+/// Content of a manifest.
 struct Manifest {
   std::int64_t step = 0;       ///< completed optimizer steps
   nlohmann::ordered_json run;  ///< description of the run; object whose members other code writes and reads
@@ -46,15 +48,18 @@ struct Manifest {
 
 /// Returns the text of manifest.json, with the seal.
 [[nodiscard]] std::string to_text(const Manifest& manifest);
-/// `path` is for messages. Throws CheckpointError unless seal and version are right, and each file has a plain unique
-/// name, a size, and a hash per block.
+/// Parses the text of a manifest. `path` is for messages. Throws CheckpointError if the seal or the version is wrong,
+/// or if a file lacks a plain unique name, a size, or a hash per block.
 [[nodiscard]] Manifest parse_manifest(const std::string& path, const std::string& text);
 
-/// Convert Manifest::files to JSON and back. Errors are as in parse_manifest().
+/// Converts Manifest::files to JSON.
 [[nodiscard]] nlohmann::ordered_json files_json(const std::vector<FileEntry>& files);
+/// Converts the JSON of files_json() back. `path` is for messages. Throws CheckpointError if a file lacks a plain
+/// unique name, a size, or a hash per block.
 [[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
-/// Reads and parses manifest.json in `folder`. Throws CheckpointError as the functions above and below.
+/// Reads and parses manifest.json in `folder`. Throws CheckpointError if the file is unreadable or larger than
+/// kMostManifestBytes, or if its content is invalid (parse_manifest()).
 [[nodiscard]] Manifest read_manifest(const std::string& folder);
 
 /// Returns the bytes of a file. Throws CheckpointError if the file is unreadable or has more than kMostManifestBytes.

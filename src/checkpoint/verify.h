@@ -11,6 +11,7 @@
 
 namespace chimera {
 
+/// A file that does not match the manifest.
 struct FileFault {
   std::string file;  ///< name without folder
   std::string what;  ///< the fault, for a message
@@ -18,7 +19,8 @@ struct FileFault {
 
 /// Compares the sizes and hashes of all files in the folder `checkpoint` with the manifest. Uses up to `threads`
 /// threads, each with memory for one block. Returns the first fault of each file, in the order of the manifest; empty
-/// if all files are right. Any thread may call `progress`.
+/// if all files are right. Each thread calls `progress`, if not empty, after each block that it has checked. Several
+/// threads may call it at once, so it must be thread-safe.
 [[nodiscard]] std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifest& manifest, int threads,
                                                   const std::function<void()>& progress = {});
 

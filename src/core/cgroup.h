@@ -21,10 +21,11 @@ namespace chimera {
 /// Returns whether the quota of the control groups is at least one core; ignores the CPU affinity.
 [[nodiscard]] bool has_whole_core(const std::filesystem::path& root = "/");
 
-/// Returns the bytes of memory plus swap that this process may use: the machine's total or, if lower, the limits of its
-/// control groups. Memory in use counts too.
+/// Returns the bytes of memory plus swap that this process may use, including memory that is already in use: the total
+/// of the machine or, if lower, the limits of its control groups.
 [[nodiscard]] double available_memory_bytes(const std::filesystem::path& root = "/");
 
+/// Limits of control groups; infinity if there is none.
 struct CgroupLimits {
   double cores = std::numeric_limits<double>::infinity();         ///< CPU seconds per second
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< Resident memory and file cache
@@ -36,7 +37,7 @@ struct CgroupLimits {
 [[nodiscard]] CgroupLimits cgroup_limits(const std::filesystem::path& root = "/");
 
 /// Returns how many processes the kernel has killed for lack of memory: in this process's control group or, if the
-/// group has no such counter, on the whole machine. Returns nullopt if the kernel has no counter.
+/// group has no such counter, on the whole machine. Returns nullopt if neither has a counter.
 [[nodiscard]] std::optional<std::uint64_t> out_of_memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace chimera

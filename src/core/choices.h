@@ -27,6 +27,7 @@ namespace chimera {
 [[nodiscard]] std::string unknown_name(std::string_view what, std::string_view name,
                                        std::span<const std::string> candidates);
 
+/// An enumerator and its name.
 template <class Enum>
 struct Named {
   Enum value;
@@ -39,9 +40,11 @@ struct Named {
 template <class Enum>
 inline constexpr auto kNames = nullptr;
 
+/// An enumeration with a table kNames.
 template <class Enum>
 concept NamedEnum = std::is_enum_v<Enum> && !std::is_null_pointer_v<std::remove_cv_t<decltype(kNames<Enum>)>>;
 
+/// Returns the name of an enumerator.
 template <NamedEnum Enum>
 [[nodiscard]] std::string to_text(Enum value) {
   for (const Named<Enum>& named : kNames<Enum>) {
@@ -50,6 +53,7 @@ template <NamedEnum Enum>
   return "";  // unreachable: tables are complete
 }
 
+/// Returns all names, in the order of kNames.
 template <NamedEnum Enum>
 [[nodiscard]] std::vector<std::string> names_of() {
   std::vector<std::string> names;
@@ -57,6 +61,7 @@ template <NamedEnum Enum>
   return names;
 }
 
+/// Returns the enumerator with exactly this name, or nullopt if there is none.
 template <NamedEnum Enum>
 [[nodiscard]] std::optional<Enum> find_named(std::string_view name) {
   for (const Named<Enum>& named : kNames<Enum>) {
@@ -89,6 +94,7 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
                                                                          {DataType::Float64, "float64"},
                                                                          {DataType::BFloat16, "bfloat16"}});
 
+/// Returns the bytes of one element.
 [[nodiscard]] constexpr std::int64_t bytes_of(DataType type) {
   switch (type) {
     case DataType::Float32: return 4;

@@ -19,9 +19,13 @@ void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Same, but also throws ConfigError for a web page. For files that users download, where a failed download often
 /// leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Same as require_no_foreign_content(), but also throws ConfigError for UTF-16, UTF-32, other binary files and, unless
-/// the name ends in .txt, JSON. `lines_remedy` is the advice for a file with a JSON object per line, where FILE stands
-/// for the path; if it is empty, JSON is accepted.
+/// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. It checks in this order, and
+/// ignores all but the first kContentHead bytes in the last two checks:
+///  - the kinds of require_no_foreign_content(), and safetensors files;
+///  - UTF-16, UTF-32 and other binary files;
+///  - JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain JSON.
+/// If the first line is a JSON object (JSONL), `lines_remedy` is the advice at the end of the message; FILE in it
+/// stands for the path. For other JSON, the message has a command that converts it to JSONL.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);
 
 }  // namespace chimera

@@ -19,18 +19,21 @@ struct CoreUse {
 };
 
 /// Returns the busy seconds of `cores` since the machine's start. `stat` is the text of /proc/stat (proc(5)). Idle time
-/// and waits for disks do not count. Returns nullopt if one of the cores is missing.
+/// and waits for disks do not count. Returns nullopt if `cores` is empty, or if the text lacks one of the cores or some
+/// of its times.
 [[nodiscard]] std::optional<double> busy_seconds(const std::string& stat, const std::vector<int>& cores);
 
-/// Takes a sample; nullopt if the system does not provide these numbers.
+/// Takes a sample. Returns nullopt if /proc/stat cannot be read, or does not have the cores that this process may use.
 [[nodiscard]] std::optional<CoreUse> core_use();
 
-/// Returns the fraction of the cores' time, 0 to 1, that other jobs used between two samples of this process.
+/// Returns the fraction of the cores' time, 0 to 1, that other jobs used between two samples of one process.
 /// `own_seconds` is the CPU time of all processes of this job in between. Returns nullopt if the samples are less than
 /// half a second apart, because the kernel counts in units of 10 ms.
 [[nodiscard]] std::optional<double> share_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
 
-/// Returns the share of other processes from `begin` until now, if the job is this process and its waited-for children.
+/// Returns the fraction of the cores' time, 0 to 1, that other processes used from `begin` until now. Requires that the
+/// job consists of this process and of children that it has waited for, because own_seconds counts only these. Returns
+/// nullopt if `begin` is nullopt, if core_use() returns nullopt now, or if less than half a second has passed.
 [[nodiscard]] std::optional<double> share_of_others_since(const std::optional<CoreUse>& begin);
 
 }  // namespace chimera

@@ -1,6 +1,12 @@
 #pragma once
-// The exceptions of the program and its exit codes. main() prints the message of an Error as one line and ends with the
-// code of its kind. Broken invariants of the program itself are in invariant.h.
+// The exceptions of the program and its exit codes. main() prints the message of an Error as one line and ends with an
+// exit code:
+//
+//   ConfigError                      2  (ExitCode::Usage)
+//   PeerLostError in a rank process  3  (ExitCode::PeerLost)
+//   every other Error                1  (ExitCode::No)
+//
+// Broken invariants of the program itself are in invariant.h.
 
 #include <exception>
 #include <stdexcept>

@@ -55,6 +55,7 @@ class TemporaryFolder {
   ~TemporaryFolder();
 
   [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
+  /// Returns the path of a file with this name in the folder; does not create it.
   [[nodiscard]] std::string file(const std::string& name) const { return folder_ / name; }
 
  private:

@@ -25,7 +25,8 @@ class Id {
 
 /// Consecutive layers of the model; stage 0 is nearest the input.
 using StageId = Id<struct StageTag, std::int32_t>;
-/// A position in one pipeline. It holds the weights of its stages, and executes a list of ops.
+/// One of the D members of a data-parallel group, which together run its pipelines. A worker holds the weights of its
+/// stages, and executes a list of ops.
 using WorkerId = Id<struct WorkerTag, std::int32_t>;
 /// A full copy of the model on the workers of one data-parallel group. Bidirectional schedules such as `chimera` have
 /// several: the stages of a "down" replica are on workers in ascending order, and those of an "up" replica in

@@ -10,6 +10,7 @@ namespace chimera {
 
 /// Parses JSON. Throws nlohmann::json::parse_error.
 [[nodiscard]] nlohmann::json read_json(std::string_view text);
+/// Same, but the members of objects keep the order of the text.
 [[nodiscard]] nlohmann::ordered_json read_ordered_json(std::string_view text);
 /// Returns a value with is_discarded() if the text is not JSON.
 [[nodiscard]] nlohmann::json try_json(std::string_view text);

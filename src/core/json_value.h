@@ -30,9 +30,12 @@ class JsonValue {
 
   /// Throws ConfigError if the value is not an object, or has a field that is not in `fields`. Fields may be missing.
   void expect_object(const std::vector<const char*>& fields) const;
+  /// Returns whether this value is an object with this field.
   [[nodiscard]] bool has(const char* name) const;
+  /// Returns the value of this field.
   [[nodiscard]] JsonValue field(const char* name) const;
 
+  /// Returns the elements of an array.
   [[nodiscard]] std::vector<JsonValue> list() const;
   /// Returns the elements of an array, which must have `entries` elements. `of_what` says in the error what each of
   /// them belongs to, for example `stage`.
@@ -46,10 +49,13 @@ class JsonValue {
   [[nodiscard]] double number(const char* name, double most = kMost) const { return field(name).number(most); }
   /// Returns a whole number from `least` to 10^9.
   [[nodiscard]] std::int64_t count(const char* name, std::int64_t least = 0) const;
-  /// Returns `entries` numbers: the elements of an array, or a single number repeated.
+  /// Returns `entries` numbers, each 0 to kMost: the elements of an array of that length, or a single number repeated.
+  /// `of_what` has the same meaning as in list().
   [[nodiscard]] std::vector<double> numbers(std::int64_t entries, const char* of_what) const;
+  /// Returns a string.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::string text(const char* name) const { return field(name).text(); }
+  /// Returns a boolean.
   [[nodiscard]] bool truth(const char* name) const;
 
  private:

@@ -16,11 +16,12 @@ using WordStream = std::array<std::uint32_t, 3>;
 /// Number of words that random_words() generates at once.
 inline constexpr std::size_t kWordGroup = 64;
 
-/// Fills `words` with words kWordGroup * group, kWordGroup * group + 1, ... of the sequence (key, stream), each uniform
-/// in 0 .. 2^32-1 and the same on every machine. A sequence repeats after 2^34 words.
+/// Fills `words`, of any length, with words kWordGroup * group, kWordGroup * group + 1, ... of the sequence (key,
+/// stream), each uniform in 0 .. 2^32-1 and the same on every machine. A sequence repeats after 2^34 words.
 ///
-/// Vector units generate 16 Philox blocks of 4 words at once. Group g therefore has first word 0 of its 16 blocks, then
-/// word 1 of each, and so on; block l of the group has the counter (16 g + l, stream).
+/// Vector units generate a group of 16 Philox blocks of 4 words at once. The words of a group are therefore ordered by
+/// their index in the block, then by block: word 16 w + l of group g is word w of the block with the counter (16 g + l,
+/// stream).
 void random_words(std::uint64_t key, const WordStream& stream, std::uint32_t group, std::span<std::uint32_t> words);
 
 /// Random numbers with random access by index, determined by seed and name. Used for initial weights, data order and

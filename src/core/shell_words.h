@@ -7,10 +7,10 @@
 
 namespace chimera {
 
-/// Returns the word unchanged or, if a shell would split or expand it, in single quotes.
+/// Returns the word unchanged or, if it is empty or a shell would split or expand it, in single quotes.
 [[nodiscard]] std::string shell_word(const std::string& word);
 
-/// Returns the words in one line, separated by spaces.
+/// Returns the words in one line, each quoted by shell_word(), separated by spaces.
 [[nodiscard]] std::string shell_words(const std::vector<std::string>& words);
 
 }  // namespace chimera

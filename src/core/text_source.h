@@ -1,5 +1,5 @@
 #pragma once
-// A text that a parser reads once, from its begin to its end. A stream is read in blocks, so that memory does not grow
+// A text that a parser reads once, from beginning to end. A stream is read in blocks, so that memory does not grow
 // with the length of the text.
 
 #include <iosfwd>
@@ -8,9 +8,10 @@
 
 namespace chimera {
 
+/// Reads a text character by character. Call peek(), then advance() to get to the next character.
 class TextSource {
  public:
-  static constexpr int kEnd = -1;
+  static constexpr int kEnd = -1;  ///< Value instead of a character at the end of the text
 
   /// Reads from a stream, which must outlive this object. `name` is for messages.
   TextSource(std::istream& in, std::string name);
@@ -24,8 +25,9 @@ class TextSource {
   [[nodiscard]] int peek() { return next_ != end_ || fill() ? static_cast<unsigned char>(*next_) : kEnd; }
   /// Skips the character that peek() returned; call it only after peek() returned one.
   void advance() { ++next_; }
-  /// Returns the first visible character without advancing, or kEnd if the first 64 KiB of a stream have none. Requires
-  /// that advance() was not called. Skips a byte order mark.
+  /// Returns the first character that is not white space (blank, tab, line end), or kEnd if the first 64 KiB of a
+  /// stream, or a whole text in memory, have none. Call it before advance(). It skips a byte order mark at the
+  /// beginning, but no white space: the next peek() returns the first character after the mark.
   [[nodiscard]] int first_visible();
 
  private:

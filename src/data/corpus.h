@@ -2,7 +2,7 @@
 
 // The data of a run: text or token files, a folder of such files, or a weighted mixture of these, split into tokens for
 // training and for validation. A path, or an element of a mixture, is called a *source*. open_corpus() combines the
-// other files of this folder:
+// other headers of src/data:
 //
 //   parse_mixture() -> open_tokens() of each path -> TokenStream -> TokenView of each split -> Samples
 //
@@ -25,14 +25,16 @@ inline constexpr double kValidationShare = 0.05;
 struct DataOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
-  /// A path or mixture, or the fraction of `data` in [0, 1) that is for validation. Empty: the validation files of the
-  /// folder (open_tokens()), or else the fraction kValidationShare.
+  /// A path or mixture, or the fraction of `data` in [0, 1) that is for validation. If it is empty, each source of
+  /// `data` has its own rule: a folder with validation files (open_tokens()) uses these files; another source uses its
+  /// last tokens, the fraction kValidationShare.
   std::string validation = {};
   std::uint64_t seed = 1;  ///< order of a mixture
   TokenOptions tokens = {};
 };
 
-/// Validation has its own files, or else the last tokens of each source: size * fraction, rounded down.
+/// Part of the data. Validation has its own files, or else the last tokens of each source: size * fraction, rounded
+/// down.
 enum class Split { Train, Validation };
 
 /// Tokens of a split: one view per source, and the mixture that assigns samples to the sources.
@@ -41,11 +43,12 @@ struct MixedTokens {
   Mixture mixture;
 };
 
+/// The files of all sources, and facts for messages.
 struct OpenedFiles {
   std::vector<const DataFile*> files;    ///< owned by the streams of the views
   bool is_plain_text = true;             ///< all tokens are bytes of text
   std::string description;               ///< one line: "a.bin: raw 16-bit tokens, 4404445 tokens; b: ..."
-  std::vector<std::string> passed_over;  ///< a message per folder that has files which are not read
+  std::vector<std::string> passed_over;  ///< a message per source that is a folder with files that are not read
 };
 
 /// The open files of a run, split for training and validation. Views are named "PATH (training)" or "PATH
@@ -59,8 +62,8 @@ struct Corpus {
 };
 
 /// Opens the files and divides them into splits. Checks the ids of up to 2^25 tokens per source, in evenly spaced
-/// blocks. Throws ConfigError if a file cannot be opened as tokens, if an id is outside the vocabulary, or if
-/// `validation` is neither a fraction in [0, 1) nor files.
+/// blocks. Throws ConfigError if a file cannot be opened as tokens, if an id is outside the vocabulary, if `validation`
+/// is neither a fraction in [0, 1) nor files, or if it is a fraction and a source has validation files.
 [[nodiscard]] Corpus open_corpus(const DataOptions& options);
 
 /// All tokens of a source, for evaluation.
@@ -69,7 +72,7 @@ struct WholeSource {
   OpenedFiles opened;
 };
 
-/// Opens all tokens of a path. If it is a folder with validation files, opens only these. Throws ConfigError if
+/// Opens all tokens of a path. If the path is a folder with validation files, opens only these. Throws ConfigError if
 /// open_corpus() would, or if `path` is a mixture.
 [[nodiscard]] WholeSource open_whole_source(const std::string& path, const TokenOptions& options);
 

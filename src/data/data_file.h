@@ -22,11 +22,12 @@ class DataFile {
   /// `name` is for messages.
   DataFile(FileDescriptor file, std::string name);
 
+  /// Returns the path, or the name that the constructor received.
   [[nodiscard]] const std::string& path() const { return path_; }
-  /// Returns the size when opened.
+  /// Returns the bytes that the file had when it was opened.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
-  /// Fills `bytes` from `offset` on. Throws Error if the file has shrunk or cannot be read.
+  /// Fills `bytes` with the file's bytes from `offset` on. Throws Error if the file has shrunk or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> bytes) const;
   /// Reads a number in the machine's byte order.
   template <class Number>

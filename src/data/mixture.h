@@ -9,6 +9,7 @@
 
 namespace chimera {
 
+/// A source and its weight relative to the other sources.
 struct MixtureEntry {
   double weight = 1;
   std::string path;
@@ -32,7 +33,8 @@ class Mixture {
     std::size_t source = 0;
     std::int64_t position = 0;  ///< number of the sample among the samples of this source, from 0
   };
-  /// Returns the source of the run's sample `position`, from 0, and its number in the source. Each number occurs once.
+  /// Returns the source of the run's sample `position` (from 0), and its number among the samples of that source. Each
+  /// number of a source occurs once.
   [[nodiscard]] Place place(std::int64_t position) const;
   /// Returns [source]: number of its samples in each block.
   [[nodiscard]] std::vector<std::int64_t> shares() const;
@@ -42,6 +44,7 @@ class Mixture {
   std::vector<std::int64_t> ends_;  ///< [source]: end of its slots in a block
 };
 
+/// Number of consecutive samples that contain all sources in proportion.
 inline constexpr std::int64_t kMixtureBlock = 10'000;
 
 }  // namespace chimera

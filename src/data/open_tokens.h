@@ -28,6 +28,7 @@ struct TokenOptions {
 /// Longer texts require `chimera tokenize`.
 inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
 
+/// The tokens of a path. A path that is a file has only `training`.
 struct FoundTokens {
   std::shared_ptr<const TokenStream> training;    ///< null if a folder has validation shards only
   std::shared_ptr<const TokenStream> validation;  ///< null unless a folder has validation shards
@@ -40,8 +41,9 @@ struct FoundTokens {
 [[nodiscard]] std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions& options);
 
 /// Opens `path`. The first match is the format:
-/// - a folder: its *.bin or its *.txt, by name, without hidden files (.NAME). The word "val" or "validation" in a name
-/// marks a validation shard.
+/// - a folder: all its *.bin or all its *.txt, in ascending order of their names, without hidden files (.NAME). The
+/// word "val" or "validation" in a name marks a validation shard. A folder with both kinds, or with neither, is an
+/// error.
 /// - PREFIX, PREFIX.bin or PREFIX.idx, if PREFIX.idx exists: Megatron's format.
 /// - a file with a magic number of llm.c: that format.
 /// - another *.bin: raw 16-bit tokens.

@@ -19,6 +19,7 @@ class Permutation {
   /// `stream` is a name that distinguishes permutations with the same seed. Requires size > 0.
   Permutation(std::int64_t size, std::uint64_t seed, std::string_view stream);
 
+  /// Returns element `i` of the permutation. Requires 0 <= i < size.
   [[nodiscard]] std::int64_t operator()(std::int64_t i) const;
 
  private:

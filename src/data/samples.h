@@ -14,8 +14,9 @@
 
 namespace chimera {
 
+/// Training task of a model.
 enum class SampleKind {
-  NextToken,
+  NextToken,    ///< GPT: each target is the next token
   MaskedPairs,  ///< BERT: masked tokens, and whether the second text follows
 };
 
@@ -101,7 +102,8 @@ class Samples {
 /// middle. Without any, returns the middle.
 [[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
 
-/// Returns the MaskedPairs sample of a position. `window` is the window of the first text.
+/// Returns a MaskedPairs sample. `window` is the index of the window, from 0, that its first text is from. `position`
+/// is the number p of the sample in the run (see Samples); with the seed, it determines the second text and the masks.
 [[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
                                  std::int64_t window);
 

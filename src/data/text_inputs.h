@@ -28,14 +28,15 @@ struct InputPlace {
   friend bool operator==(const InputPlace&, const InputPlace&) = default;
 };
 
+/// A block of one file: lines of JSONL, each of which is a document, or a part of a text file, which is one document.
 struct InputBlock {
-  std::string bytes;  ///< `size` bytes and zeros as padding
-  std::size_t size = 0;
-  bool jsonl = false;
-  bool begins_document = true;
-  bool ends_document = true;
-  InputPlace begin;
-  InputPlace end;
+  std::string bytes;     ///< `size` bytes of the file, then 64 zeros, because a JSON parser may read beyond the end
+  std::size_t size = 0;  ///< without the zeros
+  bool jsonl = false;    ///< whether the file is JSONL
+  bool begins_document = true;  ///< text: whether the block is the first of its file; JSONL: always true
+  bool ends_document = true;    ///< text: whether the block is the last of its file; JSONL: always true
+  InputPlace begin;             ///< position of the first byte
+  InputPlace end;               ///< position after the block; a reader that starts here returns the next block
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
@@ -53,9 +54,11 @@ class InputReader {
   static constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
  private:
+  /// Opens the file of `place_` at its offset. Checks the content of a file that is read from its beginning.
   void open();
   /// Reads until `ahead_` has `bytes` bytes or the file ends.
   void fill(std::size_t bytes);
+  /// Returns the end of the next block in `ahead_`: after a line of JSONL, or at a cut of a text.
   [[nodiscard]] std::size_t end_of_lines();
   [[nodiscard]] std::size_t end_of_part();
   [[nodiscard]] const std::string& path() const { return inputs_.paths[static_cast<std::size_t>(place_.file)]; }

@@ -28,17 +28,18 @@ class MegatronIndex {
   [[nodiscard]] const DataFile& file() const { return file_; }
   [[nodiscard]] TokenType type() const { return type_; }
   [[nodiscard]] std::int64_t documents() const { return documents_; }
-  /// Returns the first token of a document; for `document` = documents(), the number of tokens. Throws Error if the
-  /// index has changed since it was checked.
+  /// Returns the position of the first token of a document, counted in tokens from the first token of the .bin.
+  /// `document` is 0 to documents(); for documents(), returns the number of tokens. Throws Error if the index has
+  /// changed since it was checked.
   [[nodiscard]] std::int64_t document_start(std::int64_t document) const;
-  /// Returns the document that contains token `position`.
+  /// Returns the document (from 0) that contains the token at `position`. Throws the errors of document_start().
   [[nodiscard]] std::int64_t document_of(std::int64_t position) const;
 
  private:
   void check_header();
   void check_sequences() const;
   void check_documents() const;
-  // Bytes of the file at which the lists begin.
+  // Byte offsets of the three lists in the file.
   [[nodiscard]] static std::int64_t lengths_at() { return sizeof(MegatronIndexHeader); }
   [[nodiscard]] std::int64_t pointers_at() const {
     return lengths_at() + sequences_ * std::int64_t{sizeof(std::int32_t)};
@@ -51,13 +52,13 @@ class MegatronIndex {
   std::int64_t token_bytes_;
   TokenType type_ = TokenType::U16;
   std::int64_t sequences_ = 0;
-  std::int64_t documents_ = 0;  ///< the list in the file has one number more
+  std::int64_t documents_ = 0;  ///< the list in the file has one more element
 };
 
-/// Token that separates documents.
+/// Token `id` that separates documents.
 struct DocumentMark {
   std::int64_t id = 0;
-  bool begins = false;  ///< first token of a document (llm.c) instead of the last (nanoGPT)
+  bool begins = false;  ///< whether it is the first token of each document (llm.c), not the last (nanoGPT)
 };
 
 inline constexpr std::string_view kTextFormat = "text";
@@ -65,7 +66,7 @@ inline constexpr std::string_view kTextFormat = "text";
 /// Location and type of the tokens in a file.
 struct TokenLayout {
   std::int64_t offset = 0;  ///< byte of the first token
-  std::int64_t count = 0;
+  std::int64_t count = 0;   ///< number of tokens
   TokenType type = TokenType::U8;
   std::string_view format = kTextFormat;  ///< for messages
   /// If neither `mark` nor `index` is set, the file is one document.
@@ -90,7 +91,9 @@ class TokenFile {
   /// Reads tokens.size() tokens from `first` on. Throws ConfigError for an id outside the vocabulary, Error if the file
   /// has shrunk since it was opened, std::out_of_range if the range is beyond size().
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Appends the document starts among the `count` - 1 tokens after `first`, as positions in the file.
+  /// Appends to `starts` the positions of those tokens first + 1 to first + count - 1 that start a document, ascending.
+  /// Positions count the tokens of the file from 0, not bytes. Throws the errors of read() and
+  /// MegatronIndex::document_start().
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 
  private:

@@ -14,10 +14,10 @@
 
 namespace chimera {
 
-/// How a sample with tokens of several documents is treated
+/// Treatment of a sample that has tokens of several documents.
 enum class Documents : std::uint8_t {
-  Pack,   ///< as one text
-  Split,  ///< same tokens, but attention stays within each document
+  Pack,   ///< the sample is one text
+  Split,  ///< the same tokens, but each attends only to tokens of its own document
 };
 template <>
 inline constexpr auto kNames<Documents> = std::to_array<Named<Documents>>({{Documents::Pack, "pack"},
@@ -53,15 +53,18 @@ class TokenStream {
   std::vector<std::int64_t> starts_;  ///< [file]: its first token; last entry: number of tokens
 };
 
-/// Consecutive tokens of a stream. Keeps the stream open. Positions count from the start of the view. `name` is for
-/// messages.
+/// Consecutive tokens of a stream. Keeps the stream open. Positions count tokens from the start of the view.
 class TokenView {
  public:
+  /// `first` is the position in the stream of the view's first token, and `size` the number of its tokens. `name` is
+  /// for messages.
   TokenView(std::shared_ptr<const TokenStream> stream, std::int64_t first, std::int64_t size, std::string name);
 
   [[nodiscard]] std::int64_t size() const { return size_; }
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const TokenStream& stream() const { return *stream_; }
+  /// Reads `count` tokens from position `first` on. Throws std::out_of_range if they are not inside the view, and the
+  /// errors of TokenStream::read().
   [[nodiscard]] std::vector<std::int64_t> read(std::int64_t first, std::int64_t count) const;
   /// Returns which of the `count` - 1 tokens after `first` start a document: ascending offsets from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;

@@ -23,8 +23,9 @@ inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFor
 /// Returns the type in which tokens are stored. Throws ConfigError if the vocabulary is too large for the format.
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
+/// Position in the output.
 struct WrittenTokens {
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;         ///< all tokens
   std::int64_t documents = 0;      ///< complete documents
   std::int64_t open_document = 0;  ///< tokens of the incomplete document at the end
   friend bool operator==(const WrittenTokens&, const WrittenTokens&) = default;
@@ -47,14 +48,15 @@ class TokenWriter {
               const WrittenTokens& written = {});
 
   [[nodiscard]] TokenType type() const { return type_; }
+  /// Returns the position after everything that was written, saved or not.
   [[nodiscard]] const WrittenTokens& written() const { return written_; }
-  /// Appends tokens stored as type().
+  /// Appends the bytes of whole tokens, stored as type(), to the current document.
   void write(std::string_view tokens);
-  /// Ends the current document. Megatron's index then has its length.
+  /// Ends the current document; the next token begins another one.
   void end_document();
   /// Makes everything written so far durable (fdatasync).
   void save();
-  /// Writes the headers and renames the files; replaces older files.
+  /// Saves everything, writes the headers, and renames the files to paths(). Replaces older files.
   void finish();
   /// Deletes the unfinished files.
   void discard();

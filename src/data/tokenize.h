@@ -20,13 +20,13 @@
 
 namespace chimera {
 
-/// What happens with bytes that are not UTF-8: an error, or replacement by U+FFFD
+/// Treatment of bytes that are not UTF-8: an error, or replacement by U+FFFD.
 enum class InvalidText : std::uint8_t { Refuse, Replace };
 template <>
 inline constexpr auto kNames<InvalidText> = std::to_array<Named<InvalidText>>({{InvalidText::Refuse, "refuse"},
                                                                                {InvalidText::Replace, "replace"}});
 
-/// What happens with an empty document: an error, no output, or an empty document in the output
+/// Treatment of an empty document: an error, no output, or an empty document in the output.
 enum class EmptyDocument : std::uint8_t { Refuse, Skip, Keep };
 template <>
 inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>>({{EmptyDocument::Refuse, "refuse"},
@@ -43,11 +43,11 @@ struct TokenizeOptions {
   std::string end_of_document;
   InvalidText invalid = InvalidText::Refuse;
   EmptyDocument empty = EmptyDocument::Refuse;
-  int workers = 1;                                     ///< threads that encode
-  std::int64_t save_every = std::int64_t{256} << 20;   ///< bytes of input
-  std::size_t block_bytes = InputReader::kBlockBytes;  ///< size of the blocks of text
-  bool overwrite = false;
-  std::function<void(const std::string& text)> print = {};
+  int workers = 1;                                          ///< threads that encode
+  std::int64_t save_every = std::int64_t{256} << 20;        ///< bytes of input
+  std::size_t block_bytes = InputReader::kBlockBytes;       ///< size of the blocks of text
+  bool overwrite = false;                                   ///< whether existing output files may be replaced
+  std::function<void(const std::string& text)> print = {};  ///< receives the ids as text if `output` is "-"
 };
 
 /// Progress and result. The counts include earlier interrupted runs; only `bytes` and `seconds` are of this run.

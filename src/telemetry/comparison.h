@@ -21,7 +21,7 @@ struct Difference {
 
 /// Returns a table of the results, and the differing settings. Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_text(const std::vector<RunHistory>& runs);
-/// Returns the same as JSON; docs/metrics.md lists the fields.
+/// Returns the same as JSON; docs/metrics.md lists the fields. Throws ConfigError if a run has no step.
 [[nodiscard]] std::string comparison_json(const std::vector<RunHistory>& runs);
 /// Returns the curves of the losses as an SVG picture.
 [[nodiscard]] std::string comparison_svg(const std::vector<RunHistory>& runs);

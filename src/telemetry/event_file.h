@@ -36,6 +36,7 @@ class EventFile {
   /// at `first_step` (from 1), because an earlier attempt of the run may have got further than its last checkpoint.
   /// Throws ConfigError if the file cannot be created.
   EventFile(const std::string& folder, std::int64_t first_step);
+  /// Appends the event of a step, with the current time.
   void write(const StepMetrics& metrics);
   /// Throws Error if the disk still does not accept some records.
   void finish() { records_.finish(); }

@@ -8,15 +8,17 @@
 
 namespace chimera {
 
-/// A table cell; numbers are right-aligned.
+/// A table cell.
 struct TableCell {
-  std::string text;
-  bool is_number = false;
+  std::string text;        ///< plain text
+  bool is_number = false;  ///< numbers are right-aligned
 };
-/// Returns a table as HTML, whose first column names the rows. It scrolls horizontally on a narrow page.
+/// Returns a table as HTML. `head` has the titles of the columns, as plain text. The first cell of a row is the title
+/// of the row. The table scrolls horizontally on a narrow page.
 [[nodiscard]] std::string html_table(const std::vector<std::string>& head,
                                      const std::vector<std::vector<TableCell>>& rows);
 
+/// A part of a page.
 struct Section {
   std::string heading;  ///< plain text
   std::string body;     ///< HTML

@@ -68,16 +68,16 @@ struct StepMetrics {
   double loss = 0;
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;  // tokens of the mini-batch
   double step_seconds = 0;
   double tokens_per_second = 0;
-  double peak_memory_bytes = 0;              // per process, or its tensors on a GPU; the largest of all ranks
-  std::optional<double> used_memory_bytes;   // on a GPU, by all processes; the largest of all ranks
-  std::optional<double> allocation_retries;  // on a GPU, since the start; the largest of all ranks
+  double peak_memory_bytes = 0;             // memory of a process, or of its tensors on a GPU; the largest of all ranks
+  std::optional<double> used_memory_bytes;  // memory of a GPU that all processes use; the largest of all ranks
+  std::optional<double> allocation_retries;  // of a GPU's memory allocator since the start; the largest of all ranks
   bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
-  std::int64_t skipped = 0;            // since the run started or resumed
-  std::int64_t updates = 0;            // per weight, over all attempts of the run
-  LossWatch loss_watch = {};           // after this step
+  std::int64_t skipped = 0;            // number of skipped steps since the run started or resumed
+  std::int64_t updates = 0;            // number of updates of each weight, over all attempts of the run
+  LossWatch loss_watch = {};           // state of the watch after this step
   std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
   std::optional<double> seconds_left;  // estimated from the last steps
   std::optional<double> validation_loss;
@@ -108,7 +108,9 @@ class MetricsFile {
   /// Opens the file and truncates it to read_kept_lines(). Creates missing parent folders. Throws ConfigError if it
   /// cannot be written, or another run is writing it.
   explicit MetricsFile(const std::string& path, std::int64_t last_step = 0);
+  /// Appends the line of a step.
   void write(const StepMetrics& metrics) { lines_.add(to_json_line(metrics)); }
+  /// Writes the waiting lines. Throws Error if the disk still does not accept them.
   void finish() { lines_.finish(); }
 
  private:

@@ -54,10 +54,12 @@ struct RunHistory {
 
 /// Returns `run`, or metrics.jsonl in that folder. Throws ConfigError if it does not exist.
 [[nodiscard]] std::string metrics_path(const std::string& run);
-/// Reads a metrics file or its folder, and the configuration from its checkpoints. Throws ConfigError.
+/// Reads a run. `path` is a metrics file, or a folder that contains metrics.jsonl. The configuration comes from the
+/// checkpoints in the folder of that file. Throws ConfigError if there is no such file, if it cannot be read, or if a
+/// line is not a step.
 [[nodiscard]] RunHistory read_run(const std::string& path);
 
-/// Returns the number of steps that the run was to have, if its configuration has it.
+/// Returns the number of steps of the whole run, or nullopt if its configuration does not have it.
 [[nodiscard]] std::optional<std::int64_t> planned_steps(const RunHistory& run);
 
 /// Results of a run. If there are several steps, the medians exclude the first one, which is slow because it touches
@@ -71,7 +73,7 @@ struct RunFigures {
   double peak_memory_bytes = 0;
   double total_seconds = 0;  ///< Sum of step times
 };
-/// Throws ConfigError if the run has no step.
+/// Returns the results of a run. Throws ConfigError if it has no step.
 [[nodiscard]] RunFigures figures_of(const RunHistory& run);
 
 /// Returns the median, or 0 if there are no values.

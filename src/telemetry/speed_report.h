@@ -47,12 +47,13 @@ struct RankSpeed {
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
 };
 
+/// Where the time of a run's steps went.
 struct SpeedReport {
   std::int64_t steps = 0;                   ///< Complete steps in the records of all ranks, or of the run
   double step_seconds = 0;                  ///< Median
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
   double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
-  std::optional<double> others_share = {};  ///< Of the cores, in the whole run or attempt; empty: not known
+  std::optional<double> others_share = {};  ///< Fraction of the cores' time that other processes used; empty: not known
   SpeedParts parts;                         ///< Mean over ranks
   std::vector<OpSpeed> ops;                 ///< By stage and kind
   std::vector<RankSpeed> ranks;             ///< May be empty

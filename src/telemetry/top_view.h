@@ -42,8 +42,8 @@ class LiveRun {
   std::optional<ProgressPage> page_;
 };
 
-/// Returns the ranks that wait less than half as long as the median rank; none if the median rank waits less than a
-/// fifth of the time.
+/// Returns the indices of the ranks that wait less than half as long as the median rank; none if the median rank waits
+/// less than a fifth of the time.
 [[nodiscard]] std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks);
 
 /// Content of the view.

@@ -15,6 +15,7 @@
 
 namespace chimera {
 
+/// Last activity of a rank.
 struct RankFinding {
   int rank = 0;
   std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
@@ -22,6 +23,7 @@ struct RankFinding {
   std::vector<int> waits_for = {};      ///< Ranks; empty if it waits for none
 };
 
+/// The rank that stopped the job, and the last activities of all ranks.
 struct Diagnosis {
   std::optional<int> guilty;  ///< Nothing if no rank can be named
   bool is_inferred = false;   ///< Whether `guilty` follows only from the waits, not from the launcher's verdict

@@ -69,11 +69,11 @@ struct FlightJob {
 struct FlightVerdict {
   std::string reason;
   std::optional<int> culprit = {};  ///< Rank that failed or hung for a reason of its own; empty: unknown
-  std::string op;                   ///< What this rank did, by its own report, such as "1B3"; may be empty
+  std::string op;                   ///< Activity of this rank by its own report, such as "1B3"; may be empty
   std::int64_t nanoseconds = 0;     ///< Time, comparable with FlightEvent::nanoseconds
   std::int64_t unix_seconds = 0;    ///< Set by write_verdict(); 0: unknown
   std::string host = {};            ///< Set by write_verdict(); empty: unknown
-  /// Share of the cores that other processes used during the attempt; empty: not known
+  /// Fraction of the cores' time that other processes used during the attempt; empty: not known
   std::optional<double> others_share = {};
 };
 

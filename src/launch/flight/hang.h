@@ -28,6 +28,7 @@ class HangWatch {
   using Clock = std::chrono::steady_clock;
   using Duration = Clock::duration;
 
+  /// State of the ranks at one time.
   struct Observation {
     std::vector<std::uint64_t> counts = {};  ///< [rank]: number of its progress notes so far
     bool in_steps = false;                   ///< Whether all ranks are in Phase::Steps
@@ -78,6 +79,7 @@ class HangWatch {
 /// Reads an observation from the page; the caller adds CPU times and process states.
 [[nodiscard]] HangWatch::Observation observe(const ProgressPage& page, int ranks);
 
+/// State of a rank in a hung job.
 struct StuckRank {
   int rank = 0;
   bool is_stopped = false;  ///< by a signal
@@ -96,7 +98,9 @@ struct StuckRank {
 /// on stderr and ends the process with ExitCode::No, because a hung thread cannot be ended.
 class ThreadWatch {
  public:
-  /// The parameters are the fields of LaunchPlan with these names. If `hang` is 0, nothing is detected.
+  /// `hang` is the limit beyond the longest pause (0: no detection), and `hang_at_start` the limit until all ranks have
+  /// completed a step (0: kStartUpFactor * hang). `waits_idle`: waiting ranks use no CPU time. `records_steps`: later
+  /// steps have no progress notes (HangWatch).
   ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
               bool records_steps);
   ThreadWatch(const ThreadWatch&) = delete;

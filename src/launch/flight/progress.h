@@ -12,6 +12,7 @@
 
 namespace chimera {
 
+/// Name of the memory file that holds the page.
 inline constexpr const char* kProgressName = "chimera-progress";
 
 /// Shared-memory page with the latest activity of each rank of a host.

@@ -11,6 +11,7 @@
 
 namespace chimera {
 
+/// Activity of a rank: a phase and, within the steps, a step and an instruction.
 struct RankProgress {
   enum class Phase : std::uint8_t {
     StartUp,  ///< Not connected to other ranks yet

@@ -52,7 +52,7 @@ class HostAssignment {
 struct HostResume {
   std::int64_t step = 0;               ///< Step of the newest checkpoint; 0: none
   std::vector<std::string> arguments;  ///< Added to the arguments of every rank
-  std::string description;             ///< Message "goes on from step 30"
+  std::string description;             ///< Part of a message, such as "goes on from step 30"
 };
 
 /// A job on several hosts; `chimera launch` fills it.

@@ -10,6 +10,7 @@
 
 namespace chimera {
 
+/// A host and its range of ranks.
 struct HostRanks {
   std::string host;  ///< Name, address, or USER@NAME, as in ssh
   int first = 0;     ///< First rank
@@ -23,6 +24,7 @@ struct HostRanks {
 /// Returns "ranks 4 .. 7 on b" or "rank 4 on b".
 [[nodiscard]] std::string to_text(const HostRanks& ranks);
 
+/// The ranks of one host, and the arguments and variables of each.
 struct HostOrder {
   HostRanks ranks;
   int world_size = 1;                  ///< Ranks of all hosts

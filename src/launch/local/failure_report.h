@@ -56,10 +56,12 @@ inline constexpr std::chrono::milliseconds kVictimGrace{300};
 /// Parses to_line() without newline; nullopt for other text.
 [[nodiscard]] std::optional<FailureReport> parse_report(std::string_view line);
 
+/// Returns a line with newline, for an atomic write.
 [[nodiscard]] std::string to_line(const RecoveryNote& note);
+/// Parses to_line() of a note, without newline; nullopt for other text.
 [[nodiscard]] std::optional<RecoveryNote> parse_note(std::string_view line);
 
-/// What the launcher has learned about a rank of the current attempt. An attempt is one start of all ranks.
+/// Report and exit status of a rank of the current attempt. An attempt is one start of all ranks.
 struct RankOutcome {
   std::optional<FailureReport> report;  ///< Nothing if the rank sent none
   std::optional<Ending> ending;         ///< Nothing while the rank runs

@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-inline constexpr int kMostRanksOfHost = 1024;  ///< On one host
+inline constexpr int kMostRanksOfHost = 1024;  ///< Maximum number of ranks of a host
 
 /// Returns the path of the running executable.
 [[nodiscard]] std::string own_executable();
@@ -23,9 +23,10 @@ inline constexpr int kMostRanksOfHost = 1024;  ///< On one host
 /// How a restarted job continues.
 struct NextStart {
   std::vector<std::string> arguments;  ///< Added to LaunchPlan::arguments
-  std::string description;             ///< Message "goes on from step 30"
+  std::string description;             ///< Part of a message, such as "goes on from step 30"
 };
 
+/// A job of ranks on one host.
 struct LaunchPlan {
   int ranks = 1;                              ///< 1 .. kMostRanksOfHost
   std::vector<std::string> arguments;         ///< argv[1..]

@@ -31,9 +31,9 @@ inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";
 inline constexpr const char* kEpochVariable = "CHIMERA_EPOCH";
 inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< Rank on this host
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< Number of ranks on this host
-inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";
-inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";
-inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";
+inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   ///< Host of the rendezvous server
+inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";      ///< TCP port of this server
+inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";               ///< Secret that this server requires
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
 /// Process id of the host's part of `launch --hosts` (host_ranks.h), the rank's parent
 inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";

@@ -72,9 +72,10 @@ struct Ending {
 /// Returns "signal 9 (Killed)".
 [[nodiscard]] std::string describe_signal(int number);
 
+/// Returns the exit code that shells use for a process that this signal ended.
 [[nodiscard]] constexpr int exit_code_of_signal(int signal_number) { return 128 + signal_number; }
 
-/// Returns exit_code_of_signal() if a signal ended the process.
+/// Returns the exit code of a process that exited, or exit_code_of_signal() if a signal ended it.
 [[nodiscard]] constexpr int exit_code_of(const Ending& ending) {
   return ending.kind == Ending::Kind::Killed ? exit_code_of_signal(ending.value) : ending.value;
 }
@@ -111,7 +112,7 @@ class SignalInbox {
 /// A main() function.
 using ProgramEntry = int (*)(int argc, char** argv);
 
-/// What a child process runs.
+/// Program of a child process, its arguments and its environment.
 struct Command {
   std::string executable;                     ///< Looked up in PATH if it has no slash
   std::vector<std::string> arguments;         ///< argv[1..]

@@ -16,6 +16,7 @@
 
 namespace chimera {
 
+/// Environment of a rank process: its rank, and how it reaches the other ranks and its launcher.
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;

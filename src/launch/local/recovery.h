@@ -51,6 +51,7 @@ struct OrderChannel {
 /// queue is full. `store` is the descriptor of the rendezvous store, for Join; -1: none.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
+/// An order as a rank receives it.
 struct ReceivedOrder {
   Order order;
   FileDescriptor store;  ///< Empty except for Join
@@ -69,8 +70,8 @@ class RecoveryLink {
   RecoveryLink& operator=(const RecoveryLink&) = delete;
   ~RecoveryLink();
 
-  /// Called when communication has failed, to find out whether a recovery has begun. Waits up to `patience` for an
-  /// order to leave. Returns whether it came.
+  /// Waits up to `patience` for an order to leave, and returns whether it came. Call it after a failed communication,
+  /// to find out whether a recovery has begun.
   [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
   /// Sends RecoveryNote::Kind::Left and waits for the order to join. Returns the rendezvous store. Calls `on_left` as
   /// soon as `end_waits` will not be called any more.
@@ -113,6 +114,7 @@ class Recovery {
   /// number of recoveries.
   Recovery(int ranks, RankGroups copies, int most);
 
+  /// Decision about the loss of ranks.
   struct Answer {
     std::string why_not = "";   ///< Empty if the job can continue
     bool begins_epoch = false;  ///< Whether the other ranks must be ordered to leave
@@ -123,13 +125,13 @@ class Recovery {
   /// Processes a rank's note; ignores notes of other epochs.
   void note(const RecoveryNote& note);
 
-  /// Returns whether all ranks may join; then call join().
+  /// Returns whether all ranks of State::Leaving have sent RecoveryNote::Kind::Left; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
-  /// Called before the orders to join are sent.
+  /// Starts State::Joining. Requires that all_left() is true. Call it before the orders to join are sent.
   void join();
-  /// Returns whether all ranks have resumed; then call finish().
+  /// Returns whether all ranks of State::Joining have sent RecoveryNote::Kind::Resumed; then call finish().
   [[nodiscard]] bool all_resumed() const { return state_ == State::Joining && all_are_at(Place::Resumed); }
-  /// Ends the recovery.
+  /// Ends the recovery: all ranks have weights again. Requires that all_resumed() is true.
   void finish();
 
   [[nodiscard]] State state() const { return state_; }

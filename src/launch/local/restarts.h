@@ -30,6 +30,7 @@ class Restarts {
   /// `most` is the maximum number of restarts; 0: none.
   explicit Restarts(int most, RestartWords words = {}) : most_(most), words_(words) {}
 
+  /// Whether and when to restart after a failure.
   struct Advice {
     bool again = false;             ///< Whether to restart
     std::chrono::seconds pause{0};  ///< Time to wait before

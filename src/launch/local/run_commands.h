@@ -13,6 +13,7 @@
 
 namespace chimera {
 
+/// Exit code and output of a command.
 struct CommandReply {
   int exit_code = 0;   ///< 128 + signal number after a signal
   std::string output;  ///< Standard output

@@ -3,7 +3,8 @@
 // Hashes of weights and optimizer state, for two purposes. ReplicaCheck compares the replicas of a stage with
 // hash_bytes(); on a GPU it uses tensor operations, so that no weights are copied to the host. parameters_hash() is a
 // hash of the whole model for the metrics of a run with --reduction canonical. It is the same for all schedules,
-// numbers of ranks and devices, so weights are copied to the host for it.
+// numbers of stages and groups, and devices. For this it hashes bytes with XXH3, which runs on the CPU only, so weights
+// on a GPU are copied to the host.
 
 #include <ATen/core/Tensor.h>
 
@@ -43,9 +44,11 @@ struct HashHalves {
       : high(static_cast<double>(hash >> 32U)), low(static_cast<double>(hash & 0xffffffffU)) {}
 };
 
-/// Returns XXH3 (16 hexadecimal digits) over the hashes of all parameters in the order of `names`. `own` must cover
-/// each parameter on exactly one rank, or on each of the T ranks at `place` that share its layer. All ranks call it.
-/// Notes progress after each parameter.
+/// Returns the hash of all parameters of the model, the same on every rank: XXH3 (16 hexadecimal digits) over the
+/// hashes of the parameters in the order of `names`, which are ascending. All ranks call it. `own` are the parameter
+/// groups that this rank contributes: exactly one rank contributes each parameter or, if T ranks share its layer, each
+/// of the T ranks does. `place` is the place of this rank among these T ranks; the hash depends on T. Calls
+/// note_more_progress() after each parameter.
 [[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
                                           const std::vector<const ParameterGroup*>& own, Transport& transport,
                                           const TensorPlace& place = {});

@@ -23,23 +23,27 @@ namespace chimera {
 /// Calls note_progress() when the device reaches the noted progress; on the CPU at once. Not thread-safe.
 class DeviceProgress {
  public:
-  static constexpr std::chrono::microseconds kPause{100};
+  static constexpr std::chrono::microseconds kPause{100};  ///< Time between two polls of the device in catch_up()
 
-  /// `require_peers` is Transport::require_peers(); may be empty.
+  /// `require_peers` throws PeerLostError if a peer is lost (Transport::require_peers()). catch_up() calls it about
+  /// once per second. May be empty.
   explicit DeviceProgress(at::Device device, std::function<void()> require_peers = {})
       : device_(device), require_peers_(std::move(require_peers)) {}
 
-  /// Reports `progress` once the current stream has reached it, in a later call of note() or catch_up().
+  /// On a device, records a mark in the current stream. The first later call of note(), note_more() or catch_up() that
+  /// finds the mark reached passes `progress` to note_progress().
   void note(RankProgress progress) {
     progress.allocation_retries = retries_before_step_;
     add(progress);
   }
-  /// Reports note_more_progress() in the same way.
+  /// Same, but for progress within the latest activity: when the mark is reached, note_more_progress() is called.
   void note_more() { add(std::nullopt); }
-  /// Returns hooks that note the instructions of `step` (from 1), and wait for the device with progress.
+  /// Returns hooks for the executor: they note each instruction of `step` (from 1), and call catch_up() before the host
+  /// waits for the device. Also reads the number of allocation retries so far, which is part of all notes until the
+  /// next call.
   [[nodiscard]] ObservationHooks observe(std::int64_t step);
-  /// Waits until the device reaches all noted progress, and reports it meanwhile. Throws PeerLostError if a peer is
-  /// lost: the device would wait for it until a timeout.
+  /// Waits until the device has reached all marks, and reports their progress meanwhile. Throws PeerLostError if a peer
+  /// is lost, because the device would wait for the peer until a timeout.
   void catch_up();
   /// Returns the number of notes that the device has not reached.
   [[nodiscard]] std::size_t behind() const { return waiting_.size(); }
@@ -56,7 +60,7 @@ class DeviceProgress {
 
   at::Device device_;
   std::function<void()> require_peers_;
-  std::uint32_t retries_before_step_ = 0;  // allocation_retries of the notes
+  std::uint32_t retries_before_step_ = 0;  // Retries of the GPU's memory allocator before the step of observe()
   std::deque<Noted> waiting_;              // Oldest first
 };
 

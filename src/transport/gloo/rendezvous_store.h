@@ -34,10 +34,11 @@ class RendezvousStore {
   /// Returns this host's address; empty if all ranks are on one host.
   [[nodiscard]] std::string own_address() const;
 
-  /// If this rank runs the server, stops accepting new clients.
+  /// Makes the server refuse new clients, if this rank runs the server; otherwise does nothing.
   void stop_accepting();
 
-  /// Keeps store and file open until the process ends, instead of destroying them.
+  /// Leaks the store, its file and the server, so that they stay open until the process ends. Call it instead of the
+  /// destructor after a failure without a breaker: Gloo's threads cannot be stopped then, and still read the store.
   void abandon() noexcept;
 
  private:
