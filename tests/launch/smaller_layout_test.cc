@@ -67,7 +67,10 @@ DryRun even_layouts(std::int64_t least) {
   return [least](const std::vector<std::string>& flags) -> std::optional<LayoutReply> {
     RunLayout layout{.workers = 2, .data_parallel = 2, .micro_batches = 4, .mini_batch = 32};
     if (!flags.empty()) {
-      layout = {std::stoll(flags.at(1)), std::stoll(flags.at(3)), std::stoll(flags.at(5)), layout.mini_batch};
+      layout = {.workers = std::stoll(flags.at(1)),
+                .data_parallel = std::stoll(flags.at(3)),
+                .micro_batches = std::stoll(flags.at(5)),
+                .mini_batch = layout.mini_batch};
     }
     if (layout.workers % 2 != 0) return LayoutReply{.layout = {}, .message = "--stages must be even"};
     if (layout.micro_batches < least) return LayoutReply{.layout = {}, .message = "too few micro-batches"};
