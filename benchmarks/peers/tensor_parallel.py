@@ -24,13 +24,14 @@ def contest(options, folder):
     exported = folder / "exported"
     bench = [options.chimera, "bench", "--model", "gpt2-mini", "--layers", "8", "--hidden", "512", "--heads", "8",
              "--vocabulary", "4096", "--tied", "false", "--data", str(folder / "text"), "--sequence", "256",
-             "--micro-batch-size", str(options.micro_batch_size), "--stages", "1", "--micro-batches",
-             str(options.micro_batches), "--steps", str(options.steps)]
-    subprocess.run([*bench, "--export", str(exported)], check=True)
+             "--micro-batch-size", str(options.micro_batch_size), "--micro-batches", str(options.micro_batches),
+             "--steps", str(options.steps)]
+    subprocess.run([*bench, "--stages", "2", "--export", str(exported)], check=True)  # Exports do not depend on D
     peers = pathlib.Path(__file__).parent
     commands = {"torch, split": f"{peers / 'torch_tensor_parallel.py'} {exported}",
                 "torch, two threads": f"{peers / 'torch_pipelining.py'} {exported} --schedule none --processes 1 --threads 2"}
-    words = [*bench, "--rounds", str(options.rounds), "--retries", str(options.retries), "--skip", "1", "--format", "json"]
+    words = [*bench, "--stages", "1", "--rounds", str(options.rounds), "--retries", str(options.retries), "--skip", "1",
+             "--format", "json"]
     for flags in [*(f"{flags} --threads 1" for flags in OURS), "--schedule none --threads 2"]:
         words += ["--run", flags]
     for name, command in commands.items():

@@ -84,6 +84,17 @@ def split(model, mesh):
     return parallelize_module(model, mesh, plan)
 
 
+def clip(parameters, largest):
+    """Clips by the norm of all gradients and returns it. clip_grad_norm_() does not take DTensors and tensors together."""
+    groups = [[p for p in parameters if isinstance(p, DTensor) == sharded] for sharded in (True, False)]
+    norms = [torch.nn.utils.get_total_norm([p.grad for p in group], foreach=False) for group in groups if group]
+    norm = torch.stack([n.full_tensor() if isinstance(n, DTensor) else n for n in norms]).norm().item()
+    if norm > largest:
+        for parameter in parameters:
+            parameter.grad.mul_(largest / (norm + 1e-6))
+    return norm
+
+
 def run_rank(rank, options, store):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
@@ -109,8 +120,7 @@ def run_rank(rank, options, store):
                     loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten(), reduction="sum") / count
                     loss.backward()
                 total += (loss.full_tensor() if isinstance(loss, DTensor) else loss).item()
-            norm = torch.nn.utils.clip_grad_norm_(parameters, job["clip"] or float("inf"), foreach=False)
-            norm = (norm.full_tensor() if isinstance(norm, DTensor) else norm).item()
+            norm = clip(parameters, job["clip"] or float("inf"))
             for group in optimizer.param_groups:
                 group["lr"] = job["learning_rates"][step]
             optimizer.step()
