@@ -54,7 +54,7 @@ TEST(TensorParallelTrainingTest, ProcessesAndThreadsTrainAsOneRank) {
   }
 }
 
-TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSharedLayersAndBack) {
+TEST(TensorParallelTrainingTest, KilledRunResumesWithoutSplitLayersAndBack) {
   const Scratch scratch;
   run_to_its_end(small_training(scratch, "whole.jsonl") + kSharedModel + kWhole);
   const std::pair<Arguments, Arguments> ways[] = {{kShared, kFourStages}, {kFourStages, kShared}};
@@ -124,7 +124,7 @@ TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   EXPECT_LT(parameters(shared.at("ranks")[0]), 1.05 * half);
 }
 
-TEST(TensorParallelTrainingTest, APlanWithSharedLayersTrains) {
+TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   const Scratch scratch;
   auto machine = try_json(read_file(source_path("/machines/p100-aries.json")));
   machine["cores"] = 8;

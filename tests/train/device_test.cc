@@ -183,6 +183,9 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
   EXPECT_EQ(refusal_in(4e9), "");
   EXPECT_THAT(refusal_in(2.5e9), HasSubstr("0.47 GiB for CUDA graphs"));
   options.cuda_graphs = false;
+  options.op_graphs = true;
+  EXPECT_THAT(refusal_in(2.5e9), HasSubstr("0.47 GiB for CUDA graphs")) << "graphs of ops have a pool too";
+  options.op_graphs = false;
   options.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_in(1.02e9), AllOf(HasSubstr("(2 ranks on a GPU)"), ::testing::Not(HasSubstr("NCCL"))));
 }

@@ -95,7 +95,7 @@ const std::vector<std::string>& models() {
   return all;
 }
 
-TEST(SharedLayersTest, EveryFamilyComputesTheWholeModelsGradients) {
+TEST(SplitLayersTest, EveryFamilyComputesTheWholeModelsGradients) {
   for (const std::string& model : models()) {
     for (const std::int64_t ranks : {2, 4}) {
       for (const auto tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
@@ -105,7 +105,7 @@ TEST(SharedLayersTest, EveryFamilyComputesTheWholeModelsGradients) {
   }
 }
 
-TEST(SharedLayersTest, AnUntiedHeadHasItsOwnRows) {
+TEST(SplitLayersTest, AnUntiedHeadHasItsOwnRows) {
   for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
     for (const bool tied : {false, true}) {
       TrainOptions options = options_of(model, 2, "1f1b", {2, 2});
@@ -115,7 +115,7 @@ TEST(SharedLayersTest, AnUntiedHeadHasItsOwnRows) {
   }
 }
 
-TEST(SharedLayersTest, SchedulesDoNotKnowOfSharedLayers) {
+TEST(SplitLayersTest, SchedulesDoNotKnowOfSplitLayers) {
   const std::vector<std::pair<std::string, PipelineShape>> schedules = {
       {"gpipe", {2, 4}},   {"1f1b", {2, 4}}, {"chimera", {2, 4}},
       {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
@@ -128,7 +128,7 @@ TEST(SharedLayersTest, SchedulesDoNotKnowOfSharedLayers) {
   }
 }
 
-TEST(SharedLayersTest, ARecomputedForwardRepeatsItsSums) {
+TEST(SplitLayersTest, ARecomputedForwardRepeatsItsSums) {
   for (const std::string& model : models()) {
     for (const StageRule rule : {StageRule::Attention, StageRule::Full}) {
       TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
@@ -139,7 +139,7 @@ TEST(SharedLayersTest, ARecomputedForwardRepeatsItsSums) {
   }
 }
 
-TEST(SharedLayersTest, GroupsOfDataParallelismAddRankByRank) {
+TEST(SplitLayersTest, GroupsOfDataParallelismAddRankByRank) {
   for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
     options.data_parallel = 2;
@@ -148,13 +148,13 @@ TEST(SharedLayersTest, GroupsOfDataParallelismAddRankByRank) {
   }
 }
 
-TEST(SharedLayersTest, SlicesCarryTheKeysOfARanksHeads) {
+TEST(SplitLayersTest, SlicesCarryTheKeysOfARanksHeads) {
   PipelineShape shape{2, 2};
   shape.slices = 2;
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) expect_same_gradients(options_of(model, 2, "1f1b", shape));
 }
 
-TEST(SharedLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
+TEST(SplitLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
   for (const std::string& model : models()) {
     for (const std::int64_t slices : {1, 2}) {
       if (model == "bert-tiny" && slices > 1) continue;
@@ -168,7 +168,7 @@ TEST(SharedLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
   }
 }
 
-TEST(SharedLayersTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
+TEST(SplitLayersTest, StepsClippingShardingAndValidationAreThoseOfOneRank) {
   for (const bool shards : {false, true}) {
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
     options.clip = 0.5;
@@ -206,7 +206,7 @@ std::map<std::int64_t, double> run(const TrainOptions& options) {
 }
 
 // Layouts with T = 1, 2 and 4, one and two groups, sharded optimizers.
-TEST(SharedLayersTest, EveryLayoutResumesFromEveryOther) {
+TEST(SplitLayersTest, EveryLayoutResumesFromEveryOther) {
   const auto layout = [](std::int64_t ranks, const std::string& schedule, std::int64_t stages, std::int64_t groups) {
     TrainOptions options = options_of("gpt2-tiny", ranks, schedule, {stages, 4 / groups});
     options.overrides.tied = true;
@@ -239,7 +239,7 @@ TEST(SharedLayersTest, EveryLayoutResumesFromEveryOther) {
   }
 }
 
-TEST(SharedLayersTest, TokensAreCutOnlyWhereTDividesThem) {
+TEST(SplitLayersTest, TokensAreCutOnlyWhereTDividesThem) {
   TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
   EXPECT_TRUE(prepare_job(options).cuts_tokens());
   options.sequence = 18;
@@ -254,7 +254,7 @@ TEST(SharedLayersTest, TokensAreCutOnlyWhereTDividesThem) {
   expect_same_gradients(options);
 }
 
-TEST(SharedLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
+TEST(SplitLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
   const auto hash_of = [](const std::string& schedule, std::int64_t data_parallel) {
     TrainOptions options = options_of("gpt2-tiny", 2, schedule, {2, 4 / data_parallel});
     options.data_parallel = data_parallel;
@@ -267,12 +267,12 @@ TEST(SharedLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
   EXPECT_EQ(hash_of("zb-h1", 2), hash);
 }
 
-TEST(SharedLayersTest, TheReportSaysHowManyRanksShareLayers) {
+TEST(SplitLayersTest, TheReportSaysHowManyRanksShareLayers) {
   EXPECT_THAT(describe(prepare_job(options_of("gpt2-tiny", 2, "1f1b", {2, 4}))),
               HasSubstr("schedule 1f1b: 2 stages on 4 processes, 2 on the layers of a worker"));
 }
 
-TEST(SharedLayersTest, SizesThatTDoesNotDivideAreRefused) {
+TEST(SplitLayersTest, SizesThatTDoesNotDivideAreRefused) {
   const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
     TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
     options.overrides = overrides;
@@ -285,7 +285,7 @@ TEST(SharedLayersTest, SizesThatTDoesNotDivideAreRefused) {
                   HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
 }
 
-TEST(SharedLayersTest, WhatSharedLayersDoNotHaveYetIsRefusedByName) {
+TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
   const auto expect_refused = [](const std::string& what, const std::function<void(TrainOptions&)>& change) {
     TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
     change(options);

@@ -141,7 +141,7 @@ ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, doubl
   if (!uses_gpu(options)) return {};
   const bool is_known = options.profile != nullptr && options.profile->reserved.all() > 0;
   ReservedBytes reserved = is_known ? options.profile->reserved : reserved_on_gpu(memory_bytes);
-  if (options.cuda_graphs) reserved.graphs = kGraphBytes;
+  if (options.cuda_graphs || options.op_graphs) reserved.graphs = kGraphBytes;
   if (!has_processes(options) || ranks == 1) reserved.communicators = 0;
   return reserved;
 }

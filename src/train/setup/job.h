@@ -89,7 +89,7 @@ struct Job {
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
-  /// Returns whether T ranks divide the tokens between shared layers (SequenceParallel).
+  /// Returns whether T ranks divide the tokens between split layers (SequenceParallel).
   [[nodiscard]] bool cuts_tokens() const {
     const std::int64_t t = options.tensor_parallel;
     const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };

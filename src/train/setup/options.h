@@ -96,7 +96,7 @@ template <>
 inline constexpr auto kNames<DifferentCopies> =
     std::to_array<Named<DifferentCopies>>({{DifferentCopies::Abort, "abort"}, {DifferentCopies::Repair, "repair"}});
 
-/// Whether T ranks divide the tokens of hidden states between shared layers (model/tensor_parallel.h).
+/// Whether T ranks divide the tokens of hidden states between split layers (model/tensor_parallel.h).
 enum class SequenceParallel : std::uint8_t {
   Auto,  ///< if T divides the sequence and each slice
   None,
