@@ -18,8 +18,10 @@ memory that does not grow with N; the Python package; too little memory; ranks t
 blocks; the same blocks with transformers and torch.distributed.pipelining, if an interpreter has them.
 
 The output folder keeps the log of each part, and summary.txt. Exits with 1 if a part failed, with 2 if there is no GPU
-or nothing to run. --dry-run prints the parts without running them. --rehearse runs them without a GPU, on the fake device
-of the tests: small models, equal losses and tensors checked, speed and memory not; parts that need a GPU do not run.
+or nothing to run. --dry-run prints the parts without running them.
+
+--rehearse runs them without a GPU, on the fake device of the tests: small models, equal losses and tensors checked,
+speed and memory not; parts that need a GPU do not run.
 """
 import argparse
 import dataclasses

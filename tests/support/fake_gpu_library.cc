@@ -1,5 +1,5 @@
-// libchimera_cuda.so over the fake device (support/fake_device.h): beside a copy of the program it makes `--device cuda`
-// work without a GPU, for threads. benchmarks/gpu/measure.py --rehearse runs its list on it.
+// libchimera_cuda.so over the fake device (support/fake_device.h): beside a copy of the program it makes `--device
+// cuda` work without a GPU, for threads. benchmarks/gpu/measure.py --rehearse runs its list on it.
 
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
