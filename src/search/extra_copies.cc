@@ -11,13 +11,13 @@
 namespace chimera {
 namespace {
 
-struct Choice {
+struct CopyChoice {
   std::vector<ExtraCopy> copies;
   std::int64_t bound = 0;
   std::int64_t busy = 0;  // Routes::busiest: workers that reach the bound
 };
 
-bool is_better(const Choice& a, const Choice& b) {
+bool has_lower_bound(const CopyChoice& a, const CopyChoice& b) {
   return std::tuple(a.bound, a.busy, a.copies.size()) < std::tuple(b.bound, b.busy, b.copies.size());
 }
 
@@ -35,12 +35,12 @@ class CopySearch {
   }
 
   /// Returns the best choices of 0 to `most` copies.
-  std::vector<Choice> run(std::int64_t most) {
-    std::vector<Choice> beam = {rated({})};
-    std::vector<Choice> found = beam;
+  std::vector<CopyChoice> run(std::int64_t most) {
+    std::vector<CopyChoice> beam = {rated({})};
+    std::vector<CopyChoice> found = beam;
     for (std::int64_t n = 0; n < most; ++n) {
-      std::vector<Choice> next;
-      for (const Choice& choice : beam) extend(choice, next);
+      std::vector<CopyChoice> next;
+      for (const CopyChoice& choice : beam) extend(choice, next);
       keep_best(next);
       if (next.empty()) break;
       found.insert(found.end(), next.begin(), next.end());
@@ -52,18 +52,18 @@ class CopySearch {
  private:
   static constexpr std::size_t kBeam = 8;
 
-  static void keep_best(std::vector<Choice>& choices) {
-    std::ranges::stable_sort(choices, is_better);
+  static void keep_best(std::vector<CopyChoice>& choices) {
+    std::ranges::stable_sort(choices, has_lower_bound);
     if (choices.size() > kBeam) choices.resize(kBeam);
   }
 
-  [[nodiscard]] Choice rated(std::vector<ExtraCopy> copies) const {
+  [[nodiscard]] CopyChoice rated(std::vector<ExtraCopy> copies) const {
     const Routes routes =
         find_routes({.healthy = all_, .lost = lost_, .extra_copies = copies, .block_size = task_.block_size});
     return {.copies = std::move(copies), .bound = routes.bound, .busy = routes.busiest};
   }
 
-  void extend(const Choice& choice, std::vector<Choice>& next) const {
+  void extend(const CopyChoice& choice, std::vector<CopyChoice>& next) const {
     for (const StageId stage : lacking_) {
       for (std::size_t w = 0; w < lost_.size(); ++w) {
         const ExtraCopy copy{stage, WorkerId(static_cast<std::int64_t>(w))};
@@ -99,7 +99,7 @@ class CopySearch {
 BalancedDetours balance_detours(DetourTask task, std::int64_t most, const std::vector<std::int64_t>& room) {
   require_invariant(task.extra_copies.empty(), "balance_detours: the task has extra copies");
   BalancedDetours best{.detours = make_detours(task), .copies = {}};
-  for (Choice& choice : CopySearch(task, room).run(most)) {
+  for (CopyChoice& choice : CopySearch(task, room).run(most)) {
     if (choice.copies.empty() || static_cast<double>(choice.bound) >= best.detours.makespan) continue;
     task.extra_copies = choice.copies;
     Detours detours = make_detours(task);
