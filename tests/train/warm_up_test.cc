@@ -21,6 +21,7 @@
 #include "passes/lower.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
+#include "runtime/warm_up.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
@@ -107,7 +108,7 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
           .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kWarmDevice)}; },
           .update = {.all_stages = [](double) {}}};
       const auto& instructions = program.workers[rank.index()];
-      if (warms_up) executor.warm_up(instructions, hooks);
+      if (warms_up) warm_up(executor, instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));
     });
   };

@@ -1,6 +1,5 @@
 #include "train/loop/trainer.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -10,6 +9,7 @@
 #include "core/clock.h"
 #include "core/fault_point.h"
 #include "engine/programs.h"
+#include "train/loop/device_warm_up.h"
 #include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -34,9 +34,6 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.counts_whole = !self.is_copy();
   return shape;
 }
-
-/// Injects a fault: flips a high-order bit of the first element.
-void flip_bit(const at::Tensor& value) { static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U; }
 
 }  // namespace
 
@@ -93,15 +90,15 @@ StepMetrics Trainer::train_step(std::int64_t step) {
 
 void Trainer::run_step(std::int64_t step) {
   steps_.begin(step + 1);
-  inject_bit_flip("step", 0);
+  model_.inject_bit_flip("step", 0);
   loader_.begin_step(step);
-  warm_up(step);
+  if (!std::exchange(is_warm_, true)) warm_up_device(self_, step, loader_, progress_, driver_.executor());
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
-  inject_bit_flip("updated", 0);
-  inject_bit_flip("moments", 1);
+  model_.inject_bit_flip("updated", 0);
+  model_.inject_bit_flip("moments", 1);
 }
 
 /// An asynchronous schedule has one program from flush to flush; a step is a piece of it.
@@ -241,38 +238,6 @@ void Trainer::rejoin() {
   fault_point("resume");
 }
 
-/// On a GPU, runs the ops of training and validation once without messages (Executor::warm_up). BERT's attention has
-/// other ops with a mask, which only padded micro-batches have. What steps allocate later must not make a GPU wait.
-void Trainer::warm_up(std::int64_t step) {
-  const Job& job = self_.job;
-  if (std::exchange(is_warm_, true) || self_.device.is_cpu()) return;
-  if (job.num_ranks() == 1 && !options().op_graphs) return;
-  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
-    const auto load = [&](StageId stage, MicroBatchId id) {
-      MicroBatch batch = loader_.training(step, stage, id);
-      if (!trains) batch.dropout = {};
-      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
-      return batch;
-    };
-    ObservationHooks observation = progress_.observe(step);
-    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
-    driver_.executor().warm_up(program.workers[self_.place.worker.index()],
-                               {.load = load, .observation = std::move(observation)});
-  };
-  loader_.warm_up(step);
-  for (const bool is_masked : {false, true}) {
-    if (is_masked && is_causal(job.model.family)) continue;
-    warm(job.programs.training, /*trains=*/true, is_masked);
-    if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
-  }
-  if (options().op_graphs) {
-    const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
-    driver_.executor().record_ops(job.programs.training.workers[self_.place.worker.index()], load,
-                                  graph_capture_on(accelerator()));
-  }
-  require_gpu_margin(self_.device);
-}
-
 void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {
   tracer_.reset();
   if (!on) return;
@@ -288,11 +253,6 @@ std::string Trainer::current() const {
 std::string Trainer::hash_parameters() {
   return parameters_hash(self_.job.parameters, model_.own_groups(), self_.transport,
                          self_.job.ranks().place(self_.world_rank));
-}
-
-/// `tensor` is an index into TrainedModel::state_of() of the first group: 0 for a weight, 1 for its optimizer state.
-void Trainer::inject_bit_flip(std::string_view point, std::size_t tensor) {
-  if (fault_point(point)) flip_bit(model_.state_of(model_.groups().begin()->first).at(tensor));
 }
 
 }  // namespace chimera

@@ -17,12 +17,11 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "core/invariant.h"
 #include "engine/step_driver.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
+#include "train/loop/step_position.h"
 #include "train/loop/step_validation.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/run_times.h"
@@ -35,51 +34,6 @@
 #include "train/setup/trained_model.h"
 
 namespace chimera {
-
-/// Position of the training loop. Steps count from 1. A step is first computing, then updated (it has changed the
-/// weights), then closed. After the loss of a rank, the loop continues either by computing a step, or by closing a step
-/// that was updated; resume() decides which.
-class StepPosition {
- public:
-  /// `first` is the number of steps that earlier runs have made.
-  explicit StepPosition(std::int64_t first) { resume(first, first); }
-
-  void begin(std::int64_t step) {
-    require_invariant(phase_ != Phase::Updated, "a step begins, but the step before it is not closed");
-    step_ = step;
-    phase_ = Phase::Computing;
-  }
-  void note_update() {
-    require_invariant(is_computing(), "a step is updated twice");
-    phase_ = Phase::Updated;
-  }
-  void close() {
-    require_invariant(phase_ == Phase::Updated, "a step is closed without an update");
-    phase_ = Phase::Closed;
-  }
-  /// Sets the position after `done` updated steps, of which earlier runs made `first`. If this run made the last of
-  /// them, the loop closes it again.
-  void resume(std::int64_t first, std::int64_t done) {
-    first_ = first;
-    step_ = done > first ? done : first + 1;
-    phase_ = done > first ? Phase::Updated : Phase::Computing;
-  }
-
-  [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Returns the current step: the step that is computing or updated; when it is closed, the last step.
-  [[nodiscard]] std::int64_t step() const { return step_; }
-  /// Returns the number of updated steps.
-  [[nodiscard]] std::int64_t done() const { return is_computing() ? step_ - 1 : step_; }
-  [[nodiscard]] bool is_computing() const { return phase_ == Phase::Computing; }
-  /// Returns whether all updated steps are closed.
-  [[nodiscard]] bool is_closed() const { return phase_ != Phase::Updated; }
-
- private:
-  enum class Phase : std::uint8_t { Computing, Updated, Closed };
-  std::int64_t first_ = 0;
-  std::int64_t step_ = 1;
-  Phase phase_ = Phase::Computing;
-};
 
 /// The training loop of one rank. Not thread-safe. Borrows job and transport.
 class Trainer {
@@ -125,7 +79,6 @@ class Trainer {
 
  private:
   [[nodiscard]] const TrainOptions& options() const { return self_.job.options; }
-  void warm_up(std::int64_t step);
   void run_step(std::int64_t step);
   [[nodiscard]] StepHooks hooks_of(std::int64_t step);
   [[nodiscard]] std::vector<Instruction> program_of(std::int64_t step) const;
@@ -136,7 +89,6 @@ class Trainer {
   bool close_step(const OnStep& on_step);
   bool save_if_due();
   [[nodiscard]] std::string hash_parameters();
-  void inject_bit_flip(std::string_view point, std::size_t tensor);
 
   RankContext self_;
   StepPosition steps_;

@@ -169,4 +169,10 @@ void TrainedModel::note_received(std::int64_t updates) {
   has_weights_ = true;
 }
 
+void TrainedModel::inject_bit_flip(std::string_view point, std::size_t tensor) const {
+  if (!fault_point(point)) return;
+  const at::Tensor value = state_of(groups_.begin()->first).at(tensor);
+  static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
+}
+
 }  // namespace chimera

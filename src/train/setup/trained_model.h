@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/optimizer.h"
@@ -49,6 +50,9 @@ class TrainedModel {
   /// Returns the optimizer of a stage in an asynchronous schedule.
   [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *optimizers_.at(stage); }
   [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
+  /// Injects a fault (core/fault_point.h) at `point`: flips a high-order bit of tensor `tensor` of state_of() of the
+  /// first group, 0 for a weight, 1 for its optimizer state.
+  void inject_bit_flip(std::string_view point, std::size_t tensor) const;
   /// Updates the bfloat16 copies of the weights (mixed precision) after the weights have changed.
   void update_copies() const;
 
