@@ -17,7 +17,7 @@ namespace chimera {
 namespace {
 
 constexpr double kRounding = 1e-9;
-constexpr std::int64_t kMostRows = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
+constexpr std::int64_t kMaxRows = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
 
 bool splits_backwards(const Schedule& schedule) {
   return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
@@ -96,7 +96,7 @@ class Ordering {
       : healthy_(healthy), table_(healthy), start_(unit_start_times(table_)), is_split_(splits_backwards(healthy)) {}
 
   /// Whether enough orders were tried. Limits the time for large schedules to about half a second.
-  [[nodiscard]] bool is_spent() const { return ordered_ops_ > kMostOrderedOps; }
+  [[nodiscard]] bool is_spent() const { return ordered_ops_ > kMaxOrderedOps; }
 
   /// Returns the best order with at most `credits` activations in flight on a worker. Stops at `deadline`.
   [[nodiscard]] ListResult run(const Routes& routes, std::int64_t credits, std::int64_t deadline) {
@@ -107,12 +107,12 @@ class Ordering {
     task.worker_credits.assign(healthy_.workers.size(), credits);
     ListResult best = improved(task, ordered(task, healthy_order(routes)), deadline);
     if (best.makespan <= deadline) return best;
-    return better(std::move(best), improved(task, ordered(task, deepest_order()), deadline));
+    return pick_better(std::move(best), improved(task, ordered(task, deepest_order()), deadline));
   }
 
  private:
   static constexpr std::int64_t kNextClass = 1'000'000'000'000;
-  static constexpr std::int64_t kMostOrderedOps = 600'000;
+  static constexpr std::int64_t kMaxOrderedOps = 600'000;
 
   ListResult ordered(const ListTask& task, const ListRank& rank) {
     ordered_ops_ += num_ops(healthy_);
@@ -149,7 +149,7 @@ class Ordering {
         return late[table.find(op.kind, op.stage, op.micro_batch, op.slice)];
       });
       first = std::move(next);
-      best = better(std::move(best), first);
+      best = pick_better(std::move(best), first);
     }
     return best;
   }
@@ -207,11 +207,11 @@ Detours unchanged(const Schedule& all, double unit) {
 
 Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   const auto replicas = static_cast<std::int64_t>(group.placement.num_replicas());
-  if (groups < 1 || groups > kMostRows / std::max<std::int64_t>(replicas, 1) ||
-      groups > kMostOps / std::max<std::int64_t>(num_ops(group), 1)) {
+  if (groups < 1 || groups > kMaxRows / std::max<std::int64_t>(replicas, 1) ||
+      groups > kMaxOps / std::max<std::int64_t>(num_ops(group), 1)) {
     throw ConfigError(
         fmt::format("{} groups of {} replicas and {} ops; a schedule has 1 to {} replicas and at most {} ops", groups,
-                    replicas, num_ops(group), kMostRows, kMostOps));
+                    replicas, num_ops(group), kMaxRows, kMaxOps));
   }
   Schedule all = group;
   all.micro_batches = group.micro_batches * groups;
@@ -278,7 +278,7 @@ Detours make_detours(const DetourTask& task) {
       const std::int64_t credits = std::min(limit, std::max(least, (healthy_most * percent + 99) / 100));
       if (std::exchange(before, credits) == credits) continue;
       ListResult result = ordering.run(routes, credits, routes.bound);
-      best = best ? better(std::move(*best), std::move(result)) : std::move(result);
+      best = best ? pick_better(std::move(*best), std::move(result)) : std::move(result);
       if (best->makespan <= routes.bound || ordering.is_spent()) break;
     }
     if (static_cast<double>(best->makespan) <= kGood * bound || ordering.is_spent()) break;

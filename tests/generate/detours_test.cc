@@ -110,7 +110,7 @@ TEST(DetoursTest, AllSchedulesGoOnWithoutAnyWorkers) {
     if (!generator.synchronous) continue;
     for (const std::int64_t n : {4, 8, 9}) {
       const PipelineShape shape = default_shape(generator, 4, n);
-      if (generator.refusal(shape)) continue;
+      if (generator.find_shape_error(shape)) continue;
       for (const auto& lost : losses) {
         const DetourTask task{.healthy = generator.generate(shape), .groups = 2, .lost = lost};
         SCOPED_TRACE(testing::describe(generator.name, shape));
