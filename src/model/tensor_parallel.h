@@ -63,8 +63,8 @@ class TensorGroup {
 /// Returns the sum of the ranks' `part` [b, L, H] (may be overwritten), the output of a layer that is split by rows; of
 /// this rank's tokens if the group cuts them.
 [[nodiscard]] at::Tensor leave_split(const at::Tensor& part, TensorGroup* group);
-/// Applies a layer that is split by rows to this rank's columns of the input; its bias is whole on
-/// every rank.
+/// Applies a layer that is split by rows to this rank's columns of the input; its bias is whole on every
+/// rank.
 [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group);
 
 /// Rows of the vocabulary on this rank.

@@ -35,11 +35,10 @@ namespace chimera {
 /// Returns whether training also divides norms, dropout and messages, by tokens (model/tensor_parallel.h).
 [[nodiscard]] bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns the share of a layer's activations, without attention scores, on each of the T workers. Of 34 bytes (s b h
-/// (10
-/// + 24 / T), Korthikanti et al., arXiv 2205.05198, section 4.2), the inputs of sub-layers, norms and masks are not
-/// split. With `cuts_tokens`, only the gathered inputs of two matrices are whole, because the weight gradient needs
-/// them.
+/// Returns the share of a layer's activations, without attention scores, on each of the T workers. Of 34 bytes
+/// (s b h (10 + 24 / T), Korthikanti et al., arXiv 2205.05198, section 4.2), the inputs of sub-layers, norms and masks
+/// are not split. With `cuts_tokens`, only the gathered inputs of two matrices are whole, because the weight gradient
+/// needs them.
 [[nodiscard]] double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens);
 
 }  // namespace chimera

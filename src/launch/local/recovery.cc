@@ -197,13 +197,13 @@ bool Recovery::all_are_at(Place place) const {
 }
 
 void Recovery::join() {
-  require_invariant(all_left(), fmt::format("ranks join epoch {} before all have left the previous one", generation_));
+  require_invariant(all_left(), fmt::format("ranks join generation {} before all have left the previous one", generation_));
   state_ = State::Joining;
 }
 
 void Recovery::finish() {
   require_invariant(all_resumed(),
-                    fmt::format("a recovery ends before all ranks have resumed in epoch {}", generation_));
+                    fmt::format("a recovery ends before all ranks have resumed in generation {}", generation_));
   state_ = State::Running;
   std::fill(has_weights_.begin(), has_weights_.end(), true);
 }

@@ -1,11 +1,10 @@
 #pragma once
 
 // Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
-// that still runs. Connections have a generation, counted from 0, and a recovery begins the next
-// generation. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
-// ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink
-// receives the orders. The order to join also passes the rendezvous store of the next generation, as a descriptor of an
-// unnamed file.
+// that still runs. Connections have a generation, counted from 0, and a recovery begins the next generation. The
+// launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the ranks through socket
+// pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink receives the orders. The
+// order to join also passes the rendezvous store of the next generation, as a descriptor of an unnamed file.
 //
 //   Undisturbed --handle_loss()--> Leaving: ranks leave their step, replacements start
 //               --join()--> Joining: all connect in the next generation; replacements receive weights

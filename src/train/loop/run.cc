@@ -131,23 +131,24 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
-/// Trains all steps on `epochs`, with replacements after rank losses. Calls `on_begin` whenever the trainer has weights
-/// and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step. Throws the trainer's errors
-/// unless a rank loss caused them.
-RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
+/// Trains all steps on `reconnecting`, with replacements after rank losses. Calls `on_begin` whenever the trainer has
+/// weights and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step. Throws the trainer's
+/// errors unless a rank loss caused them.
+RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& reconnecting,
                                      std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
                                      const std::function<void(const StepMetrics&)>& on_step) {
   while (true) {
     try {
-      epochs.join();
+      reconnecting.join();
       if (!trainer) {
         note_progress({RankProgress::Phase::StartUp});
-        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+        trainer.emplace(job, rank, reconnecting,
+                        reconnecting.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
       }
-      if (epochs.is_recovering()) {
+      if (reconnecting.is_recovering()) {
         trainer->rejoin();
         note_progress({RankProgress::Phase::Steps, trainer->position().done() + 1});
-        epochs.note_resumed(trainer->position().done());
+        reconnecting.note_resumed(trainer->position().done());
       }
       on_begin();
       return trainer->run(on_step);
@@ -156,17 +157,17 @@ RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTr
     } catch (const PeerFinalError&) {
       throw;
     } catch (const std::exception& error) {
-      if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
+      if (!reconnecting.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
     }
     if (trainer) trainer->drop_step();
-    epochs.leave();
+    reconnecting.leave();
   }
 }
 
 /// Rank 0 also writes metrics, progress and summary. Returns false after a stop request that left steps undone but
-/// saved. Throws the trainer's errors and stores their place in `op`. `epochs` may be null.
+/// saved. Throws the trainer's errors and stores their place in `op`. `reconnecting` may be null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
-              ReconnectingTransport* epochs = nullptr) {
+              ReconnectingTransport* reconnecting = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   // The recording covers the model too, so it starts before the trainer exists.
@@ -202,8 +203,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       progress->show(step);
     };
     RunSummary run;
-    if (epochs != nullptr) {
-      run = train_through_rank_losses(job, rank, *epochs, trainer, open_files, on_step);
+    if (reconnecting != nullptr) {
+      run = train_through_rank_losses(job, rank, *reconnecting, trainer, open_files, on_step);
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
@@ -291,8 +292,8 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .on_group_connected = note_more_progress});
 }
 
-/// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
-ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
+/// Later generations do not compare kResumeFlag, because replacements have no checkpoint.
+ReconnectingTransport::Connect connect_generation(const Job& job, const RankEnvironment& rank) {
   return [&job, rank, own = fingerprint(job)](const RendezvousPoint& rendezvous,
                                               const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
     Fingerprint compared = own;
@@ -370,14 +371,14 @@ int run_rank(const Job& job, RankEnvironment rank) {
     std::optional<FlightRecordingScope> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {
-      std::optional<ReconnectingTransport> epochs;
+      std::optional<ReconnectingTransport> reconnecting;
       std::unique_ptr<Transport> connected;
       if (rank.orders) {
-        epochs.emplace(rank, connect_epochs(job, rank));
+        reconnecting.emplace(rank, connect_generation(job, rank));
       } else {
         connected = connect(job, rank);
       }
-      Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
+      Transport& transport = reconnecting ? static_cast<Transport&>(*reconnecting) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
       // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
@@ -389,7 +390,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
         const PooledStreamGuard stream(device_of(job.options, RankId(rank.rank)));
-        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, reconnecting ? &*reconnecting : nullptr);
       } catch (...) {
         // Reports first, because NCCL's shutdown may take long without peers.
         if (uses_gpu(job.options)) told = tell();

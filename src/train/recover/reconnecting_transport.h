@@ -19,9 +19,8 @@
 
 namespace chimera {
 
-/// A transport that gets new connections after each loss of a rank. Messages of different
-/// generations of connections cannot mix, because no connection lives longer than its generation. run.cc calls its
-/// functions.
+/// A transport that gets new connections after each loss of a rank. Messages of different generations of
+/// connections cannot mix, because no connection lives longer than its generation. run.cc calls its functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
