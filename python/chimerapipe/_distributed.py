@@ -13,10 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _training
 from ._placed import is_distributed, local_of
-
-ConfigError = _training.ConfigError
 
 
 class ShardedParameter:
