@@ -55,6 +55,7 @@ def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
     expected = on_eight if ranks == 8 else [
         "tensors_of_parts",
         "sequence_parallel",
+        "shared_by_stages",
         "llama_with_its_own_plan",
         "sharded",
         "llama_sharded",
