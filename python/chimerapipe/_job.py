@@ -21,8 +21,8 @@ _ANSWERING: list[bool] = []
 def rank_0s(function: str, arguments: object, compute: Callable[[], Answer], mesh: Any = None) -> Answer:
     """Returns rank 0's result of `compute`, or raises its error, on every rank that asks. Rank 0 does not wait.
 
-    `mesh`: as of Pipeline; its first rank answers in place of the job's. Outside of a job, and in nested calls, computes
-    here. Raises ScheduleError if the ranks' `arguments` differ.
+    `mesh`: as of Pipeline; its first rank answers in place of the job's. Outside of a job, and in nested calls,
+    computes here. Raises ScheduleError if the ranks' `arguments` differ.
     """
     try:
         rank, world = place()
