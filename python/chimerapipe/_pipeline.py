@@ -50,6 +50,7 @@ from ._distributed import (  # noqa: E402
     OnLocals,
     ShardedParameter,
     StageParts,
+    has_parts,
     is_sharded,
     is_wrapped,
     ranks_of_parts,
@@ -359,10 +360,13 @@ class Pipeline:
                     )
         if reduction == "canonical":
             raise ConfigError(f"reduction canonical: {words}, and its sums have no fixed order; use natural")
-        of_wrapped = {id(p) for _, each in wrapped for p in each.parameters()}
-        for key, use in shared.items():
-            if key in of_wrapped:
-                raise ConfigError(f"{words}, but stages share its parameter {use.name}; keep its uses in one stage")
+        for number, each in wrapped:
+            of_stages = [shared[id(parameter)] for parameter in each.parameters() if id(parameter) in shared]
+            if of_stages and has_parts(each):
+                raise ConfigError(
+                    f"{in_words(number, each)} is wrapped by fully_shard, replicate or DistributedDataParallel, but "
+                    f"stages share its parameter {of_stages[0].name}; keep its uses in one stage"
+                )
 
     def _new_run(self) -> _training.Run:
         for sharded in self._sharded.values():
