@@ -32,6 +32,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.scatters = job.options.shard_optimizer;
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
+  if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
   return shape;
 }
 
@@ -144,9 +145,10 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
-  if (instruction.kind == InstructionKind::ReduceScalars) {  // All gradients are complete here
+  if (instruction.kind == InstructionKind::UpdateWeights) model_.complete_gradients(instruction.op.stage);
+  if (instruction.kind == InstructionKind::ReduceScalars) {  // A synchronous schedule has all gradients here
     if (options().watches_weights()) replicas_.require_unchanged();
-    model_.complete_gradients();
+    if (!self_.job.run.schedule.updates) model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
   progress_.note({RankProgress::Phase::Steps, steps_.step(), instruction});
@@ -265,6 +267,7 @@ void Trainer::warm_up(std::int64_t step) {
     warm(job.programs.training, /*trains=*/true, is_masked);
     if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
   }
+  model_.complete_gradients();  // A step zeroes gradients first
   if (options().op_graphs) {
     const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
     driver_.executor().record_ops(job.programs.training.workers[self_.place.worker.index()], load,
