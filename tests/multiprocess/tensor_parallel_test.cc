@@ -128,14 +128,14 @@ TEST(TensorParallelTrainingTest, PeaksOfMemoryAreThoseOfTheDryRun) {
   constexpr double kTolerance = 0.05;
   const Scratch scratch;
   const std::string file = scratch.path("tensors.json");
+  const Arguments sizes = {"--layers",   "4",   "--hidden", "128", "--heads",   "4", "--micro-batch-size", "2",
+                           "--sequence", "128", "--steps",  "2",   "--threads", "1", "--overwrite"};
   for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
                                  Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
     for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"}, Arguments{"--recompute", "full"},
                                   Arguments{"--sequence-parallel", "none"}}) {
-      const Arguments run = Arguments{"train", "--data", scratch.write("text.txt", sample_text()), "--layers", "4",
-                                      "--hidden", "128", "--heads", "4", "--micro-batch-size", "2", "--sequence",
-                                      "128", "--steps", "2", "--threads", "1", "--overwrite"} +
-                            model + kShared + more;
+      const Arguments run =
+          Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + kShared + more;
       run_to_its_end(run + Arguments{"--tensor-memory", file});
       const auto measured = try_json(read_file(file)).at("peak_bytes");
       const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");

@@ -102,8 +102,7 @@ TEST(TrainingTwinSlicesTest, RunEqualsTheUndisturbedRun) {
 
 // A lost rank gets the state of a rank with the same t. Ranks 0 and 1 share the layers of worker 0.
 TEST(TrainingTwinSplitLayersTest, RunEqualsTheUndisturbedRun) {
-  const Arguments shared = {"--schedule",      "chimera", "--stages",          "2",
-                            "--micro-batches", "8",       "--tensor-parallel", "2"};
+  const Arguments shared = {"--schedule", "chimera", "--stages", "2", "--micro-batches", "8", "--tensor-parallel", "2"};
   const Scratch whole;
   ASSERT_EQ(run_program(training(whole, shared + Arguments{"--transport", "threads"})).exit_code, 0);
   for (const char* faults : {"kill@backward:1:20,kill@forward:2:55", "kill@vote:3:4,kill@updated:0:6",
