@@ -32,6 +32,8 @@ struct TensorRanks {
   [[nodiscard]] RankId in_lane(RankId rank) const { return RankId(rank.value() / ranks); }
   [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks}; }
 
+  /// Returns each group of a lane in all lanes: [group T + lane].
+  [[nodiscard]] RankGroups in_lanes(const RankGroups& of_lane) const;
   /// Returns the transport's groups: for each group of a lane its T copies, then the T ranks of each worker. With T = 1
   /// they are the groups of the lane.
   [[nodiscard]] RankGroups groups(const RankGroups& of_lane) const;

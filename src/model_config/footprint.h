@@ -44,6 +44,9 @@ struct Workload {
   // Blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
   bool recompute_attention = false;
   std::int64_t slices = 1;  // k, at most L: an op runs a slice of the sequence; causal models only
+  // T ranks that share the layers (tensor_cut.h). Bytes and parameters are of the first of them, FLOPs of all together
+  std::int64_t tensor_parallel = 1;
+  bool cuts_tokens = true;  // they divide the tokens between split layers, if T divides L
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 

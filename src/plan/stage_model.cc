@@ -88,13 +88,13 @@ class StageModelBuilder {
     whole.micro_batch_size = candidate_.micro_batch_size;
     // `score_bytes` already includes the masks of such kernels.
     whole.dropout = whole.dropout && machine_.score_bytes == 0;
+    whole.tensor_parallel = candidate_.tensor_parallel;
     model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
                       : stage_bytes(problem_.model, partition, schedule_, whole);
     model_.reserved_bytes = machine_.reserved.all();
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
-      split_stage(s, partition[s]);
       if (is_own()) continue;
       scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
@@ -125,37 +125,11 @@ class StageModelBuilder {
     const auto index = static_cast<std::size_t>(kind);
     layers_.kinds[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
     sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
-    held_[index] = parameters_per_worker(problem_.model, kind, count);
-  }
-
-  /// Divides a stage's bytes among its T workers: matrices are split, norms and inputs are not.
-  void split_stage(std::size_t s, const StageLayers& stage) {
-    if (candidate_.tensor_parallel == 1) return;
-    StageFootprint& footprint = model_.footprints[s];
-    const std::int64_t blocks = stage.end_layer - stage.first_layer;
-    std::int64_t held = blocks * held_[1] + (stage.embedding ? held_[0] : 0) + (stage.head ? held_[2] : 0);
-    if (problem_.model.tied && stage.head && !stage.embedding) held += tied_matrix();
-    const double share = static_cast<double>(held) / static_cast<double>(footprint.parameters);
-    footprint.parameters = held;
-    StageMemory& memory = model_.costs.memory[s];
-    for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
-    memory.keys_and_values /= static_cast<double>(candidate_.tensor_parallel);
-    const double kept = kept_activations();
-    const double inside = kept * (memory.activations - memory.boundary);
-    if (cuts_tokens(problem_.workload, candidate_.tensor_parallel)) memory.boundary /= real(candidate_.tensor_parallel);
-    memory.activations = memory.boundary + inside;
-    if (memory.deferred) memory.deferred = *memory.deferred * kept;
-    for (double* bytes : working_sets(footprint)) *bytes *= kept;
   }
 
   static std::array<double*, 4> working_sets(StageFootprint& footprint) {
     return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
             &footprint.weight_gradient_working_set};
-  }
-
-  [[nodiscard]] double kept_activations() const {
-    const std::int64_t count = candidate_.tensor_parallel;
-    return activation_fraction(count, cuts_tokens(problem_.workload, count));
   }
 
   [[nodiscard]] std::int64_t tied_matrix() const {
@@ -215,7 +189,7 @@ class StageModelBuilder {
     const double norms = 8 * tokens + states * (bert ? 3 : 1);  // BERT's transform has two more layers
     const double freed = bert ? states : 0;                     // the last block's output
     const double ours = layer_footprint(problem_.model, LayerKind::Head, workload_).activations - freed;
-    const double scale = machine_.activation_scale * kept_activations();
+    const double scale = machine_.activation_scale / real(candidate_.tensor_parallel);
     model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
     StageFootprint& footprint = model_.footprints[stage];
     const double at_once = scale * logits / slices();
@@ -269,9 +243,8 @@ class StageModelBuilder {
   Workload workload_;  // workload of the schedule's micro-batches
   StageLinks links_;
   LayerCosts layers_;
-  LayerCosts sums_;                                  // all-reduces over the T workers
-  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters on each of the T workers
-  std::vector<double> recomputation_;                // [stage]: time if the stage recomputes
+  LayerCosts sums_;                    // all-reduces over the T workers
+  std::vector<double> recomputation_;  // [stage]: time if the stage recomputes
   StageModel model_;
 };
 

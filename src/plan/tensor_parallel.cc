@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "model_config/parameters.h"
-
 namespace chimera {
 namespace {
 
@@ -13,15 +11,6 @@ double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int6
     return sum_seconds(machine, machine.all_reduce.within_node, tensor_parallel, bytes);
   const std::int64_t near = machine.cores == 0 ? machine.workers_per_node : 1;
   return sum_seconds(machine, link_of_rings(machine, near), tensor_parallel, bytes);
-}
-
-std::vector<ParameterSpec> parameters_of(const ModelConfig& model, LayerKind kind) {
-  switch (kind) {
-    case LayerKind::Embedding: return embedding_parameters(model);
-    case LayerKind::Block: return block_parameters(model, 0);
-    case LayerKind::Head: return head_parameters(model);
-  }
-  return {};
 }
 
 }  // namespace
@@ -66,25 +55,6 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
       break;
   }
   return sums;
-}
-
-std::int64_t parameters_per_worker(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
-  std::int64_t held = 0;
-  for (const ParameterSpec& spec : parameters_of(model, kind)) {
-    const bool matrix = spec.shape.size() == 2;
-    const bool split = matrix && (kind == LayerKind::Block || spec.shape[0] == model.vocabulary);
-    held += split ? (spec.count() + tensor_parallel - 1) / tensor_parallel : spec.count();
-  }
-  return held;
-}
-
-bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
-  return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
-}
-
-double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens) {
-  const auto count = static_cast<double>(tensor_parallel);
-  return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;
 }
 
 }  // namespace chimera

@@ -124,6 +124,31 @@ TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   EXPECT_LT(parameters(shared.at("ranks")[0]), 1.05 * half);
 }
 
+TEST(TensorParallelTrainingTest, PeaksOfMemoryAreThoseOfTheDryRun) {
+  constexpr double kTolerance = 0.05;
+  const Scratch scratch;
+  const std::string file = scratch.path("tensors.json");
+  const Arguments sizes = {"--layers",   "4",   "--hidden", "128", "--heads",   "4", "--micro-batch-size", "2",
+                           "--sequence", "128", "--steps",  "2",   "--threads", "1", "--overwrite"};
+  for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
+                                 Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
+    for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"}, Arguments{"--recompute", "full"},
+                                  Arguments{"--sequence-parallel", "none"}}) {
+      const Arguments run =
+          Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + kShared + more;
+      run_to_its_end(run + Arguments{"--tensor-memory", file});
+      const auto measured = try_json(read_file(file)).at("peak_bytes");
+      const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");
+      ASSERT_EQ(measured.size(), 4U);
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        const double bytes = measured[rank];
+        EXPECT_NEAR(said[rank].at("peak_memory_bytes").get<double>() / bytes, 1, kTolerance)
+            << model[1] << " " << (more.empty() ? "" : more.back()) << ", rank " << rank;
+      }
+    }
+  }
+}
+
 TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   const Scratch scratch;
   auto machine = try_json(read_file(source_path("/machines/p100-aries.json")));
@@ -145,8 +170,8 @@ TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
 
 TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
   const Scratch scratch;
-  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--optimizer", "lamb"},
-                  {"--tensor-parallel 2: --optimizer lamb is not supported yet"}});
+  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--device", "cuda", "--op-graphs"},
+                  {"--tensor-parallel 2: --cuda-graphs or --op-graphs is not supported yet"}});
   expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
                   {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
 }

@@ -32,6 +32,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.scatters = job.options.shard_optimizer;
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
+  if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
   return shape;
 }
 
@@ -92,7 +93,10 @@ void Trainer::run_step(std::int64_t step) {
   steps_.begin(step + 1);
   model_.inject_bit_flip("step", 0);
   loader_.begin_step(step);
-  if (!std::exchange(is_warm_, true)) warm_up_device(self_, step, loader_, progress_, driver_.executor());
+  if (!std::exchange(is_warm_, true)) {
+    warm_up_device(self_, step, loader_, progress_, driver_.executor());
+    if (!self_.device.is_cpu()) model_.complete_gradients();  // Connects these sums too; a step zeroes gradients first
+  }
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
@@ -141,9 +145,10 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
-  if (instruction.kind == InstructionKind::ReduceScalars) {  // All gradients are complete here
+  if (instruction.kind == InstructionKind::UpdateWeights) model_.complete_gradients(instruction.op.stage);
+  if (instruction.kind == InstructionKind::ReduceScalars) {  // A synchronous schedule has all gradients here
     if (options().watches_weights()) replicas_.require_unchanged();
-    model_.complete_gradients();
+    if (!self_.job.run.schedule.updates) model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
   progress_.note({RankProgress::Phase::Steps, steps_.step(), instruction});

@@ -48,7 +48,8 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
+  work *= static_cast<double>(job.run.ranks.data_parallel * job.options.tensor_parallel) /
+          static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts

@@ -35,13 +35,15 @@ struct RankState {
 struct ResumeState {
   std::int64_t done = 0;              ///< Number of complete steps: the maximum over all ranks
   RankId metrics_source{0};           ///< Rank with this number of steps; it sends loss and norm to the others
-  std::vector<RankId> state_sources;  ///< [parameter group]: rank that sends the group's state to the new process
+  std::vector<RankId> state_sources;  ///< [group]: rank that sends the group's state to the new process
 };
 
-/// Computes the state to resume from. `states` is [rank], `groups` [parameter group]. Throws Error if no rank of a
+/// Computes the state to resume from. `states` is [rank]. `groups` has the ranks with equal state:
+/// of each parameter group, `lanes` in a row (TensorRanks::in_lanes()). Throws Error if no rank of a
 /// group has weights, if a rank with weights is two steps behind the furthest rank, or if it is one step behind and has
 /// not voted for the missing step.
-[[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
+[[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups,
+                                                std::size_t lanes = 1);
 
 /// State of the training loop after a step, besides weights and optimizer state; equal on all ranks.
 struct LoopState {

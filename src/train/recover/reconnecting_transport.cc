@@ -32,6 +32,9 @@ void require_twins(const Job& job) {
         "--shard-optimizer keeps one copy of the optimizer state, so the state of a lost rank is lost; leave out one "
         "of them");
   }
+  if (options.tensor_parallel > 1 && options.optimizer.kind == OptimizerKind::Lamb) {
+    refuse("--optimizer lamb adds over the --tensor-parallel ranks in its update; use adamw, or --recover restart");
+  }
   if (options.observes()) {
     refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");
   }
@@ -40,7 +43,7 @@ void require_twins(const Job& job) {
       refuse(
           fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "
                       "chimera, or --data-parallel 2",
-                      group.front().value()));
+                      job.ranks().rank(group.front(), 0).value()));
     }
   }
 }

@@ -16,11 +16,13 @@ namespace {
 using Halves = std::pair<double, double>;  // HashHalves
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
-/// groups, because the pipelines of a bidirectional schedule update their weights at different times.
+/// groups, because the pipelines of a bidirectional schedule update their weights at different times. With tensor
+/// parallelism, each t has copies of its own.
 std::vector<StageReplicas> stage_copies(const Job& job) {
   std::vector<StageReplicas> all;
-  const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
-    if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
+  const auto add = [&](ParameterGroupId group, const std::vector<RankId>& ranks) {
+    if (ranks.size() == 1) return;
+    for (std::vector<RankId>& copies : job.ranks().in_lanes({ranks})) all.push_back({group, std::move(copies)});
   };
   const auto groups = job.run.worker_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -34,7 +36,7 @@ std::vector<StageReplicas> stage_copies(const Job& job) {
       std::vector<RankId> ranks;
       for (std::int64_t w = 0; w < job.run.ranks.data_parallel; ++w)
         ranks.push_back(job.run.ranks.rank({GroupId(w), worker}));
-      add(group, std::move(ranks));
+      add(group, ranks);
     }
   }
   return all;
@@ -104,7 +106,7 @@ StateHashes ReplicaCheck::hash_state() {
   const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
   for (const auto& [group, ranks] : copies_) {
-    if (std::ranges::find(ranks, self_.rank) == ranks.end()) continue;
+    if (std::ranges::find(ranks, self_.world_rank) == ranks.end()) continue;
     hashes[group] = hash_bytes(model_.state_of(group), hooks);
   }
   return hashes;
@@ -113,13 +115,13 @@ StateHashes ReplicaCheck::hash_state() {
 void ReplicaCheck::compare(std::int64_t step) {
   // Hashes are compared instead of weights: 16 bytes a stage travel.
   hashes_ = hash_state();
-  const auto differing = differing_stages(copies_, hashes_, self_.rank, self_.transport);
+  const auto differing = differing_stages(copies_, hashes_, self_.world_rank, self_.transport);
   if (differing.empty()) return;
   const bool repairs = self_.job.options.different_copies == DifferentCopies::Repair &&
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
-    fail_on_all_ranks(describe(first, step), self_.rank == first.deviating.front(), self_.transport);
+    fail_on_all_ranks(describe(first, step), self_.world_rank == first.deviating.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);
   model_.update_copies();
@@ -133,7 +135,7 @@ void ReplicaCheck::ensure_hashes(std::int64_t step) {
 void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
   for (const RankId odd : stage.deviating) {
     model_.transfer_state(stage.copies.group, stage.correct, odd, step);
-    if (self_.rank != odd) continue;
+    if (self_.world_rank != odd) continue;
     messages().write(
         fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
                     "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",

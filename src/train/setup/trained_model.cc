@@ -54,17 +54,19 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
 
 void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
+  SumOverParts sum;
+  if (self_.tensor) sum = [group = self_.tensor.get()](const at::Tensor& numbers) { group->sum(numbers); };
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : stages_) {
-      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
+      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()}, sum);
     }
   } else if (job.options.shard_optimizer) {
     optimizers_[std::nullopt] =
-        make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport);
+        make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport, sum);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order);
+    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order, sum);
   }
   if (job.first_step == 0) return;
   for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
@@ -81,11 +83,12 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   return own;
 }
 
-void TrainedModel::complete_gradients() const {
+void TrainedModel::complete_gradients(std::optional<StageId> stage) const {
   if (!self_.tensor) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& [id, group] : groups_) {
+    if (stage && id != parameters_of(*stage)) continue;
     for (const Parameter& parameter : group->parameters()) {
       if (has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
         gradients.push_back(parameter.value.grad().view({-1}));
@@ -145,18 +148,19 @@ std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
 }
 
 void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
-  if (self_.rank != from && self_.rank != to) return;
+  if (self_.world_rank != from && self_.world_rank != to) return;
+  const TensorRanks ranks = self_.job.ranks();
   const at::NoGradGuard no_grad;
   // No op sends this state, so the tag is one that no op of the step has: the stage is a parameter group.
   MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
   for (at::Tensor& tensor : state_of(group)) {
     fault_point("restore");
     note_progress({RankProgress::Phase::StartUp});
-    if (self_.rank == from) {
-      self_.transport.start_send(to, tensor, tag)->wait();
+    if (self_.world_rank == from) {
+      self_.transport.start_send(ranks.in_lane(to), tensor, tag)->wait();
     } else {
       const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
-      tensor.copy_(self_.transport.post_receive(from, spec, tag)->wait());
+      tensor.copy_(self_.transport.post_receive(ranks.in_lane(from), spec, tag)->wait());
     }
     tag.op.micro_batch = MicroBatchId(tag.op.micro_batch.value() + 1);  // Numbers the tensors of the group
   }

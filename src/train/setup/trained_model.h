@@ -36,9 +36,9 @@ class TrainedModel {
   [[nodiscard]] TiedWeight* tied() const { return tied_.get(); }
   /// Returns stages and tied matrix.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& groups() const { return groups_; }
-  /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers. Call it once in a step,
-  /// when all gradients are complete. Collective over these ranks.
-  void complete_gradients() const;
+  /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers, of all stages or of one.
+  /// Call it once before an update, when all gradients are complete. Collective over these ranks.
+  void complete_gradients(std::optional<StageId> stage = {}) const;
   /// Returns the parameters of own_groups() with whole values; nothing on ranks other than the first that shares the
   /// layers. Collective over these ranks.
   [[nodiscard]] std::vector<Parameter> whole_parameters() const;
@@ -58,8 +58,8 @@ class TrainedModel {
 
   /// Returns weights and optimizer state of a group, in the same order on all its ranks. Omits sharded optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
-  /// Copies the state of a group from rank `from` to rank `to` after `step`, one tensor at a time to limit memory. Call
-  /// it on both; other ranks do nothing. Throws TransportError.
+  /// Copies the state of a group from rank `from` to rank `to` of the same lane (among all ranks) after `step`, one
+  /// tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const;
 
   /// Returns false on a replacement until note_received() is called.
