@@ -54,9 +54,9 @@ DeviatingStage stage_of(const StageCopies& copies, const std::vector<Halves>& ha
   return stage;
 }
 
-std::string numbers(const std::vector<RankId>& ranks) {
+std::string numbers(const Job& job, const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
-  for (const RankId rank : ranks) values.push_back(rank.value());
+  for (const RankId rank : ranks) values.push_back(job.launched_rank(rank).value());
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
@@ -85,14 +85,14 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& cop
 }
 
 /// Returns one line about a difference after `step` (from 1).
-std::string describe(const DeviatingStage& stage, std::int64_t step) {
+std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t step) {
   const std::string which = stage.has_majority
-                                ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.odd))
+                                ? fmt::format("and the copy of rank {} is not equal to the others", numbers(job, stage.odd))
                                 : "and no majority shows the right copy";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
       "test the machine, and train again",
-      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
+      stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void ReplicaCheck::compare(std::int64_t step) {
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
-    end_everywhere(describe(first, step), self_.rank == first.odd.front(), self_.transport);
+    end_everywhere(describe(self_.job, first, step), self_.rank == first.odd.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);
   model_.update_copies();
@@ -137,7 +137,8 @@ void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
     messages().write(
         fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
                     "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
-                    odd.value(), stage.copies.group.value(), step, stage.right.value()));
+                    self_.job.launched_rank(odd).value(), stage.copies.group.value(), step,
+                    self_.job.launched_rank(stage.right).value()));
   }
 }
 

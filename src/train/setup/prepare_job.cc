@@ -322,7 +322,7 @@ void require_shareable(const Job& job) {
   refuse(options.optimizer.kind == OptimizerKind::Lamb, "--optimizer lamb", "use adamw or sgd");
   refuse(options.sample_every > 0, "--sample-every", "use `chimera generate` with a checkpoint");
   refuse(options.observes(), "an output of op times (--trace, --op-times, --timeline, --report)", "leave it out");
-  refuse(options.recover == Recover::Twin, "--recover twin", "use --recover restart");
+  refuse(options.outlives_ranks(), "--recover twin or reroute", "use --recover restart");
   refuse(options.different_copies == DifferentCopies::Repair, "--on-different-copies repair", "leave it out");
   refuse(options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto,
          "--recompute auto or --offload auto", "name the stages");
