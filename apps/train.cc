@@ -358,10 +358,7 @@ std::string way_to_continue(const Job& job, Words typed) {
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.outlives_ranks();
-  if (has_twins) {
-    require_twins(job);
-    require_reroutes(job);
-  }
+  if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
@@ -392,8 +389,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
                  .copies = job.rank_groups(),
                  .replacement_arguments = {"--resume", "none"},
-                 .spare_patience = job.options.recover == Recover::Reroute ? std::chrono::milliseconds(0)
-                                                                           : milliseconds(job.options.spare_seconds),
+                 .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});
 }

@@ -21,12 +21,16 @@ Job rerouted_job(const Job& launched, const std::vector<RankId>& lost) {
   return job;
 }
 
-void require_reroutes(const Job& job) {
+std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
+  const bool must_reroute = job.options.recover == Recover::Reroute;
   try {
     static_cast<void>(rerouted_job(job, {RankId(0)}));
   } catch (const Error& error) {
-    throw ConfigError(fmt::format("--recover {}: without rank 0, {}", to_text(job.options.recover), error.what()));
+    if (must_reroute) throw ConfigError(fmt::format("--recover reroute: without rank 0, {}", error.what()));
+    return std::nullopt;
   }
+  if (must_reroute) return std::chrono::milliseconds(0);
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.spare_seconds));
 }
 
 }  // namespace chimera

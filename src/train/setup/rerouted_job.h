@@ -3,6 +3,8 @@
 // The job of the ranks that remain after a loss, if no replacement comes (--recover reroute). It is an ordinary job with
 // fewer ranks and another schedule (engine/rerouted_run.h): trainer and executor need no special case.
 
+#include <chrono>
+#include <optional>
 #include <vector>
 
 #include "train/setup/job.h"
@@ -13,7 +15,8 @@ namespace chimera {
 /// change. Throws ConfigError if the schedule cannot be rerouted.
 [[nodiscard]] Job rerouted_job(const Job& launched, const std::vector<RankId>& lost);
 
-/// Throws ConfigError if rerouted_job() cannot work for a rank of this job.
-void require_reroutes(const Job& job);
+/// Returns how long a recovery of the job waits for a replacement (LaunchPlan::spare_patience): not at all with
+/// --recover reroute, forever if the schedule cannot be rerouted. Throws ConfigError if it must be rerouted and cannot.
+[[nodiscard]] std::optional<std::chrono::milliseconds> spare_patience(const Job& job);
 
 }  // namespace chimera
