@@ -390,6 +390,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .copies = job.rank_groups(),
                  .replacement_arguments = {"--resume", "none"},
                  .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
+                 .last_step = job.options.steps,
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});
 }

@@ -58,6 +58,8 @@ struct LaunchPlan {
   /// Time after which a recovery goes on without a replacement that is not ready: the other ranks run its stages, and it
   /// returns later. 0: no replacement is started. Empty: a recovery waits for its replacements.
   std::optional<std::chrono::milliseconds> spare_patience = {};
+  /// Last step of the job (from 1). Shortly before it, no rank returns. 0: unknown
+  std::int64_t last_step = 0;
   /// Folder of flight records, created for each attempt and removed after success. Empty: no records.
   std::string flight_folder = "";
   FlightJob flight_job = {};

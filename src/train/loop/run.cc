@@ -167,6 +167,7 @@ class LastingTrainer {
       try {
         join(calls);
         costs_.begin(absent_, trainer_->position().done() + 1, left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
+        left_at_ = 0;
         calls.on_begin();
         return trainer_->run([&](const StepMetrics& step) {
           costs_.note_step(step.step, step.step_seconds);
@@ -177,7 +178,7 @@ class LastingTrainer {
       } catch (const FinalElsewhereError&) {
         throw;
       } catch (const std::exception& error) {
-        left_at_ = monotonic_seconds();
+        if (left_at_ == 0) left_at_ = monotonic_seconds();
         if (!epochs_.must_leave(error, trainer_ ? trainer_->current() : "start-up")) throw;
       }
       if (trainer_) trainer_->drop_step();
@@ -228,7 +229,7 @@ class LastingTrainer {
   std::unique_ptr<const Job> rerouted_;  // Set if some ranks are absent
   std::optional<Trainer::Kept> kept_;    // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
-  double left_at_ = 0;  // Time at which this rank left its last unfinished step; 0: none
+  double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
 };
 
 /// Rank 0 also writes metrics, progress and summary. Returns false after a stop request that left steps undone but
