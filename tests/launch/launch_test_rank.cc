@@ -193,7 +193,7 @@ void meet(const RankEnvironment& self, const std::string& store) {
 /// `lose_itself` once all ranks train.
 int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself) {
   std::atomic<bool> broken = false;
-  RecoveryLink link(self.rank, self.epoch, FileDescriptor(*self.orders), [&] { broken = true; });
+  RecoveryLink link(self.rank, self.generation, FileDescriptor(*self.orders), [&] { broken = true; });
   if (!link.is_recovering()) {
     note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     meet(self, self.rendezvous.file);
@@ -201,8 +201,8 @@ int outlive(const RankEnvironment& self, const std::function<void()>& lose_itsel
     while (!broken) note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     if (!link.must_leave(std::chrono::milliseconds(0))) return static_cast<int>(ExitCode::No);
   }
-  const JoinedEpoch epoch = link.rejoin([&] { broken = false; });
-  meet(self, fmt::format("/proc/self/fd/{}", epoch.store.get()));
+  const JoinedEpoch generation = link.rejoin([&] { broken = false; });
+  meet(self, fmt::format("/proc/self/fd/{}", generation.store.get()));
   print_line(fmt::format("rank {} in epoch 1", self.rank));
   note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
   link.note_resumed(4);

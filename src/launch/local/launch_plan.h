@@ -27,7 +27,7 @@ struct NextStart {
 
 /// A job of ranks on one host.
 struct LaunchPlan {
-  int ranks = 1;                              ///< 1 .. kMostRanksOfHost
+  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
   std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()
@@ -55,8 +55,8 @@ struct LaunchPlan {
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
-  /// Time after which a recovery goes on without a replacement that is not ready: the other ranks run its stages, and it
-  /// returns later. 0: no replacement is started. Empty: a recovery waits for its replacements.
+  /// Time after which a recovery goes on without a replacement that is not ready: the other ranks run its stages, and
+  /// it returns later. 0: no replacement is started. Empty: a recovery waits for its replacements.
   std::optional<std::chrono::milliseconds> spare_patience = {};
   /// Last step of the job (from 1). Shortly before it, no rank returns. 0: unknown
   std::int64_t last_step = 0;

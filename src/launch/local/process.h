@@ -22,7 +22,7 @@
 
 namespace chimera {
 
-inline constexpr int kMostRanksOfHost = 1024;  ///< Maximum number of ranks of a host
+inline constexpr int kMaxRanksOfHost = 1024;  ///< Maximum number of ranks of a host
 
 /// Reads lines from a pipe: the failure reports of ranks, and the launcher's orders to a host. Keeps an incomplete line
 /// until its end arrives. Borrows the descriptor.
@@ -98,8 +98,8 @@ class SignalInbox {
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// Returns the number of the next pending signal, or nothing.
   [[nodiscard]] std::optional<int> next();
-  /// Waits until a signal is pending, at most for `patience`. Returns whether one is, without reading it.
-  [[nodiscard]] bool has_signal(std::chrono::milliseconds patience = {}) const;
+  /// Waits until a signal is pending, at most for `timeout`. Returns whether one is, without reading it.
+  [[nodiscard]] bool has_signal(std::chrono::milliseconds timeout = {}) const;
 
  private:
   FileDescriptor fd_;

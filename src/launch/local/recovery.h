@@ -1,18 +1,19 @@
 #pragma once
 
 // Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
-// that still runs. An epoch is a generation of connections between the ranks, counted from 0; a recovery begins the
-// next epoch. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
+// that still runs. Connections have a generation, counted from 0, and a recovery begins the next
+// generation. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
 // ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink
-// receives the orders. The order to join also passes the rendezvous store of the next epoch, as a descriptor of an
+// receives the orders. The order to join also passes the rendezvous store of the next generation, as a descriptor of an
 // unnamed file.
 //
-//   Undisturbed --lose()--> Leaving: ranks leave their step, replacements start
-//               --join()--> Joining: all connect in the next epoch; replacements receive weights
+//   Undisturbed --handle_loss()--> Leaving: ranks leave their step, replacements start
+//               --join()--> Joining: all connect in the next generation; replacements receive weights
 //               --finish()--> Undisturbed
 //
-// An epoch may do without some lost ranks (--recover reroute): they are *absent*, and the other ranks run their stages.
-// A process that starts for an absent rank reports when it is ready; welcome() then begins an epoch with it.
+// A generation may do without some lost ranks (--recover reroute): they are *absent*, and the other ranks run their
+// stages. A process that starts for an absent rank reports when it is ready; welcome() then begins a generation with
+// it.
 
 #include <bitset>
 #include <chrono>
@@ -33,7 +34,7 @@
 namespace chimera {
 
 /// Ranks of a job on one host.
-using RankSet = std::bitset<kMostRanksOfHost>;
+using RankSet = std::bitset<kMaxRanksOfHost>;
 
 /// An order of the launcher to a rank.
 struct Order {
@@ -42,8 +43,8 @@ struct Order {
     Join,   ///< Reconnect through the rendezvous store that comes with the order
   };
   Kind kind = Kind::Leave;
-  std::int64_t epoch = 0;  ///< The epoch to begin
-  RankSet absent = {};     ///< For Join: ranks that the epoch does without
+  std::int64_t generation = 0;  ///< The generation to begin
+  RankSet absent = {};          ///< For Join: ranks that the generation does without
 };
 
 /// Both ends of a socket pair for orders; the rank process inherits its end.
@@ -67,34 +68,35 @@ struct ReceivedOrder {
 /// Waits for the next order at the rank's end of a channel; returns nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
-/// What a rank needs to join an epoch.
+/// What a rank needs to join a generation.
 struct JoinedEpoch {
   FileDescriptor store;  ///< Rendezvous store
-  RankSet absent;        ///< Ranks that the epoch does without
+  RankSet absent;        ///< Ranks that the generation does without
 };
 
 /// A rank's receiver of orders. A thread of its own receives them; the rank's main thread calls the member functions.
 class RecoveryLink {
  public:
-  /// `epoch` is the epoch in which the rank starts. If it is above 0, the rank is a replacement and must call rejoin().
-  /// `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it repeatedly,
-  /// from the order to leave until rejoin().
-  RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits);
+  /// `generation` is the generation in which the rank starts. If it is above 0, the rank is a replacement and must call
+  /// rejoin(). `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it
+  /// repeatedly, from the order to leave until rejoin().
+  RecoveryLink(int rank, std::int64_t generation, FileDescriptor orders, std::function<void()> end_waits);
   RecoveryLink(const RecoveryLink&) = delete;
   RecoveryLink& operator=(const RecoveryLink&) = delete;
   ~RecoveryLink();
 
-  /// Waits up to `patience` for an order to leave, and returns whether it came. Call it after a failed communication,
+  /// Waits up to `timeout` for an order to leave, and returns whether it came. Call it after a failed communication,
   /// to find out whether a recovery has begun.
-  [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
-  /// Sends RecoveryNote::Kind::Left and waits for the order to join. If the launcher begins another epoch meanwhile,
-  /// sends the note again for that epoch. Calls `on_left` as soon as `end_waits` will not be called any more.
+  [[nodiscard]] bool must_leave(std::chrono::milliseconds timeout);
+  /// Sends RecoveryNote::Kind::Left and waits for the order to join. If the launcher begins another generation
+  /// meanwhile, sends the note again for that generation. Calls `on_left` as soon as `end_waits` will not be called any
+  /// more.
   [[nodiscard]] JoinedEpoch rejoin(const std::function<void()>& on_left);
   /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const;
 
-  /// Returns whether this rank has joined a later epoch than 0.
-  [[nodiscard]] bool is_recovering() const { return epoch_ > 0; }
+  /// Returns whether this rank has joined a later generation than 0.
+  [[nodiscard]] bool is_recovering() const { return generation_ > 0; }
 
  private:
   void take_orders();
@@ -102,28 +104,28 @@ class RecoveryLink {
   int rank_;
   FileDescriptor orders_;
   std::function<void()> end_waits_;
-  std::int64_t epoch_;
+  std::int64_t generation_;
   std::mutex mutex_;
   std::condition_variable news_;
-  std::int64_t ordered_;  // newest epoch that the launcher has ordered
-  std::int64_t left_;     // newest epoch that this rank is ready to join
-  std::int64_t joined_;   // newest epoch that may be joined
+  std::int64_t ordered_;  // newest generation that the launcher has ordered
+  std::int64_t left_;     // newest generation that this rank is ready to join
+  std::int64_t joined_;   // newest generation that may be joined
   JoinedEpoch next_;      // of the newest order to join
   bool is_ending_waits_ = false;
   std::thread thread_;  // last member, because it uses the others
 };
 
-/// State machine of a recovery. The supervisor calls lose() when ranks are lost, note() for each RecoveryNote, and
-/// join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their step
-/// and connections, new processes replace the lost ranks, all ranks join a new epoch, and the replacements receive the
-/// weights of other replicas. If a rank is lost after the order to join, another epoch begins. Absent ranks take no part
-/// until welcome().
+/// State machine of a recovery. The supervisor calls handle_loss() when ranks are lost, note() for each RecoveryNote,
+/// and join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their
+/// step and connections, new processes replace the lost ranks, all ranks join a new generation, and the replacements
+/// receive the weights of other replicas. If a rank is lost after the order to join, another generation begins. Absent
+/// ranks take no part until welcome().
 class Recovery {
  public:
   enum class State : std::uint8_t {
-    Undisturbed,  ///< No recovery is under way
-    Leaving,      ///< Waits until all ranks have left their step, and all replacements have started
-    Joining,      ///< Waits until all ranks have reconnected and resumed
+    Running,  ///< No recovery is under way
+    Leaving,  ///< Waits until all ranks have left their step, and all replacements have started
+    Joining,  ///< Waits until all ranks have reconnected and resumed
   };
   /// What happens to lost ranks.
   enum class Replacement : std::uint8_t {
@@ -137,18 +139,18 @@ class Recovery {
 
   /// Decision about the loss of ranks.
   struct Answer {
-    std::string why_not = "";   ///< Empty if the job can continue
-    bool begins_epoch = false;  ///< Whether the other ranks must be ordered to leave
+    std::string why_not = "";        ///< Empty if the job can continue
+    bool begins_generation = false;  ///< Whether the other ranks must be ordered to leave
   };
   /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. Ranks that are lost while
   /// others leave belong to the same recovery, unless they are replacements.
-  [[nodiscard]] Answer lose(const std::vector<int>& ranks, std::int64_t step);
-  /// Processes a rank's note; ignores notes of other epochs. An absent rank that has sent RecoveryNote::Kind::Left is
-  /// ready to return.
+  [[nodiscard]] Answer handle_loss(const std::vector<int>& ranks, std::int64_t step);
+  /// Processes a rank's note; ignores notes of other generations. An absent rank that has sent RecoveryNote::Kind::Left
+  /// is ready to return.
   void note(const RecoveryNote& note);
   /// Makes the lost ranks that have not left absent. Only in State::Leaving.
   void leave_out_missing();
-  /// Begins an epoch with the absent ranks that are ready, and returns these ranks. Only in State::Undisturbed.
+  /// Begins a generation with the absent ranks that are ready, and returns these ranks. Only in State::Running.
   [[nodiscard]] std::vector<int> welcome();
   /// Notes that the process of an absent rank has ended.
   void forget_ready(int rank) { ready_.reset(static_cast<std::size_t>(rank)); }
@@ -163,22 +165,22 @@ class Recovery {
   void finish();
 
   [[nodiscard]] State state() const { return state_; }
-  /// Returns the current epoch, or the epoch about to begin.
-  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  /// Returns the current generation, or the generation about to begin.
+  [[nodiscard]] std::int64_t generation() const { return generation_; }
   /// Returns false for absent ranks, and for replacements until finish().
   [[nodiscard]] bool has_weights(int rank) const { return has_weights_[static_cast<std::size_t>(rank)]; }
   /// Returns the last step that was completed before ranks resumed, from 1.
   [[nodiscard]] std::int64_t resumed_after() const { return resumed_after_; }
   /// Returns the number of recoveries so far.
   [[nodiscard]] int done() const { return restarts_.done(); }
-  /// Returns the ranks that the current or next epoch does without.
+  /// Returns the ranks that the current or next generation does without.
   [[nodiscard]] const RankSet& absent() const { return absent_; }
   [[nodiscard]] bool is_absent(int rank) const { return absent_.test(static_cast<std::size_t>(rank)); }
   /// Returns whether some absent rank is ready to return.
   [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
 
  private:
-  /// Newest note of a rank in this epoch; Elsewhere: none
+  /// Newest note of a rank in this generation; Elsewhere: none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
   void begin_epoch();
@@ -187,8 +189,8 @@ class Recovery {
   RankGroups copies_;
   Restarts restarts_;
   Replacement replacement_;
-  State state_ = State::Undisturbed;
-  std::int64_t epoch_ = 0;
+  State state_ = State::Running;
+  std::int64_t generation_ = 0;
   std::int64_t resumed_after_ = 0;
   std::vector<Place> places_;      // [rank]
   std::vector<bool> has_weights_;  // [rank]

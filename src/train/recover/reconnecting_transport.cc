@@ -48,16 +48,16 @@ void require_twins(const Job& job) {
 
 ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
     : rendezvous_(rank.rendezvous),
-      link_(rank.rank, rank.epoch, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
+      link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
 RankSet ReconnectingTransport::await_epoch() {
   note_progress({RankProgress::Phase::Joining});
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
   if (is_first_) return {};
-  epoch_ = link_.rejoin([this] { breaker_->mend(); });
-  rendezvous_ = file_rendezvous(fmt::format("/proc/self/fd/{}", epoch_.store.get()));
+  generation_ = link_.rejoin([this] { breaker_->reset(); });
+  rendezvous_ = file_rendezvous(fmt::format("/proc/self/fd/{}", generation_.store.get()));
   note_progress({RankProgress::Phase::Joining});
-  return epoch_.absent;
+  return generation_.absent;
 }
 
 void ReconnectingTransport::join(const Connect& connect) {

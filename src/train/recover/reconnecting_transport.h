@@ -20,8 +20,9 @@
 
 namespace chimera {
 
-/// A transport that gets new connections after each loss of a rank. An epoch is a generation of connections; messages
-/// of different epochs cannot mix, because no connection lives longer than its epoch. run.cc calls its functions.
+/// A transport that gets new connections after each loss of a rank. Messages of different
+/// generations of connections cannot mix, because no connection lives longer than its generation. run.cc calls its
+/// functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
@@ -32,8 +33,8 @@ class ReconnectingTransport final : public ForwardingTransport {
   /// Requires rank.orders, the rank's end of an OrderChannel.
   explicit ReconnectingTransport(const RankEnvironment& rank);
 
-  /// Call it at the start and after each leave(), then connect(). In later epochs, waits for the launcher's order to
-  /// join. Returns the ranks that the epoch does without.
+  /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
+  /// to join. Returns the ranks that the generation does without.
   [[nodiscard]] RankSet await_epoch();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
@@ -48,7 +49,7 @@ class ReconnectingTransport final : public ForwardingTransport {
 
  private:
   RendezvousPoint rendezvous_;
-  JoinedEpoch epoch_;  // Keeps the store of `rendezvous_` open
+  JoinedEpoch generation_;  // Keeps the store of `rendezvous_` open
   bool is_first_ = true;
   std::shared_ptr<ConnectionBreaker> breaker_ = std::make_shared<ConnectionBreaker>();
   std::unique_ptr<Transport> connected_;

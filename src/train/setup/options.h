@@ -85,11 +85,8 @@ enum class Recover : std::uint8_t {
   None,
 };
 template <>
-inline constexpr auto kNames<Recover> =
-    std::to_array<Named<Recover>>({{Recover::Restart, "restart"},
-                                   {Recover::Twin, "twin"},
-                                   {Recover::Reroute, "reroute"},
-                                   {Recover::None, "none"}});
+inline constexpr auto kNames<Recover> = std::to_array<Named<Recover>>(
+    {{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::Reroute, "reroute"}, {Recover::None, "none"}});
 
 /// Reaction to replicas of a stage that differ.
 enum class DifferentCopies : std::uint8_t {
@@ -174,7 +171,7 @@ struct TrainOptions {
   std::string op_times;                          // JSON file of measured costs
   double planned_step_seconds = 0;               // Of the plan or profile that the run was started with; 0: none
   std::vector<std::vector<double>> planned_ops;  // [stage][op kind]: seconds by the profile; empty: none
-  SaveInterval log_every;                        // Interval of progress lines in a log; zero: see LogPace
+  SaveInterval log_every;                        // Interval of progress lines in a log; zero: see LogInterval
   std::string tensor_memory;                     // JSON file of peak tensor bytes per rank
   std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
   std::string timeline;       // HTML page: a measured step and its simulation
@@ -221,9 +218,7 @@ struct TrainOptions {
   [[nodiscard]] bool outlives_ranks() const { return recover == Recover::Twin || recover == Recover::Reroute; }
   /// Returns whether each rank checks before each update that its state is unchanged since the previous one. A rank
   /// that detects a change can be replaced.
-  [[nodiscard]] bool watches_weights() const {
-    return different_copies == DifferentCopies::Repair && outlives_ranks();
-  }
+  [[nodiscard]] bool watches_weights() const { return different_copies == DifferentCopies::Repair && outlives_ranks(); }
   /// Returns the hang limit until the first step is done, when disks may be slow. A shorter --hang-seconds also
   /// shortens this limit.
   [[nodiscard]] double hang_seconds_at_start() const {
