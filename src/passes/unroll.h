@@ -1,7 +1,7 @@
 #pragma once
 // Joins many steps of an asynchronous schedule, whose steps overlap, into one schedule (unroll()) or program
 // (lower_continuous()). The simulator unrolls a few steps to measure the time of a step in the middle. The runtime
-// executes a Stream: the program of a whole run. A Stream stores only the first, middle and last steps.
+// executes a ContinuousProgram, the program of a whole run. It stores only the first, middle and last steps.
 
 #include <cstdint>
 #include <vector>

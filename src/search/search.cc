@@ -43,8 +43,8 @@ static_assert(kMaxExactOps <= kMaxNarrowedOps, "what is searched exactly has a s
 
 /// One of several independent searches for a faster schedule, with seeds of their own. Searchers share nothing during a
 /// round; after it, Search merges their results and learn() gives the best ones to all. A round first improves orders
-/// by simulated annealing: the symmetric orders of the folded problem if there is one (forms.h), then the orders
-/// of all workers. If the problem is small enough, it then searches its part of the tree of orders exactly
+/// by simulated annealing: the symmetric orders of the folded problem if there is one (problem_forms.h), then the
+/// orders of all workers. If the problem is small enough, it then searches its part of the tree of orders exactly
 /// (branch_and_bound.h). Holds a reference to the forms.
 class Searcher {
  public:

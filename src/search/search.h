@@ -61,7 +61,8 @@ struct SearchResult {
 
 /// Searches for fast orders, in these steps:
 /// 1. Times `starts`, and list schedules by many rules. List scheduling adapts starts that exceed a memory limit.
-/// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (forms.h), then
+/// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (problem_forms.h),
+/// then
 ///    among all. They search problems of at most kMaxExactOps ops exactly (branch_and_bound.h).
 /// 3. The last quarter of the time goes to lower memory limits, for the Pareto front.
 ///
