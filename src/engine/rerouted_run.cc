@@ -58,8 +58,9 @@ RunShape rerouted_run(const RunShape& launched, const std::vector<RankId>& lost,
   shape.data_position = data_positions(shape.schedule);
   for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
     const std::int64_t n = launched.schedule.micro_batches;
-    require_invariant(shape.position(GroupId(0), MicroBatchId(m)) == launched.position(GroupId(m / n), MicroBatchId(m % n)),
-                      "a micro-batch on a detour has other samples");
+    require_invariant(
+        shape.position(GroupId(0), MicroBatchId(m)) == launched.position(GroupId(m / n), MicroBatchId(m % n)),
+        "a micro-batch on a detour has other samples");
   }
   return shape;
 }

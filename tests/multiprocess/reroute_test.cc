@@ -87,16 +87,16 @@ TEST_P(TrainingRerouteTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, TrainingRerouteTest,
-    ::testing::Values(
-        Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        // The rank that writes the metrics, and then the rank that writes them after it
-        Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages, 2},
-        Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-        Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
-        Detour{"kill@step:1:3,kill@sum:2:6", kTwoGroupsOf1f1b, 2},
-        Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
-        Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2}),
+    ::testing::Values(Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      // The rank that writes the metrics, and then the rank that writes them after it
+                      Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages,
+                             2},
+                      Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
+                      Detour{"kill@step:1:3,kill@sum:2:6", kTwoGroupsOf1f1b, 2},
+                      Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
+                      Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2}),
     [](const auto& detour) { return std::to_string(detour.index); });
 
 TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
@@ -104,11 +104,12 @@ TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
   const Arguments flags = Arguments{"--schedule", "chimera"} + kFourStages + kReroute;
   const ProgramResult result = run_with_faults(rerouted_training(scratch, flags), "kill@step:2:4,kill@step:0:6");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(complaints(result),
-              ElementsAre(MatchesRegex("chimera: rank 2 was killed by signal 9 .Killed. in step 4; recovery 1 of 100: "
-                                       "continues with step 4 after [0-9.]+ s on 3 of 4 ranks"),
-                          MatchesRegex("chimera: rank 0 was killed by signal 9 .Killed. in step [56]; recovery 2 of 100: "
-                                       "continues with step [56] after [0-9.]+ s on 2 of 4 ranks")));
+  EXPECT_THAT(
+      complaints(result),
+      ElementsAre(MatchesRegex("chimera: rank 2 was killed by signal 9 .Killed. in step 4; recovery 1 of 100: "
+                               "continues with step 4 after [0-9.]+ s on 3 of 4 ranks"),
+                  MatchesRegex("chimera: rank 0 was killed by signal 9 .Killed. in step [56]; recovery 2 of 100: "
+                               "continues with step [56] after [0-9.]+ s on 2 of 4 ranks")));
   EXPECT_THAT(result.output, HasSubstr("rank 2 lost in step 4: "));
   EXPECT_THAT(result.output, HasSubstr(" s a step on 3 of 4 workers, "));
   EXPECT_THAT(result.output, HasSubstr("rank 0 lost in step "));
@@ -138,8 +139,7 @@ TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere)
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--keep", "8"};
   const ProgramResult result = run_with_faults(
-      rerouted_training(scratch, Arguments{"--schedule", "chimera"} + kFourStages + kReroute + saves),
-      "kill@step:0:3");
+      rerouted_training(scratch, Arguments{"--schedule", "chimera"} + kFourStages + kReroute + saves), "kill@step:0:3");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const std::vector<nlohmann::json> whole = numbers_of_steps(scratch);
   const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
@@ -183,7 +183,8 @@ TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
 TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {
   const auto refusal = [](const Arguments& flags) {
     const Scratch scratch;
-    const ProgramResult result = run_program(small_training(scratch) + flags + kReroute + Arguments{"--model", "gpt2-tiny"});
+    const ProgramResult result =
+        run_program(small_training(scratch) + flags + kReroute + Arguments{"--model", "gpt2-tiny"});
     EXPECT_EQ(result.exit_code, 2);
     return result.messages;
   };

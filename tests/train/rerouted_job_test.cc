@@ -116,8 +116,11 @@ TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
 
 TEST(ReroutedJobTest, AStageWithoutAHolderIsRejected) {
   const Job job = prepare_job(rerouted_options("chimera", {4, 8}));
-  EXPECT_THAT([&] { static_cast<void>(rerouted_job(job, {RankId(1), RankId(2)})); },
-              ThrowsMessage<ConfigError>(HasSubstr("holder")));
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(rerouted_job(job, {RankId(1), RankId(2)}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("holder")));
 }
 
 TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {
@@ -132,11 +135,12 @@ TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {
   costs.begin({RankId(2)}, 5, 0.1);  // connections lost, no rank
   costs.begin({RankId(0), RankId(2)}, 5, 0.5);
   costs.begin({RankId(2)}, 5, 2);
-  EXPECT_EQ(costs.describe(),
-            "rank 2 lost in step 4: 0.25 s until the step ran again, then 1.0000 s a step on 3 of 4 workers, 2.00 times "
-            "the 0.5000 s before the first loss\n"
-            "rank 0 lost in step 5: 0.50 s until the step ran again\n"
-            "rank 0 back in step 5: 2.00 s until the step ran again\n");
+  EXPECT_EQ(
+      costs.describe(),
+      "rank 2 lost in step 4: 0.25 s until the step ran again, then 1.0000 s a step on 3 of 4 workers, 2.00 times "
+      "the 0.5000 s before the first loss\n"
+      "rank 0 lost in step 5: 0.50 s until the step ran again\n"
+      "rank 0 back in step 5: 2.00 s until the step ran again\n");
 }
 
 }  // namespace

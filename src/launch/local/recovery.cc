@@ -128,7 +128,7 @@ bool RecoveryLink::must_leave(std::chrono::milliseconds timeout) {
   return news_.wait_for(lock, timeout, [&] { return ordered_ > generation_; });
 }
 
-JoinedEpoch RecoveryLink::rejoin(const std::function<void()>& on_left) {
+JoinedGeneration RecoveryLink::rejoin(const std::function<void()>& on_left) {
   std::unique_lock lock(mutex_);
   do {
     generation_ = left_ = ordered_;
@@ -185,11 +185,11 @@ Recovery::Answer Recovery::handle_loss(const std::vector<int>& ranks, std::int64
     for (const int rank : ranks) places_[static_cast<std::size_t>(rank)] = Place::Elsewhere;
     return {};
   }
-  begin_epoch();
+  begin_generation();
   return {.begins_generation = true};
 }
 
-void Recovery::begin_epoch() {
+void Recovery::begin_generation() {
   ++generation_;
   std::ranges::fill(places_, Place::Elsewhere);
   state_ = State::Leaving;
@@ -210,7 +210,7 @@ std::vector<int> Recovery::welcome() {
   }
   absent_ &= ~ready_;
   ready_.reset();
-  begin_epoch();
+  begin_generation();
   return ranks;
 }
 

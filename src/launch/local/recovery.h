@@ -69,7 +69,7 @@ struct ReceivedOrder {
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
 /// What a rank needs to join a generation.
-struct JoinedEpoch {
+struct JoinedGeneration {
   FileDescriptor store;  ///< Rendezvous store
   RankSet absent;        ///< Ranks that the generation does without
 };
@@ -91,7 +91,7 @@ class RecoveryLink {
   /// Sends RecoveryNote::Kind::Left and waits for the order to join. If the launcher begins another generation
   /// meanwhile, sends the note again for that generation. Calls `on_left` as soon as `end_waits` will not be called any
   /// more.
-  [[nodiscard]] JoinedEpoch rejoin(const std::function<void()>& on_left);
+  [[nodiscard]] JoinedGeneration rejoin(const std::function<void()>& on_left);
   /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const;
 
@@ -107,10 +107,10 @@ class RecoveryLink {
   std::int64_t generation_;
   std::mutex mutex_;
   std::condition_variable news_;
-  std::int64_t ordered_;  // newest generation that the launcher has ordered
-  std::int64_t left_;     // newest generation that this rank is ready to join
-  std::int64_t joined_;   // newest generation that may be joined
-  JoinedEpoch next_;      // of the newest order to join
+  std::int64_t ordered_;   // newest generation that the launcher has ordered
+  std::int64_t left_;      // newest generation that this rank is ready to join
+  std::int64_t joined_;    // newest generation that may be joined
+  JoinedGeneration next_;  // of the newest order to join
   bool is_ending_waits_ = false;
   std::thread thread_;  // last member, because it uses the others
 };
@@ -130,7 +130,7 @@ class Recovery {
   /// What happens to lost ranks.
   enum class Replacement : std::uint8_t {
     Required,   ///< A new process replaces each; without one the job cannot continue
-    Preferred,  ///< As Required, but leave_out() and repeated failures of the new process make the rank absent
+    Preferred,  ///< As Required, but leave_out_missing() and repeated failures of the new process make the rank absent
     None,       ///< Lost ranks are absent at once
   };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
@@ -183,7 +183,7 @@ class Recovery {
   /// Newest note of a rank in this generation; Elsewhere: none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
-  void begin_epoch();
+  void begin_generation();
   [[nodiscard]] std::string missing_copy() const;
 
   RankGroups copies_;

@@ -135,9 +135,9 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
-std::unique_ptr<Transport> connect_epoch(const Job& job, RankId rank, Fingerprint compared,
-                                         const RendezvousPoint& rendezvous,
-                                         const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first);
+std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
+                                              const RendezvousPoint& rendezvous,
+                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first);
 
 std::vector<RankId> ranks_of(const RankSet& set) {
   std::vector<RankId> ranks;
@@ -190,15 +190,17 @@ class LastingTrainer {
 
  private:
   void join(const Calls& calls) {
-    if (const auto absent = ranks_of(epochs_.await_epoch()); absent != absent_) {
+    if (const auto absent = ranks_of(epochs_.await_generation()); absent != absent_) {
       change_job(absent);
       calls.on_change();
     }
     const Job& job = rerouted_ ? *rerouted_ : launched_;
     const auto& launched = job.launched_ranks;
     const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
-    epochs_.join([&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker,
-                     bool is_first) { return connect_epoch(job, rank, fingerprint_, rendezvous, breaker, is_first); });
+    epochs_.join(
+        [&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
+          return connect_generation(job, rank, fingerprint_, rendezvous, breaker, is_first);
+        });
     if (!trainer_ && kept_) {
       trainer_.emplace(job, rank, epochs_, *kept_);
     } else if (!trainer_) {
@@ -373,9 +375,9 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
 }
 
 /// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
-std::unique_ptr<Transport> connect_epoch(const Job& job, RankId rank, Fingerprint compared,
-                                         const RendezvousPoint& rendezvous,
-                                         const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
+std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
+                                              const RendezvousPoint& rendezvous,
+                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
   if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
   return connect_gloo({.rank = static_cast<int>(rank.value()),
                        .world_size = static_cast<int>(job.num_ranks()),

@@ -47,7 +47,8 @@ std::string StepCosts::describe() const {
     text += fmt::format("{} in step {}: {:.2f} s until the step ran again", who, now.step, now.pause);
     if (!now.seconds.empty()) {
       const double median = median_of(now.seconds);
-      text += fmt::format(", then {:.4f} s a step on {} of {} workers", median, ranks_ - std::ssize(now.absent), ranks_);
+      text +=
+          fmt::format(", then {:.4f} s a step on {} of {} workers", median, ranks_ - std::ssize(now.absent), ranks_);
       if (first.absent.empty() && !first.seconds.empty()) {
         const double whole = median_of(first.seconds);
         text += fmt::format(", {:.2f} times the {:.4f} s before the first loss", median / whole, whole);

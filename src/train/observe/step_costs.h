@@ -16,8 +16,8 @@ class StepCosts {
   /// `ranks` is the number of launched ranks.
   explicit StepCosts(std::int64_t ranks) : ranks_(ranks) {}
 
-  /// Call it when the rank begins or resumes its steps. `absent` are the launched ranks that do not run, `step` (from 1)
-  /// is the next step. `pause` is the time in seconds since this rank left the unfinished step; 0 at the start.
+  /// Call it when the rank begins or resumes its steps. `absent` are the launched ranks that do not run, `step` (from
+  /// 1) is the next step. `pause` is the time in seconds since this rank left the unfinished step; 0 at the start.
   void begin(const std::vector<RankId>& absent, std::int64_t step, double pause);
   /// Adds the time of a step. A repeated step counts once.
   void note_step(std::int64_t step, double seconds);

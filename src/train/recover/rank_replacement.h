@@ -1,8 +1,9 @@
 #pragma once
 
 // Replacement of a lost rank (--recover twin). The launcher starts a new process in place of the lost rank, and all
-// ranks connect again. With --recover reroute there may be no new process; the rest is the same. The surviving ranks may have got to different points: some have updated their weights in the
-// last step, others have not. The new process has no weights. The ranks agree on one state to resume from:
+// ranks connect again. With --recover reroute there may be no new process; the rest is the same. The surviving ranks
+// may have got to different points: some have updated their weights in the last step, others have not. The new process
+// has no weights. The ranks agree on one state to resume from:
 //
 //   rank 0   step 7 updated            ->  resumes after step 7; sends loss and norm of step 7
 //   rank 1   step 6 updated, voted 7   ->  makes the update of step 7 with this norm

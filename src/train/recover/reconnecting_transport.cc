@@ -50,7 +50,7 @@ ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
     : rendezvous_(rank.rendezvous),
       link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
-RankSet ReconnectingTransport::await_epoch() {
+RankSet ReconnectingTransport::await_generation() {
   note_progress({RankProgress::Phase::Joining});
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
   if (is_first_) return {};

@@ -35,7 +35,7 @@ class ReconnectingTransport final : public ForwardingTransport {
 
   /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
   /// to join. Returns the ranks that the generation does without.
-  [[nodiscard]] RankSet await_epoch();
+  [[nodiscard]] RankSet await_generation();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
@@ -49,7 +49,7 @@ class ReconnectingTransport final : public ForwardingTransport {
 
  private:
   RendezvousPoint rendezvous_;
-  JoinedEpoch generation_;  // Keeps the store of `rendezvous_` open
+  JoinedGeneration generation_;  // Keeps the store of `rendezvous_` open
   bool is_first_ = true;
   std::shared_ptr<ConnectionBreaker> breaker_ = std::make_shared<ConnectionBreaker>();
   std::unique_ptr<Transport> connected_;
