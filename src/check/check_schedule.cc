@@ -246,6 +246,11 @@ class ScheduleCheck {
       return findings_.take();
     }
     placed_ = findings_.empty();
+    if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0) {
+      findings_.add(ViolationKind::BadPlacement, {}, [&] {
+        return fmt::format("{} groups do not divide {} workers", schedule_.groups, schedule_.workers.size());
+      });
+    }
     if (schedule_.slices > 1 && schedule_.updates) {
       findings_.add(ViolationKind::OutOfRange, {}, [&] {
         return fmt::format("{} slices in an asynchronous schedule, which has none", schedule_.slices);

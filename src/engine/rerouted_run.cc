@@ -27,6 +27,7 @@ Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<R
     workers.push_back(std::move(all.workers[number]));
   }
   all.workers = std::move(workers);
+  all.groups = 1;
   for (auto& path : all.placement.worker_of) {
     for (WorkerId& worker : path) worker = new_numbers[worker.index()];
   }
