@@ -125,6 +125,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.seconds_left) line += fmt::format(R"(, "eta_seconds": {:.17g})", *metrics.seconds_left);
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
+  if (metrics.workers) line += fmt::format(R"(, "workers": {})", *metrics.workers);
   if (metrics.sample) line += fmt::format(R"(, "sample": {})", json_text(nlohmann::json(*metrics.sample)));
   return line + "}\n";
 }

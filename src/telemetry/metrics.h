@@ -82,6 +82,7 @@ struct StepMetrics {
   std::optional<double> seconds_left;  // estimated from the last steps
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // only canonical runs
+  std::optional<std::int64_t> workers;         // ranks that run, if some are lost (--recover reroute)
   std::optional<std::string> sample;           // text generated after --prompt
 };
 

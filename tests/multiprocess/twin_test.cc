@@ -131,16 +131,6 @@ TEST(TrainingTwinLimitsTest, StageWithoutAReplicaRestartsFromTheCheckpoint) {
   EXPECT_EQ(numbers_in(scratch), undisturbed());
 }
 
-TEST(TrainingTwinLimitsTest, ANewRankThatDiesEveryTimeEndsTheRun) {
-  const Scratch scratch;
-  const ProgramResult result =
-      run_with(training(scratch, kChimera + Arguments{"--recover", "twin"}), "kill@backward:1:20,kill@start:1:1:2");
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.orphans, 0);
-  EXPECT_THAT(result.messages,
-              HasSubstr("chimera: not recovered: it has failed before its first step 3 times in a row\n"));
-}
-
 TEST(TrainingTwinLimitsTest, DifferingReplicasEndTheRun) {
   const Scratch scratch;
   const ProgramResult result =

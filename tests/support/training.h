@@ -77,8 +77,8 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 }
 
 /// Runs `steps` steps with every worker as a thread.
-inline Trained train(const TrainOptions& options, std::int64_t steps) {
-  const Job job = prepare_job(options);
+inline Trained train(const Job& job, std::int64_t steps) {
+  const TrainOptions& options = job.options;
   std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
   run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
@@ -120,6 +120,8 @@ inline std::vector<at::Tensor> wholes_of(const std::string& name, const std::vec
   }
   return wholes;
 }
+
+inline Trained train(const TrainOptions& options, std::int64_t steps) { return train(prepare_job(options), steps); }
 
 /// The unpipelined run on the same samples.
 inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {

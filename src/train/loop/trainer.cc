@@ -39,25 +39,43 @@ ProgramShape program_shape_of(const RankContext& self) {
 }  // namespace
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin)
+    : Trainer(job, rank, transport, origin, nullptr) {
+  if (job.first_step == 0) return;
+  last_.updates = job.checkpoints->resumed->updates;
+  last_.loss_watch = job.checkpoints->resumed->loss_watch;
+}
+
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept)
+    : Trainer(job, rank, transport, WeightOrigin::Own, &kept) {
+  last_ = kept.loop.last;
+  steps_.resume(kept.loop.first_step, kept.done);
+  losses_.set_skipped_in_row(kept.loop.skipped_in_row);
+  if (checkpointer_) checkpointer_->resume(kept.loop.plans);
+}
+
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept)
     : self_(job, rank, transport),
       steps_(job.first_step),
       loader_(job, self_.place, self_.device),
       progress_(self_.device, [this] { self_.transport.require_peers(); }),
-      model_(self_, origin),
+      model_(kept != nullptr ? TrainedModel(self_, kept->model) : TrainedModel(self_, origin)),
       driver_(job.run, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
               model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_), model_.tied()),
       validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
       losses_(self_),
-      replacement_(self_, model_) {
+      replacement_(self_, model_, kept != nullptr ? kept->gradients_complete_step : 0) {
   last_.step = job.first_step;
-  if (job.first_step > 0) {
-    last_.updates = job.checkpoints->resumed->updates;
-    last_.loss_watch = job.checkpoints->resumed->loss_watch;
-  }
   if (!options().checkpoint.folder.empty()) {
     checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
   }
+}
+
+Trainer::Kept Trainer::keep() const {
+  return {.model = model_.keep(last_.updates),
+          .loop = loop_state(),
+          .done = steps_.done(),
+          .gradients_complete_step = replacement_.gradients_complete_step()};
 }
 
 RunSummary Trainer::run(const OnStep& on_step) {
@@ -198,6 +216,7 @@ bool Trainer::close_step(const OnStep& on_step) {
   };
   if (is_due(options().steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
+  if (!self_.job.launched_ranks.empty()) last_.workers = self_.job.num_ranks();
   if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
   if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
   // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
@@ -228,19 +247,24 @@ void Trainer::rejoin() {
   // The order matters: votes first, then the numbers of the loop, then the missing update of ranks that are a step
   // behind, and the state of the model last, because it is copied after that update.
   const ResumeState resume = replacement_.agree(steps_.done());
-  LoopState state{.last = last_,
-                  .skipped_in_row = losses_.skipped_in_row(),
-                  .first_step = steps_.first(),
-                  .plans = checkpointer_ ? checkpointer_->plans() : SavePlans{}};
+  LoopState state = loop_state();
   replacement_.share(state, resume.metrics_source);
   last_ = state.last;
   losses_.set_skipped_in_row(state.skipped_in_row);
   if (checkpointer_) checkpointer_->resume(state.plans);
   const bool is_behind = model_.has_weights() && steps_.done() < resume.done;
   if (is_behind && !last_.is_skipped) update(resume.done - 1, last_.gradient_norm);
-  replacement_.send_state(resume, last_.updates);
+  // Before other ranks are waited for: another loss must not repeat the update.
   steps_.resume(state.first_step, resume.done);
+  replacement_.send_state(resume, last_.updates);
   fault_point("resume");
+}
+
+LoopState Trainer::loop_state() const {
+  return {.last = last_,
+          .skipped_in_row = losses_.skipped_in_row(),
+          .first_step = steps_.first(),
+          .plans = checkpointer_ ? checkpointer_->plans() : SavePlans{}};
 }
 
 void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {

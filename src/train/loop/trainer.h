@@ -43,6 +43,19 @@ class Trainer {
   /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first.
   Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own);
 
+  /// State of a rank between two jobs: the trainer of one job ends, and the trainer of the same run with other ranks
+  /// begins (--recover reroute).
+  struct Kept {
+    TrainedModel::Kept model;
+    LoopState loop;
+    std::int64_t done = 0;                     ///< Steps that are complete, with their update
+    std::int64_t gradients_complete_step = 0;  ///< RankReplacement::gradients_complete_step()
+  };
+  /// Continues with the state of the rank in another job of the same run; rejoin() must be called first.
+  Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept);
+  /// Returns the state, after drop_step(). This trainer must not run any more.
+  [[nodiscard]] Kept keep() const;
+
   /// Trains all remaining steps. Calls `on_step` after each step, before a checkpoint is saved. If the job saves
   /// checkpoints, it ends early on a stop request (stop_signals.h). Throws the errors of Executor::run(), and
   /// FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
@@ -74,11 +87,15 @@ class Trainer {
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
   [[nodiscard]] const TrainedModel& model() const { return model_; }
+  [[nodiscard]] const Job& job() const { return self_.job; }
+  [[nodiscard]] RankId rank() const { return self_.world_rank; }
   /// Returns the current instruction or, if there is none, the current step, as text for error messages.
   [[nodiscard]] std::string current() const;
 
  private:
   [[nodiscard]] const TrainOptions& options() const { return self_.job.options; }
+  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept);
+  [[nodiscard]] LoopState loop_state() const;
   void run_step(std::int64_t step);
   [[nodiscard]] StepHooks hooks_of(std::int64_t step);
   [[nodiscard]] std::vector<Instruction> program_of(std::int64_t step) const;

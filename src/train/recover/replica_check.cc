@@ -56,9 +56,9 @@ DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& 
   return stage;
 }
 
-std::string numbers(const std::vector<RankId>& ranks) {
+std::string numbers(const Job& job, const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
-  for (const RankId rank : ranks) values.push_back(rank.value());
+  for (const RankId rank : ranks) values.push_back(job.launched_rank(rank).value());
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
@@ -87,14 +87,14 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& c
 }
 
 /// Returns one line about a difference after `step` (from 1).
-std::string describe(const DeviatingStage& stage, std::int64_t step) {
-  const std::string which =
-      stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.deviating))
-                         : "and no majority shows the right copy";
+std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t step) {
+  const std::string which = stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others",
+                                                             numbers(job, stage.deviating))
+                                               : "and no majority shows the right copy";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
       "test the machine, and train again",
-      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
+      stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ void ReplicaCheck::compare(std::int64_t step) {
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
-    fail_on_all_ranks(describe(first, step), self_.world_rank == first.deviating.front(), self_.transport);
+    fail_on_all_ranks(describe(self_.job, first, step), self_.world_rank == first.deviating.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);
   model_.update_copies();
@@ -139,7 +139,8 @@ void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
     messages().write(
         fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
                     "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
-                    odd.value(), stage.copies.group.value(), step, stage.correct.value()));
+                    self_.job.launched_rank(odd).value(), stage.copies.group.value(), step,
+                    self_.job.launched_rank(stage.correct).value()));
   }
 }
 

@@ -329,6 +329,7 @@ void require_shareable(const Job& job) {
   };
   refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
+  refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
   require_divisible(job.model, options.tensor_parallel);
 }
 

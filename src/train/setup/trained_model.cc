@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/fault_point.h"
@@ -33,7 +34,8 @@ InitialValue initial_value(const Job& job, WeightOrigin origin) {
 }  // namespace
 
 TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
-    : self_(self), has_weights_(origin == WeightOrigin::Own) {
+    : self_(self), weights_(std::make_shared<Weights>()) {
+  weights_->are_complete = origin == WeightOrigin::Own;
   const Job& job = self.job;
   const at::ScalarType dtype = scalar_type(job.options.dtype);
   const InitialValue value = initial_value(job, origin);
@@ -41,15 +43,32 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
+  auto& [stages, tied_weight, are_complete] = *weights_;
   if (job.model.tied && uses.any())
-    tied_ = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
-  const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
-  stages_ = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
+    tied_weight = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
+  const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
+  stages = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
-  for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
-  if (tied_) groups_[tied_matrix(job.run.schedule.stages)] = tied_.get();
+  list_groups();
   make_optimizers();
+  if (job.first_step == 0) return;
+  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
+}
+
+TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(self), weights_(kept.weights) {
+  const at::NoGradGuard no_grad;
+  list_groups();
+  make_optimizers();
+  std::map<std::pair<std::string, std::string>, at::Tensor> values;
+  for (const auto& [parameter, kind, value] : kept.optimizer) values[{parameter, kind}] = value;
+  for (OptimizerTensor& tensor : optimizer().state()) tensor.value.copy_(values.at({tensor.parameter, tensor.kind}));
+  optimizer().set_steps(kept.updates);
+}
+
+void TrainedModel::list_groups() {
+  for (const auto& [id, stage] : weights_->stages) groups_[parameters_of(id)] = stage.get();
+  if (weights_->tied) groups_[tied_matrix(self_.job.run.schedule.stages)] = weights_->tied.get();
 }
 
 void TrainedModel::make_optimizers() {
@@ -57,7 +76,7 @@ void TrainedModel::make_optimizers() {
   SumOverParts sum;
   if (self_.tensor) sum = [group = self_.tensor.get()](const at::Tensor& numbers) { group->sum(numbers); };
   if (job.run.schedule.updates) {
-    for (const auto& [id, stage] : stages_) {
+    for (const auto& [id, stage] : weights_->stages) {
       optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()}, sum);
     }
   } else if (job.options.shard_optimizer) {
@@ -68,11 +87,9 @@ void TrainedModel::make_optimizers() {
     for (const auto& [id, group] : groups_) in_order.push_back(group);
     optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order, sum);
   }
-  if (job.first_step == 0) return;
-  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
 }
 
-std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
+std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(weights_->stages); }
 
 std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   const WorkerGroups workers = self_.job.run.worker_groups();
@@ -131,7 +148,7 @@ std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
 }
 
 void TrainedModel::update_copies() const {
-  for (const auto& [id, stage] : stages_) stage->update_copies();
+  for (const auto& [id, stage] : weights_->stages) stage->update_copies();
 }
 
 std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
@@ -167,10 +184,10 @@ void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to
 }
 
 void TrainedModel::note_received(std::int64_t updates) {
-  require_invariant(!has_weights_, "a rank with weights receives the state of another rank");
+  require_invariant(!has_weights(), "a rank with weights receives the state of another rank");
   optimizer().set_steps(updates);
   update_copies();
-  has_weights_ = true;
+  weights_->are_complete = true;
 }
 
 void TrainedModel::inject_bit_flip(std::string_view point, std::size_t tensor) const {

@@ -31,9 +31,28 @@ class TrainedModel {
  public:
   TrainedModel(const RankContext& self, WeightOrigin origin);
 
+  /// Stages and tied matrix, with their gradients.
+  struct Weights {
+    std::map<StageId, std::unique_ptr<Stage>> stages;
+    std::unique_ptr<TiedWeight> tied;
+    bool are_complete = true;  ///< False on a replacement until note_received() is called
+  };
+  /// The state of a model whose context ends. It may be shared by models, of which one is used.
+  struct Kept {
+    std::shared_ptr<Weights> weights;
+    std::vector<OptimizerTensor> optimizer;
+    std::int64_t updates = 0;
+  };
+  /// Continues with the state of another model of the same stages. Copies the optimizer state, shares the weights.
+  TrainedModel(const RankContext& self, const Kept& kept);
+  /// Returns this model's state, after `updates` updates.
+  [[nodiscard]] Kept keep(std::int64_t updates) const {
+    return {.weights = weights_, .optimizer = optimizer_state(), .updates = updates};
+  }
+
   [[nodiscard]] std::map<StageId, Stage*> stages() const;
   /// Returns the tied matrix; null if this rank does not use it.
-  [[nodiscard]] TiedWeight* tied() const { return tied_.get(); }
+  [[nodiscard]] TiedWeight* tied() const { return weights_->tied.get(); }
   /// Returns stages and tied matrix.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& groups() const { return groups_; }
   /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers, of all stages or of one.
@@ -63,17 +82,16 @@ class TrainedModel {
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const;
 
   /// Returns false on a replacement until note_received() is called.
-  [[nodiscard]] bool has_weights() const { return has_weights_; }
+  [[nodiscard]] bool has_weights() const { return weights_->are_complete; }
   /// Completes the state that transfer_state() has filled, after `updates` updates.
   void note_received(std::int64_t updates);
 
  private:
+  void list_groups();
   void make_optimizers();
 
   const RankContext& self_;
-  bool has_weights_;
-  std::map<StageId, std::unique_ptr<Stage>> stages_;
-  std::unique_ptr<TiedWeight> tied_;
+  std::shared_ptr<Weights> weights_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;
   std::map<std::optional<StageId>, std::unique_ptr<Optimizer>> optimizers_;  // By stage; empty key: of all stages
 };
