@@ -43,6 +43,8 @@ void require_possible(const FitRun& run) {
   for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
   }
+  require(options.optimizer.kind != OptimizerKind::Muon,
+          "FitOptions::optimizer: muon needs the blocks of a known model; use adamw, sgd or lamb");
 }
 
 RunRequest request_of(const FitOptions& options) {

@@ -298,6 +298,7 @@ TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
     o.overrides.tied = false;
   });
   expect_refused("--optimizer lamb", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; });
+  expect_refused("--optimizer muon", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; });
   expect_refused("--sample-every", [](TrainOptions& o) { o.sample_every = 5; });
   expect_refused("--recover twin", [](TrainOptions& o) { o.recover = Recover::Twin; });
   expect_refused("--recompute auto or --offload auto", [](TrainOptions& o) { o.recompute.rule = StageRule::Auto; });

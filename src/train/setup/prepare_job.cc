@@ -162,10 +162,14 @@ StageModel bytes_of_stages(const Job& job) {
   StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.shard_optimizer) {
-    const auto groups = job.run.rank_groups();
-    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
-      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  const auto groups = job.run.rank_groups();
+  for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
+    double& bytes = model.costs.memory[s].optimizer;
+    if (job.options.shard_optimizer) {
+      bytes /= static_cast<double>(groups[s].size());
+    } else {
+      bytes += gathered_bytes(job.model, job.partition[s], workload_of(job.options), groups[s].size());
+    }
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
   model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
@@ -319,7 +323,8 @@ void require_shareable(const Job& job) {
   refuse(uses_gpu(options), "--device cuda", "use --device cpu");
   refuse(job.run.schedule.updates.has_value(), "an asynchronous schedule", "use a synchronous one");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
-  refuse(options.optimizer.kind == OptimizerKind::Lamb, "--optimizer lamb", "use adamw or sgd");
+  for (const OptimizerKind kind : {OptimizerKind::Lamb, OptimizerKind::Muon})
+    refuse(options.optimizer.kind == kind, ("--optimizer " + to_text(kind)).c_str(), "use adamw or sgd");
   refuse(options.sample_every > 0, "--sample-every", "use `chimera generate` with a checkpoint");
   refuse(options.observes(), "an output of op times (--trace, --op-times, --timeline, --report)", "leave it out");
   refuse(options.recover == Recover::Twin, "--recover twin", "use --recover restart");
