@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares delayed gradients (pipedream-2bw) with synchronous ones (1f1b), for AdamW and for Muon.
 
-    delayed_gradients.py [--steps 2000] [--stages 4] [--learning-rate 0.003] [--folder DIR]
+    delayed_gradients.py [--steps 2000] [--stages 2] [--learning-rate 0.003] [--folder DIR]
 
 Trains a small Llama four times from the same weights on the same samples: micro-batches of 4 x 64 tokens, bytes of the
 corpus that `./dev run` makes. Prints the mean loss of the last tenth of the steps, the
@@ -37,7 +37,7 @@ def main():
     parser.add_argument("--chimera", default=str(ROOT / "build" / "chimera"))
     parser.add_argument("--data", default=str(ROOT / "corpus" / "bible.txt"))
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--stages", type=int, default=4)
+    parser.add_argument("--stages", type=int, default=2)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--learning-rate", type=float, default=0.003)
     parser.add_argument("--folder", type=pathlib.Path)

@@ -48,11 +48,11 @@ class MuonMatrices {
       if (matrices.empty()) continue;
       type_ =
           options.muon.iterations ? at::ScalarType(type_of(*options.muon.iterations)) : parameter.value.scalar_type();
-      const at::Tensor& momentum =
-          state_.emplace_back(parameter.name, kMomentum, at::zeros_like(parameter.value)).value;
+      state_.push_back({parameter.name, kMomentum, at::zeros_like(parameter.value.detach())});
+      const at::Tensor momentum = state_.back().value;
       const bool has_decay = decays(options.decayed, parameter.name, parameter.value.dim());
       for (const LogicalMatrix& matrix : matrices) {
-        matrices_.push_back({.value = view_of(parameter.value, matrix),
+        matrices_.push_back({.value = view_of(parameter.value.detach(), matrix),
                              .gradient = view_of(parameter.value.grad(), matrix),
                              .momentum = view_of(momentum, matrix),
                              .decay = has_decay ? options.weight_decay : 0,

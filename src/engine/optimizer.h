@@ -33,8 +33,8 @@ class Optimizer {
   /// Updates the parameters with their gradients times `gradient_factor`, which clips them (clip_factor()). May change
   /// the gradients.
   virtual void step(double learning_rate, double gradient_factor) = 0;
-  /// Makes the update of step(), with the same bits, without other ranks: for a rank that lost them between its gradients and its
-  /// update. Not for sharded optimizers.
+  /// Makes the update of step(), with the same bits, without other ranks: for a rank that lost them between its
+  /// gradients and its update. Not for sharded optimizers.
   virtual void step_alone(double learning_rate, double gradient_factor) { step(learning_rate, gradient_factor); }
   /// Returns the bytes of this rank's state.
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;

@@ -1,4 +1,4 @@
-"""Trains with cp.Muon on two and on four processes. Prints a line for each rank whose values equal the whole model's."""
+"""Trains with cp.Muon on two and on four processes. Each rank whose values equal the whole model's prints a line."""
 
 import os
 import sys
