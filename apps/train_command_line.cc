@@ -108,9 +108,18 @@ void add_optimization(CLI::App& app, TrainOptions& options) {
   LearningRate& rate = options.learning_rate;
   begin_group(app, heading::kOptimization);
   add_choice(app, "--optimizer", optimizer.kind, "optimizer of the master weights (default adamw)");
-  add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient, for adamw and lamb (default 0.9)");
+  add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient (default 0.9)");
   add_number(app, "--beta2", optimizer.beta2, "decay rate of the mean squared gradient (default 0.999)");
   add_number(app, "--epsilon", optimizer.epsilon, "term added to the root of the mean squared gradient (default 1e-8)");
+  add_number(app, "--momentum", optimizer.muon.momentum, "momentum of muon (default 0.95)");
+  add_choice(app, "--muon-adjust", optimizer.muon.adjust,
+             "learning rate of muon's matrices: as large updates as adamw, or the original rule (default "
+             "match-rms-adamw)");
+  add_choice(app, "--muon-dtype", optimizer.muon.iterations,
+             "type in which muon orthogonalizes matrices (default: that of the layers, --dtype)");
+  app.add_option("--muon-exclude", optimizer.muon.exclude,
+                 "matrices of blocks that adamw updates: parts of their names, such as mlp,v_proj")
+      ->delimiter(',');
   add_number(app, "--weight-decay", optimizer.weight_decay, "decoupled weight decay (default 0.01)");
   add_choice(
       app, "--decay", optimizer.decayed,
@@ -358,6 +367,8 @@ void TrainCommandLine::check_flags() const {
   require_effect(*command, {"--cooldown-shape"}, options.learning_rate.shape == LearningRateShape::Wsd,
                  "--learning-rate-shape wsd");
   require_effect(*command, {"--export-dtype", "--export-shard-size"}, !options.export_folder.empty(), "--export");
+  require_effect(*command, {"--momentum", "--muon-adjust", "--muon-dtype", "--muon-exclude"},
+                 options.optimizer.kind == OptimizerKind::Muon, "--optimizer muon");
   if (options.optimizer.kind != OptimizerKind::Sgd) return;
   for (const char* flag : {"--beta1", "--beta2", "--epsilon"}) {
     if (has(flag)) throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", flag));

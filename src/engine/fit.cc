@@ -45,6 +45,8 @@ void require_possible(const FitRun& run) {
        {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
   }
+  require(options.optimizer.kind != OptimizerKind::Muon,
+          "FitOptions::optimizer: muon needs the blocks of a known model; use adamw, sgd or lamb");
 }
 
 RunRequest request_of(const FitOptions& options) {

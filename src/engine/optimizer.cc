@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/muon.h"
 #include "runtime/gradient_norms.h"
 
 namespace chimera {
@@ -222,6 +223,7 @@ double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? 
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
                                           SumOverParts sum) {
+  if (options.kind == OptimizerKind::Muon) return make_muon(options, parameters);
   auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
   if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options, std::move(sum));

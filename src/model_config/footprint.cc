@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/masked_tokens.h"
 #include "model_config/config.h"
+#include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "model_config/tensor_cut.h"
 
@@ -453,6 +454,10 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
   }
   memory.gradients = weight_bytes * (parameters + second_sum);
   memory.optimizer = as_real(workload.optimizer_bytes) * parameters;
+  if (workload.matrix_optimizer_bytes) {
+    const double more = as_real(*workload.matrix_optimizer_bytes - workload.optimizer_bytes);
+    memory.optimizer += more * as_real(elements_of(logical_matrices(config, stage)));
+  }
   return memory;
 }
 
@@ -500,7 +505,17 @@ Workload workload_of(DataType dtype, OptimizerKind optimizer) {
   workload.compute_bytes = bytes_of(dtype);
   workload.weight_bytes = bytes_of(master_type(dtype));
   workload.optimizer_bytes = moments_of(optimizer) * workload.weight_bytes;
+  if (optimizer == OptimizerKind::Muon) {
+    workload.matrix_optimizer_bytes = matrix_moments_of(optimizer) * workload.weight_bytes;
+    workload.iteration_bytes = workload.compute_bytes;
+  }
   return workload;
+}
+
+double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
+                      std::size_t copies) {
+  if (workload.iteration_bytes == 0 || copies < 2) return 0;
+  return as_real(workload.iteration_bytes * elements_of(logical_matrices(config, stage)));
 }
 
 LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "plan/layer_times.h"
@@ -103,7 +104,7 @@ class StageModelBuilder {
     if (!candidate_.offload.empty()) add_offload();
     model_.costs.links = links_.message_costs(model_.costs.memory);
     add_sums();
-    add_updates();
+    add_updates(partition);
     if (schedule_.slices > 1) add_slices();
     model_.costs.all_reduce_placement = problem_.sync;
     model_.costs.blocking_sends = problem_.blocking_sends;
@@ -222,18 +223,43 @@ class StageModelBuilder {
     }
   }
 
-  /// A sharded optimizer updates 1/r of a stage on each of its r copies, and then gathers the parameters.
-  void add_updates() {
+  /// A sharded optimizer updates 1/r of a stage on each of its r copies, and then gathers the parameters. Otherwise,
+  /// the copies share Muon's iterations, and gather their results.
+  void add_updates(const std::vector<StageLayers>& partition) {
+    const bool is_muon = workload_.iteration_bytes > 0 && !is_own();
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
-      const auto copies = static_cast<double>(links_.copies(s));
-      if (problem_.shard_optimizer && model_.costs.all_reduce) {
-        model_.gathers.push_back(model_.costs.all_reduce->seconds[s]);
-        seconds = seconds / copies + model_.gathers.back();
-        model_.costs.memory[s].optimizer /= copies;
+      const bool shares = model_.costs.all_reduce && !schedule_.updates;
+      const std::size_t copies = shares ? links_.copies(s) : 1;
+      double gather = 0;
+      if (problem_.shard_optimizer && shares) {
+        gather = model_.costs.all_reduce->seconds[s];
+        seconds /= static_cast<double>(copies);
+        model_.costs.memory[s].optimizer /= static_cast<double>(copies);
+      } else if (is_muon) {
+        const double bytes = gathered_bytes(problem_.model, partition[s], workload_, copies);
+        model_.costs.memory[s].optimizer += bytes;
+        // An all-gather takes half the time of an all-reduce.
+        if (bytes > 0) gather = 0.5 * model_.costs.all_reduce->seconds[s] * bytes / model_.costs.memory[s].gradients;
       }
-      model_.costs.optimizer.push_back(seconds);
+      if (is_muon) seconds += iteration_seconds(partition[s], copies);
+      if (shares && (problem_.shard_optimizer || is_muon)) model_.gathers.push_back(gather);
+      model_.costs.optimizer.push_back(seconds + gather);
     }
+  }
+
+  /// Returns the time of the iterations of the busiest copy, at the machine's rate of large products. If this is not
+  /// known, at the rate of a block's forward.
+  [[nodiscard]] double iteration_seconds(const StageLayers& stage, std::size_t copies) const {
+    const DataType type = workload_.iteration_bytes == 2   ? DataType::BFloat16
+                          : workload_.iteration_bytes == 8 ? DataType::Float64
+                                                           : DataType::Float32;
+    const auto known = machine_.matrix_flops.find(type);
+    const double rate =
+        known != machine_.matrix_flops.end()
+            ? known->second
+            : layer_footprint(problem_.model, LayerKind::Block, workload_).forward_flops / layers_.kinds[1].forward;
+    return busiest_iterations(logical_matrices(problem_.model, stage), copies) / rate;
   }
 
   const PlanProblem& problem_;

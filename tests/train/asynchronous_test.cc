@@ -218,6 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                          [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
         AsynchronousCase{"PipeDreamLamb", "pipedream", 4, 4,
                          [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
+        AsynchronousCase{"PipeDreamMuon", "pipedream", 4, 4,
+                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; }},
         AsynchronousCase{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
         AsynchronousCase{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
@@ -255,6 +257,11 @@ INSTANTIATE_TEST_SUITE_P(
         AsynchronousCase{"DoubleBuffered2", "pipedream-2bw", 2, 3},
         AsynchronousCase{"DoubleBuffered4", "pipedream-2bw", 4, 4},
         AsynchronousCase{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
+        AsynchronousCase{"DoubleBufferedMuon", "pipedream-2bw", 2, 2,
+                         [](TrainOptions& o) {
+                           o.optimizer.kind = OptimizerKind::Muon;
+                           o.data_parallel = 2;
+                         }},
         AsynchronousCase{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
         AsynchronousCase{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
         AsynchronousCase{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,

@@ -321,6 +321,7 @@ TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
     o.device = DeviceKind::Cuda;
     o.op_graphs = true;
   });
+  expect_refused("--optimizer muon", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; });
 }
 
 }  // namespace

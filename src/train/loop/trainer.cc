@@ -253,7 +253,11 @@ void Trainer::rejoin() {
   losses_.set_skipped_in_row(state.skipped_in_row);
   if (checkpointer_) checkpointer_->resume(state.plans);
   const bool is_behind = model_.has_weights() && steps_.done() < resume.done;
-  if (is_behind && !last_.is_skipped) update(resume.done - 1, last_.gradient_norm);
+  if (is_behind && !last_.is_skipped) {
+    replicas_.forget();
+    driver_.update_alone(model_.optimizer(), resume.done - 1, last_.gradient_norm);
+    model_.update_copies();
+  }
   // Before other ranks are waited for: another loss must not repeat the update.
   steps_.resume(state.first_step, resume.done);
   replacement_.send_state(resume, last_.updates);

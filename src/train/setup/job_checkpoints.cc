@@ -18,6 +18,7 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
+#include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/job_identity.h"
@@ -210,8 +211,10 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 }  // namespace
 
 double checkpoint_bytes(const Job& job) {
-  const auto copies = static_cast<double>(1 + moments_of(job.options.optimizer.kind));
-  return copies * static_cast<double>(parameter_count(job.model) * bytes_of(master_type(job.options.dtype)));
+  const Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
+  const StageLayers whole{0, job.model.layers, true, true};
+  const StageMemory memory = stage_footprint(job.model, whole, workload).memory;
+  return static_cast<double>(parameter_count(job.model) * workload.weight_bytes) + memory.optimizer;
 }
 
 void require_space(const Job& job, std::int64_t first_step) {

@@ -172,10 +172,14 @@ StageModel bytes_of_stages(const Job& job) {
   StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.shard_optimizer) {
-    const auto groups = job.run.rank_groups();
-    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
-      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  const auto groups = job.run.rank_groups();
+  for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
+    double& bytes = model.costs.memory[s].optimizer;
+    if (job.options.shard_optimizer) {
+      bytes /= static_cast<double>(groups[s].size());
+    } else {
+      bytes += gathered_bytes(job.model, job.partition[s], workload_of(job.options), groups[s].size());
+    }
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
   model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
@@ -330,6 +334,7 @@ void require_shareable(const Job& job) {
   refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
   refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
+  refuse(options.optimizer.kind == OptimizerKind::Muon, "--optimizer muon", "use adamw, sgd or lamb");
   require_divisible(job.model, options.tensor_parallel);
 }
 

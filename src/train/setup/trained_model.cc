@@ -8,6 +8,7 @@
 
 #include "core/fault_point.h"
 #include "core/invariant.h"
+#include "engine/muon.h"
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
 #include "launch/local/rank.h"
@@ -73,19 +74,26 @@ void TrainedModel::list_groups() {
 
 void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
+  OptimizerOptions options = job.options.optimizer;
+  if (!options.muon.iterations) options.muon.iterations = job.options.dtype;
+  const bool is_muon = options.kind == OptimizerKind::Muon;
+  const RankGroups ranks = job.run.rank_groups();
   SumOverParts sum;
   if (self_.tensor) sum = [group = self_.tensor.get()](const at::Tensor& numbers) { group->sum(numbers); };
   if (job.run.schedule.updates) {
-    for (const auto& [id, stage] : weights_->stages) {
-      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()}, sum);
-    }
+    for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, sum);
   } else if (job.options.shard_optimizer) {
-    optimizers_[std::nullopt] =
-        make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport, sum);
+    for (const auto& [id, group] : groups_) {
+      if (!is_muon || group == weights_->tied.get()) continue;
+      group->divide(muon_owners(options, group->parameters(), ranks[id.index()].size()));
+    }
+    optimizers_[std::nullopt] = make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, sum);
+  } else if (is_muon) {
+    optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order, sum);
+    optimizers_[std::nullopt] = make_optimizer(options, in_order, sum);
   }
 }
 
