@@ -96,10 +96,12 @@ void Trainer::run_step(std::int64_t step) {
   inject_bit_flip("step", 0);
   loader_.begin_step(step);
   warm_up(step);
+  const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
+  if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   inject_bit_flip("updated", 0);
   inject_bit_flip("moments", 1);
 }
