@@ -44,7 +44,9 @@ void read_values(const WeightFiles::Found& found, const std::string& name, const
   if (!cut || place.ranks == 1) return read_run(found, 0, flat, block);
   // A run for each block of the cut dimension, in each row of the dimensions before it
   const std::vector<std::int64_t>& shape = found.tensor.shape;
-  const auto size_of = [](auto begin, auto end) { return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>()); };
+  const auto size_of = [](auto begin, auto end) {
+    return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
+  };
   const auto dimension = shape.begin() + cut->dimension;
   const std::int64_t inner = size_of(dimension + 1, shape.end());
   const std::int64_t size = *dimension / cut->blocks;
@@ -56,7 +58,7 @@ void read_values(const WeightFiles::Found& found, const std::string& name, const
     read_run(found, (run * size + range.first) * inner, flat.narrow(0, run * length, length), block);
 }
 
-InitialValue values_at(FindValues find) {
+InitialValue values_from_files(FindValues find) {
   return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options,
                                   const TensorPlace& place) {
     at::Tensor value = at::empty(held_shape(parameter, place), options);
@@ -65,12 +67,13 @@ InitialValue values_at(FindValues find) {
   };
 }
 
-InitialValue stored_values(std::shared_ptr<const ModelFolder> folder) {
-  return values_at([folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
+InitialValue values_from_folder(std::shared_ptr<const ModelFolder> folder) {
+  return values_from_files(
+      [folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 
-LoneStage::LoneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
-                     const InitialValue& value) {
+StandaloneStage::StandaloneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
+                                 const InitialValue& value) {
   const TiedUses uses{.embedding = layers.embedding, .head = layers.head};
   if (model.tied && uses.any()) tied = make_tied_weight(model, uses, dtype, value);
   stage = make_stage(model, layers, dtype, value, tied ? tied->leaves() : TiedLeaves{});

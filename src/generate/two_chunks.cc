@@ -161,7 +161,7 @@ void TwoChunks::write_oldest_weight_gradient() {
 Generator zb_v_entry() {
   return {.name = "zb-v",
           .make = zb_v,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Each worker holds stages r and 2D-1-r, so a micro-batch returns to the worker where it started. Split "
               "backward; as many activations as 1F1B, with one replica. For N ≥ 2D-1 and I ≥ F the longest inner "
@@ -171,13 +171,13 @@ Generator zb_v_entry() {
           .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
           .activations = "2D halves",
           .source = "Qi et al., NeurIPS'24",
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 Generator v_half_entry() {
   return {.name = "v-half",
           .make = v_half,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Stages as in ZB-V. One pattern of F and I repeats every six slots: forwards move down the workers at "
               "half speed and up at full speed, and so do the gradients on their way back. W fills the free slots. "
@@ -188,13 +188,13 @@ Generator v_half_entry() {
           .activations = "(D+2) div 2",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 Generator v_min_entry() {
   return {.name = "v-min",
           .make = v_min,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Like V-Half, but a micro-batch moves down, up and back without waiting, one every six slots. A third "
               "of 1F1B's activations, but no slack for latency or unequal op times: all ops of a micro-batch are on "
@@ -204,7 +204,7 @@ Generator v_min_entry() {
           .activations = "(D+4) div 3",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 }  // namespace chimera

@@ -56,7 +56,7 @@ class TwoChunks {
   std::size_t oldest_ = 0;  // Before this index of ops_, every I has its W
 };
 
-/// Generator::stages_a_worker of these schedules.
+/// Generator::stages_per_worker of these schedules.
 [[nodiscard]] inline std::int64_t two_stages(const PipelineShape&) { return 2; }
 
 }  // namespace chimera

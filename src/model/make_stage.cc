@@ -53,7 +53,7 @@ InitialValue initial_values_of(std::uint64_t seed) {
       case Initial::Kind::Normal: break;
     }
     const at::Tensor whole = normal_values(spec, options, seed);  // random numbers do not depend on T
-    return place.ranks == 1 ? whole : part_of(whole, *tensor_cut(spec.name), place);
+    return place.ranks == 1 ? whole : local_part(whole, *tensor_cut(spec.name), place);
   };
 }
 

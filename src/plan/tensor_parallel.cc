@@ -19,8 +19,8 @@ double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int6
 /// Returns the seconds of exchanges inside the ops of a layer, as profiled. With cut tokens, a layer that is split by
 /// columns gathers 1/T of the hidden states of each rank, and one that is split by rows exchanges all of them; the
 /// backward does the opposite.
-LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states, double losses, const Workload& workload,
-                    std::int64_t tensor_parallel) {
+LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states, double losses,
+                    const Workload& workload, std::int64_t tensor_parallel) {
   const auto slices = static_cast<double>(workload.slices);
   const auto count = static_cast<double>(tensor_parallel);
   const auto exchange = [&](double bytes) {
@@ -105,7 +105,7 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   return sums;
 }
 
-std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
+std::int64_t parameters_per_worker(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
   std::int64_t held = 0;
   for (const ParameterSpec& spec : parameters_of(model, kind)) {
     const bool matrix = spec.shape.size() == 2;
@@ -119,7 +119,7 @@ bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
   return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
 }
 
-double held_activations(std::int64_t tensor_parallel, bool cuts_tokens) {
+double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens) {
   const auto count = static_cast<double>(tensor_parallel);
   return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;
 }

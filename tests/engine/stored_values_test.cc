@@ -60,13 +60,13 @@ TEST(StoredValuesTest, ARankHasItsPartOfEveryParameter) {
     for (const ElementType type : {ElementType::F32, ElementType::BF16}) {
       const Scratch scratch;
       const auto folder = folder_of(scratch, small_model(family), type);
-      const InitialValue value = stored_values(folder);
+      const InitialValue value = values_from_folder(folder);
       for (const ParameterSpec& parameter : all_parameters(folder->model())) {
         const at::Tensor whole = value(parameter, at::kFloat, {});
         const auto cut = tensor_cut(parameter.name);
         for (std::int64_t rank = 0; rank < 4; ++rank) {
           const at::Tensor part = value(parameter, at::kFloat, {rank, 4});
-          EXPECT_TRUE(at::equal(part, cut ? part_of(whole, *cut, {rank, 4}) : whole)) << parameter.name << rank;
+          EXPECT_TRUE(at::equal(part, cut ? local_part(whole, *cut, {rank, 4}) : whole)) << parameter.name << rank;
         }
       }
     }
@@ -80,14 +80,15 @@ TEST(StoredValuesTest, AStageReadsOnlyItsPart) {
     const StageLayers stage{.first_layer = 0, .end_layer = 2, .embedding = true, .head = false};
     for (const TensorPlace& place : {TensorPlace{0, 1}, TensorPlace{0, 2}, TensorPlace{3, 4}}) {
       std::int64_t held = 0;
-      for (const ParameterSpec& parameter : own_parameters(folder->model(), stage)) held += held_elements(parameter, place);
+      for (const ParameterSpec& parameter : own_parameters(folder->model(), stage))
+        held += held_elements(parameter, place);
       const std::int64_t read = bytes_read_by([&] {
         struct Group final : TensorGroup {
           using TensorGroup::TensorGroup;
           void sum(const at::Tensor& /*values*/) override {}
           std::vector<at::Tensor> exchange(const at::Tensor& values) override { return {values}; }
         } group(place);
-        (void)make_stage(folder->model(), stage, at::kFloat, stored_values(folder), {}, at::kCPU,
+        (void)make_stage(folder->model(), stage, at::kFloat, values_from_folder(folder), {}, at::kCPU,
                          place.ranks == 1 ? nullptr : &group);
       });
       EXPECT_NEAR(static_cast<double>(read), 2.0 * static_cast<double>(held), 8) << "T = " << place.ranks;
