@@ -312,13 +312,8 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
                     to_text(job.options.recover), to_text(place.launcher)));
   }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_group_on_one_host(place, static_cast<int>(job.options.tensor_parallel));
   if (place.rank == 0) output().write(describe(job));
-  if (place.local_rank == 0 && place.local_size % job.options.tensor_parallel != 0) {
-    messages().write(fmt::format(
-        "chimera: --tensor-parallel {} does not divide the {} ranks of this host: ranks that share layers are "
-        "on two hosts, and every sum in an op crosses the network\n",
-        job.options.tensor_parallel, place.local_size));
-  }
   RankEnvironment rank = join_external_launcher(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {

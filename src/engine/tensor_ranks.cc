@@ -34,7 +34,7 @@ std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) c
   return all;
 }
 
-std::vector<at::Tensor> RankTensorGroup::exchange(const at::Tensor& values) {
+std::vector<at::Tensor> RankTensorGroup::parts_of(const at::Tensor& values) {
   if (auto shared = all_.exchange_in_op(group_, values); !shared.empty()) return shared;
   const std::int64_t count = values.numel();
   const at::Tensor buffer = at::empty({place().ranks * count}, values.options());

@@ -142,9 +142,10 @@ class StageModelBuilder {
 
   [[nodiscard]] double slices() const { return real(schedule_.slices); }
 
-  /// Workers that share cores even out core differences.
+  /// Workers that share cores even out core differences. Measured sums in ops include the wait for the slowest core.
   [[nodiscard]] double slowest_core() const {
-    const double slowest = problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+    const bool waits = has_op_sums(machine_, candidate_.tensor_parallel);
+    const double slowest = problem_.workers > 1 && !shares_cores(problem_) && !waits ? 1 + machine_.core_imbalance : 1;
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 

@@ -14,13 +14,17 @@ namespace chimera {
 /// of the feed-forward sub-layer.
 [[nodiscard]] bool can_split(const ModelConfig& model, std::int64_t tensor_parallel);
 
-/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces. The layer's time is a constant
-/// plus a time per sequence, which the times at b and 2b sequences give. Only the time per sequence is divided by T.
-/// The result is at least 1/T of the layer's time.
+/// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
+[[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
+
+/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces: those of the profile, if it has
+/// layers with this T. Otherwise the layer's time is a constant plus a time per sequence, which the times at b and 2b
+/// sequences give. Only the time per sequence is divided by T. The result is at least 1/T of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns the seconds of the all-reduces over T workers in a layer's ops. A block all-reduces its hidden states twice
+/// Returns the seconds of the sums over T workers in a layer's ops: of measured exchanges, or else of all-reduces. A
+/// block all-reduces its hidden states twice
 /// in each of forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding
 /// does so once, in the forward. The head does so once, in the input gradient, and also all-reduces three numbers per
 /// token for the loss.

@@ -119,6 +119,7 @@ std::string to_json_line(const StepMetrics& metrics) {
                   metrics.step, number(metrics.loss), number(metrics.gradient_norm), metrics.learning_rate,
                   metrics.tokens, metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
   if (metrics.used_memory_bytes) line += fmt::format(R"(, "used_memory_bytes": {:.0f})", *metrics.used_memory_bytes);
+  if (metrics.op_sum_seconds) line += fmt::format(R"(, "op_sum_seconds": {:.6g})", *metrics.op_sum_seconds);
   if (metrics.allocation_retries) line += fmt::format(R"(, "allocation_retries": {:.0f})", *metrics.allocation_retries);
   if (metrics.is_skipped) line += R"(, "skipped": true)";
   if (metrics.utilization) line += fmt::format(R"(, "mfu": {:.17g})", *metrics.utilization);

@@ -155,10 +155,16 @@ TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   machine["cores"] = 8;
   machine["workers_per_node"] = 4;
   const std::string plan = scratch.path("plan.toml");
-  const ProgramResult planned =
-      run_program({"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
-                   "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b", "--stages",
-                   "2", "--tensor-parallel", "2", "--output", plan});
+  const Arguments asked = {"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
+                           "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b",
+                           "--stages", "2", "--tensor-parallel", "2"};
+  const ProgramResult job = run_program(asked + Arguments{"--sbatch", "-"});
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=2\n"
+                                    "#SBATCH --distribution=block\n"));
+  EXPECT_THAT(job.output, HasSubstr(" --tensor-parallel 2 "));
+  EXPECT_THAT(run_program(asked + Arguments{"--sbatch", "-", "--ranks-per-node", "1"}).messages,
+              HasSubstr("--ranks-per-node 1: the plan has 2 ranks that share layers, on one node"));
+  const ProgramResult planned = run_program(asked + Arguments{"--output", plan});
   ASSERT_EQ(planned.exit_code, 0) << planned.messages;
   EXPECT_THAT(read_file(plan), HasSubstr("tensor-parallel = 2\n"));
   const ProgramResult result =
@@ -174,6 +180,24 @@ TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
                   {"--tensor-parallel 2: --cuda-graphs or --op-graphs is not supported yet"}});
   expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
                   {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
+}
+
+TEST(TensorParallelTrainingTest, NoLauncherSplitsAGroupOverHosts) {
+  const Scratch scratch;
+  const std::vector<std::vector<std::string>> launchers = {
+      {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"},
+      {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+       "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+      {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_ID=0",
+       "SLURM_STEP_TASKS_PER_NODE=1,3"},
+      {"CHIMERA_RANK=1", "CHIMERA_WORLD_SIZE=4", "CHIMERA_LOCAL_RANK=0", "CHIMERA_LOCAL_WORLD_SIZE=3"}};
+  for (const auto& launcher : launchers) {
+    ProgramSetup setup;
+    setup.environment = launcher;
+    const ProgramResult result = ProgramRun(small_training(scratch) + kSharedModel + kShared, setup).wait();
+    EXPECT_EQ(result.exit_code, 2) << launcher.front();
+    EXPECT_THAT(result.messages, HasSubstr("--tensor-parallel 2: ranks 0 to 1 share layers and must be on one host"));
+  }
 }
 
 }  // namespace

@@ -115,10 +115,12 @@ void Trainer::run_step(std::int64_t step) {
     warm_up_device(self_, step, loader_, progress_, driver_.executor());
     if (!self_.device.is_cpu()) model_.complete_gradients();  // Connects these sums too; a step zeroes gradients first
   }
+  const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
+  if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   model_.inject_bit_flip("updated", 0);
   model_.inject_bit_flip("moments", 1);
 }

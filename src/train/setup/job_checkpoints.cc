@@ -287,18 +287,12 @@ void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor)
   const ResumedRun& resumed = *job.checkpoints->resumed;
   for (const OptimizerTensor& state : optimizer.state()) {
     note_slow_checkpoint();
-    const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(state.parameter);
+    const TensorPlace place = tensor == nullptr ? TensorPlace{} : tensor->place();
     const std::string name = state_name(job.model, state.parameter, state.kind);
-    if (!cut) {
-      read_values(found_tensor(resumed, name, state.value.sizes().vec()), state.value);
-      continue;
-    }
+    std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
-    if (!found) throw CheckpointError(fmt::format("{}: has no tensor {}", resumed.checkpoint.path, name));
-    const at::Tensor whole = at::empty(found->tensor.shape, state.value.options());
-    read_values(*found, whole);
-    at::Tensor part = state.value;
-    part.copy_(local_part(whole, *cut, tensor->place()));
+    if (place.ranks > 1 && found && tensor_cut(state.parameter)) shape = found->tensor.shape;
+    read_values(found_tensor(resumed, name, shape), state.parameter, place, state.value);
   }
   optimizer.set_steps(resumed.updates);
 }

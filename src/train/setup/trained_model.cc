@@ -21,14 +21,14 @@ namespace {
 
 InitialValue initial_value(const Job& job, WeightOrigin origin) {
   if (origin == WeightOrigin::Replacement) {
-    return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
-      return at::empty(parameter.shape, options);
+    return [](const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
+      return at::empty(held_shape(parameter, place), options);
     };
   }
   return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.seed)](
-             const ParameterSpec& parameter, const at::TensorOptions& options) {
+             const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
     note_progress({RankProgress::Phase::StartUp});  // Large stages take long
-    return value(parameter, options);
+    return value(parameter, options, place);
   };
 }
 
