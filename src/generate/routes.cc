@@ -26,7 +26,7 @@ struct Held {
 };
 
 /// A move of a block between two holders of its stage.
-struct ChunkStep {
+struct Step {
   std::size_t demand = 0;
   std::size_t from = 0;
   std::size_t to = 0;
@@ -168,7 +168,7 @@ class Routing {
     for (std::size_t w = 1; w < load_.size(); ++w) {
       if (end_of(w) > end_of(busiest)) busiest = w;
     }
-    std::vector<ChunkStep> step_to(load_.size());
+    std::vector<Step> step_to(load_.size());
     std::vector<bool> reached(load_.size(), false);
     std::vector<std::size_t> open = {busiest};
     reached[busiest] = true;
@@ -192,9 +192,9 @@ class Routing {
     return false;
   }
 
-  void move_along(const std::vector<ChunkStep>& step_to, std::size_t first, std::size_t last) {
+  void move_along(const std::vector<Step>& step_to, std::size_t first, std::size_t last) {
     while (last != first) {
-      const ChunkStep& step = step_to[last];
+      const Step& step = step_to[last];
       add(step.demand, step.from, -1);
       add(step.demand, step.to, 1);
       last = holder_of(step.demand, step.from);

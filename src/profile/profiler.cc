@@ -132,7 +132,7 @@ void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items
     const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
     for (const ProfiledModel& profiled : profiled_models(options)) {
       if (!can_split(profiled.model, sharing.ranks)) continue;
-      const bool cuts = cuts_tokens({.sequence = profiled.sequence}, sharing.ranks);
+      const bool cuts = profiled.sequence % sharing.ranks == 0;
       for (const LayerKind kind : kKinds) {
         auto tensor = sharing.has(ranks.rank())
                           ? std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts)
