@@ -13,10 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _training
-from ._placed import is_distributed, local_of
-
-ConfigError = _training.ConfigError
+from ._placed import is_distributed, local_of, placed_as
 
 
 class ShardedParameter:
@@ -36,7 +33,7 @@ class ShardedParameter:
     def attach(self) -> None:
         """Makes backwards add to the executor's gradient."""
         if self._gradient is None and self.leaf.grad is not None:
-            self._gradient = _placed_as(self.parameter, self.leaf.grad)
+            self._gradient = placed_as(self.parameter, self.leaf.grad)
         self.parameter.grad = self._gradient
 
 
@@ -50,16 +47,6 @@ class OnLocals:
             {"params": [sharded[id(p)].leaf if id(p) in sharded else p for p in group["params"]]}
             for group in optimizer.param_groups
         ]
-
-
-def _placed_as(parameter: Tensor, local: Tensor) -> Tensor:
-    from torch.distributed.tensor import DTensor
-
-    mesh, placements = parameter.device_mesh, parameter.placements
-    made: Tensor = DTensor.from_local(
-        local, mesh, placements, run_check=False, shape=parameter.shape, stride=parameter.stride()
-    )
-    return made
 
 
 class StageParts:
@@ -159,9 +146,14 @@ def _find_parts(module: nn.Module, sharded: list[Any], replicated: list[Any]) ->
 
 def is_wrapped(module: nn.Module) -> bool:
     """Returns whether a layer has DTensors, or parts that sum gradients over ranks themselves."""
+    return has_parts(module) or any(map(is_distributed, (*module.parameters(), *module.buffers())))
+
+
+def has_parts(module: nn.Module) -> bool:
+    """Returns whether fully_shard, replicate or DistributedDataParallel has wrapped a layer or a part of it."""
     parts: tuple[list[Any], list[Any]] = ([], [])
     _find_parts(module, *parts)
-    return any(parts) or any(map(is_distributed, (*module.parameters(), *module.buffers())))
+    return any(parts)
 
 
 def ranks_of_parts(module: nn.Module) -> list[tuple[str, list[int]]]:

@@ -18,7 +18,7 @@ from . import _training
 from ._agreement import in_short, is_lazy
 from ._messages import Layout, flattened, is_plain, mapped
 from ._modes import noting_forward_mode
-from ._placed import Meshes, is_distributed, local_of
+from ._placed import Meshes, is_distributed, local_of, placed_as
 from ._random import RankGenerators, States, changed, states, states_of_own
 from ._step_data import StepData
 
@@ -360,7 +360,11 @@ def require_trainable(index: int, module: nn.Module) -> None:
 
 def twin_of(parameter: nn.Parameter) -> nn.Parameter:
     """Returns another leaf with the same memory, hooks and attributes."""
-    twin = nn.Parameter(torch.empty(0, dtype=parameter.dtype, device=parameter.device), parameter.requires_grad)
+    if is_distributed(parameter):
+        value = placed_as(parameter, local_of(parameter).detach())
+    else:
+        value = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
+    twin = nn.Parameter(value, parameter.requires_grad)
     share_memory(twin, parameter)
     twin.__dict__.update(parameter.__dict__)
     share_hooks(twin, parameter)
@@ -375,7 +379,7 @@ def share_hooks(twin: nn.Parameter, parameter: nn.Parameter) -> None:
 
 
 def share_memory(twin: nn.Parameter, parameter: nn.Parameter) -> None:
-    twin.data = parameter.data
+    local_of(twin).data = local_of(parameter).data
 
 
 def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: str) -> nn.Module:

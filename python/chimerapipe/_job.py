@@ -7,7 +7,7 @@ import itertools
 import pickle
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._engine import ScheduleError
 from ._launcher import LauncherError, place
@@ -18,19 +18,24 @@ _CALLS: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
 _ANSWERING: list[bool] = []
 
 
-def rank_0s(function: str, arguments: object, compute: Callable[[], Answer]) -> Answer:
+def rank_0s(function: str, arguments: object, compute: Callable[[], Answer], mesh: Any = None) -> Answer:
     """Returns rank 0's result of `compute`, or raises its error, on every rank that asks. Rank 0 does not wait.
 
-    Outside of a job, and in nested calls, computes here. Raises ScheduleError if the ranks' `arguments` differ.
+    `mesh`: as of Pipeline; its first rank answers in place of the job's. Outside of a job, and in nested calls,
+    computes here. Raises ScheduleError if the ranks' `arguments` differ.
     """
     try:
         rank, world = place()
     except LauncherError:
         rank, world = 0, 1  # Pipeline refuses it; an answer needs no other process
+    among = ""
+    if mesh is not None and not _ANSWERING:
+        ranks = importlib.import_module("._processes", __package__).ranks_of(mesh, rank)
+        rank, world, among = ranks.index(rank), len(ranks), "-".join(map(str, ranks)) + "/"
     if world == 1 or _ANSWERING:
         return compute()
     store = importlib.import_module("._processes", __package__).common_store()
-    key = f"chimerapipe/{function} {next(_CALLS[function])}"
+    key = f"chimerapipe/{among}{function} {next(_CALLS[among + function])}"
     if rank == 0:
         store.set(key, pickle.dumps((repr(arguments), *_outcome(compute))))
     asked, error, answer = pickle.loads(store.get(key))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._distributed import is_wrapped
 from ._job import rank_0s
 from ._messages import Layout, as_inputs, is_plain, mapped, part_of, samples_of, tensors_of
 from ._profile import LayerCost, Profile
@@ -43,6 +44,7 @@ def profile(
     sizes: Sequence[int] = (),
     repeats: int = 5,
     optimizer_bytes: float = 2.0,
+    mesh: Any = None,
 ) -> Profile:
     """Measures layers for several micro-batch sizes.
 
@@ -50,14 +52,20 @@ def profile(
     `example`: inputs of the largest micro-batch.
     `sizes`: in samples, by default 1 and the example's. `plan` interpolates linearly.
 
-    In a job, rank 0 measures and all ranks get its profile. See `measure` for the rest. Raises ValueError for no layers
-    or an impossible size.
+    In a job, rank 0 measures and all ranks get its profile. `mesh`: as of Pipeline; its first rank measures for its
+    ranks. See `measure` for the rest. Raises ValueError for no layers, an impossible size or a distributed layer.
     """
     layers, example = listed(model, example), as_inputs(example)
     samples = samples_of(example)
     wanted = sorted(set(sizes or (1, samples)))
     if not layers or wanted[0] < 1 or wanted[-1] > samples:
         raise ValueError(f"profile: needs layers, and sizes from 1 to the example's {samples} samples")
+    for index, layer in enumerate(layers):
+        if isinstance(layer, nn.Module) and is_wrapped(layer):
+            raise ValueError(
+                f"profile: layer {index} ({type(layer).__name__}) is distributed, and one rank alone would run it; "
+                "profile the layers before parallelize_module or fully_shard"
+            )
 
     def measured() -> Profile:
         def costs(size: int) -> tuple[LayerCost, ...]:
@@ -68,7 +76,7 @@ def profile(
 
     shapes = [list(tensor.shape) for tensor in tensors_of(example)]
     arguments = [[type(layer).__name__ for layer in layers], shapes, wanted, repeats]
-    return rank_0s("profile", arguments, measured)
+    return rank_0s("profile", arguments, measured, mesh)
 
 
 def listed(model: Any, example: Any = None) -> list[Any]:

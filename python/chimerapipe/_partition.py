@@ -83,6 +83,7 @@ def partition(
     *,
     memory: float = 0.0,
     recompute: bool = False,
+    mesh: Any = None,
 ) -> Partition:
     """Partitions layers so that the schedule's workers, each with all its stages, are balanced (src/plan/balance.h).
 
@@ -91,12 +92,14 @@ def partition(
     `memory`: bytes of a worker for weights, gradients, optimizer state and activations in flight; 0 is unlimited.
     `recompute`: whether all stages use activation checkpointing.
 
-    In a job, all ranks get rank 0's. Raises ScheduleError if nothing fits, or if layers are fewer than stages.
+    In a job, all ranks get rank 0's; with `mesh`, as of Pipeline, its ranks get that of its first rank. Raises
+    ScheduleError if nothing fits, or if layers are fewer than stages.
     """
     if isinstance(schedule, int):
         schedule = make_schedule("1f1b" if schedule % 2 else "chimera", schedule, schedule)
     arguments = [str(schedule.name), schedule.stages, schedule.micro_batches, memory, recompute]
-    return rank_0s("partition", arguments, lambda: _balanced(_costs_of(layers, example), schedule, memory, recompute))
+    balanced = lambda: _balanced(_costs_of(layers, example), schedule, memory, recompute)
+    return rank_0s("partition", arguments, balanced, mesh)
 
 
 def _balanced(costs: tuple[LayerCost, ...], schedule: Schedule, memory: float, recompute: bool) -> Partition:

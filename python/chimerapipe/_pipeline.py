@@ -50,6 +50,7 @@ from ._distributed import (  # noqa: E402
     OnLocals,
     ShardedParameter,
     StageParts,
+    has_parts,
     is_sharded,
     is_wrapped,
     ranks_of_parts,
@@ -359,10 +360,13 @@ class Pipeline:
                     )
         if reduction == "canonical":
             raise ConfigError(f"reduction canonical: {words}, and its sums have no fixed order; use natural")
-        of_wrapped = {id(p) for _, each in wrapped for p in each.parameters()}
-        for key, use in shared.items():
-            if key in of_wrapped:
-                raise ConfigError(f"{words}, but stages share its parameter {use.name}; keep its uses in one stage")
+        for number, each in wrapped:
+            of_stages = [shared[id(parameter)] for parameter in each.parameters() if id(parameter) in shared]
+            if of_stages and has_parts(each):
+                raise ConfigError(
+                    f"{in_words(number, each)} is wrapped by fully_shard, replicate or DistributedDataParallel, but "
+                    f"stages share its parameter {of_stages[0].name}; keep its uses in one stage"
+                )
 
     def _new_run(self) -> _training.Run:
         for sharded in self._sharded.values():
@@ -880,6 +884,28 @@ class Pipeline:
                     if id(parameter) not in seen:
                         seen.add(id(parameter))
                         yield first.get(id(parameter), f"{layer.index}.{name}"), parameter
+
+    def _holders(self, stage: int) -> tuple[int, ...]:
+        """Returns the processes that hold a stage."""
+        return tuple(rank for rank in range(self._world) if self._world == 1 or stage in self._plan.stages_of(rank))
+
+    def _copied_holders(self) -> list[tuple[int, ...]]:
+        """Returns the groups of several processes that hold the same stages, equal on all processes."""
+        holders = [self._holders(stage) for stage in range(len(self._plan.stage_layers))]
+        return [ranks for ranks in dict.fromkeys(holders) if len(ranks) > 1]
+
+    def _optimized(self) -> Iterator[tuple[str, nn.Parameter, nn.Module | None, tuple[int, ...]]]:
+        """Yields each trained parameter of this process with its name, its module and the processes that hold it. The
+        module is None in the last layer, and for parameters that stages share."""
+        layers = {layer.index: layer for layer in self._all()}
+        shared = {id(leaf) for each in self._shared.all for leaf in each.leaves.values()}
+        for name, parameter in self._updated:
+            if parameter.requires_grad:
+                index, _, own = name.partition(".")
+                layer = layers[int(index)]
+                is_head = layer.index + 1 == len(self._layers) or id(parameter) in shared
+                module = None if is_head else layer.module.get_submodule(own.rpartition(".")[0])
+                yield self._names.of(name)[0], parameter, module, self._holders(layer.stage)
 
     def _layers_of(self, rank: int, shared: Mapping[int, SharedParameter]) -> list[HeldLayer]:
         held = []

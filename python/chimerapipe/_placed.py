@@ -28,6 +28,16 @@ def whole(value: Tensor) -> Tensor:
     return value.full_tensor() if is_distributed(value) else value
 
 
+def placed_as(other: Tensor, local: Tensor) -> Tensor:
+    """Returns a DTensor with the shape and placements of another DTensor, of which this rank has `local`."""
+    from torch.distributed.tensor import DTensor
+
+    made: Tensor = DTensor.from_local(
+        local, other.device_mesh, other.placements, run_check=False, shape=other.shape, stride=other.stride()
+    )
+    return made
+
+
 @dataclass(frozen=True)
 class Place:
     """How a DTensor lies on its mesh."""

@@ -159,6 +159,7 @@ def plan(
     shard_optimizer: bool = False,
     sync: str = "eager-opt",
     top: int = 10,
+    mesh: Any = None,
     **workload: Any,
 ) -> Plan:
     """Ranks the ways to train on P = `workers`: W, D, b, schedule, partition and activation checkpointing.
@@ -174,8 +175,9 @@ def plan(
     `workload`, for a preset: `sequence`, `dtype`, `optimizer`, `dropout`, `layers`, `hidden`, `heads`,
     `key_value_heads`, `vocabulary`, `tied`.
 
-    In a job, all ranks get rank 0's plan. Workers recompute no more stages than memory requires. Raises ScheduleError,
-    with the smallest sufficient memory, if nothing fits.
+    In a job, all ranks get rank 0's plan; with `mesh`, as of Pipeline, its ranks get that of its first rank. Workers
+    recompute no more stages than memory requires. Raises ScheduleError, with the smallest sufficient memory, if nothing
+    fits.
     """
     request: dict[str, Any] = {"do": "plan", "workers": workers, "mini_batch": mini_batch, "top": top, "sync": sync}
     request |= {"partition": partition, "shard_optimizer": shard_optimizer}
@@ -201,7 +203,7 @@ def plan(
     if memory is not None:
         request["memory_bytes"] = memory
     arguments = {name: value for name, value in request.items() if name not in ("layers", "machine", "do")}
-    answer = rank_0s("plan", arguments, lambda: ask(request))
+    answer = rank_0s("plan", arguments, lambda: ask(request), mesh)
     report = answer["report"]
     opened = zip(report["candidates"], answer["open"], strict=True)
     return Plan(

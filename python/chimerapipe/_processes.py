@@ -80,7 +80,7 @@ class Processes:
             self.rank, self.world = place()
             self.ranks = list(range(self.world))  # In the job
             if mesh is not None:
-                self.ranks = _ranks_of(mesh, self.rank)
+                self.ranks = ranks_of(mesh, self.rank)
                 self._key = "-".join(map(str, self.ranks)) + "/"
                 self.rank, self.world = self.ranks.index(self.rank), len(self.ranks)
             if self.world > 1:
@@ -288,7 +288,7 @@ def _record_for_torchrun(error: BaseException) -> None:
             get_error_handler().record_exception(error)
 
 
-def _ranks_of(mesh: Any, rank: int) -> list[int]:
+def ranks_of(mesh: Any, rank: int) -> list[int]:
     """Returns the ranks of a mesh or a process group in the default group. Raises ConfigError if `rank` is not one."""
     if default_group() is None:
         raise ConfigError("mesh: there is no process group; call torch.distributed.init_process_group first")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
+from ._placed import local_of
 from ._processes import Processes
 
 
@@ -56,9 +57,10 @@ class SharedParameters:
             if not each.is_connected:
                 each.group, each.is_connected = self._processes.group_of(each.ranks), True
             if each.first is not None:
-                values = self._by_stage(each, {stage: leaf.detach() for stage, leaf in self._owned(each).items()})
+                own = {stage: local_of(leaf.detach()) for stage, leaf in self._owned(each).items()}
+                values = self._by_stage(each, own)
                 with torch.no_grad():
-                    each.first.copy_(values[0])
+                    local_of(each.first).copy_(values[0])
 
     def close(self) -> None:
         """Closes connections."""
@@ -72,7 +74,8 @@ class SharedParameters:
         for each in self.all:
             if each.first is None or not each.first.requires_grad:
                 continue
-            own = {stage: leaf.grad for stage, leaf in self._owned(each).items() if leaf.grad is not None}
+            owned = self._owned(each).items()
+            own = {stage: local_of(leaf.grad) for stage, leaf in owned if leaf.grad is not None}
             gradients = self._by_stage(each, own)
             total = gradients[0].clone()
             for gradient in gradients[1:]:
@@ -81,7 +84,7 @@ class SharedParameters:
                 change += _square(total) - sum(map(_square, gradients))
             for leaf in each.leaves.values():
                 if leaf.grad is not None:
-                    leaf.grad.copy_(total)
+                    local_of(leaf.grad).copy_(total)
         return change
 
     def _owned(self, each: SharedParameter) -> Mapping[int, nn.Parameter]:
@@ -91,7 +94,7 @@ class SharedParameters:
         """Returns the tensors of the stages' owners, in the order of stages."""
         if each.group is None:
             return [own[stage] for stage in each.stages]
-        like = next(iter(each.leaves.values())).detach()
+        like = local_of(next(iter(each.leaves.values())).detach())
         rows = torch.zeros((len(each.stages), *like.shape), dtype=like.dtype)
         for row, stage in zip(rows, each.stages, strict=True):
             if stage in own:

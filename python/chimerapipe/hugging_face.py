@@ -110,9 +110,15 @@ class PipelineMixin(_Other):
             raise ConfigError(f"data_parallel: got {width}; give a number that divides the {world} processes")
         self._workers = world // width
         self.schedule = _schedule(self._wanted, self.args.gradient_accumulation_steps, self._workers)
-        self.accelerator.prepare_model = lambda model, *args, **named: model
+        self.accelerator.prepare_model = self._prepare_model
         self.accelerator.prepare_data_loader = self._prepare_data_loader
         self.accelerator.gather_for_metrics = self.gather_function = self._own_results
+
+    def _prepare_model(self, model: nn.Module, *args: Any, **named: Any) -> nn.Module:
+        """Leaves the model as it is, and known to the accelerator: evaluations log no time of preparation."""
+        if all(each is not model for each in self.accelerator._models):
+            self.accelerator._models.append(model)
+        return model
 
     def _own_results(self, value: Any, **named: Any) -> Any:
         """Returns the results of real samples, which each process has."""

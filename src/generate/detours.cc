@@ -99,6 +99,7 @@ class Ordering {
         is_split_(splits_backwards(healthy)),
         effort_(effort) {}
 
+  /// Whether enough orders were tried.
   [[nodiscard]] bool is_spent() const { return ordered_ops_ > effort_; }
 
   /// Returns the best order with at most `credits` activations in flight on a worker. Stops at `deadline`.

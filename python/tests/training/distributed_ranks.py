@@ -168,12 +168,14 @@ def trains_like_the_whole_model_with(loss, mesh, schedule, prepare, layers):
 def llama_with_its_own_plan(mesh, schedule):
     """A model of transformers with its tensor-parallel plan."""
     torch.manual_seed(1)
-    whole = llama(num_key_value_heads=2)
+    whole = llama(num_key_value_heads=2, tie_word_embeddings=schedule == "1f1b")
     model = copy.deepcopy(whole)
     wildcards = {name: re.sub(r"\.\d+\.", ".*.", name) for name, _ in model.named_modules()}
     plan = {name: model.tp_plan[known] for name, known in wildcards.items() if known in model.tp_plan}
-    plan |= {f"{name}.weight": style for name, style in plan.items()}
+    weights = {name for name, _ in model.named_parameters()}
+    plan |= {f"{name}.weight": style for name, style in plan.items() if f"{name}.weight" in weights}
     apply_tensor_parallelism(model, mesh["tp"], plan)
+    model.tie_weights()
     assert sum(isinstance(parameter, DTensor) for parameter in model.parameters()) >= 14
     pipeline = cp.Pipeline(cp.layers_of(model), cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
     tokens = torch.arange(20).view(4, 5) % 31
@@ -186,6 +188,33 @@ def llama_with_its_own_plan(mesh, schedule):
     assert abs(step.gradient_norm - norm) < 1e-12 * norm
     for name, parameter in pipeline.named_parameters():
         torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def shared_by_stages(mesh, schedule):
+    """The first and the last layer have a weight in common."""
+    whole = nn.Sequential(*blocks())
+    whole[3].first.weight = whole[0].first.weight
+    layers = [tensor_parallel(mesh)(layer) for layer in copy.deepcopy(whole)]
+    layers[3].first.weight = layers[0].first.weight
+    pipeline = cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1, momentum=0.9) for each in (whole, pipeline)]
+    torch.manual_seed(2)
+    for clip in (0.0, 0.1):
+        inputs, targets = torch.randn(2, BATCH, WIDTH).double()
+        step = pipeline.step(inputs, targets, clip=clip, optimizer=optimizers[1])
+        optimizers[0].zero_grad()
+        loss = squares(whole(inputs), targets) / targets.numel()
+        loss.backward()
+        norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
+        for parameter in whole.parameters():
+            parameter.grad.mul_(clip / norm if clip else 1)
+        optimizers[0].step()
+        assert abs(step.loss - loss.item()) < 1e-12 and abs(step.gradient_norm - norm) < 1e-12
+        expected = dict(whole.named_parameters(remove_duplicate=False))
+        for layer in pipeline._every_layer:
+            for name, parameter in layer.module.named_parameters():
+                same = expected[f"{layer.index}.{name}"].detach()
+                torch.testing.assert_close(full(parameter.detach()), same, rtol=1e-9, atol=1e-12, msg=name)
 
 
 def shards(mesh, **options):
@@ -417,9 +446,10 @@ def saved_in_one_layout_and_loaded_in_others(mesh):
         torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
     refused(lambda: pipeline.save_checkpoint(folder), "layers have DTensors", cp.ConfigError)
     pipeline.gather()
-    shared = nn.Sequential(OrderedDict(zip("abcd", map(tensor_parallel(mesh), blocks()), strict=True)))
-    shared.a.first.weight = shared.d.first.weight
-    words = "stages share its parameter"
+    shared = blocks()
+    shared[0].first.weight = shared[3].first.weight
+    shared = [DistributedDataParallel(layer, process_group=mesh["tp"].get_group()) for layer in shared]
+    words = "layer 0 (DistributedDataParallel) is wrapped by fully_shard, replicate or DistributedDataParallel, but"
     refused(lambda: cp.Pipeline(shared, squares, cp.schedule("1f1b", 2, 4), mesh=mesh["pp"]), words, cp.ConfigError)
 
 
@@ -434,10 +464,11 @@ def groups_and_tensors_of_parts(mesh, schedule):
     trains_like_the_whole_model(mesh, schedule, tensor_parallel(mesh), data_parallel=2)
 
 
-TENSOR = (tensors_of_parts, sequence_parallel, llama_with_its_own_plan)
+TENSOR = (tensors_of_parts, sequence_parallel, shared_by_stages, llama_with_its_own_plan)
 FOUR = {
     tensors_of_parts: SCHEDULES,
     sequence_parallel: ["1f1b", "chimera-zb"],
+    shared_by_stages: ["1f1b", "chimera"],
     llama_with_its_own_plan: ["1f1b", "chimera-zb"],
     sharded: SCHEDULES,
     llama_sharded: ["1f1b", "chimera-zb"],

@@ -1,8 +1,9 @@
 """Runs a script on ranks as torchrun does, but forks them from a process that has imported torch.
 
-Usage: forked_ranks.py RANKS SCRIPT
+Usage: forked_ranks.py RANKS SCRIPT [MODULES that the script imports...]
 """
 
+import importlib
 import runpy
 import sys
 
@@ -21,4 +22,6 @@ def run(script):
 
 
 if __name__ == "__main__":
+    for module in sys.argv[3:]:  # Once, before the fork
+        importlib.import_module(module)
     launch(int(sys.argv[1]), run, sys.argv[2])

@@ -7,6 +7,7 @@ import torch
 from models import perceptron, squares
 from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from users import refused
 from users_ranks import RANK, say
 
@@ -37,6 +38,20 @@ def trained(mesh, seed, schedule="chimera"):
     return pipeline
 
 
+def plans_alone(mesh):
+    """The other ranks of the job do not take part, and the first rank of the mesh measures."""
+    layers, inputs = perceptron(4).layers, torch.ones(4, 6).double()
+    profile = cp.profile(layers, inputs, repeats=1, mesh=mesh)
+    cut = cp.partition(profile, cp.schedule("1f1b", 2, 4), mesh=mesh)
+    measured = cp.partition(layers, 2, inputs, mesh=mesh)
+    plan = cp.plan(profile, workers=2, mini_batch=8, mesh=mesh)
+    told = [None] * 2
+    distributed.all_gather_object(told, [profile, cut, measured, plan], group=mesh.get_group())
+    assert told[0] == told[1]
+    ask = lambda: cp.plan(profile, workers=2, mini_batch=2 + RANK, mesh=mesh)
+    ask() if RANK == 2 else refused(ask, "plan: rank 0 has the arguments", cp.ScheduleError)
+
+
 def some_ranks_have_other_roles():
     mesh = DeviceMesh("cpu", [2, 0])
     group = distributed.new_group([1, 3])
@@ -44,6 +59,7 @@ def some_ranks_have_other_roles():
         pipeline = trained(mesh, 5)
         assert pipeline.rank == (1 if RANK == 0 else 0)
         refused(lambda: trained(group, 5), f"mesh: rank {RANK} is not in", cp.ConfigError)
+        plans_alone(mesh)
     else:
         refused(lambda: trained(mesh, 5), f"mesh: rank {RANK} is not in it; only its ranks [2, 0]", cp.ConfigError)
         assert trained(group, 6).rank == RANK // 2
@@ -57,6 +73,9 @@ def two_pipelines_side_by_side():
     pipeline.save_checkpoint(folder)
     assert pipeline.load_checkpoint(folder).step == 3
     refused(lambda: trained(mesh, 1), "mesh: has 2 dimensions; give the pipeline's alone, as mesh['pp'] of pp, dp")
+    sharded = fully_shard(nn.Linear(6, 6), mesh=mesh["dp"])
+    words = "profile: layer 1 (FSDPLinear) is distributed, and one rank alone would run it; profile the layers before"
+    refused(lambda: cp.profile([nn.Linear(6, 6), sharded], torch.ones(2, 6), mesh=mesh["pp"]), words, ValueError)
     schedule = cp.schedule("1f1b", 3, 3)
     layers = perceptron(3).layers
     words = "1 groups of 3 workers need 3 processes, but the mesh has 2"

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+MODULES = ["torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"]
+MODULES += ["hugging_face_models", "transformers.models.llama.modeling_llama"]
 
 
 def lines_of(*words, **variables):
@@ -50,11 +52,12 @@ def test_variables_of_every_launcher_give_a_job():
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
-    lines = lines_of(HERE / "forked_ranks.py", ranks, HERE / "distributed_ranks.py", FOLDER=str(tmp_path))
+    lines = lines_of(HERE / "forked_ranks.py", ranks, HERE / "distributed_ranks.py", *MODULES, FOLDER=str(tmp_path))
     on_eight = ["sharded_and_tensors_of_parts", "groups_and_tensors_of_parts"]
     expected = on_eight if ranks == 8 else [
         "tensors_of_parts",
         "sequence_parallel",
+        "shared_by_stages",
         "llama_with_its_own_plan",
         "sharded",
         "llama_sharded",

@@ -35,16 +35,10 @@ def test_losses_and_weights_equal_those_of_the_plain_trainer(tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["torch.distributed.run", "--standalone", "--nproc-per-node=2"],
-        ["accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"],
-    ],
-    ids=["torchrun", "accelerate launch"],
-)
-def test_the_recipe_runs_on_two_processes(command, tmp_path):
+def test_the_recipe_runs_under_accelerate_launch(tmp_path):
+    """trainer_jobs.py starts processes as torchrun does."""
     (tmp_path / "recipe.py").write_text(RECIPE)
+    command = ["accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"]
     program = [sys.executable, "-m", *command, "recipe.py"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.path.abspath(os.environ["PYTHONPATH"])}
     run = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
