@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "flags/costs.h"
+#include "flags/lost.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
@@ -22,6 +23,8 @@ struct ScheduleArguments {
   std::string name;
   ShapeFlags shape;
   PairFlags pairs;
+  LostFlags lost;
+  std::int64_t data_parallel = 1;
   PictureFlags pictures;
   Format format = Format::Text;
   bool communication = false;
@@ -64,17 +67,24 @@ Schedule named_schedule(const ScheduleArguments& options, const MakeSchedule& ma
 std::string print_schedule(const ScheduleArguments& options) {
   // A schedule with two orders is drawn in the order that `chimera simulate` chooses at its default costs.
   const MakeSchedule make = fastest(options.shape, options.pairs, usual_makespan);
-  const Schedule schedule = named_schedule(options, make);
+  const Schedule healthy = named_schedule(options, make);
+  if (options.data_parallel > 1 && !options.lost.is_given()) {
+    throw ConfigError("--data-parallel needs --without: all groups run the same schedule");
+  }
+  std::string summary;
+  const Schedule schedule = options.lost.apply_to(healthy, options.data_parallel, summary);
   // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
-  std::vector<Schedule> drawn_together = options.pictures.further_schedules(schedule, options.shape, make);
+  std::vector<Schedule> drawn_together = options.pictures.further_schedules(healthy, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
   // A whole backward then takes two units, so that all pictures have the same work.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, has_split_backwards);
   std::vector<Panel> panels;
   for (const Schedule& each : drawn_together) panels.push_back(paper_figure(each, mixed ? 2 : 1));
-  if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) {
+    return pictures_as_text(panels, options.pictures.text_style(options.output)) + summary;
+  }
   return draw_panels(options.format, panels);
 }
 
@@ -89,6 +99,7 @@ void add_schedule(CLI::App& program, int&) {
       "  chimera schedule 1f1b --stages 4 --micro-batches 8 --format json | chimera check -\n"
       "  chimera schedule gpipe --stages 4 --micro-batches 8 --format csv --communication\n"
       "  chimera schedule chimera --stages 8 --micro-batches 8 --with 1f1b --output page.html\n"
+      "  chimera schedule chimera-zb --stages 4 --micro-batches 8 --without 1 --data-parallel 2\n"
       "\nIn the picture, a cell names stage, op and micro-batch (2F5). All slots have equal length; beside a schedule "
       "with split backwards, a whole backward takes two slots. If a schedule has two orders and --order is not given, "
       "the order that ends first is shown, as in `chimera simulate`.\n"
@@ -100,6 +111,9 @@ void add_schedule(CLI::App& program, int&) {
       schedule_names());
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
+  options->lost.add_to(*command);
+  add_count(*command, "--data-parallel", options->data_parallel,
+            "with --without: data-parallel groups, whose workers the schedule contains (W; default 1)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   add_format_and_output(*command, options->format,

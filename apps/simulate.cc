@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "core/error.h"
 #include "flags/costs.h"
+#include "flags/lost.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
@@ -34,6 +35,7 @@ struct SimulateArguments {
   ShapeFlags shape;
   CostFlags costs;
   PairFlags pairs;
+  LostFlags lost;
   PictureFlags pictures;
   std::int64_t steps = 1;
   std::int64_t cores = 1;
@@ -104,6 +106,10 @@ std::string workers_as_text(const Panel& panel) {
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = timeline.workers[w];
     const double in_flight = micro_batches_in_flight(panel.schedule, worker);
+    if (worker.lost) {
+      text += fmt::format("{:>6} {:>10}\n", w, "lost");
+      continue;
+    }
     text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
                         worker.inner_idle, in_flight, worker.peak_stage_units, worker.peak_weight_versions);
     if (in_bytes) {
@@ -119,7 +125,8 @@ std::string workers_as_text(const Panel& panel) {
 
 std::string causes_as_text(const Timeline& timeline, const Explanation& explanation) {
   const auto idle = idle_by_cause(explanation.bubbles);
-  const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
+  const auto survivors = std::ranges::count(timeline.workers, false, &WorkerTimeline::lost);
+  const double area = timeline.makespan * static_cast<double>(survivors);
   std::string text = "idle time of all workers, by cause\n";
   for (int c = 0; c < kIdleCauses; ++c) {
     const double time = idle[static_cast<std::size_t>(c)];
@@ -192,13 +199,17 @@ void require_limit(const SimulateArguments& options, const Panel& panel) {
   throw ConfigError(fmt::format("{}: {}", in_flight ? "--max-in-flight" : "--memory", violations.front().message));
 }
 
-std::string simulate_all(const SimulateArguments& options) {
+std::string simulate_all(SimulateArguments options) {
+  // A schedule without lost workers contains all groups.
+  const std::int64_t groups = options.lost.is_given() ? std::exchange(options.costs.data_parallel, 1) : 1;
   if (options.steps < 1) throw ConfigError(fmt::format("--steps: {} is not 1 or more", options.steps));
   const MakeSchedule make =
       fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
-  const Schedule schedule = chosen_schedule(options, make);
+  const Schedule healthy = chosen_schedule(options, make);
+  std::string summary;
+  const Schedule schedule = options.lost.apply_to(healthy, groups, summary);
   std::vector<Panel> panels = {simulate_panel(schedule, options)};
-  for (const Schedule& other : options.pictures.further_schedules(schedule, options.shape, make)) {
+  for (const Schedule& other : options.pictures.further_schedules(healthy, options.shape, make)) {
     panels.push_back(simulate_panel(other, options));
   }
   const Panel& first = panels.front();
@@ -208,7 +219,7 @@ std::string simulate_all(const SimulateArguments& options) {
   options.pairs.warn_without_pairs(
       std::ranges::any_of(panels, [](const Panel& panel) { return has_pairs(panel.schedule); }));
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
-  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));
+  if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output)) + summary;
   return draw_panels(options.format, panels);
 }
 
@@ -223,6 +234,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate schedule.json --with chimera --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
+      "  chimera simulate chimera-zb --stages 8 --micro-batches 16 --without 3   # after the loss of worker 3\n"
       "\nEach worker runs its ops in order, each as soon as its inputs have arrived. Times are those of one worker's "
       "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). "
       "If a schedule has two orders and --order is not given, the order that ends first is timed. `chimera sweep` "
@@ -237,6 +249,7 @@ void add_simulate(CLI::App& program, int&) {
   add_path(*command, "--file", options->file, "the same as NAME, for a file of any name");
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
+  options->lost.add_to(*command);
   options->costs.add_to(*command);
   options->pairs.add_time_to(*command);
   add_count(*command, "--steps", options->steps,

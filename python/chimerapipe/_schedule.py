@@ -73,6 +73,8 @@ class Schedule:
     """Whether the picture draws forwards as late as possible."""
     order: str | None
     """`slots` or `deepest`, the rule that ordered the ops, if the generator had a choice."""
+    groups: int
+    """Data-parallel groups among the workers; more than 1 only around lost workers."""
 
     def __init__(
         self,
@@ -84,13 +86,14 @@ class Schedule:
         updates: Updates | None = None,
         late_forwards: bool = False,
         order: str | None = None,
+        groups: int = 1,
     ) -> None:
         rows = tuple(tuple(_op(op) for op in (row.split() if isinstance(row, str) else row)) for row in workers)
         places = (_where_first(rows),) if placement is None else tuple(tuple(replica) for replica in placement)
         named = 1 + max((op.micro_batch for row in rows for op in row), default=0)
         values = {"workers": rows, "placement": places, "name": name, "micro_batch_scale": micro_batch_scale}
         values |= {"micro_batches": named if micro_batches is None else micro_batches, "updates": updates}
-        values |= {"late_forwards": late_forwards, "order": order}
+        values |= {"late_forwards": late_forwards, "order": order, "groups": groups}
         for field, value in values.items():
             object.__setattr__(self, field, value)
 
@@ -136,6 +139,8 @@ class Schedule:
         }
         if self.micro_batch_scale != 1:
             file["micro_batch_scale"] = self.micro_batch_scale
+        if self.groups != 1:
+            file["groups"] = self.groups
         if self.order is not None:
             file["order"] = self.order
         if self.late_forwards:
@@ -292,4 +297,5 @@ def _of_file(file: Mapping[str, Any]) -> Schedule:
         updates=updates,
         late_forwards=file.get("late_forwards", False),
         order=file.get("order"),
+        groups=file.get("groups", 1),
     )

@@ -41,6 +41,7 @@ SearchLayout search_layout_of(const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1) {
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
   }
+  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
   return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
           micro_batches_of_replicas(schedule), schedule.slices};
 }

@@ -161,16 +161,16 @@ std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const S
                                                const std::set<StageId>& recompute) {
   const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
   std::vector<WorkerFootprint> workers(schedule.workers.size());
-  for (const auto& replica : schedule.placement.worker_of) {
-    for (std::size_t s = 0; s < replica.size(); ++s) {
-      WorkerFootprint& worker = workers[replica[s].index()];
+  const auto holders = stage_groups(schedule.placement);
+  for (std::size_t s = 0; s < holders.size(); ++s) {
+    for (const WorkerId id : holders[s]) {
+      WorkerFootprint& worker = workers[id.index()];
       const StageMemory& memory = model.footprints[s].memory;
       worker.stages.emplace_back(static_cast<std::int64_t>(s));
       worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
     }
   }
   for (std::size_t w = 0; w < workers.size(); ++w) {
-    std::ranges::sort(workers[w].stages);
     workers[w].peak_bytes = peaks[w];
     for (const Op& op : schedule.workers[w]) {
       const StageFootprint& stage = model.footprints[op.stage.index()];

@@ -12,6 +12,7 @@
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
+#include "plan/lost_workers.h"
 
 namespace chimera {
 namespace {
@@ -177,6 +178,13 @@ std::string gains_text(const PlanAnalysis& report) {
   return text;
 }
 
+std::string loss_text(const PlanAnalysis& report) {
+  if (report.slowdowns.empty()) return "";
+  const auto [least, most] = std::ranges::minmax(report.slowdowns);
+  if (least == 0) return "  without a worker: a stage has no other holder\n";
+  return fmt::format("  without a worker (--recover reroute): {:.2f} to {:.2f} times as long\n", least, most);
+}
+
 std::string error_text(const PlanAnalysis& report) {
   const double error = report.problem.machine.expected_error;
   if (error == 0) return "expected error of a step time: unknown (build/benchmarks/fit adds it to a profile)\n";
@@ -305,6 +313,8 @@ PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options
                       .rule = rule};
   for (const RankedCandidate& ranked : report.plan.ranked)
     report.candidates.push_back(report_candidate(predictor, ranked));
+  const Candidate& chosen = report.candidates.front().ranked.candidate;
+  report.slowdowns = slowdowns_without_worker(predictor.prepare(chosen), chosen.data_parallel);
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {
     for (const RankedCandidate& ranked : plan_pareto_front(predictor, options))
@@ -330,7 +340,7 @@ std::string plan_text(const PlanAnalysis& report) {
   text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       describe(chosen.ranked.candidate), recompute_text(chosen.ranked.candidate),
                       offload_suffix(chosen.ranked.candidate));
-  text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report);
+  text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report) + loss_text(report);
   if (const std::string parts = explained_rows(report.candidates); !parts.empty())
     text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
   if (!report.frontier.empty())
@@ -347,6 +357,7 @@ std::string plan_json(const PlanAnalysis& report) {
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
+  if (!report.slowdowns.empty()) json["slowdowns_without_worker"] = report.slowdowns;
   if (const double error = report.problem.machine.expected_error; error > 0) {
     json["expected_error"] = error;
     json["tied"] = num_tied(report);

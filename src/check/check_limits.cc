@@ -42,8 +42,8 @@ class Accounts {
         slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
         stages_held_(schedule.workers.size(), 0),
         updates_(num_copies(schedule)) {
-    for (const auto& row : schedule.placement.worker_of) {
-      for (const WorkerId worker : row) ++stages_held_[worker.index()];
+    for (const auto& holders : stage_groups(schedule.placement)) {
+      for (const WorkerId worker : holders) ++stages_held_[worker.index()];
     }
   }
 

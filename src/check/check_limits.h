@@ -27,7 +27,7 @@ struct Limits {
 
 /// Returns, for each limit and worker, the first op that exceeds the limit, sorted by the op's start if every op takes
 /// one unit of time (unit_start_times). Activations count from F to the end of B or W; each of k slices is 1/k of its
-/// micro-batch. Weights count once per stage of each replica, and once per older version that a later op uses. Message
+/// micro-batch. Weights count once per stage of a worker, and once per older version that a later op uses. Message
 /// buffers do not count. Requires a schedule that check() accepts.
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 

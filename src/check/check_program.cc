@@ -202,6 +202,10 @@ class Reductions {
         run_.bad(worker, kAlreadySummed);
         return true;
       }
+      if (!collectives_.joins(worker)) {
+        run_.bad(worker, "the worker holds no stage");
+        return true;
+      }
       const std::int64_t next = collectives_.arrivals(worker);
       if (step != next)
         run_.report(ViolationKind::BadDataFlow, worker, "names step {}; the step to sum is {}", step, next);
@@ -219,6 +223,7 @@ class Reductions {
   }
 
   void report_end(std::size_t worker, SummedStages summed, bool has_updates) {
+    if (!collectives_.joins(worker)) return;
     const auto missing = [&](auto message) { run_.findings.add(ViolationKind::BadDataFlow, {}, message); };
     if (!collectives_.has_arrived(worker)) {
       missing([&] { return fmt::format("worker {} never sums norms and losses", worker); });

@@ -47,7 +47,8 @@ enum class SummedStages : std::uint8_t {
 // - Each end waits exactly once for every transfer that it has started.
 //
 // Gradients and updates
-// - Each worker sums the norms once per step (ReduceScalars), after the ops and updates of the step.
+// - Each worker that holds a stage sums the norms once per step (ReduceScalars), after the ops and updates of the step.
+//   Other workers are lost and sum nothing.
 // - In a synchronous training program, each worker sums the gradients of its stages (SummedStages) and of its tied
 //   matrix once. The sum starts after the last weight gradient of the stage. The worker waits for it before
 //   ReduceScalars, and runs one OptimizerStep after ReduceScalars.

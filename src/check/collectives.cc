@@ -21,6 +21,7 @@ Collectives::Collectives(const Program& program)
     for (const WorkerId member : groups_[g])
       held_[member.index()].push_back({ParameterGroupId(static_cast<std::int64_t>(g))});
   }
+  for (std::size_t w = 0; w < held_.size(); ++w) num_joining_ += joins(w) ? 1 : 0;
 }
 
 const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId group) const {
@@ -47,7 +48,7 @@ void Collectives::arrive(std::size_t worker) { ++num_arrived_[static_cast<std::s
 std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::size_t most) const {
   std::vector<std::size_t> missing;
   for (std::size_t w = 0; w < arrivals_.size() && missing.size() < most; ++w) {
-    if (arrivals_[w] < arrivals_[worker]) missing.push_back(w);
+    if (joins(w) && arrivals_[w] < arrivals_[worker]) missing.push_back(w);
   }
   return missing;
 }

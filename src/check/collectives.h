@@ -45,9 +45,11 @@ class Collectives {
   [[nodiscard]] std::int64_t arrivals(std::size_t worker) const { return arrivals_[worker]; }
   /// Returns whether the worker has joined the last step's sum of norms and losses.
   [[nodiscard]] bool has_arrived(std::size_t worker) const { return arrivals_[worker] == steps_; }
-  /// Returns whether all workers have joined the worker's latest sum. The worker must have joined one.
+  /// Returns whether the worker must join the sums of norms and losses. Lost workers (schedule/survivors.h) do not.
+  [[nodiscard]] bool joins(std::size_t worker) const { return !held_[worker].empty(); }
+  /// Returns whether all workers that join have joined the worker's latest sum. The worker must have joined one.
   [[nodiscard]] bool all_arrived(std::size_t worker) const {
-    return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == arrivals_.size();
+    return num_arrived_[static_cast<std::size_t>(arrivals_[worker] - 1)] == num_joining_;
   }
   /// Records that the worker has joined its next sum of norms and losses.
   void arrive(std::size_t worker);
@@ -80,6 +82,7 @@ class Collectives {
   std::vector<std::vector<ParameterGroupId>> order_;
   std::vector<std::size_t> num_started_;  // [group]
   std::int64_t steps_;
+  std::size_t num_joining_ = 0;           // Workers that join sums of norms and losses
   std::vector<std::int64_t> arrivals_;    // [worker]
   std::vector<std::size_t> num_arrived_;  // [step]
 };

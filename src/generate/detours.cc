@@ -92,11 +92,15 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
 /// Orders the ops of a placement by list scheduling.
 class Ordering {
  public:
-  explicit Ordering(const Schedule& healthy)
-      : healthy_(healthy), table_(healthy), start_(unit_start_times(table_)), is_split_(splits_backwards(healthy)) {}
+  Ordering(const Schedule& healthy, std::int64_t effort)
+      : healthy_(healthy),
+        table_(healthy),
+        start_(unit_start_times(table_)),
+        is_split_(splits_backwards(healthy)),
+        effort_(effort) {}
 
-  /// Whether enough orders were tried. Limits the time for large schedules to about half a second.
-  [[nodiscard]] bool is_spent() const { return ordered_ops_ > kMaxOrderedOps; }
+  /// Whether enough orders were tried.
+  [[nodiscard]] bool is_spent() const { return ordered_ops_ > effort_; }
 
   /// Returns the best order with at most `credits` activations in flight on a worker. Stops at `deadline`.
   [[nodiscard]] ListResult run(const Routes& routes, std::int64_t credits, std::int64_t deadline) {
@@ -112,7 +116,6 @@ class Ordering {
 
  private:
   static constexpr std::int64_t kNextClass = 1'000'000'000'000;
-  static constexpr std::int64_t kMaxOrderedOps = 600'000;
 
   ListResult ordered(const ListTask& task, const ListRank& rank) {
     ordered_ops_ += num_ops(healthy_);
@@ -158,6 +161,7 @@ class Ordering {
   OpTable table_;
   std::vector<std::int64_t> start_;  // [op]
   bool is_split_;
+  std::int64_t effort_;
   std::int64_t ordered_ops_ = 0;
 };
 
@@ -253,7 +257,7 @@ Detours make_detours(const DetourTask& task) {
   if (task.lost.empty() && task.extra_copies.empty()) return unchanged(all, unit);
   std::int64_t limit = std::numeric_limits<std::int64_t>::max();
   if (task.most_in_flight) limit = static_cast<std::int64_t>(std::floor(*task.most_in_flight / unit + kRounding));
-  Ordering ordering(all);
+  Ordering ordering(all, task.effort);
   const std::int64_t healthy_most = most_in_flight(all);
   std::optional<ListResult> best;
   double bound = 0;

@@ -27,6 +27,7 @@ struct DetourTask {
   /// Maximum activations of a worker in stage units (a share is the stages that a replica places on a worker); empty:
   /// as many as the fastest order needs
   std::optional<double> most_in_flight = std::nullopt;
+  std::int64_t effort = 600'000;  // Ops to order, over all attempts, before the best order so far is taken
 };
 
 /// Result of make_detours(). Times are for F = I = W = 1 and B = 2 at every stage, without latency.

@@ -72,6 +72,7 @@ class Routing {
     for (std::size_t w = 0; w < load_.size(); ++w) {
       if (load_[w] > 0) routes.bound = std::max(routes.bound, end_of(w));
     }
+    for (std::size_t w = 0; w < load_.size(); ++w) routes.busiest += load_[w] > 0 && end_of(w) == routes.bound ? 1 : 0;
     return routes;
   }
 

@@ -39,7 +39,8 @@ struct Routes {
   /// [micro-batch]: a micro-batch of the same healthy path, whose place in the order of ops it takes. The detours of a
   /// path take turns.
   std::vector<MicroBatchId> place_of;
-  std::int64_t bound = 0;  // Largest, over survivors, of load + earliest start (Detours::bound)
+  std::int64_t bound = 0;    // Largest, over survivors, of load + earliest start (Detours::bound)
+  std::int64_t busiest = 0;  // Workers that reach the bound
 };
 
 /// Assigns the blocks of micro-batches at the stages of lost workers to other holders, so that the largest sum of load

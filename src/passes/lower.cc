@@ -11,6 +11,7 @@
 #include "core/invariant.h"
 #include "schedule/dependencies.h"
 #include "schedule/offload.h"
+#include "schedule/survivors.h"
 
 namespace chimera {
 namespace {
@@ -415,8 +416,11 @@ Program lower(const Schedule& schedule, const LoweringOptions& options) {
                   .steps = options.steps,
                   .slices = schedule.slices};
   if (!plan.offload.empty()) program.most_on_device = most_on_device(options.pairs);
-  program.workers.reserve(schedule.workers.size());
-  for (std::size_t w = 0; w < schedule.workers.size(); ++w) program.workers.push_back(WorkerLowering(plan, w).run());
+  const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
+  program.workers.resize(schedule.workers.size());
+  for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
+    if (holds[w]) program.workers[w] = WorkerLowering(plan, w).run();
+  }
   return program;
 }
 

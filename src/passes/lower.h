@@ -65,7 +65,8 @@ struct LoweringOptions {
   std::int64_t steps = 1;        // Steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
-/// Returns the program of a schedule, by the rules at the head of this file. Requires a schedule that check()
+/// Returns the program of a schedule, by the rules at the head of this file. A lost worker (schedule/survivors.h) has
+/// no instructions. Requires a schedule that check()
 /// (check/check_schedule.h) accepts. Throws ScheduleError if its ops wait for each other in a cycle.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 

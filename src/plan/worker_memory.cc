@@ -24,8 +24,9 @@ class OrderLedger {
         parts_of_tokens_(schedule.slices > 1 ? parts_of_tokens(model.costs.slices, schedule.slices)
                                              : std::vector<double>{1}) {
     held_.resize(schedule.workers.size());
-    for (const auto& row : schedule.placement.worker_of) {
-      for (std::size_t s = 0; s < row.size(); ++s) held_[row[s].index()].push_back(s);
+    const auto holders = stage_groups(schedule.placement);
+    for (std::size_t s = 0; s < holders.size(); ++s) {
+      for (const WorkerId worker : holders[s]) held_[worker.index()].push_back(s);
     }
     find_message_rooms();
   }

@@ -9,6 +9,7 @@
 #include "render/colors.h"
 #include "render/encoding.h"
 #include "render/slots.h"
+#include "schedule/survivors.h"
 
 namespace chimera {
 namespace {
@@ -172,6 +173,7 @@ Json page_panel(const Panel& panel) {
   for (const Place& place : panel.explanation.critical_path) critical.push_back(numbers.of(place));
   Json json = {{"title", panel.title},
                {"workers", panel.schedule.workers.size()},
+               {"lost", lost_workers(panel.schedule)},
                {"makespan", panel.timeline.makespan},
                {"opsEnd", panel.timeline.ops_end},
                {"bubbleRatio", panel.timeline.bubble_ratio},

@@ -1,20 +1,22 @@
 #include "render/panel.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "schedule/survivors.h"
 #include "simulate/explain.h"
 
 namespace chimera {
 namespace {
 
-/// [worker]: number of (replica, stage) pairs.
+/// [worker]: number of stages.
 std::vector<std::int64_t> stages_held(const Schedule& schedule) {
   std::vector<std::int64_t> held(schedule.workers.size());
-  for (const auto& replica : schedule.placement.worker_of) {
-    for (const WorkerId worker : replica) ++held[worker.index()];
+  for (const auto& holders : stage_groups(schedule.placement)) {
+    for (const WorkerId worker : holders) ++held[worker.index()];
   }
   return held;
 }
@@ -81,10 +83,16 @@ std::string versus(double value, double first) {
 }
 
 std::string title_of(const Schedule& schedule) {
-  std::string title = fmt::format("{}, D = {}, N = {}", schedule.name, schedule.workers.size(), schedule.micro_batches);
-  const auto stages = static_cast<std::size_t>(schedule.stages);
+  const std::int64_t workers = workers_per_group(schedule);
+  std::string title =
+      fmt::format("{}, D = {}, N = {}", schedule.name, workers, schedule.micro_batches / schedule.groups);
+  if (schedule.groups > 1) title += fmt::format(", W = {}", schedule.groups);
   if (schedule.slices > 1) title += fmt::format(", k = {}", schedule.slices);
-  if (stages != schedule.workers.size()) title += fmt::format(", {} stages", stages);
+  if (schedule.stages != workers) title += fmt::format(", {} stages", schedule.stages);
+  const std::vector<std::size_t> lost = lost_workers(schedule);
+  if (!lost.empty()) {
+    return title + fmt::format(", without worker{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
+  }
   if (schedule.placement.num_replicas() > 1) title += fmt::format(", {} replicas", schedule.placement.num_replicas());
   return title;
 }

@@ -296,6 +296,9 @@ class SvgPicture {
         out_.put("\n");
       }
     }
+    if (panel_.timeline.workers[worker].lost) {
+      out_.put("<text class=\"note\" x=\"{}\" y=\"{}\">lost</text>\n", pixels(kLeft), pixels(top + 15));
+    }
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
     for (std::size_t i = 0; i + 1 < ops.size(); ++i) {

@@ -9,6 +9,7 @@
 
 #include "render/colors.h"
 #include "render/slots.h"
+#include "schedule/survivors.h"
 
 namespace chimera {
 namespace {
@@ -240,7 +241,10 @@ std::string escape_sequence(const Op& op, const Schedule& schedule) {
 class TextPicture {
  public:
   TextPicture(const Schedule& schedule, Grid grid, const TextStyle& style)
-      : schedule_(schedule), grid_(std::move(grid)), style_(style) {
+      : schedule_(schedule),
+        grid_(std::move(grid)),
+        style_(style),
+        holds_(holds_a_stage(schedule.placement, schedule.workers.size())) {
     digits_ = std::to_string(std::max<std::size_t>(grid_.rows.size(), 1) - 1).size();
   }
 
@@ -290,6 +294,10 @@ class TextPicture {
   [[nodiscard]] std::string row(std::size_t worker, std::size_t first, std::size_t last,
                                 const std::string& note) const {
     std::string line = fmt::format("worker {:>{}} |{}", worker, digits_, grid_.separated ? "" : " ");
+    if (!holds_[worker]) {
+      const std::size_t width = (last - first) * (grid_.width + (grid_.separated ? 1 : 0));
+      return finished(line + fmt::format("{:<{}}", grid_.separated ? " lost" : "lost", width), note);
+    }
     // Escape sequences surround runs of equal color instead of each cell, which keeps wide pictures small.
     const Op* colored = nullptr;  // The op whose color is active
     for (std::size_t c = first; c < last; ++c) {
@@ -306,6 +314,10 @@ class TextPicture {
       line += fmt::format("{:^{}}", cell.text, grid_.width);
     }
     if (colored != nullptr) line += "\x1b[0m";
+    return finished(std::move(line), note);
+  }
+
+  static std::string finished(std::string line, const std::string& note) {
     if (!note.empty()) line += std::string(8, ' ') + note;
     line.erase(line.find_last_not_of(' ') + 1);
     return line + "\n";
@@ -314,6 +326,7 @@ class TextPicture {
   const Schedule& schedule_;
   Grid grid_;
   TextStyle style_;
+  std::vector<bool> holds_;  // [worker]: false if it is lost
   std::size_t digits_ = 1;
 };
 

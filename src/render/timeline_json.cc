@@ -69,8 +69,9 @@ std::string memory_json(const std::vector<MemoryPoint>& points) {
 std::string worker_json(const Schedule& schedule, const WorkerTimeline& worker, std::size_t w,
                         const Explanation& explanation) {
   const bool sliced = schedule.slices > 1;
-  std::string out = fmt::format(
-      "{{\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": {}, \"inner_idle\": {}, "
+  std::string out = worker.lost ? "{\"lost\": true, " : "{";
+  out += fmt::format(
+      "\"busy\": {}, \"idle\": {}, \"peak_in_flight\": {}, \"peak_weight_versions\": {}, \"inner_idle\": {}, "
       "\"peak_stage_units\": {},\n   \"idle_by_cause\": {},\n",
       number(worker.busy), number(worker.idle), micro_batches_in_flight(schedule, worker), worker.peak_weight_versions,
       number(worker.inner_idle), number(worker.peak_stage_units), causes_json({&explanation.bubbles[w], 1}));

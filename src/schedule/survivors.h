@@ -20,4 +20,14 @@ namespace chimera {
   return holds;
 }
 
+/// Returns the lost workers, ascending.
+[[nodiscard]] inline std::vector<std::size_t> lost_workers(const Schedule& schedule) {
+  std::vector<std::size_t> lost;
+  const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
+  for (std::size_t w = 0; w < holds.size(); ++w) {
+    if (!holds[w]) lost.push_back(w);
+  }
+  return lost;
+}
+
 }  // namespace chimera

@@ -71,9 +71,10 @@ struct MemoryPoint {
 };
 
 struct WorkerTimeline {
+  bool lost = false;         // Holds no stage (schedule/survivors.h): no part of ratios
   std::vector<TimedOp> ops;  // In the order of the worker's list
   double busy = 0;           // Time in ops
-  double idle = 0;           // Makespan - busy
+  double idle = 0;           // Makespan - busy; 0 if lost
   // Maximum number of (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;  // Part of `idle` between its first and last op
@@ -99,7 +100,7 @@ struct WorkerTimeline {
 struct Timeline {
   std::vector<WorkerTimeline> workers;
   double makespan = 0;                 // End of the last op, all-reduce or update
-  double bubble_ratio = 0;             // Idle time of all workers / (workers * makespan)
+  double bubble_ratio = 0;             // Idle time of all workers that are not lost / (their number * makespan)
   double lower_bound = 0;              // No order of these ops on these workers can be faster
   double ops_end = 0;                  // End of the last op
   double inner_bubble = 0;             // Maximum of WorkerTimeline::inner_idle

@@ -33,13 +33,14 @@ InFlightLimit limit_memory(const SearchLayout& layout, double bytes, const CostM
   const double longest = sliced ? slices * std::ranges::max(parts_of_tokens(costs.slices, layout.slices)) : 1;
   InFlightLimit limit = limit_in_flight(layout, bytes, flag);
   std::vector<double> at_once(static_cast<std::size_t>(layout.workers), 0);
+  const auto holders = stage_groups(layout.placement);
   for (std::size_t s = 0; s < costs.memory.size(); ++s) {
     const StageMemory& memory = costs.memory[s];
     const double between_slices = sliced ? memory.keys_and_values : 0;
     // With several slices, every slice counts as the longest, because a InFlightLimit has one size per stage.
     limit.size_of_stage[s] = longest * ((recomputes ? memory.boundary : memory.activations) + between_slices);
-    for (const auto& row : layout.placement.worker_of) {
-      const std::size_t worker = row[s].index();
+    for (const WorkerId holder : holders[s]) {
+      const std::size_t worker = holder.index();
       limit.room_of_worker[worker] -= memory.weights + memory.gradients + memory.optimizer;
       const double again = longest / slices * (memory.activations - memory.boundary);
       if (recomputes) at_once[worker] = std::max(at_once[worker], again);

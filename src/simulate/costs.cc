@@ -284,9 +284,9 @@ void CostTable::add_matrix(const Schedule& schedule, const LinkCosts& links) {
 
 std::vector<double> CostTable::updates(const Schedule& schedule) const {
   std::vector<double> times(schedule.workers.size(), 0);
-  for (const auto& row : schedule.placement.worker_of) {
-    for (std::size_t s = 0; s < row.size(); ++s)
-      times[row[s].index()] += optimizer(StageId(static_cast<std::int64_t>(s)));
+  const auto holders = stage_groups(schedule.placement);
+  for (std::size_t s = 0; s < holders.size(); ++s) {
+    for (const WorkerId worker : holders[s]) times[worker.index()] += optimizer(StageId(static_cast<std::int64_t>(s)));
   }
   return times;
 }

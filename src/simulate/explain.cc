@@ -115,6 +115,7 @@ class Explainer {
   /// is explained so far.
   void explain_worker(std::size_t worker) {
     const WorkerTimeline& timeline = timeline_.workers[worker];
+    if (timeline.lost) return;
     double at = 0;
     bool first = true;  // whether no op of the synchronous step, or of the run, came before
     auto update = timeline.updates.begin();

@@ -51,10 +51,11 @@ class Ledger {
   }
 
   void add_weights() {
-    for (const auto& row : schedule_.placement.worker_of) {
-      for (std::size_t s = 0; s < row.size(); ++s) {
-        const StageMemory& stage = costs_.memory[s];
-        changes_[row[s].index()].emplace_back(0, stage.weights + stage.gradients + stage.optimizer);
+    const auto holders = stage_groups(schedule_.placement);
+    for (std::size_t s = 0; s < holders.size(); ++s) {
+      const StageMemory& stage = costs_.memory[s];
+      for (const WorkerId worker : holders[s]) {
+        changes_[worker.index()].emplace_back(0, stage.weights + stage.gradients + stage.optimizer);
       }
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) {

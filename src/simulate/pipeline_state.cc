@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "simulate/summary.h"
 
 namespace chimera {
 namespace {
@@ -41,8 +42,8 @@ PipelineState::PipelineState(const Schedule& schedule, std::vector<std::vector<S
       workers_(schedule.workers.size()),
       has_messages_(tracks_messages || costs.has_traffic()),
       arrived_(table_.size(), kNever) {
+  timeline_ = empty_timeline(schedule);
   if (!schedule.updates) timeline_.step_ends.assign(ranges_.size(), 0);
-  timeline_.workers.resize(workers_.size());
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     timeline_.workers[w].ops.assign(schedule.workers[w].size(), {.start = 0, .end = kNever});
     ops_.push_back(timeline_.workers[w].ops.data());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedule/survivors.h"
 #include "simulate/costs.h"
 #include "simulate/steps.h"
 #include "simulate/weight_versions.h"
@@ -21,6 +22,8 @@ double period(const std::vector<double>& step_ends) {
 Timeline empty_timeline(const Schedule& schedule) {
   Timeline timeline;
   timeline.workers.resize(schedule.workers.size());
+  const std::vector<bool> holds = holds_a_stage(schedule.placement, schedule.workers.size());
+  for (std::size_t w = 0; w < holds.size(); ++w) timeline.workers[w].lost = !holds[w];
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) timeline.workers[w].ops.resize(schedule.workers[w].size());
   return timeline;
 }
@@ -70,11 +73,13 @@ void summarize_timeline(Timeline& timeline) {
   timeline.makespan = std::max(timeline.makespan, timeline.ops_end);
   timeline.makespan_bubble = timeline.makespan - busiest;
   double idle = 0;
+  double area = 0;
   for (WorkerTimeline& worker : timeline.workers) {
+    if (worker.lost) continue;
     worker.idle = timeline.makespan - worker.busy;
     idle += worker.idle;
+    area += timeline.makespan;
   }
-  const double area = timeline.makespan * static_cast<double>(timeline.workers.size());
   timeline.bubble_ratio = area > 0 ? idle / area : 0;
   timeline.period = period(timeline.step_ends);
 }

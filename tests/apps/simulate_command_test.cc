@@ -42,6 +42,51 @@ TEST(SimulateShapeTest, AcceptsWholeNumbersInScientificNotation) {
   EXPECT_EQ(read_json(result.output)["makespan"], 57) << result.messages;
 }
 
+TEST(SimulateWithoutTest, TellsHowMuchLongerAStepTakes) {
+  const Words words = {"simulate", "chimera-zb", "--stages", "8", "--micro-batches", "16", "--without", "1"};
+  const auto output = [&](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(all);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return result.output;
+  };
+  EXPECT_THAT(output({}), HasSubstr("makespan 97, 1.90 times the healthy 51"));
+  EXPECT_THAT(output({"--data-parallel", "4"}), HasSubstr("makespan 58, 1.14 times the healthy 51"));
+  EXPECT_THAT(output({"--extra-copies", "2"}), HasSubstr("extra copy: stage "));
+  EXPECT_THAT(output({"--format", "svg"}), HasSubstr(">lost<"));
+  const json report = read_json(output({"--format", "json"}));
+  EXPECT_EQ(report["workers"][1]["lost"], true);
+  EXPECT_FALSE(report["workers"][0].contains("lost"));
+}
+
+TEST(SimulateWithoutTest, ItsScheduleSurvivesAFile) {
+  const Words words = {"chimera-zb", "--stages",        "4", "--micro-batches", "8", "--without",
+                       "1,6",        "--data-parallel", "2"};
+  Words schedule = {"schedule", "--format", "json"};
+  schedule.insert(schedule.end(), words.begin(), words.end());
+  const std::string file = run_program(schedule).output;
+  EXPECT_THAT(run_program({"check", "-"}, file).output, HasSubstr("valid: chimera-zb, 4 stages, 16 micro-batches"));
+  Words simulate = {"simulate", "--format", "json"};
+  simulate.insert(simulate.end(), words.begin(), words.end());
+  EXPECT_EQ(run_program({"simulate", "--file", "-", "--format", "json"}, file).output, run_program(simulate).output);
+}
+
+TEST(SimulateWithoutTest, BadLossesAreRefused) {
+  const Words shape = {"--stages", "4", "--micro-batches", "4"};
+  const auto refuse = [&](Words words, const Words& expected) {
+    words.insert(words.end(), shape.begin(), shape.end());
+    expect_refusal({words, expected});
+  };
+  refuse({"simulate", "chimera", "--without", "4"}, {"--without 4", "there is no worker 4", "0 to 3"});
+  refuse({"schedule", "chimera", "--without", "1,2"}, {"--without 1,2", "no worker is left that holds stages 1, 2"});
+  refuse({"schedule", "1f1b", "--without", "0"}, {"no worker is left that holds stage 0"});
+  refuse({"simulate", "pipedream", "--without", "0"}, {"asynchronous"});
+  refuse({"simulate", "chimera", "--without", "two"}, {"--without"});
+  refuse({"schedule", "chimera", "--extra-copies", "1"}, {"--extra-copies", "--without"});
+  refuse({"schedule", "chimera", "--data-parallel", "2"}, {"--data-parallel", "--without"});
+}
+
 TEST(SimulateCostsTest, MayDifferByStage) {
   EXPECT_EQ(report({"--costs", "-"}, json_text(costs())), report({}));
   json slow = costs();

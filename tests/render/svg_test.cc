@@ -4,7 +4,9 @@
 
 #include <regex>
 
+#include "generate/detours.h"
 #include "panels.h"
+#include "render/slots.h"
 
 namespace chimera {
 namespace {
@@ -34,6 +36,16 @@ std::string first_unbalanced(const std::string& xml) {
 TEST(SvgTest, IsWellFormed) {
   EXPECT_EQ(first_unbalanced(to_svg(testing::panel_of("chimera", {4, 4}))), "");
   EXPECT_EQ(first_unbalanced("<svg><rect></svg>"), "/svg") << "the test sees a fault";
+}
+
+TEST(SvgTest, TheRowOfALostWorkerSaysSo) {
+  const Generator& generator = find_generator("chimera-zb");
+  const Schedule healthy = generator.generate(default_shape(generator, 4, 4));
+  const Panel panel = paper_figure(make_detours({.healthy = healthy, .groups = 2, .lost = {WorkerId(1)}}).schedule);
+  EXPECT_EQ(panel.title, "chimera-zb, D = 4, N = 4, W = 2, without worker 1");
+  const std::string svg = to_svg(panel);
+  EXPECT_EQ(first_unbalanced(svg), "");
+  EXPECT_EQ(count(svg, ">lost<"), 1U);
 }
 
 TEST(SvgTest, HasOneBoxPerOpWithItsTitleAndLabel) {

@@ -5,6 +5,7 @@
 
 #include <regex>
 
+#include "generate/detours.h"
 #include "support/schedules.h"
 
 namespace chimera {
@@ -118,6 +119,15 @@ TEST(TextTest, CutsUnreadablyLongPictures) {
   const std::string text = picture("gpipe", {2, 100'000});
   EXPECT_LT(text.size(), 12 * kMaxTextCells);
   EXPECT_TRUE(text.ends_with("... cut: 75002 of 200002 columns are not shown; another --format has them all\n"));
+}
+
+TEST(TextTest, TheRowOfALostWorkerSaysSo) {
+  const Generator& generator = find_generator("chimera-zb");
+  const Schedule healthy = generator.generate(default_shape(generator, 4, 4));
+  const Schedule schedule = make_detours({.healthy = healthy, .lost = {WorkerId(1)}}).schedule;
+  const std::string text = to_text(schedule, testing::timed(schedule, 1, 2));
+  EXPECT_THAT(text, HasSubstr("worker 1 | lost"));
+  EXPECT_EQ(text.find("lost"), text.rfind("lost"));
 }
 
 TEST(TextTest, StagesOfOneWorkerKeepTheirNumbers) { EXPECT_THAT(picture("chimera", {12, 12}), HasSubstr("11F0 ")); }

@@ -49,7 +49,7 @@ function bytes(value) {
 
 class Panel {
   constructor(raw) {
-    // title, workers, replicas, fills, makespan, opsEnd, lowerBound, bubbleRatio, totals, inBytes
+    // title, workers, lost, replicas, fills, makespan, opsEnd, lowerBound, bubbleRatio, totals, inBytes
     Object.assign(this, raw);
     this.ops = decodeTable(raw.ops);
     this.bubbles = decodeTable(raw.bubbles);

@@ -155,7 +155,9 @@ class Picture {
     const height = lanes(panel, view).ops;
     for (let worker = 0; worker < panel.workers; worker += every) {
       const middle = y + kTitleHeight + worker * view.rowHeight + height / 2;
-      if (middle > kAxisHeight && middle < view.height) context.fillText(`worker ${worker}`, view.left - 8, middle);
+      if (middle <= kAxisHeight || middle >= view.height) continue;
+      context.fillText(`worker ${worker}`, view.left - 8, middle);
+      if (panel.lost.includes(worker)) context.fillText("lost", view.left + 32, middle);
     }
   }
 
