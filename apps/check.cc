@@ -64,7 +64,8 @@ void add_check(CLI::App& program, int& exit_code) {
   command->callback([options, &exit_code] {
     // A schedule may come from standard input, and waiting for it would hide the error.
     (void)options->limits.limits();  // reject bad flags before reading
-    const CheckReport report = examine(checked_schedule(*options), options->limits.limits(), options->strict_order);
+    const CheckResult report =
+        check_everything(checked_schedule(*options), options->limits.limits(), options->strict_order);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });

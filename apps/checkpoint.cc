@@ -37,7 +37,7 @@ std::uint64_t bytes_of(const Manifest& manifest) {
 
 std::string in_megabytes(std::uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
 
-std::string in_words(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
+std::string duration_text(const Json& value) { return value.is_string() ? std::string(value) : json_text(value); }
 
 Json loss_of(const Manifest& manifest) {
   const auto progress = manifest.run.find("progress");
@@ -57,8 +57,8 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   if (fs::exists(path + "/" + kManifestName, absent) || step_of_name(fs::path(path).filename().string())) return {path};
   if (!fs::is_directory(path, absent)) throw CheckpointError(path + ": is not a folder of checkpoints");
   // Says why no folder counts: unfinished saves look like checkpoints to a user.
-  const Newest none = newest_checkpoint(path, 0);
-  throw CheckpointError(path + ": has no checkpoints" + (none.refused.empty() ? "" : "; " + none.refused.front()));
+  const NewestCheckpoint none = newest_checkpoint(path, 0);
+  throw CheckpointError(path + ": has no checkpoints" + (none.rejected.empty() ? "" : "; " + none.rejected.front()));
 }
 
 Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
@@ -100,12 +100,12 @@ int show(const CheckpointCommand& command) {
     const Json& fields = section.value();
     text += section.key() + ":";
     if (!fields.is_object()) {
-      const std::string words = in_words(fields);
+      const std::string words = duration_text(fields);
       text += " " + (words.size() > kLongText ? words.substr(0, kLongText) + "..." : words);
     }
     if (fields.is_object()) {
       for (auto field = fields.begin(); field != fields.end(); ++field) {
-        text += fmt::format(" {}={}", field.key(), in_words(*field));
+        text += fmt::format(" {}={}", field.key(), duration_text(*field));
       }
     }
     text += "\n";

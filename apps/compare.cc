@@ -19,7 +19,7 @@ std::string print_comparison(const CompareArguments& options) {
   std::vector<RunHistory> runs;
   for (const std::string& path : options.runs) runs.push_back(read_run(path));
   // All runs are checked first, so that a page is written for all or for none.
-  for (const RunHistory& run : runs) (void)figures_of(run);  // throws if a run has no step
+  for (const RunHistory& run : runs) (void)summarize_run(run);  // throws if a run has no step
   switch (options.format) {
     case Format::Json: return comparison_json(runs);
     case Format::Html: return comparison_page(runs);

@@ -58,14 +58,14 @@ class DemoStage {
   /// Shows the command and returns its output. Throws as run() does.
   std::string output_of(const Words& words, int expected = 0) {
     if (pauses_) {
-      std::cout << "[Enter: " << as_typed(words) << "] " << std::flush;
+      std::cout << "[Enter: " << shell_command(words) << "] " << std::flush;
       std::string answer;
       if (!std::getline(std::cin, answer)) pauses_ = false;  // the terminal has gone
     }
-    std::cout << "$ " << as_typed(words) << "\n" << std::flush;
-    const CommandResult result = run_own(words);
+    std::cout << "$ " << shell_command(words) << "\n" << std::flush;
+    const CommandResult result = run_this_program(words);
     if (result.exit_code == expected) return result.output;
-    throw Error(fmt::format("`{}` ended with {}; the demo ends here", as_typed(words), result.exit_code));
+    throw Error(fmt::format("`{}` ended with {}; the demo ends here", shell_command(words), result.exit_code));
   }
 
   [[nodiscard]] std::string file(const std::string& name) const { return (folder_ / name).string(); }
@@ -77,7 +77,7 @@ class DemoStage {
     // Written once, so that all demos of a folder train on the same samples.
     std::string all;
     for (const char* command : {"schedule", "check", "simulate", "search", "model", "plan", "tokenize", "train"}) {
-      all += run_own({command, "--help-all"}).output;
+      all += run_this_program({command, "--help-all"}).output;
     }
     write_whole(path, all);
     return path;

@@ -85,7 +85,7 @@ std::string gpu_text(const Job& job, const GpuResources& gpus) {
       "  while they wait, they hold {} multiprocessors at most, of {}: {} each for messages, {} for sums, {} for all "
       "ranks\n"
       "  each has a high-priority stream; {} receive per channel is posted ahead\n",
-      gpu.name, gpu.multiprocessors, count.all(), kMostCommunicators, count.of_pairs, count.of_groups,
+      gpu.name, gpu.multiprocessors, count.all(), kMaxCommunicators, count.of_pairs, count.of_groups,
       blocks.held(count), gpu.multiprocessors / 2, blocks.pair, blocks.group, blocks.everyone,
       receives_ahead(job.options));
 }
@@ -97,7 +97,7 @@ Json gpu_json(const Job& job, const GpuResources& gpus) {
           {"communicators", count.all()},
           {"message_communicators", count.of_pairs},
           {"sum_communicators", count.of_groups},
-          {"most_communicators", kMostCommunicators},
+          {"most_communicators", kMaxCommunicators},
           {"held_multiprocessors", blocks.held(count)},
           {"most_held_multiprocessors", gpu.multiprocessors / 2},
           {"receives_ahead", receives_ahead(job.options)}};

@@ -14,8 +14,8 @@
 #include "core/console.h"
 #include "core/json.h"
 #include "help.h"
-#include "model_ranks.h"
 #include "progress_line.h"
+#include "run_on_model.h"
 #include "train/observe/progress_report.h"
 
 namespace chimera::apps {
@@ -30,7 +30,7 @@ std::string progress(const EvaluationProgress& now) {
   const double windows = static_cast<double>(now.windows - now.windows_done);
   const std::chrono::duration<double> left(now.seconds / static_cast<double>(now.windows_done) * windows);
   return fmt::format("window {}/{}  loss {:.4f}  {}  ETA {}", now.windows_done, now.windows, now.loss,
-                     tokens_per_second(static_cast<double>(now.tokens_done) / now.seconds), in_words(left));
+                     tokens_per_second(static_cast<double>(now.tokens_done) / now.seconds), duration_text(left));
 }
 
 std::string report(const Evaluation& evaluation) {
@@ -53,7 +53,7 @@ void evaluate_and_print(const EvaluateFlags& flags) {
   // The result must not follow half a progress line on a terminal.
   line.clear();
   write_output("", flags.format == Format::Json ? report_json(evaluation) : report(evaluation));
-  finish_output(kPatientEnd);
+  finish_output(kDrainAfterSuccess);
 }
 
 int run(EvaluateFlags flags, const Invocation& invocation) {
@@ -62,10 +62,10 @@ int run(EvaluateFlags flags, const Invocation& invocation) {
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
-  require_between("--threads", options.threads, 0, kMostThreads);
-  const ModelRanks ranks{.from = options.from, .threads = options.threads};
+  require_between("--threads", options.threads, 0, kMaxThreads);
+  const ModelRunOptions ranks{.from = options.from, .threads = options.threads};
   // The folder of a run is resolved to one checkpoint, so that a run that saves meanwhile changes nothing.
-  return run_on_model(ranks, invocation, [&flags](const std::string& folder) -> ModelRank {
+  return run_on_model(ranks, invocation, [&flags](const std::string& folder) -> RankFunction {
     flags.options.from = folder;
     return [&flags](RankId, Transport&) { evaluate_and_print(flags); };
   });

@@ -9,7 +9,7 @@
 #include "help.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
-#include "model_ranks.h"
+#include "run_on_model.h"
 #include "train/export/export_model.h"
 
 namespace chimera::apps {
@@ -50,7 +50,7 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
       "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
       "if it still exists)");
   command->callback([options, &invocation, &exit_code] {
-    exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> ModelRank {
+    exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> RankFunction {
       return [&, folder](RankId, Transport&) {
         // An unchanged type copies the bytes of all tensors.
         std::optional<ElementType> type;

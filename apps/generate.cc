@@ -24,9 +24,9 @@
 #include "help.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
-#include "inference/spread_model.h"
+#include "inference/distributed_model.h"
 #include "model_config/partition.h"
-#include "model_ranks.h"
+#include "run_on_model.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 #include "train/setup/data_tokenizer.h"
@@ -62,7 +62,7 @@ struct GenerateJob {
 };
 
 constexpr std::int64_t kUsualTokens = 100;
-constexpr std::int64_t kMostStages = 1024;
+constexpr std::int64_t kMaxStages = 1024;
 constexpr std::int64_t kByteVocabulary = 256;
 
 std::string tokenizer_path(const GenerateOptions& options, const ModelConfig& model) {
@@ -120,8 +120,8 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
 void check_flags(const GenerateOptions& options) {
   require_valid(options.continuation.sampling);
   require_between("--tokens", options.tokens.value_or(0), 0, std::numeric_limits<std::int32_t>::max());
-  require_between("--stages", options.stages, 1, kMostStages);
-  require_between("--threads", options.threads, 0, kMostThreads);
+  require_between("--stages", options.stages, 1, kMaxStages);
+  require_between("--threads", options.threads, 0, kMaxThreads);
   if (options.prompts.empty()) throw ConfigError("a prompt is missing; give --prompt or --prompt-ids");
   for (const std::string& stop : options.continuation.stops) {
     if (stop.empty()) throw ConfigError("--stop: the text is empty; give at least one character");
@@ -185,8 +185,8 @@ StageRanks one_stage_a_rank(const GenerateJob& job, RankId self) {
 
 void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
   // Each process loads the layers of its stage only, so that a model may exceed the memory of one process.
-  const LoneStage own(job.folder->model(), job.partition[rank.index()], scalar_type(job.options.dtype),
-                      stored_values(job.folder));
+  const StandaloneStage own(job.folder->model(), job.partition[rank.index()], scalar_type(job.options.dtype),
+                            values_from_folder(job.folder));
   DistributedModel model({{StageId(rank.value()), own.stage.get()}}, one_stage_a_rank(job, rank), transport,
                          job.folder->model().hidden, scalar_type(job.options.dtype));
   Writer writer(job);
@@ -275,8 +275,8 @@ void add_flags(CLI::App& command, GenerateOptions& o) {
 
 int run(GenerateOptions options, const Invocation& invocation) {
   check_flags(options);
-  const ModelRanks ranks{.from = options.from, .ranks = options.stages, .threads = options.threads};
-  return run_on_model(ranks, invocation, [&options](const std::string& folder) -> ModelRank {
+  const ModelRunOptions ranks{.from = options.from, .ranks = options.stages, .threads = options.threads};
+  return run_on_model(ranks, invocation, [&options](const std::string& folder) -> RankFunction {
     options.from = folder;
     const auto job = std::make_shared<const GenerateJob>(prepare_generate(options));
     return [job](RankId rank, Transport& transport) { continue_all(*job, rank, transport); };

@@ -17,7 +17,7 @@ namespace chimera::apps {
 namespace {
 
 constexpr std::size_t kFewestColumns = 80;
-constexpr std::size_t kMostColumns = 120;
+constexpr std::size_t kMaxColumns = 120;
 constexpr std::size_t kNameColumns = 28;  // width of flag names with their values
 constexpr std::string_view kComment = "   # ";
 constexpr std::string_view kMore = "More: ";
@@ -97,7 +97,7 @@ std::size_t help_columns(int descriptor) {
   // A pipe has no width, so that help in a file has the usual one.
   winsize size{};
   if (columns == 0 && ::ioctl(descriptor, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
-  return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMostColumns);
+  return columns == 0 ? HelpFormatter::kUsualColumns : std::clamp(columns, kFewestColumns, kMaxColumns);
 }
 
 /// Subcommands are on the page of their command.
@@ -109,7 +109,7 @@ std::string man_page(const CLI::App& command) {
 
 std::string read_more(const CLI::App& command, std::string_view documents, std::size_t omitted) {
   const std::string all =
-      omitted == 0 ? "" : fmt::format("`{} --help-all` ({} more flags), ", called_as(command), omitted);
+      omitted == 0 ? "" : fmt::format("`{} --help-all` ({} more flags), ", full_command_name(command), omitted);
   return fmt::format("{}{}`man {}`, {}", kMore, all, man_page(command), documents);
 }
 
@@ -138,7 +138,7 @@ std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& n
   HelpFormatter usual = *this;
   usual.set_columns(kUsualColumns);  // so that every width shows the same flags
   const std::string help = usual.full_help(app, name);
-  if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMostLines) return 0;
+  if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
   return app->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
       .size();
 }
@@ -167,10 +167,10 @@ std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  if (is_positional) return beside(make_option_name(option, true), option->get_description());
+  if (is_positional) return in_two_columns(make_option_name(option, true), option->get_description());
   // CLI11 appends checks and REQUIRED to the type: `N:POSITIVE`. Messages say these if they are violated.
   const std::string takes = make_option_opts(option);
-  return beside(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
+  return in_two_columns(make_option_name(option, false) + takes.substr(0, takes.find(':')), option->get_description());
 }
 
 std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatMode mode) const {
@@ -187,7 +187,7 @@ std::string HelpFormatter::make_subcommands(const CLI::App* app, CLI::AppFormatM
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
-  return beside(command->get_name(), command->get_description());
+  return in_two_columns(command->get_name(), command->get_description());
 }
 
 std::string HelpFormatter::footer(const CLI::App* app, std::size_t omitted) const {
@@ -200,7 +200,7 @@ std::string HelpFormatter::footer(const CLI::App* app, std::size_t omitted) cons
   return text;
 }
 
-std::string HelpFormatter::beside(const std::string& name, const std::string& text) const {
+std::string HelpFormatter::in_two_columns(const std::string& name, const std::string& text) const {
   std::string result = "  " + name;
   if (result.size() + 2 > kNameColumns) {
     result += "\n" + std::string(kNameColumns, ' ');
@@ -231,9 +231,9 @@ std::string paragraph(const std::string& text, std::size_t columns) {
   return result;
 }
 
-std::string called_as(const CLI::App& command) {
+std::string full_command_name(const CLI::App& command) {
   if (command.get_parent() == nullptr) return command.get_name();
-  return called_as(*command.get_parent()) + " " + command.get_name();
+  return full_command_name(*command.get_parent()) + " " + command.get_name();
 }
 
 void begin_group(CLI::App& command, const char* group) { command.option_defaults()->group(group); }
@@ -244,7 +244,7 @@ void set_common_flags(CLI::App& command, const std::vector<std::string>& names) 
   command.formatter(std::make_shared<HelpFormatter>(std::move(options)));
 }
 
-void lay_out_help(CLI::App& program, int descriptor) {
+void set_up_help(CLI::App& program, int descriptor) {
   const std::size_t columns = help_columns(descriptor);
   // A formatter of its own, made by set_common_flags(), stays. All others get one, as CLI11 copies the formatter of a
   // parent only when a subcommand is added.

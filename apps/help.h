@@ -2,7 +2,7 @@
 
 // The layout of --help: flags and commands under headings, at the width of the terminal. A page that would be too long
 // shows the common flags only, and --help-all shows all flags. A command calls begin_group() and set_common_flags()
-// while it adds its flags. run_program() calls lay_out_help() before it parses the command line.
+// while it adds its flags. run_program() calls set_up_help() before it parses the command line.
 
 #include <CLI/CLI.hpp>
 
@@ -16,10 +16,10 @@ namespace chimera::apps {
 /// - descriptions in a separate column;
 /// - each line of the footer as a paragraph. Lines that start with two spaces are shell examples. A line that starts
 ///   with "More: " lists documents; the formatter adds --help-all and the man page to it.
-/// If all flags need more than kMostLines lines at a width of kUsualColumns, --help shows only the common flags.
+/// If all flags need more than kMaxLines lines at a width of kUsualColumns, --help shows only the common flags.
 class HelpFormatter : public CLI::Formatter {
  public:
-  static constexpr std::size_t kMostLines = 60;
+  static constexpr std::size_t kMaxLines = 60;
   static constexpr std::size_t kUsualColumns = 100;
 
   /// `common` are the flags of a shortened page; empty: always show all flags.
@@ -41,7 +41,7 @@ class HelpFormatter : public CLI::Formatter {
   [[nodiscard]] std::string groups(const CLI::App* app, bool all) const;
   [[nodiscard]] std::string footer(const CLI::App* app, std::size_t omitted) const;
   /// Returns `name` on the left and `text` to its right, or below a long name.
-  [[nodiscard]] std::string beside(const std::string& name, const std::string& text) const;
+  [[nodiscard]] std::string in_two_columns(const std::string& name, const std::string& text) const;
   [[nodiscard]] std::string example(const std::string& line) const;
 
   std::vector<const CLI::Option*> common_;
@@ -70,7 +70,7 @@ inline constexpr const char* kHelp = "Help";
 }  // namespace heading
 
 /// Returns the command with the names of its parents, for example `chimera checkpoint list`.
-[[nodiscard]] std::string called_as(const CLI::App& command);
+[[nodiscard]] std::string full_command_name(const CLI::App& command);
 
 /// Returns the words of the text in lines of at most `columns`, each with a line end.
 [[nodiscard]] std::string paragraph(const std::string& text, std::size_t columns);
@@ -78,13 +78,13 @@ inline constexpr const char* kHelp = "Help";
 /// Puts the flags added from now on under this heading.
 void begin_group(CLI::App& command, const char* group);
 
-/// Chooses the flags that --help shows if the page with all flags would be too long (HelpFormatter::kMostLines).
+/// Chooses the flags that --help shows if the page with all flags would be too long (HelpFormatter::kMaxLines).
 /// `names` have dashes. Throws CLI::OptionNotFound for an unknown name.
 void set_common_flags(CLI::App& command, const std::vector<std::string>& names);
 
 /// Gives `program` and all its subcommands a HelpFormatter, sets the width of their help, and puts --help, --help-all
 /// and --version under the heading Help. The width is the environment variable COLUMNS or the width of the terminal
 /// `descriptor`, limited to 80 to 120; 100 if neither is known.
-void lay_out_help(CLI::App& program, int descriptor);
+void set_up_help(CLI::App& program, int descriptor);
 
 }  // namespace chimera::apps

@@ -42,7 +42,7 @@ struct LaunchArguments {
 std::int64_t any_port() {
   // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
   // that listen are on another host.
-  const Proof numbers = random_numbers();
+  const Digest numbers = random_nonce();
   return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
 }
 
@@ -69,7 +69,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
     throw ConfigError("--spare takes the place of a lost host; give --hosts and --max-restarts too");
   }
   const std::vector<HostRanks> hosts = hosts_of(options);
-  std::vector<HostRanks> spares = parse_hosts(options.spares, kMostRanksOfHost, "--spare");
+  std::vector<HostRanks> spares = parse_hosts(options.spares, kMaxRanksOfHost, "--spare");
   for (const HostRanks& spare : spares) {
     const auto same = [&](const HostRanks& host) { return host.host == spare.host; };
     if (std::ranges::any_of(hosts, same)) throw ConfigError(fmt::format("--spare {}: it is in --hosts", spare.host));
@@ -104,7 +104,7 @@ void check_flags(const LaunchArguments& options) {
         "expected `--` and the command whose ranks are started: chimera launch --hosts a,b -- train ..., or "
         "profile --between ...");
   }
-  require_between("--nproc", options.ranks, 1, kMostRanksOfHost);
+  require_between("--nproc", options.ranks, 1, kMaxRanksOfHost);
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
   if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
@@ -118,7 +118,7 @@ std::vector<HostCommand> host_commands(const LaunchArguments& options, const std
   const Words variables = variables_of(options, hosts);
   std::vector<HostCommand> commands;
   for (const HostRanks& ranks : hosts) {
-    commands.push_back({.words = program_on(options.on, ranks.host, {"launch", "--part"}),
+    commands.push_back({.words = remote_command(options.on, ranks.host, {"launch", "--part"}),
                         .order = {.ranks = ranks,
                                   .world_size = hosts.back().first + hosts.back().count,
                                   .arguments = arguments,
@@ -157,14 +157,14 @@ int start(const LaunchArguments& options) {
     }
     return commands;
   };
-  return launch_on_hosts(
-      {.hosts = hosts_of(options),
-       .spares = spares_of(options),
-       .arguments = options.command,
-       .start = commands_for,
-       .program_on = [&](const std::string& host, const Words& words) { return program_on(options.on, host, words); },
-       .most_restarts = static_cast<int>(options.max_restarts),
-       .resume = [&] { return resume_of(options); }});
+  return launch_on_hosts({.hosts = hosts_of(options),
+                          .spares = spares_of(options),
+                          .arguments = options.command,
+                          .start = commands_for,
+                          .remote_command = [&](const std::string& host,
+                                                const Words& words) { return remote_command(options.on, host, words); },
+                          .most_restarts = static_cast<int>(options.max_restarts),
+                          .resume = [&] { return resume_of(options); }});
 }
 
 void add_flags(CLI::App& command, LaunchArguments& options) {
@@ -173,7 +173,7 @@ void add_flags(CLI::App& command, LaunchArguments& options) {
             "hosts with their numbers of ranks, such as a:4,b:2, in rank order; reached by ssh (default: this machine, "
             "without ssh)");
   add_count(command, "--nproc", options.ranks, "ranks of each host without a number of its own (default 1)");
-  add_ways_to_hosts(command, options.on);
+  add_ssh_flags(command, options.on);
   add_count(command, "--port", options.port, "TCP port of the rendezvous on the first host (default: any)");
   add_count(command, "--max-restarts", options.max_restarts,
             "how often a failed job is restarted from its newest checkpoint: on the remaining hosts, on spares, or "

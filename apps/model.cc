@@ -67,7 +67,7 @@ Schedule schedule_of(const ModelArguments& options) {
   return generator.generate(default_shape(generator, options.stages, micro_batches));
 }
 
-ModelReport report_of(const ModelArguments& options) {
+ModelSummary report_of(const ModelArguments& options) {
   const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.fields);
   constexpr std::int64_t kMany = 1'000'000'000;
   if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
@@ -78,16 +78,16 @@ ModelReport report_of(const ModelArguments& options) {
   // The partition may need the schedule (balanced), and the memory of workers needs both.
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);
-  ModelReport report{model,
-                     named_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
-                     workload, options.dtype, options.optimizer};
+  ModelSummary report{
+      model, resolve_partition(options.partition, {.schedule = schedule, .model = model, .workload = workload}),
+      workload, options.dtype, options.optimizer};
   if (options.schedule_option->count() > 0) {
     report.workers = worker_footprints(schedule, stage_bytes(model, report.partition, schedule, workload));
   }
   return report;
 }
 
-std::string print_model(const ModelReport& report, Format format) {
+std::string print_model(const ModelSummary& report, Format format) {
   if (format == Format::Json) return model_json(report);
   if (format == Format::Costs) return costs_to_json(flop_costs(report));
   return format == Format::Svg ? model_svg(report) : model_text(report);
@@ -110,7 +110,7 @@ void add_model(CLI::App& program, int&) {
       "temporary "
       "memory of an op. --format costs writes a file for `chimera simulate --costs`; its unit of time is 10^9 FLOPs.\n"
       "\nPresets: " +
-      listed_models() + ".\n\nMore: docs/models.md");
+      preset_list() + ".\n\nMore: docs/models.md");
   auto options = std::make_shared<ModelArguments>();
   complete_names(
       command->add_option("NAME", options->name, "a preset, a TOML file, or a Hugging Face folder")->required(),

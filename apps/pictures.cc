@@ -38,7 +38,7 @@ void PictureFlags::add_to(CLI::App& app) {
 TextStyle PictureFlags::text_style(const std::string& output) const {
   // A picture in a file keeps its width and has no colors unless asked for. On a terminal it is folded.
   return {.colored = color == ColorChoice::Always || (color == ColorChoice::Auto && output.empty() &&
-                                                      takes_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),
+                                                      supports_escapes(STDOUT_FILENO) && !is_set("NO_COLOR")),
           .columns = output.empty() ? terminal_columns(STDOUT_FILENO) : 0};
 }
 
@@ -47,15 +47,15 @@ void PictureFlags::check_format(Format format) const {
   throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", to_text(format)));
 }
 
-std::vector<Schedule> PictureFlags::beside(const Schedule& first, const ShapeFlags& shape,
-                                           const MakeSchedule& make) const {
+std::vector<Schedule> PictureFlags::further_schedules(const Schedule& first, const ShapeFlags& shape,
+                                                      const MakeSchedule& make) const {
   std::vector<Schedule> schedules;
   for (const std::string& name : with) {
     if (names_schedule_file(name)) {
       schedules.push_back(read_schedule(name));
     } else {
       const Generator& generator = find_generator(name);
-      schedules.push_back(make(generator, shape.shape_beside(first, generator)));
+      schedules.push_back(make(generator, shape.shape_next_to(first, generator)));
     }
   }
   return schedules;

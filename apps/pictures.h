@@ -41,8 +41,8 @@ struct PictureFlags {
   /// and N of `first` and the shape flags that apply to it. The default of `make` uses the default values of all other
   /// parameters; fastest() (flags/costs.h) chooses the best values of some. Throws ConfigError or ScheduleError for a
   /// wrong name, shape or file.
-  [[nodiscard]] std::vector<Schedule> beside(const Schedule& first, const ShapeFlags& shape,
-                                             const MakeSchedule& make = as_asked) const;
+  [[nodiscard]] std::vector<Schedule> further_schedules(const Schedule& first, const ShapeFlags& shape,
+                                                        const MakeSchedule& make = generate_as_asked) const;
 };
 
 /// Returns the first panel as `svg` or `perfetto`, or all panels as `html`.

@@ -84,7 +84,7 @@ void add_given(CLI::App& command, PlanArguments& options) {
   add_allowed(command, "--slices", options.given.slices,
               "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 "
               "with at least 128 tokens each; causal models (default 1)",
-              "K", kMostSlices);
+              "K", kMaxSlices);
   add_stage_choices(command, options.recompute, options.offload, "auto");
 }
 
@@ -144,7 +144,7 @@ std::vector<std::string> notes_of(const PlanArguments& options, const PlanProble
   return notes;
 }
 
-PlanReport make_report(const PlanArguments& options) {
+PlanAnalysis make_report(const PlanArguments& options) {
   // Flags that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (options.rule == PlanRule::Paper) require_papers_choice(options);
   const PlanOptions plan_options{.schedules = options.schedules,
@@ -155,7 +155,7 @@ PlanReport make_report(const PlanArguments& options) {
                                  .top = options.top};
   PlanProblem problem = options.problem.problem();
   problem.workload.recompute_attention = options.recompute.rule == StageRule::Attention;
-  PlanReport report = plan_report(problem, plan_options, options.rule, options.questions);
+  PlanAnalysis report = analyze_plan(problem, plan_options, options.rule, options.questions);
   report.notes = notes_of(options, problem);
   return report;
 }
@@ -177,7 +177,7 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
   return flags;
 }
 
-void measure(const PlanArguments& options, PlanReport& report) {
+void measure(const PlanArguments& options, PlanAnalysis& report) {
   std::vector<std::vector<std::string>> runs;
   // All candidates are checked before the first run starts.
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
@@ -189,13 +189,13 @@ void measure(const PlanArguments& options, PlanReport& report) {
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
 }
 
-std::string print_plan(const PlanReport& report, Format format) {
+std::string print_plan(const PlanAnalysis& report, Format format) {
   if (format == Format::Json) return plan_json(report);
   return format == Format::Csv ? plan_csv(report) : plan_text(report);
 }
 
 /// `seconds` is the predicted time of a step as text, or empty if the file has it elsewhere.
-std::string description(const PlanReport& report, const std::string& seconds) {
+std::string description(const PlanAnalysis& report, const std::string& seconds) {
   // A file should say on its own what it is for.
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
@@ -207,7 +207,7 @@ std::string description(const PlanReport& report, const std::string& seconds) {
   return text;
 }
 
-void write_plan(const PlanArguments& options, const PlanReport& report) {
+void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
   require_trainable(report.problem, chosen.candidate, "--output");
@@ -223,7 +223,7 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
       fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
 }
 
-void write_job(const PlanArguments& options, const PlanReport& report) {
+void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.sbatch.empty()) return;
   const auto& [chosen, prediction] = report.plan.ranked.front();
   require_trainable(report.problem, chosen, "--sbatch");
@@ -299,7 +299,7 @@ void check_flags(const CLI::App& command, const PlanArguments& options) {
   require_whole_nodes(options.problem.workers, options.ranks_of_node);  // before the search, which may be long
 }
 
-void write_costs(const PlanArguments& options, const PlanReport& report) {
+void write_costs(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.costs.empty()) return;
   // The costs of the chosen plan, as the planner simulated them: `simulate --costs` then gives the same step.
   Predictor predictor(report.problem);
@@ -365,12 +365,13 @@ void add_plan(CLI::App& program, int& exit_code) {
       ->group("");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json, Format::Csv});
-  guard_outputs(*command, {add_path(*command, "--output", options->output,
-                                    "write the plan to this file, for `chimera train --config`"),
-                           add_path(*command, "--costs", options->costs,
-                                    "write the costs of the chosen plan to this file, for `chimera simulate --costs`"),
-                           add_path(*command, "--sbatch", options->sbatch,
-                                    "write the plan to this file as a SLURM job; - prints it instead of the table")});
+  add_output_checks(
+      *command,
+      {add_path(*command, "--output", options->output, "write the plan to this file, for `chimera train --config`"),
+       add_path(*command, "--costs", options->costs,
+                "write the costs of the chosen plan to this file, for `chimera simulate --costs`"),
+       add_path(*command, "--sbatch", options->sbatch,
+                "write the plan to this file as a SLURM job; - prints it instead of the table")});
   options->ranks_option =
       add_count(*command, "--ranks-per-node", options->ranks_of_node,
                 "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
@@ -380,7 +381,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.
-    PlanReport report = make_report(*options);
+    PlanAnalysis report = make_report(*options);
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);

@@ -54,7 +54,7 @@ void add_playground(CLI::App& program, int&) {
       "\nMore: docs/playground.md");
   auto options = std::make_shared<PlaygroundArguments>();
   begin_group(*command, heading::kOutput);
-  guard_outputs(*command, {add_path(*command, "--output", options->output, "write the page to this file")});
+  add_output_checks(*command, {add_path(*command, "--output", options->output, "write the page to this file")});
   add_path(*command, "--answer", options->answer,
            "answer the JSON requests in this file, one per line, instead; - reads standard input");
   command->callback([options] {

@@ -60,7 +60,7 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
   for (const HostRanks& host : hosts) {
     Words words = options_as_words(options);
     words.insert(words.begin(), kProfile.name);
-    commands.push_back(program_on(flags, host.host, words));
+    commands.push_back(remote_command(flags, host.host, words));
   }
   std::cerr << fmt::format("{} hosts measure themselves, for {:g} s or more\n", hosts.size(), options.seconds);
   const SignalInbox signals;
@@ -87,7 +87,7 @@ NodeLinks measure_links(const HostFlags& flags, const std::vector<HostRanks>& ho
   words.insert(words.end(), {"--", kProfile.name, kLinksFlag, "--seconds", fmt::format("{}", seconds)});
   if (!interface.empty()) words.insert(words.end(), {"--interface", interface});
   std::cerr << fmt::format("{} and {} measure the links between them\n", hosts[0].host, hosts[1].host);
-  const CommandResult measured = run_own(words);
+  const CommandResult measured = run_this_program(words);
   if (measured.exit_code != 0) throw Error(fmt::format("the links between {} are not measured", pair));
   return node_links_from_json(measured.output, "the links between " + pair);
 }
@@ -133,7 +133,7 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   const auto say = [&](const std::string& words) {
     if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
-  MachineReport report = measure_machine(flags.options, *transport, rank.rank, say);
+  MachineMeasurement report = measure_machine(flags.options, *transport, rank.rank, say);
   if (rank.rank != 0) return static_cast<int>(ExitCode::Success);
   say("");
   messages().write("\r");
@@ -156,7 +156,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   // Only rank 0 writes.
   if (self == 0) check_output(flags);
   at::set_num_threads(1);
-  RankEnvironment rank = join_place(*invocation.place);
+  RankEnvironment rank = join_external_launcher(*invocation.place);
   if (!flags.interface.empty()) rank.rendezvous.interface = flags.interface;
   const auto transport = connect_gloo({.rank = self,
                                        .world_size = kHosts,
@@ -269,12 +269,12 @@ void add_flags(CLI::App& command, Flags& flags) {
   add_hosts(command, flags.on,
             "hosts to profile, such as a,b,c; or a:2,b:2 with ranks per host (default: as many as fit its cores). Each "
             "host measures itself, and the first two their links. Reached by ssh (default: this machine)");
-  add_ways_to_hosts(command, flags.on);
+  add_ssh_flags(command, flags.on);
   command.add_flag(kLinksFlag, flags.links)->group("");
   command.add_option("--name", flags.name, "name of the machine in the profile (default: its host name)")
       ->type_name("TEXT");
   begin_group(command, heading::kOutput);
-  guard_outputs(command, {add_path(command, "--output", flags.output, "write the profile to this file")});
+  add_output_checks(command, {add_path(command, "--output", flags.output, "write the profile to this file")});
   add_format(command, flags.format, {Format::Text, Format::Json});
 }
 

@@ -54,7 +54,7 @@ const CLI::App& chosen_command(const CLI::App& program) {
   return chosen.empty() ? program : chosen_command(*chosen.front());
 }
 
-std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", called_as(command)); }
+std::string help_of(const CLI::App& command) { return fmt::format("`{} --help`", full_command_name(command)); }
 
 std::string unexpected(const CLI::App& command, const std::string& word) {
   constexpr std::string_view kDashes = "--";
@@ -119,7 +119,7 @@ std::optional<RankEnvironment> join_launcher() {
     throw;  // the launcher's variables are invalid: no launcher to report to
   } catch (const std::exception& error) {
     report_failure({.op = "start", .message = error.what()});
-    end_at_once(static_cast<int>(ExitCode::No), kPromptEnd);
+    exit_now(static_cast<int>(ExitCode::No), kDrainAfterFailure);
   }
 }
 
@@ -143,7 +143,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   // suggest the nearest name.
   const auto names = subcommand_names(program);
   if (argc < 2) {
-    lay_out_help(program, STDERR_FILENO);
+    set_up_help(program, STDERR_FILENO);
     std::cerr << program.help();
     return static_cast<int>(ExitCode::Usage);
   }
@@ -190,11 +190,11 @@ std::string named_file(const char* what, const std::string& word, const std::str
 
 }  // namespace
 
-CommandResult run_own(const std::vector<std::string>& words) {
+CommandResult run_this_program(const std::vector<std::string>& words) {
   // `exec` replaces the shell, so the exit status, and a signal that ends the command, are those of the command itself.
   const std::string line = fmt::format("exec {} {}", shell_word(own_executable()), shell_words(words));
   std::FILE* pipe = ::popen(line.c_str(), "re");
-  if (pipe == nullptr) throw Error(fmt::format("cannot start `{}`: {}", as_typed(words), system_message(errno)));
+  if (pipe == nullptr) throw Error(fmt::format("cannot start `{}`: {}", shell_command(words), system_message(errno)));
   CommandResult result;
   std::array<char, 4096> buffer;
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
@@ -205,7 +205,7 @@ CommandResult run_own(const std::vector<std::string>& words) {
   return result;
 }
 
-std::string as_typed(const std::vector<std::string>& words) {
+std::string shell_command(const std::vector<std::string>& words) {
   return words.empty() ? "chimera" : "chimera " + shell_words(words);
 }
 
@@ -261,7 +261,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_demo(program, exit_code);
   add_reference(program, exit_code);
   add_training(program, invocation, exit_code);
-  lay_out_help(program, STDOUT_FILENO);
+  set_up_help(program, STDOUT_FILENO);
   // All errors end here as one line and an exit code: 2 for what the user wrote, 1 for what failed.
   const auto run = [&] {
     try {
@@ -284,8 +284,8 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   };
   const int code = run();
   // Connection threads of a failed rank may still run, so destructors must not.
-  if (invocation.rank && code != 0) end_at_once(code, kPromptEnd);
-  messages().drain(code == 0 ? kPatientEnd : kPromptEnd);
+  if (invocation.rank && code != 0) exit_now(code, kDrainAfterFailure);
+  messages().drain(code == 0 ? kDrainAfterSuccess : kDrainAfterFailure);
   return code;
 }
 

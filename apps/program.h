@@ -4,7 +4,7 @@
 // chimera_training_main() call run_program(). It adds the subcommands, detects whether a launcher started this process
 // as a rank, parses the command line and runs the chosen subcommand. It prints an error in one line and turns it into
 // an exit code. Subcommands that run other subcommands (`demo`, `sweep --train`) start the program again with
-// run_own().
+// run_this_program().
 
 #include <functional>
 #include <string>
@@ -21,10 +21,10 @@ struct CommandResult {
 
 /// Runs this executable with the arguments `words` in a child process and waits for its end. The child inherits
 /// standard error. Throws Error if no process can be started.
-[[nodiscard]] CommandResult run_own(const std::vector<std::string>& words);
+[[nodiscard]] CommandResult run_this_program(const std::vector<std::string>& words);
 
 /// Returns `chimera` and the words as one line that a user can paste into a shell.
-[[nodiscard]] std::string as_typed(const std::vector<std::string>& words);
+[[nodiscard]] std::string shell_command(const std::vector<std::string>& words);
 
 /// Returns the path of a file that comes with chimera, such as `machines/p100-aries.json`: in the installation, or in
 /// the source tree. Throws ConfigError if it is missing.

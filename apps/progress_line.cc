@@ -14,7 +14,7 @@ constexpr const char* kClearLine = "\r\x1b[K";
 
 }  // namespace
 
-ProgressLine::ProgressLine() : on_terminal_(takes_escapes(STDERR_FILENO)) {}
+ProgressLine::ProgressLine() : on_terminal_(supports_escapes(STDERR_FILENO)) {}
 
 void ProgressLine::show(const std::function<std::string()>& make) {
   const auto now = std::chrono::steady_clock::now();
@@ -24,7 +24,7 @@ void ProgressLine::show(const std::function<std::string()>& make) {
   const bool is_first = !has_begun_;
   has_begun_ = true;
   if (on_terminal_) {
-    messages().show(kClearLine + clipped(make(), terminal_columns(STDERR_FILENO)));
+    messages().show(kClearLine + clip_lines(make(), terminal_columns(STDERR_FILENO)));
   } else if (!is_first) {
     messages().write(make() + "\n");
   }

@@ -50,7 +50,7 @@ Json command_json(const CLI::App& app) {
   for (const CLI::App* one : app.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); })) {
     inner.push_back(command_json(*one));
   }
-  return {{"name", called_as(app)},
+  return {{"name", full_command_name(app)},
           {"description", app.get_description()},
           {"footer", app.get_footer()},
           {"flags", flags},

@@ -35,7 +35,7 @@ std::string pictures_as_text(const std::vector<Panel>& panels, const TextStyle& 
   for (const Panel& panel : panels) {
     text += panel.title + "\n" + to_text(panel.schedule, panel.timeline, style) + "\n";
   }
-  return text + comparison(panels);
+  return text + comparison_table(panels);
 }
 
 std::string as_csv(const Schedule& schedule, bool communication) {
@@ -68,12 +68,12 @@ std::string print_schedule(const ScheduleArguments& options) {
   // Files hold the schedule, pictures its slots.
   if (options.format == Format::Json) return to_json(schedule);
   if (options.format == Format::Csv) return as_csv(schedule, options.communication);
-  std::vector<Schedule> drawn_together = options.pictures.beside(schedule, options.shape, make);
+  std::vector<Schedule> drawn_together = options.pictures.further_schedules(schedule, options.shape, make);
   drawn_together.insert(drawn_together.begin(), schedule);
   // A whole backward then takes two units, so that all pictures have the same work.
   const bool mixed = drawn_together.size() > 1 && std::ranges::any_of(drawn_together, has_split_backwards);
   std::vector<Panel> panels;
-  for (const Schedule& each : drawn_together) panels.push_back(figure_of(each, mixed ? 2 : 1));
+  for (const Schedule& each : drawn_together) panels.push_back(paper_figure(each, mixed ? 2 : 1));
   if (options.format == Format::Text) return pictures_as_text(panels, options.pictures.text_style(options.output));
   return draw_panels(options.format, panels);
 }

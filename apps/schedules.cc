@@ -15,7 +15,7 @@ namespace {
 
 std::vector<std::string> flags_of(const Generator& generator) {
   std::vector<std::string> flags;
-  for (const TakenAxis& taken : generator.axes) flags.push_back(shape_axis(taken.axis).flag());
+  for (const SupportedAxis& taken : generator.axes) flags.push_back(shape_axis(taken.axis).flag());
   return flags;
 }
 

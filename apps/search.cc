@@ -43,7 +43,7 @@ struct SearchArguments {
   CLI::Option* iterations_option = nullptr;
 };
 
-constexpr std::int64_t kMostDrawnOps = 400;
+constexpr std::int64_t kMaxDrawnOps = 400;
 
 constexpr const char* kAnyPlacement = "any";
 
@@ -94,7 +94,7 @@ PipelineShape chosen_shape(const SearchArguments& options, const NamedPlacement&
   }
   PipelineShape usual;
   usual.chunks = placement.chunks;
-  return flags.as_given(usual);
+  return flags.with_given_flags(usual);
 }
 
 /// A backward is whole if only --backward gives its cost.
@@ -102,13 +102,13 @@ bool splits_backward(const SearchArguments& options) {
   return !options.whole_backward && !options.costs.is_given(&CostFlags::backward);
 }
 
-SearchProblem problem_of(const SearchArguments& options, const Layout& layout, bool splits) {
+SearchProblem problem_of(const SearchArguments& options, const SearchLayout& layout, bool splits) {
   SearchProblem problem{layout, options.costs.costs_of(without_ops(layout)), splits, {}};
   if (const auto units = options.limits.in_flight()) {
     problem.limits.push_back(limit_in_flight(layout, *units, "--max-in-flight"));
   }
   // Bytes of stages come from the flags or, for --memory alone, from the cost file.
-  if (const auto bytes = options.limits.memory_alone()) {
+  if (const auto bytes = options.limits.memory_without_sizes()) {
     if (problem.costs.memory.empty()) {
       throw ConfigError("search: --memory needs --activation-bytes and --weight-bytes, or --costs FILE with `memory`");
     }
@@ -145,7 +145,7 @@ SearchOptions search_options(const SearchArguments& options) {
 
 std::string as_text(const SearchResult& result, const CostModel& costs) {
   std::string text;
-  if (num_ops(result.schedule) <= kMostDrawnOps) {
+  if (num_ops(result.schedule) <= kMaxDrawnOps) {
     text = to_text(result.schedule, simulate(result.schedule, costs)) + "\n";
   }
   text += fmt::format("makespan {:.6g}, lower bound {:.6g}, gap {:.2f} %{}\n", result.makespan, result.lower_bound,
@@ -180,7 +180,7 @@ struct SearchedPlacements {
 void add_layouts(const SearchArguments& options, const NamedPlacement& placement, SearchedPlacements& searched) {
   const PipelineShape shape = chosen_shape(options, placement);
   const bool any = placement.name == any_placement().name;
-  for (const Layout& layout : any ? every_layout(shape) : std::vector{layout_of(placement.kind, shape)}) {
+  for (const SearchLayout& layout : any ? all_layouts(shape) : std::vector{make_search_layout(placement.kind, shape)}) {
     const auto has_layout = [&](const SearchProblem& problem) { return problem.layout.placement == layout.placement; };
     // The placements `wave` with w = 1 and `v` are the same, for example.
     if (std::ranges::any_of(searched.problems, has_layout)) continue;
@@ -199,8 +199,10 @@ SearchedPlacements around_schedule(const SearchArguments& options) {
   if (is_file) require_no_shape(options.shape, "search: " + options.name);
   Schedule schedule = is_file ? read_schedule(options.name) : options.shape.generate(options.name);
   const bool splits = splits_backward(options) && has_split_backwards(schedule);
-  return {
-      {problem_of(options, layout_around(schedule), splits)}, {schedule.name}, {PipelineShape{}}, std::move(schedule)};
+  return {{problem_of(options, search_layout_of(schedule), splits)},
+          {schedule.name},
+          {PipelineShape{}},
+          std::move(schedule)};
 }
 
 /// Throws ConfigError if no placement fits shape and costs.
@@ -223,7 +225,7 @@ SearchedPlacements searched_placements(const SearchArguments& options) {
 std::string print_search(const SearchArguments& options) {
   const SearchedPlacements searched = searched_placements(options);
   const auto& problems = searched.problems;
-  options.costs.report_without_slices(
+  options.costs.warn_without_slices(
       std::ranges::any_of(problems, [](const SearchProblem& problem) { return problem.layout.slices > 1; }));
   // A given schedule is the only start of its problem. Otherwise generators make the starts of each layout.
   const auto starts = [&](std::size_t i) {
@@ -286,9 +288,9 @@ void add_search(CLI::App& program, int&) {
   add_count(*command, "--seed", options->seed, "random seed (default 0)");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
-  guard_outputs(*command,
-                {add_path(*command, "--output", options->output,
-                          "also write the best schedule to this JSON file, which other commands take as NAME")});
+  add_output_checks(*command,
+                    {add_path(*command, "--output", options->output,
+                              "also write the best schedule to this JSON file, which other commands take as NAME")});
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
                               "--seconds", "--iterations", "--seed", "--format", "--output"});

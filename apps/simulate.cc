@@ -157,11 +157,11 @@ std::string critical_path_as_text(const Panel& panel) {
 
 std::string steps_as_text(const Timeline& timeline) {
   if (timeline.step_ends.size() < 2) return "";
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   std::string text = fmt::format("{} steps, one every {:.6g}; they end at", timeline.step_ends.size(), timeline.period);
-  for (std::size_t k = 0; k < std::min(kMost, timeline.step_ends.size()); ++k)
+  for (std::size_t k = 0; k < std::min(kMax, timeline.step_ends.size()); ++k)
     text += fmt::format(" {:.6g}", timeline.step_ends[k]);
-  return text + (timeline.step_ends.size() > kMost ? " ...\n" : "\n");
+  return text + (timeline.step_ends.size() > kMax ? " ...\n" : "\n");
 }
 
 std::string as_text(const Panel& panel, const TextStyle& style) {
@@ -182,7 +182,7 @@ std::string as_text(const std::vector<Panel>& panels, const TextStyle& style) {
   if (panels.size() == 1) return as_text(panels.front(), style);
   std::string text;
   for (const Panel& panel : panels) text += panel.title + "\n" + as_text(panel, style) + "\n";
-  return text + comparison(panels);
+  return text + comparison_table(panels);
 }
 
 void require_limit(const SimulateArguments& options, const Panel& panel) {
@@ -198,14 +198,14 @@ std::string simulate_all(const SimulateArguments& options) {
       fastest(options.shape, options.pairs, [&](const Schedule& step) { return makespan_of(step, options); });
   const Schedule schedule = chosen_schedule(options, make);
   std::vector<Panel> panels = {simulate_panel(schedule, options)};
-  for (const Schedule& other : options.pictures.beside(schedule, options.shape, make)) {
+  for (const Schedule& other : options.pictures.further_schedules(schedule, options.shape, make)) {
     panels.push_back(simulate_panel(other, options));
   }
   const Panel& first = panels.front();
   require_limit(options, first);
-  options.costs.report_without_slices(
+  options.costs.warn_without_slices(
       std::ranges::any_of(panels, [](const Panel& panel) { return panel.schedule.slices > 1; }));
-  options.pairs.report_without_pairs(
+  options.pairs.warn_without_pairs(
       std::ranges::any_of(panels, [](const Panel& panel) { return has_pairs(panel.schedule); }));
   if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
   if (options.format == Format::Text) return as_text(panels, options.pictures.text_style(options.output));

@@ -52,7 +52,7 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
     throw ConfigError(fmt::format("--format {} goes without --train, whose table is CSV that a later sweep reads",
                                   chimera::to_text(format)));
   }
-  if (const auto lists = options.costs.lists(); !lists.empty()) {
+  if (const auto lists = options.costs.flags_with_lists(); !lists.empty()) {
     throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",
                                   lists.front()->option->get_name()));
   }
@@ -128,9 +128,9 @@ void add_sweep(CLI::App& program, int&) {
                    "schedules with their default parameters: NAME,NAME, files too, or all (default: every synchronous "
                    "schedule with its best parameters)")
       ->type_name("NAMES");
-  options->shape.add_to(*command, Counts::Lists);
+  options->shape.add_to(*command, FlagValues::Lists);
   options->pairs.add_to(*command);
-  options->costs.add_to(*command, Counts::Lists);
+  options->costs.add_to(*command, FlagValues::Lists);
   options->pairs.add_time_to(*command);
   options->limits.add_to(*command, "schedules above the limit have no row (default: no limit)");
   begin_group(*command, heading::kRunning);
@@ -141,11 +141,11 @@ void add_sweep(CLI::App& program, int&) {
   const std::vector<Format> formats = {Format::Text, Format::Csv, Format::Json};
   options->format_option = add_format(*command, options->format, formats);
   options->format_option->description("output format; json has an object per line (default text, or csv for --output)");
-  follow_ending(*output, *options->format_option, options->format, formats);
+  set_format_by_extension(*output, *options->format_option, options->format, formats);
   command->add_flag("--pareto", options->pareto,
                     "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
   CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
-  guard_outputs(*command, {output, chart}, train);
+  add_output_checks(*command, {output, chart}, train);
   command
       ->add_option(
           "--value", options->value,

@@ -42,7 +42,7 @@ std::vector<std::string> listed_conditions(const std::vector<SweepRow>& rows) {
 
 std::string table_of(const std::vector<SweepRow>& rows) {
   const std::vector<std::string> conditions = listed_conditions(rows);
-  const bool is_trained = !rows.front().text(kMeasured.front()).empty();
+  const bool is_trained = !rows.front().text(kMeasuredColumns.front()).empty();
   std::vector<std::string> head = {"schedule", "parameters"};
   for (std::string column : conditions) {
     std::ranges::replace(column, '_', ' ');

@@ -28,7 +28,7 @@ constexpr const char* kFirstFigure = "makespan";
 
 std::string changed_parameters(const Generator& generator, const PipelineShape& shape) {
   std::vector<std::string> flags;
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     if (axis.get(shape) != taken.usual) flags.push_back(axis.flag() + " " + axis.text(shape));
   }
@@ -62,10 +62,10 @@ class Sweeper {
 
   SweepResult run() {
     require_taken_axes();
-    const std::vector<CostFlags> all_costs = sweep_.costs.listed();
+    const std::vector<CostFlags> all_costs = sweep_.costs.combinations();
     // Files have a D and N of their own, so that they need no --stages and --micro-batches.
     const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.is_given();
-    for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.listed()) {
+    for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.combinations()) {
       for (const CostFlags& costs : all_costs) {
         for (const std::string& name : names_) {
           if (names_schedule_file(name)) {
@@ -85,8 +85,8 @@ class Sweeper {
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
     }
     sort_rows();
-    sweep_.costs.report_without_slices(has_slices_);
-    sweep_.pairs.report_without_pairs(has_pairs_);
+    sweep_.costs.warn_without_slices(has_slices_);
+    sweep_.pairs.warn_without_pairs(has_pairs_);
     return std::move(result_);
   }
 
@@ -110,9 +110,9 @@ class Sweeper {
     std::vector<SweepRow> kept;
     std::string reason;
     for (const PipelineShape& shape :
-         sweep_.shape.variants(generator, *asked, tries_all() ? Tried::All : Tried::ByCosts)) {
+         sweep_.shape.variants(generator, *asked, tries_all() ? VariedParameters::All : VariedParameters::ByCosts)) {
       // Refused shapes are left out. The first reason is reported if no shape is left.
-      if (const auto refusal = generator.refusal(shape)) {
+      if (const auto refusal = generator.find_shape_error(shape)) {
         if (reason.empty()) reason = *refusal;
         continue;
       }
@@ -157,7 +157,7 @@ class Sweeper {
     try {
       const Schedule schedule = sweep_.pairs.apply_to(unpaired);
       if (!check_limits(schedule, limits_).empty()) {
-        reason = "holds more than " + sweep_.limits.in_words();
+        reason = "holds more than " + sweep_.limits.text();
         return std::nullopt;
       }
       has_slices_ = has_slices_ || schedule.slices > 1;
@@ -190,7 +190,7 @@ class Sweeper {
     const auto add_number = [&](const std::string& column, double value) {
       row.cells.push_back({column, fmt::format("{:.10g}", value), true, value});
     };
-    for (const TimeFlag* flag : flags.lists()) add_number(flag->column, flags.*flag->time);
+    for (const TimeFlag* flag : flags.flags_with_lists()) add_number(flag->column, flags.*flag->time);
     add_number(kFirstFigure, panel.timeline.makespan);
     add_number("bubble_ratio", panel.timeline.bubble_ratio);
     add_number("lower_bound", panel.timeline.lower_bound);
@@ -277,7 +277,7 @@ std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
 std::vector<std::string> parse_schedules(const std::string& text) {
   if (text == "all") return schedule_names();
   std::vector<std::string> names;
-  for (const std::string_view part : parts_of(text)) {
+  for (const std::string_view part : split_at_commas(text)) {
     names.push_back(complete_name(std::string(part), schedule_names()));
     if (!names_schedule_file(names.back())) (void)find_generator(names.back());
   }

@@ -37,7 +37,7 @@ struct SweepCell {
 };
 
 /// Columns that `sweep --train` adds to a row (sweep_training.h)
-inline constexpr std::array kMeasured = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
+inline constexpr std::array kMeasuredColumns = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
 
 /// A simulated schedule. The order of its cells: the inputs of the simulation (schedule, D, N, parameters, and the
 /// times with several values on the command line), and then its results, of which `makespan` is the first.

@@ -32,7 +32,8 @@ std::string key_of(const SweepRow& row) {
 std::string head_of(const SweepRow& row) {
   std::string head;
   for (const SweepCell& cell : row.cells) head += cell.column + ",";
-  for (const char* column : kMeasured) head += std::string(column) + (column == kMeasured.back() ? "" : ",");
+  for (const char* column : kMeasuredColumns)
+    head += std::string(column) + (column == kMeasuredColumns.back() ? "" : ",");
   return head;
 }
 
@@ -48,13 +49,13 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   }
   const std::size_t keys = like.inputs().size();
   while (std::getline(lines, line)) {
-    const auto parts = parts_of(line);
+    const auto parts = split_at_commas(line);
     const Cells cells(parts.begin(), parts.end());
     // A line that was cut is trained again.
-    if (cells.size() != like.cells.size() + kMeasured.size()) continue;
+    if (cells.size() != like.cells.size() + kMeasuredColumns.size()) continue;
     std::string key;
     for (std::size_t c = 0; c < keys; ++c) key += cells[c] + ",";
-    found[key] = {cells.end() - static_cast<std::ptrdiff_t>(kMeasured.size()), cells.end()};
+    found[key] = {cells.end() - static_cast<std::ptrdiff_t>(kMeasuredColumns.size()), cells.end()};
   }
   return found;
 }
@@ -81,12 +82,12 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   }
   words.insert(words.end(), training.flags.begin(), training.flags.end());
   // The command as typed, so that a user can repeat one row.
-  std::cerr << "$ " << as_typed(words) << "\n" << std::flush;
-  const CommandResult result = run_own(words);
+  std::cerr << "$ " << shell_command(words) << "\n" << std::flush;
+  const CommandResult result = run_this_program(words);
   if (result.exit_code != 0) {
-    throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", as_typed(words), result.exit_code));
+    throw Error(fmt::format("`{}` ended with {}; the rows before it are kept", shell_command(words), result.exit_code));
   }
-  const RunFigures figures = figures_of(read_run(metrics));
+  const RunResults figures = summarize_run(read_run(metrics));
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
           fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
 }
@@ -109,7 +110,8 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   for (SweepRow& row : rows) {
     const auto known = before.find(key_of(row));
     const Cells cells = known != before.end() ? known->second : train_row(row, training);
-    for (std::size_t c = 0; c < kMeasured.size(); ++c) row.cells.push_back(measured_cell(kMeasured[c], cells[c]));
+    for (std::size_t c = 0; c < kMeasuredColumns.size(); ++c)
+      row.cells.push_back(measured_cell(kMeasuredColumns[c], cells[c]));
     done.push_back(std::move(row));
     if (!is_file || known != before.end()) continue;
     // Rows of two sweeps in one file would be mixed. The file is replaced as a whole, so a change since the last row

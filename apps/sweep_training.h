@@ -1,8 +1,8 @@
 #pragma once
 
 // `chimera sweep --train`: runs `chimera train` for each row of a sweep, one after the other, and adds columns with the
-// measured speed, memory and loss (kMeasured). It writes the table of --output after each row. A restarted sweep takes
-// the rows from this table and trains only the others.
+// measured speed, memory and loss (kMeasuredColumns). It writes the table of --output after each row. A restarted sweep
+// takes the rows from this table and trains only the others.
 
 #include <string>
 #include <vector>
@@ -17,9 +17,9 @@ struct SweepTraining {
   std::string output;  // CSV file of the sweep, read at the start and written after each row; empty, `-`: none
 };
 
-/// Trains each row that `output` does not already contain, and returns all rows with the columns of kMeasured. Throws
-/// ConfigError if the existing `output` is not a table of these rows, and Error if a training run fails or another
-/// process writes `output`.
+/// Trains each row that `output` does not already contain, and returns all rows with the columns of kMeasuredColumns.
+/// Throws ConfigError if the existing `output` is not a table of these rows, and Error if a training run fails or
+/// another process writes `output`.
 [[nodiscard]] std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining& training);
 
 }  // namespace chimera::apps

@@ -20,7 +20,7 @@ namespace chimera::apps {
 namespace {
 
 constexpr double kMega = 1e6;
-constexpr std::int64_t kMostWorkers = 1024;
+constexpr std::int64_t kMaxWorkers = 1024;
 
 struct TokenizeFlags {
   TokenizeOptions options;
@@ -32,9 +32,9 @@ struct TokenizeFlags {
   Format format = Format::Text;
 };
 
-double rate(double amount, const TokenizeReport& report) { return amount / std::max(report.seconds, 1e-9); }
+double rate(double amount, const TokenizeProgress& report) { return amount / std::max(report.seconds, 1e-9); }
 
-std::string progress(const TokenizeReport& report) {
+std::string progress(const TokenizeProgress& report) {
   const double done = static_cast<double>(report.bytes);
   // What an earlier, interrupted run has done counts as done, but not for the speed.
   const double left = static_cast<double>(report.total_bytes - report.resumed) - done;
@@ -47,7 +47,7 @@ std::string progress(const TokenizeReport& report) {
                             rate(static_cast<double>(report.documents), report));
 }
 
-std::string summary(const TokenizeReport& report) {
+std::string summary(const TokenizeProgress& report) {
   const auto bytes = static_cast<double>(report.bytes);
   std::string text = fmt::format("{} documents, {} tokens; {:.1f} MB in {:.2f} s: {:.1f} MB/s, {:.0f} documents/s\n",
                                  report.documents, report.tokens, bytes / kMega, report.seconds,
@@ -60,7 +60,7 @@ std::string summary(const TokenizeReport& report) {
   return text;
 }
 
-std::string summary_json(const TokenizeReport& report) {
+std::string summary_json(const TokenizeProgress& report) {
   const auto bytes = static_cast<double>(report.bytes);
   const nlohmann::ordered_json json = {{"documents", report.documents},
                                        {"tokens", report.tokens},
@@ -78,7 +78,7 @@ void run(TokenizeFlags& flags) {
   TokenizeOptions& options = flags.options;
   // Ids on standard output leave no room for a report or for resuming.
   const bool prints = options.output == "-";
-  require_between("--workers", flags.workers, 0, kMostWorkers);
+  require_between("--workers", flags.workers, 0, kMaxWorkers);
   require_between("--save-every", flags.save_every, 1, 1'000'000);
   if (prints && flags.format != Format::Text)
     throw ConfigError("--format json needs standard output, as --output - does");
@@ -97,10 +97,10 @@ void run(TokenizeFlags& flags) {
     std::cout << text;
     if (!std::cout) throw Error("standard output cannot be written");
   };
-  report_surplus_threads("--workers", flags.workers, 1);
+  warn_about_surplus_threads("--workers", flags.workers, 1);
   ProgressLine line;
-  const TokenizeReport report =
-      tokenize(options, [&](const TokenizeReport& now) { line.show([&] { return progress(now); }); });
+  const TokenizeProgress report =
+      tokenize(options, [&](const TokenizeProgress& now) { line.show([&] { return progress(now); }); });
   // The summary goes to standard error, unless it is the only output.
   line.clear();
   if (flags.format == Format::Json) {
@@ -109,7 +109,7 @@ void run(TokenizeFlags& flags) {
     messages().write(summary(report));
   }
   std::cout << std::flush;
-  finish_output(kPatientEnd);
+  finish_output(kDrainAfterSuccess);
 }
 
 }  // namespace

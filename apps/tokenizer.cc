@@ -17,7 +17,7 @@ namespace chimera::apps {
 namespace {
 
 constexpr std::int64_t kLargestVocabulary = 1 << 22;
-constexpr std::size_t kMostText = std::size_t{16} << 30;  // bytes per file
+constexpr std::size_t kMaxText = std::size_t{16} << 30;  // bytes per file
 
 struct TrainTokenizerOptions {
   std::vector<std::string> files;
@@ -42,7 +42,7 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
   check(options);
   WordCounts words;
   for (const std::string& path : options.files) {
-    const std::string text = read_whole(path, kMostText);
+    const std::string text = read_whole(path, kMaxText);
     // A JSONL or compressed file would give a tokenizer of quotes and escapes, without an error.
     require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
     if (const auto place = find_invalid_utf8(text)) {
@@ -89,8 +89,8 @@ void add_tokenizer(CLI::App& program, int&) {
   add_count(*train, "--min-frequency", options->training.min_frequency,
             "minimum frequency of a merged pair (default 0)");
   begin_group(*train, heading::kOutput);
-  guard_outputs(*train, {add_path(*train, "--output", options->output,
-                                  "write tokenizer.json to this file (default: standard output)")});
+  add_output_checks(*train, {add_path(*train, "--output", options->output,
+                                      "write tokenizer.json to this file (default: standard output)")});
   train->callback([options] { write_output(options->output, train_tokenizer(*options)); });
 }
 

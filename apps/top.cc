@@ -51,7 +51,7 @@ void show_live(const TopArguments& options) {
     const std::string view = to_text(observe_run(options.run, watch_time(options.interval)), view_columns());
     const std::string note = fmt::format("\nevery {} s; Ctrl-C ends this view, not the run\n", options.interval);
     // Home and clear, then the whole view at once, so that the terminal does not flicker.
-    std::cout << "\033[H\033[2J" << clipped(view + note, view_columns()) << std::flush;
+    std::cout << "\033[H\033[2J" << clip_lines(view + note, view_columns()) << std::flush;
     std::this_thread::sleep_until(next);
   }
 }
@@ -81,7 +81,7 @@ void add_top(CLI::App& program, int&) {
     if ((options->once || format->count() > 0) && interval->count() > 0) {
       throw ConfigError("--interval is for a view that updates; leave out --interval, or --once and --format");
     }
-    const bool lives = !options->once && format->count() == 0 && takes_escapes(STDOUT_FILENO);
+    const bool lives = !options->once && format->count() == 0 && supports_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);
     const TopView view = observe_run(options->run, watch_time(options->interval));
     write_output("", options->format == Format::Json ? to_json(view) : to_text(view, view_columns()));

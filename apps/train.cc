@@ -207,7 +207,7 @@ void report_without_effect(const Job& job) {
 }
 
 ExitCode print_dry_run(const TrainOptions& options, const TrainCommandLine& flags) {
-  Job job = cut_job(job_shape(options));
+  Job job = partition_job(resolve_job(options));
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job, 0);
@@ -259,14 +259,14 @@ void plan_by_profile(Job& job, const TrainCommandLine& flags) {
 }
 
 Words rank_words(const CLI::App& command) {
-  Words words = given_words(command);
+  Words words = given_arguments(command);
   words.insert(words.begin(), kTrain.name);
   return words;
 }
 
 void report_threads(const Job& job) {
   if (uses_gpu(job.options)) messages().write(warning_of_few_cores(available_cores(), job.local_ranks()));
-  report_surplus_threads("--threads", job.options.threads, job.local_ranks());
+  warn_about_surplus_threads("--threads", job.options.threads, job.local_ranks());
   const char* usual = std::getenv("OMP_NUM_THREADS");
   if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
   // LibTorch would obey this variable, but each rank sets its own number.
@@ -316,7 +316,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
         "on two hosts, and every sum in an op crosses the network\n",
         job.options.tensor_parallel, place.local_size));
   }
-  RankEnvironment rank = join_place(place);
+  RankEnvironment rank = join_external_launcher(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
     messages().write(
@@ -331,26 +331,26 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
 std::string way_to_continue(const Job& job, Words typed) {
   const std::string& folder = job.options.checkpoint.folder;
   if (folder.empty()) return "";
-  // Flight records contain the last op of the guilty rank.
+  // Flight records contain the last op of the culprit.
   std::string text;
   std::vector<std::int64_t> steps;
   try {
     steps = list_steps(folder);
     const Diagnosis diagnosis = diagnose(read_flight_folder(job.options.flight_folder()));
-    const auto found = std::ranges::find(diagnosis.ranks, diagnosis.guilty.value_or(-1), &RankFinding::rank);
+    const auto found = std::ranges::find(diagnosis.ranks, diagnosis.culprit.value_or(-1), &RankFinding::rank);
     if (found != diagnosis.ranks.end() && found->at) text += fmt::format("  last: {}\n", to_text(*found->at));
   } catch (const Error&) {  // the rest helps, too
   }
   const std::string why = fmt::format("  why: chimera diagnose {}\n", shell_word(folder));
   if (steps.empty()) {
-    return text + fmt::format("  newest checkpoint: none\n  start again: {}\n{}", as_typed(typed), why);
+    return text + fmt::format("  newest checkpoint: none\n  start again: {}\n{}", shell_command(typed), why);
   }
   const Words automatic = {"--resume", "auto"};
   const bool resumes = std::search(typed.begin(), typed.end(), automatic.begin(), automatic.end()) != typed.end() ||
                        std::ranges::count(typed, "--resume=auto") > 0;
   if (!resumes) typed.insert(typed.end(), automatic.begin(), automatic.end());
   return text + fmt::format("  newest checkpoint: {}\n  continue: {}\n{}", checkpoint_path(folder, steps.back()),
-                            as_typed(typed), why);
+                            shell_command(typed), why);
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
@@ -362,8 +362,8 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   // Written and drained before ranks start, so that their messages follow the description.
   ::signal(SIGPIPE, SIG_IGN);  // a run continues without a reader of its output
   output().write(describe(job));
-  output().drain(kPromptEnd);
-  if (output().error() != 0) finish_output(kPromptEnd);
+  output().drain(kDrainAfterFailure);
+  if (output().error() != 0) finish_output(kDrainAfterFailure);
   if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
     if (job.options.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
@@ -438,7 +438,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     }
     if (const auto& place = invocation.place) {
       options.local_ranks = place->local_size;
-      take_gpu(options, place->local_rank, place->local_size);
+      assign_gpu(options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(options);
     if (job.options.reports) {
@@ -460,7 +460,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       exit_code = run(job, rank_words(*command), invocation.entry);
       if (exit_code == static_cast<int>(ExitCode::No)) {
         messages().write(way_to_continue(job, invocation.arguments));
-        messages().drain(kPromptEnd);
+        messages().drain(kDrainAfterFailure);
       }
     }
   });

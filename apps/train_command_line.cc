@@ -170,9 +170,9 @@ void add_model_and_data(CLI::App& command, TrainOptions& o) {
 std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
   std::vector<std::int64_t> tokens;
   for (const double length : parse_slice_lengths(text)) {
-    constexpr double kMostTokens = 1e9;
+    constexpr double kMaxTokens = 1e9;
     // `simulate` takes fractions as lengths; tokens are whole.
-    if (length != std::floor(length) || length > kMostTokens) {
+    if (length != std::floor(length) || length > kMaxTokens) {
       throw ConfigError(fmt::format("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text));
     }
     tokens.push_back(static_cast<std::int64_t>(length));

@@ -23,6 +23,7 @@ extern "C" int chimera_training_main(int argc, char** argv) {
 #ifdef CHIMERA_SANITIZED
   return code;  // the leak checker runs at exit
 #else
-  chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
+  chimera::exit_now(code,
+                    chimera::kDrainAfterFailure);  // LibTorch takes longer to unregister its operators than to start
 #endif
 }

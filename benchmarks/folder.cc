@@ -82,7 +82,7 @@ RankReport read_stage(const Options& options, std::int64_t rank) {
   (void)at::empty({1}, compute);
   const double before = peak_resident_bytes();
   const auto start = Clock::now();
-  const InitialValue value = stored_values(folder);
+  const InitialValue value = values_from_folder(folder);
   std::unique_ptr<TiedWeight> tied;
   if (folder->model().tied && (layers.embedding || layers.head)) {
     tied = make_tied_weight(folder->model(), {layers.embedding, layers.head}, compute, value);

@@ -69,7 +69,7 @@ at::Device device_of(const Options& options) {
   }
   TrainOptions numbers;
   numbers.device = DeviceKind::Cuda;
-  use_numbers(numbers);
+  set_matmul_precision(numbers);
   return {gpus.type(), 0};
 }
 
@@ -293,7 +293,7 @@ int run(const Options& options) {
   }
   at::set_num_threads(options.threads);
   const at::Device device = device_of(options);
-  const OwnStream stream(device);  // CUDA records no work of the default stream
+  const PooledStreamGuard stream(device);  // CUDA records no work of the default stream
   if (options.compare) return compare(options, device) ? 0 : 1;
   run_all(options, device);
   return 0;

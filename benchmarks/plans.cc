@@ -124,10 +124,10 @@ MachineProfile profiled(const Options& options, const Problem& problem, Transpor
   }
   profile.sequence = problem.sequence;
   profile.seconds = kSeconds;
-  const MachineReport report = measure_machine(profile, transport, rank, [](const std::string&) {});
+  const MachineMeasurement report = measure_machine(profile, transport, rank, [](const std::string&) {});
   const std::string file = options.folder + "/machine.json";
   if (rank == 0) std::ofstream(file) << to_json(report.machine);
-  Lockstep(transport, rank, 1).meet();
+  Lockstep(transport, rank, 1).barrier();
   return read_machine(file);
 }
 

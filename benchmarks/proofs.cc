@@ -50,7 +50,7 @@ RandomCase random_case(std::uint64_t seed, std::uint64_t number) {
 }
 
 SearchResult run(const RandomCase& each, const SearchOptions& options) {
-  const Layout layout = layout_of(PlacementKind::Bidirectional, each.shape);
+  const SearchLayout layout = make_search_layout(PlacementKind::Bidirectional, each.shape);
   const auto units = static_cast<double>(each.shape.stages);
   const SearchProblem problem{layout, each.costs, true, {limit_in_flight(layout, units, "--max-in-flight")}};
   return search(problem, generated_starts(layout, each.shape), options);

@@ -49,7 +49,7 @@ std::vector<Case> cases() {
   };
 }
 
-SearchProblem problem_of(const Case& asked, const Layout& layout) {
+SearchProblem problem_of(const Case& asked, const SearchLayout& layout) {
   CostModel costs;
   costs.latency = asked.latency;
   for (std::size_t s = 0; s < static_cast<std::size_t>(layout.stages); ++s) {
@@ -61,7 +61,7 @@ SearchProblem problem_of(const Case& asked, const Layout& layout) {
 
 void run_case(const Case& asked, const SearchOptions& options) {
   const PipelineShape shape{.stages = 8, .micro_batches = asked.micro_batches, .pipelines = asked.pipelines};
-  const Layout layout = layout_of(PlacementKind::Bidirectional, shape);
+  const SearchLayout layout = make_search_layout(PlacementKind::Bidirectional, shape);
   std::optional<double> met;
   SearchOptions watched = options;
   watched.progress = [&](const SearchProgress& progress) {

@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   return code;  // leaks are looked for at exit
 #else
   chimera::testing::remove_text_file();
-  chimera::end_at_once(code, chimera::kPromptEnd);  // LibTorch takes longer to unregister its operators than to start
+  chimera::exit_now(code,
+                    chimera::kDrainAfterFailure);  // LibTorch takes longer to unregister its operators than to start
 #endif
 }

@@ -135,7 +135,7 @@ std::vector<std::string> meant_by(std::string name, const std::vector<std::strin
                          [&](const std::string& flag) { return std::ranges::count(known, flag) > 0; });
   }
   if (!meant.empty()) return meant;
-  if (auto guess = nearest(name, known)) meant.push_back(*std::move(guess));
+  if (auto guess = find_nearest(name, known)) meant.push_back(*std::move(guess));
   return meant;
 }
 
@@ -181,7 +181,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
 
 void merge_config(CLI::App& command, const std::string& path) { merge_config_text(command, read_whole(path), path); }
 
-std::vector<std::string> given_words(const CLI::App& command) {
+std::vector<std::string> given_arguments(const CLI::App& command) {
   std::vector<std::string> words;
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Flags from other sources than the command line. merge_config() reads them from a TOML file (--config). set_flag()
-// sets one flag, for example to the value of a plan. given_words() writes the given flags as a new command line, which
-// the launcher passes to its ranks. unknown_flag() writes the error message for a flag that does not exist.
+// sets one flag, for example to the value of a plan. given_arguments() writes the given flags as a new command line,
+// which the launcher passes to its ranks. unknown_flag() writes the error message for a flag that does not exist.
 
 #include <CLI/CLI.hpp>
 
@@ -25,7 +25,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
 
 /// Returns the flags of `command` that have been given, with their values, as arguments of a new command line. The
 /// flags of a merged file count as given.
-[[nodiscard]] std::vector<std::string> given_words(const CLI::App& command);
+[[nodiscard]] std::vector<std::string> given_arguments(const CLI::App& command);
 
 /// Returns the error message for the unknown flag or key `name`, for example `unknown flag '--lr'; did you mean
 /// '--learning-rate'?`. It suggests the flags of `command` that have this meaning in PyTorch, Megatron-LM and similar

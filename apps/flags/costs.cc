@@ -27,7 +27,7 @@ std::string read_again(const std::string& path) {
 
 }  // namespace
 
-void CostFlags::add_to(CLI::App& app, Counts counts) {
+void CostFlags::add_to(CLI::App& app, FlagValues counts) {
   begin_group(app, heading::kCosts);
   // In the order of kTimeColumns, which names the flags and the columns of `sweep`.
   const std::array<std::pair<double CostFlags::*, const char*>, kTimeColumns.size()> described = {
@@ -44,7 +44,7 @@ void CostFlags::add_to(CLI::App& app, Counts counts) {
     TimeFlag& flag = times.emplace_back(TimeFlag{kTimeColumns[t], time});
     std::string name = "--" + flag.column;
     std::ranges::replace(name, '_', '-');
-    const bool lists = counts == Counts::Lists;
+    const bool lists = counts == FlagValues::Lists;
     const auto take = [this, &flag, name, lists](const std::string& text) {
       if (!lists) require_no_list(name, text);
       flag.values = parse_number_list(name, text, 0);
@@ -85,7 +85,7 @@ CostModel CostFlags::costs_of(const Schedule& schedule) const {
   return costs;
 }
 
-void CostFlags::report_without_slices(bool any) const {
+void CostFlags::warn_without_slices(bool any) const {
   const auto report = [&](bool is_given, const char* flag) {
     if (is_given && !any) messages().write(fmt::format("chimera: {} has no effect without --slices\n", flag));
   };
@@ -97,7 +97,7 @@ bool CostFlags::is_given(double CostFlags::*time) const {
   return std::ranges::find(times, time, &TimeFlag::time)->option->count() > 0;
 }
 
-std::vector<const TimeFlag*> CostFlags::lists() const {
+std::vector<const TimeFlag*> CostFlags::flags_with_lists() const {
   std::vector<const TimeFlag*> lists;
   for (const TimeFlag& flag : times) {
     if (flag.values.size() > 1) lists.push_back(&flag);
@@ -105,12 +105,12 @@ std::vector<const TimeFlag*> CostFlags::lists() const {
   return lists;
 }
 
-std::vector<CostFlags> CostFlags::listed() const {
+std::vector<CostFlags> CostFlags::combinations() const {
   // Each list multiplies the combinations so far, which makes the first list vary slowest.
   std::vector<CostFlags> all = {*this};
-  for (const TimeFlag* flag : lists()) {
-    if (all.size() * flag->values.size() > kMostListed)
-      throw ConfigError(fmt::format("the lists of times name more than {} combinations; list fewer", kMostListed));
+  for (const TimeFlag* flag : flags_with_lists()) {
+    if (all.size() * flag->values.size() > kMaxListed)
+      throw ConfigError(fmt::format("the lists of times name more than {} combinations; list fewer", kMaxListed));
     std::vector<CostFlags> varied;
     for (const CostFlags& each : all) {
       for (const double value : flag->values) varied.emplace_back(each).*flag->time = value;
@@ -222,7 +222,7 @@ CostModel PairFlags::with_time(CostModel costs) const {
   return costs;
 }
 
-void PairFlags::report_without_pairs(bool any) const {
+void PairFlags::warn_without_pairs(bool any) const {
   if (any || time_option == nullptr || time_option->count() == 0) return;
   messages().write("chimera: --pair-time has no effect: no schedule has pairs; --pairs neighbors makes them\n");
 }
@@ -258,12 +258,12 @@ std::optional<double> LimitFlags::in_flight() const {
   return app_->count("--max-in-flight") > 0 ? std::optional(in_flight_) : std::nullopt;
 }
 
-std::optional<double> LimitFlags::memory_alone() const {
+std::optional<double> LimitFlags::memory_without_sizes() const {
   const bool has_bytes = app_->count("--activation-bytes") + app_->count("--weight-bytes") > 0;
   return app_->count("--memory") > 0 && !has_bytes ? std::optional(memory_.bytes) : std::nullopt;
 }
 
-std::string LimitFlags::in_words() const {
+std::string LimitFlags::text() const {
   std::string text;
   if (in_flight()) text += fmt::format("--max-in-flight {:g}", in_flight_);
   if (app_->count("--memory") > 0) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", memory_.bytes);
@@ -273,7 +273,7 @@ std::string LimitFlags::in_words() const {
 MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
-    const std::vector<PipelineShape> shapes = shape.variants(generator, asked, Tried::ByCosts);
+    const std::vector<PipelineShape> shapes = shape.variants(generator, asked, VariedParameters::ByCosts);
     Schedule best = pairs.apply_to(generator.generate(shapes.front()));
     // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;

@@ -49,7 +49,7 @@ inline constexpr std::array kTimeColumns = {"forward",         "backward", "inpu
 
 struct CostFlags;
 
-/// The flag of one time, such as --forward. `chimera sweep` also accepts a list of times (Counts::Lists).
+/// The flag of one time, such as --forward. `chimera sweep` also accepts a list of times (FlagValues::Lists).
 struct TimeFlag {
   std::string column;       // one of kTimeColumns
   double CostFlags::*time;  // the field that the flag sets, to the first value
@@ -79,20 +79,20 @@ struct CostFlags {
 
   /// Adds the flags to a command. The object must stay where it is, because the flags write into it. Call the functions
   /// below after the command line is parsed.
-  void add_to(CLI::App& app, Counts counts = Counts::Single);
+  void add_to(CLI::App& app, FlagValues counts = FlagValues::Single);
   /// Returns whether the command line has the flag of this time.
   [[nodiscard]] bool is_given(double CostFlags::*time) const;
   /// Returns the flags with more than one value.
-  [[nodiscard]] std::vector<const TimeFlag*> lists() const;
+  [[nodiscard]] std::vector<const TimeFlag*> flags_with_lists() const;
   /// Returns a copy with single times for each combination of the lists. The first flag varies slowest. Throws
-  /// ConfigError for more than kMostListed combinations.
-  [[nodiscard]] std::vector<CostFlags> listed() const;
+  /// ConfigError for more than kMaxListed combinations.
+  [[nodiscard]] std::vector<CostFlags> combinations() const;
   /// Returns the costs of the schedule's ops. Throws ConfigError if flags contradict each other, or if a file cannot be
   /// read or does not fit the schedule.
   [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
   /// If no schedule of the command has slices (`any` is false), prints a warning on standard error for each given flag
   /// that only affects slices.
-  void report_without_slices(bool any) const;
+  void warn_without_slices(bool any) const;
 
  private:
   [[nodiscard]] CostModel given_times(const Schedule& schedule) const;
@@ -120,7 +120,7 @@ struct PairFlags {
   /// Returns `costs` with the time of --pair-time, if given. Throws ConfigError if `costs` has one already.
   [[nodiscard]] CostModel with_time(CostModel costs) const;
   /// If no schedule of the command has pairs (`any` is false), prints a warning that --pair-time has no effect.
-  void report_without_pairs(bool any) const;
+  void warn_without_pairs(bool any) const;
 };
 
 /// The flags --max-in-flight, --memory, --activation-bytes and --weight-bytes
@@ -132,11 +132,11 @@ struct LimitFlags {
   [[nodiscard]] Limits limits() const;
   /// Returns the bytes of --memory if it is given without --activation-bytes and --weight-bytes. `search` then takes
   /// the bytes of activations and weights from the file of --costs.
-  [[nodiscard]] std::optional<double> memory_alone() const;
+  [[nodiscard]] std::optional<double> memory_without_sizes() const;
   /// Returns --max-in-flight in stage units, if given.
   [[nodiscard]] std::optional<double> in_flight() const;
   /// Returns the limits for messages, such as `--max-in-flight 4, --memory 1e9`.
-  [[nodiscard]] std::string in_words() const;
+  [[nodiscard]] std::string text() const;
 
  private:
   double in_flight_ = 0;
@@ -145,9 +145,10 @@ struct LimitFlags {
 };
 
 /// Returns a function that generates a schedule with the parameters that make it fastest. The best values of some
-/// parameters of a generator depend on the costs (Tried::ByCosts). For each such parameter that no flag sets, the
-/// function tries all values, applies `pairs` to each schedule, and returns the schedule with the least `makespan`. If
-/// there is only one candidate, it does not call `makespan`. `shape` and `pairs` must outlive the function.
+/// parameters of a generator depend on the costs (VariedParameters::ByCosts). For each such parameter that no flag
+/// sets, the function tries all values, applies `pairs` to each schedule, and returns the schedule with the least
+/// `makespan`. If there is only one candidate, it does not call `makespan`. `shape` and `pairs` must outlive the
+/// function.
 [[nodiscard]] MakeSchedule fastest(const ShapeFlags& shape, const PairFlags& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 

@@ -17,7 +17,7 @@ void add_hosts(CLI::App& command, HostFlags& flags, const std::string& help) {
   command.add_option("--hosts", flags.hosts, help)->type_name("HOSTS");
 }
 
-void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
+void add_ssh_flags(CLI::App& command, HostFlags& flags) {
   command
       .add_option(
           "--ssh", flags.ssh,
@@ -30,8 +30,8 @@ void add_ways_to_hosts(CLI::App& command, HostFlags& flags) {
       ->type_name("HOST");
 }
 
-std::vector<std::string> program_on(const HostFlags& flags, const std::string& host,
-                                    const std::vector<std::string>& arguments) {
+std::vector<std::string> remote_command(const HostFlags& flags, const std::string& host,
+                                        const std::vector<std::string>& arguments) {
   const std::string folder = std::filesystem::current_path().string();
   std::vector<std::string> program = arguments;
   program.insert(program.begin(), flags.program);

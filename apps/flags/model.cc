@@ -46,6 +46,6 @@ void add_partition(CLI::App& app, PartitionChoice& partition) {
           to_text(partition)));
 }
 
-std::string listed_models() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }
+std::string preset_list() { return fmt::format("{}", fmt::join(preset_names(), ", ")); }
 
 }  // namespace chimera::apps

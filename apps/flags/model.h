@@ -26,6 +26,6 @@ CLI::Option* add_shard_size(CLI::App& app, const std::string& flag, std::uint64_
 void add_partition(CLI::App& app, PartitionChoice& partition);
 
 /// Returns the names of the preset models, separated by commas.
-[[nodiscard]] std::string listed_models();
+[[nodiscard]] std::string preset_list();
 
 }  // namespace chimera::apps

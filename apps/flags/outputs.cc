@@ -106,12 +106,13 @@ CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vec
   CLI::Option* given = add_format(app, format, formats);
   CLI::Option* file =
       add_path(app, "--output", output, "output file instead of standard output; its ending sets the format");
-  follow_ending(*file, *given, format, formats);
-  guard_outputs(app, {file});
+  set_format_by_extension(*file, *given, format, formats);
+  add_output_checks(app, {file});
   return given;
 }
 
-void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats) {
+void set_format_by_extension(CLI::Option& file, const CLI::Option& given, Format& format,
+                             const std::vector<Format>& formats) {
   // A --format on the command line counts, whatever the ending says.
   file.each([&given, &format, formats](const std::string& path) {
     const std::string ending = std::filesystem::path(path).extension().string();
@@ -121,7 +122,7 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
   });
 }
 
-void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
+void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing) {
   const auto overwrites = std::make_shared<bool>(false);
   app.add_flag("--overwrite", *overwrites, "replace output files that exist");
   // After parsing, when all arguments are known, and before the command runs for an hour.

@@ -34,13 +34,14 @@ namespace apps {
 
 /// Adds --format with these choices; the first one is the default. Returns the option.
 CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>& formats);
-/// Adds --format, --output and --overwrite. The extension of the --output file sets the format (follow_ending()), and
-/// guard_outputs() checks the file. Returns the option --format.
+/// Adds --format, --output and --overwrite. The extension of the --output file sets the format
+/// (set_format_by_extension()), and add_output_checks() checks the file. Returns the option --format.
 CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
                                    std::string& output);
 /// Makes the option `file` (an output file) set `format` by its extension: out.json selects Format::Json. Extensions
 /// that name none of `formats` change nothing. --format, which is `given`, takes precedence over the extension.
-void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, const std::vector<Format>& formats);
+void set_format_by_extension(CLI::Option& file, const CLI::Option& given, Format& format,
+                             const std::vector<Format>& formats);
 
 /// Adds --overwrite, and a check of these outputs that runs after the command line is parsed. The check throws
 /// ConfigError for an output if one of these is true:
@@ -51,7 +52,8 @@ void follow_ending(CLI::Option& file, const CLI::Option& given, Format& format, 
 ///   this does not apply to the first output, because the command appends to it.
 ///
 /// Call it once per command.
-void guard_outputs(CLI::App& app, const std::vector<CLI::Option*>& outputs, const CLI::Option* continuing = nullptr);
+void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs,
+                       const CLI::Option* continuing = nullptr);
 
 /// Writes `text` to the file `path`, or to standard output if `path` is empty or "-". A file is replaced atomically
 /// (write_whole() in core/files.h). Throws ConfigError if the file cannot be written, Error if standard output cannot.

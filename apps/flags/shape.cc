@@ -23,7 +23,7 @@ namespace {
 std::string defaults_of(const ShapeAxis& axis) {
   std::vector<std::pair<std::string, std::vector<std::string>>> schedules_by_value;
   for (const Generator& generator : generators()) {
-    const TakenAxis* taken = find_axis(generator, axis.axis);
+    const SupportedAxis* taken = find_axis(generator, axis.axis);
     if (taken == nullptr) continue;
     const std::string value = axis.text(taken->usual);
     auto found = std::ranges::find(schedules_by_value, value, [](const auto& entry) { return entry.first; });
@@ -53,9 +53,9 @@ Schedule read(std::istream& in, const std::string& path) {
 
 }  // namespace
 
-void ShapeFlags::add_to(CLI::App& app, Counts counts) {
+void ShapeFlags::add_to(CLI::App& app, FlagValues counts) {
   begin_group(app, heading::kSchedule);
-  const bool lists = counts == Counts::Lists;
+  const bool lists = counts == FlagValues::Lists;
   const auto add = [&](const char* flag, std::int64_t& value, std::string& list, const std::string& description) {
     const auto take = [&value, &list, flag, lists](const std::string& text) {
       list = text;
@@ -80,7 +80,7 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
     const auto take_names = [&flag, lists, names](const std::string& text) {
       if (!lists) require_no_list(flag.axis.flag(), text);
       flag.values.clear();
-      for (const std::string_view part : parts_of(text)) {
+      for (const std::string_view part : split_at_commas(text)) {
         const std::string name = name_for(flag.axis.flag(), std::string(part), names);
         flag.values.push_back(std::ranges::find(names, name) - names.begin());
       }
@@ -91,13 +91,13 @@ void ShapeFlags::add_to(CLI::App& app, Counts counts) {
   }
 }
 
-std::vector<PipelineShape> ShapeFlags::listed() const {
+std::vector<PipelineShape> ShapeFlags::combinations() const {
   if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list such as 4,8,16");
   if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list such as D,2D,4D");
   std::vector<PipelineShape> shapes;
   const auto require_few = [](std::size_t count) {
-    if (count > kMostListed)
-      throw ConfigError(fmt::format("the lists name more than {} shapes; list fewer", kMostListed));
+    if (count > kMaxListed)
+      throw ConfigError(fmt::format("the lists name more than {} shapes; list fewer", kMaxListed));
   };
   for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
     if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
@@ -143,21 +143,22 @@ void ShapeFlags::require_counts(const std::string& what) const {
   }
 }
 
-PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& beside) const {
+PipelineShape ShapeFlags::shape_for(const Generator& generator, const std::vector<std::string>& other_schedules) const {
   for (const AxisFlag& flag : axes) {
     if (!flag.is_given() || find_axis(generator, flag.axis.axis) != nullptr) continue;
     const auto takers = schedules_with(flag.axis.axis);
     // The flag is for one of the other schedules in the same picture.
-    if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(beside, name) > 0; })) continue;
+    if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(other_schedules, name) > 0; }))
+      continue;
     std::vector<std::string> taken;
-    for (const TakenAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
+    for (const SupportedAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
     throw ConfigError(fmt::format("{} does not apply to {}{}", flag.axis.flag(), generator.name,
                                   taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", "))));
   }
   return shape_of(generator, shape.stages, shape.micro_batches);
 }
 
-PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
+PipelineShape ShapeFlags::with_given_flags(const PipelineShape& usual) const {
   PipelineShape asked = usual;
   asked.stages = shape.stages;
   asked.micro_batches = shape.micro_batches;
@@ -168,12 +169,12 @@ PipelineShape ShapeFlags::as_given(const PipelineShape& usual) const {
 }
 
 std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, const PipelineShape& asked,
-                                                Tried tried) const {
-  // Values for one axis may depend on those before it (TakenAxis::planned), hence the loop over shapes so far.
+                                                VariedParameters tried) const {
+  // Values for one axis may depend on those before it (SupportedAxis::planned), hence the loop over shapes so far.
   std::vector<PipelineShape> shapes = {asked};
   for (const AxisFlag& flag : axes) {
-    const TakenAxis* taken = find_axis(generator, flag.axis.axis);
-    if (taken == nullptr || flag.is_given() || (tried == Tried::ByCosts && !taken->by_costs)) continue;
+    const SupportedAxis* taken = find_axis(generator, flag.axis.axis);
+    if (taken == nullptr || flag.is_given() || (tried == VariedParameters::ByCosts && !taken->by_costs)) continue;
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
       for (const std::int64_t value : taken->planned(each)) flag.axis.set(varied.emplace_back(each), value);
@@ -183,7 +184,7 @@ std::vector<PipelineShape> ShapeFlags::variants(const Generator& generator, cons
   return shapes;
 }
 
-PipelineShape ShapeFlags::shape_beside(const Schedule& schedule, const Generator& generator) const {
+PipelineShape ShapeFlags::shape_next_to(const Schedule& schedule, const Generator& generator) const {
   return shape_of(generator, static_cast<std::int64_t>(schedule.workers.size()),
                   std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale));
 }
@@ -196,13 +197,13 @@ PipelineShape ShapeFlags::shape_of(const Generator& generator, std::int64_t dept
   return asked;
 }
 
-Schedule as_asked(const Generator& generator, const PipelineShape& asked) { return generator.generate(asked); }
+Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked) { return generator.generate(asked); }
 
-Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& beside,
+Schedule ShapeFlags::generate(const std::string& name, const std::vector<std::string>& other_schedules,
                               const MakeSchedule& make) const {
   const Generator& generator = find_generator(name);
   require_counts("schedule " + name);
-  return make(generator, shape_for(generator, beside));
+  return make(generator, shape_for(generator, other_schedules));
 }
 
 bool names_schedule_file(const std::string& name) {

@@ -2,16 +2,16 @@
 
 // The flags that choose the shape of a schedule: --stages (D), --micro-batches (N), and the parameters that only some
 // schedules have, such as --pipelines. A ShapeAxis (generate/generator.h) describes one such parameter. A Generator
-// makes a Schedule from a shape; its TakenAxis entries are the parameters that it has, each with its default value and
-// the values that a planner tries. Instead of a name and a shape, users can give a file that contains a schedule. The
-// command `sweep` accepts a list for each of these flags; other commands accept one value. Functions of ShapeFlags by
-// use:
+// makes a Schedule from a shape; its SupportedAxis entries are the parameters that it has, each with its default value
+// and the values that a planner tries. Instead of a name and a shape, users can give a file that contains a schedule.
+// The command `sweep` accepts a list for each of these flags; other commands accept one value. Functions of ShapeFlags
+// by use:
 //
 //   one schedule by name (check, schedule, search, simulate)  generate(), which calls shape_for()
 //   options of a run (train)                                  shape_for()
-//   schedules next to another one (--with)                    shape_beside()
-//   a placement without a generator (search --placement)      as_given()
-//   lists (sweep)                                             listed() -> applicable_shape() -> variants()
+//   schedules next to another one (--with)                    shape_next_to()
+//   a placement without a generator (search --placement)      with_given_flags()
+//   lists (sweep)                                             combinations() -> applicable_shape() -> variants()
 //   best parameters for given costs (fastest() in costs.h)    variants()
 
 #include <CLI/CLI.hpp>
@@ -36,19 +36,19 @@ struct AxisFlag {
 };
 
 /// Whether each flag takes one value or also a list
-enum class Counts : std::uint8_t { Single, Lists };
+enum class FlagValues : std::uint8_t { Single, Lists };
 
 /// Selects the parameters for which ShapeFlags::variants() tries several values. A parameter that a flag sets is never
 /// tried.
-enum class Tried : std::uint8_t {
-  ByCosts,  ///< parameters whose best value depends only on the costs of ops (TakenAxis::by_costs)
+enum class VariedParameters : std::uint8_t {
+  ByCosts,  ///< parameters whose best value depends only on the costs of ops (SupportedAxis::by_costs)
   All,      ///< all parameters of the schedule
 };
 
 /// Function that makes a schedule of the shape `asked`.
 using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
 /// The default MakeSchedule: generates the schedule with exactly the parameters of `asked`.
-[[nodiscard]] Schedule as_asked(const Generator& generator, const PipelineShape& asked);
+[[nodiscard]] Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked);
 
 /// The shape flags of a command and their parsed values.
 struct ShapeFlags {
@@ -60,38 +60,39 @@ struct ShapeFlags {
   std::string micro_batches_list;
 
   /// Adds the flags to a command. The object must stay where it is, because the flags write into it.
-  void add_to(CLI::App& app, Counts counts = Counts::Single);
+  void add_to(CLI::App& app, FlagValues counts = FlagValues::Single);
   /// Returns whether at least one of the flags is given.
   [[nodiscard]] bool is_given() const;
   /// Throws ConfigError if --stages or --micro-batches is missing. `what` starts the message.
   void require_counts(const std::string& what) const;
   /// Returns all combinations of the listed values; D varies slowest, then N. Throws ConfigError if --stages or
-  /// --micro-batches is missing, or for more than 10,000 shapes (kMostListed).
-  [[nodiscard]] std::vector<PipelineShape> listed() const;
-  /// Converts `one`, an element of listed(), to a shape of this generator. Parameters that the generator lacks get
-  /// their defaults. Elements that differ only in such parameters would therefore give the same shape several times. To
-  /// avoid this, the function converts only the element with the first listed value of each parameter that the
-  /// generator lacks, and returns nullopt for the others.
+  /// --micro-batches is missing, or for more than 10,000 shapes (kMaxListed).
+  [[nodiscard]] std::vector<PipelineShape> combinations() const;
+  /// Converts `one`, an element of combinations(), to a shape of this generator. Parameters that the generator lacks
+  /// get their defaults. Elements that differ only in such parameters would therefore give the same shape several
+  /// times. To avoid this, the function converts only the element with the first listed value of each parameter that
+  /// the generator lacks, and returns nullopt for the others.
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
   /// Returns the shape of this generator with D, N and the given flags; other parameters get the generator's defaults.
-  /// `beside` has the names of other schedules that the same command draws. Throws ConfigError if a given flag applies
-  /// neither to this generator nor to one of these schedules.
-  [[nodiscard]] PipelineShape shape_for(const Generator& generator, const std::vector<std::string>& beside = {}) const;
+  /// `other_schedules` has the names of other schedules that the same command draws. Throws ConfigError if a given flag
+  /// applies neither to this generator nor to one of these schedules.
+  [[nodiscard]] PipelineShape shape_for(const Generator& generator,
+                                        const std::vector<std::string>& other_schedules = {}) const;
   /// Returns the shape of this generator with D and N of `schedule`. Given flags that do not apply to the generator are
   /// ignored; parameters without a flag get the generator's defaults.
-  [[nodiscard]] PipelineShape shape_beside(const Schedule& schedule, const Generator& generator) const;
+  [[nodiscard]] PipelineShape shape_next_to(const Schedule& schedule, const Generator& generator) const;
   /// Returns `usual` with D, N and the values of all given flags, whether or not a schedule has these parameters.
-  [[nodiscard]] PipelineShape as_given(const PipelineShape& usual) const;
+  [[nodiscard]] PipelineShape with_given_flags(const PipelineShape& usual) const;
   /// Returns copies of `asked` with all combinations of values of the tried parameters, at least one copy. A parameter
   /// is tried if the generator has it, no flag sets it, and `tried` selects it. Its values are those of
-  /// TakenAxis::planned. Other parameters keep their values in `asked`.
+  /// SupportedAxis::planned. Other parameters keep their values in `asked`.
   [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
-                                                    Tried tried) const;
+                                                    VariedParameters tried) const;
   /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given
-  /// flag applies neither to this schedule nor to one of the schedules in `beside`.
-  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& beside = {},
-                                  const MakeSchedule& make = as_asked) const;
+  /// flag applies neither to this schedule nor to one of the schedules in `other_schedules`.
+  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& other_schedules = {},
+                                  const MakeSchedule& make = generate_as_asked) const;
 
  private:
   [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;

@@ -20,11 +20,11 @@ namespace {
 std::optional<std::int64_t> whole_number(std::string_view text) {
   if (const auto value = parse_number<std::int64_t>(text)) return value;
   // Above 2^53, a double skips whole numbers.
-  constexpr double kMostExact = std::int64_t{1} << 53;
+  constexpr double kMaxExact = std::int64_t{1} << 53;
   // 1e6 is a count, 4.0 is not.
   if (text.find_first_of("eE") == std::string_view::npos) return std::nullopt;
   const auto number = parse_number<double>(text);
-  if (!number || !(std::abs(*number) <= kMostExact) || *number != std::floor(*number)) return std::nullopt;
+  if (!number || !(std::abs(*number) <= kMaxExact) || *number != std::floor(*number)) return std::nullopt;
   return static_cast<std::int64_t>(*number);
 }
 
@@ -43,7 +43,7 @@ class CountList {
       : flag_(flag), text_(text), depth_(depth) {}
 
   std::vector<std::int64_t> run() {
-    for (const std::string_view part : parts_of(text_)) add(part);
+    for (const std::string_view part : split_at_commas(text_)) add(part);
     return std::move(values_);
   }
 
@@ -65,8 +65,8 @@ class CountList {
     const std::int64_t step = first.of_depth && last.of_depth ? depth_ : 1;
     if (last.value < first.value) refuse();
     for (std::int64_t value = first.value; value <= last.value; value += step) {
-      if (values_.size() == kMostListed) {
-        throw ConfigError(fmt::format("{}: '{}' lists more than {} numbers; list fewer", flag_, text_, kMostListed));
+      if (values_.size() == kMaxListed) {
+        throw ConfigError(fmt::format("{}: '{}' lists more than {} numbers; list fewer", flag_, text_, kMaxListed));
       }
       values_.push_back(value);
     }
@@ -78,12 +78,12 @@ class CountList {
     if (term.of_depth) word.remove_suffix(1);
     if (term.of_depth && word.empty()) return {depth_, true};
     const auto value = whole_number(word);
-    if (!value || *value > kMostValue) refuse();
+    if (!value || *value > kMaxValue) refuse();
     term.value = term.of_depth ? *value * depth_ : *value;
     return term;
   }
 
-  static constexpr std::int64_t kMostValue = 1'000'000'000;  // so that products of two stay in range
+  static constexpr std::int64_t kMaxValue = 1'000'000'000;  // so that products of two stay in range
 
   const std::string& flag_;
   const std::string& text_;
@@ -143,8 +143,8 @@ double parse_amount(const std::string& flag, const std::string& text, double lea
   if (!number || !std::isfinite(*number) || *number < least) {
     throw ConfigError(fmt::format("{}: '{}' is not a number of at least {}", flag, text, least));
   }
-  if (*number > kMostNumber)
-    throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMostNumber));
+  if (*number > kMaxNumber)
+    throw ConfigError(fmt::format("{}: {} is too large; give at most {:g}", flag, text, kMaxNumber));
   return *number;
 }
 
@@ -208,16 +208,16 @@ void require_effect(const CLI::App& command, std::initializer_list<const char*> 
   }
 }
 
-void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
+void warn_about_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes) {
   const int cores = available_cores();
   // A number out of range is refused elsewhere; one thread is the least.
-  if (threads <= 1 || threads > kMostThreads || threads * processes <= cores) return;
+  if (threads <= 1 || threads > kMaxThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,
                                cores == 1 ? "1 core" : fmt::format("{} cores", cores)));
 }
 
-std::vector<std::string_view> parts_of(std::string_view list) {
+std::vector<std::string_view> split_at_commas(std::string_view list) {
   std::vector<std::string_view> parts;
   for (auto comma = list.find(','); comma != std::string_view::npos; comma = list.find(',')) {
     parts.push_back(list.substr(0, comma));
@@ -235,9 +235,10 @@ std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::s
 
 std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least) {
   std::vector<double> numbers;
-  for (const std::string_view part : parts_of(text)) numbers.push_back(parse_amount(flag, std::string(part), least));
-  if (numbers.size() > kMostListed) {
-    throw ConfigError(fmt::format("{}: lists more than {} numbers; list fewer", flag, kMostListed));
+  for (const std::string_view part : split_at_commas(text))
+    numbers.push_back(parse_amount(flag, std::string(part), least));
+  if (numbers.size() > kMaxListed) {
+    throw ConfigError(fmt::format("{}: lists more than {} numbers; list fewer", flag, kMaxListed));
   }
   return numbers;
 }

@@ -21,22 +21,22 @@
 namespace chimera::apps {
 
 /// Splits `list` at its commas. The results are views into `list`.
-[[nodiscard]] std::vector<std::string_view> parts_of(std::string_view list);
+[[nodiscard]] std::vector<std::string_view> split_at_commas(std::string_view list);
 
 /// Maximum number of values in a list.
-inline constexpr std::size_t kMostListed = 10'000;
+inline constexpr std::size_t kMaxListed = 10'000;
 
 /// Returns whether the text is a list, a range, or a multiple of D (the number of stages, as in `2D`).
 [[nodiscard]] bool is_list(const std::string& text);
 
 /// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
-/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMostListed numbers, or a number
+/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers, or a number
 /// above 10^9.
 [[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
                                                          std::int64_t depth = 0);
 
 /// Parses numbers of at least `least`, such as `0,0.1,0.3`. Throws ConfigError for other texts and more than
-/// kMostListed numbers.
+/// kMaxListed numbers.
 [[nodiscard]] std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least);
 
 /// Throws ConfigError, naming `chimera sweep`, if the text is a list or a range.
@@ -53,8 +53,8 @@ CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& val
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
                        const std::string& description);
 /// Maximum of numeric flags; keeps sums and products finite.
-inline constexpr double kMostNumber = 1e100;
-/// Parses a number from `least` to kMostNumber. Throws ConfigError for other texts and numbers.
+inline constexpr double kMaxNumber = 1e100;
+/// Parses a number from `least` to kMaxNumber. Throws ConfigError for other texts and numbers.
 [[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
 
 /// Adds a flag whose text parse_amount() parses.
@@ -106,6 +106,6 @@ void require_effect(const CLI::App& command, std::initializer_list<const char*> 
 
 /// Prints a warning on standard error if `processes` processes on this host, with `threads` threads each, have more
 /// threads than the cores that they may use. Prints nothing for one thread per process.
-void report_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
+void warn_about_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
 
 }  // namespace chimera::apps

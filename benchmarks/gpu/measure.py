@@ -2,6 +2,7 @@
 """Tests, measures and compares on this machine with a GPU, offline, in two halves of at most 500 s: `tools/gpu`.
 
     measure.py [--half 1|2] [--packed DIR] [--output build/gpu] [--peak TFLOPS] [--seconds 500] [--dry-run]
+    measure.py --rehearse build/tests/bench/libchimera_cuda.so [--half 1|2]
 
 It builds from the packages of `tools/cuda-build`, or runs a packed build of `tools/gpu-pack`, which needs only python3
 with torch. Without --packed it uses .gpu if `tools/cuda-build` has not run here. Each part has a time limit and an
@@ -10,7 +11,7 @@ expected value; the summary says whether it was met. A skipped or missing test i
 First half: memory of an idle process; tests that need a GPU; every tensor of small models against the CPU's, in float32
 and bfloat16, and with an odd vocabulary; training with an odd and an even vocabulary; the blocks of gpt2-64 and Llama
 (share of the GPU's peak in bfloat16; --peak if its data sheet is unknown), with both libraries of products, and beside
-waiting thread blocks; memory and speed of CUDA graphs.
+waiting thread blocks; memory and speed of CUDA graphs of steps and of ops.
 
 Second half: training over NCCL (if there is one GPU, ranks share it, which tests correctness) against the CPU's losses;
 memory that does not grow with N; the Python package; too little memory; ranks that are killed and stopped; compiled
@@ -18,6 +19,9 @@ blocks; the same blocks with transformers and torch.distributed.pipelining, if a
 
 The output folder keeps the log of each part, and summary.txt. Exits with 1 if a part failed, with 2 if there is no GPU
 or nothing to run. --dry-run prints the parts without running them.
+
+--rehearse runs them without a GPU, on the fake device of the tests: small models, equal losses and tensors checked,
+speed and memory not; parts that need a GPU do not run.
 """
 import argparse
 import dataclasses
@@ -38,6 +42,10 @@ MODEL = ["--layers", "8", "--sequence", "1024", "--micro-batches", "10"]
 COMPARED = "gpt2-mini,llama-mini,bert-tiny"
 ASKED_RATIO = 1.0  # Other frameworks' time over Chimera's
 LOSS_TOLERANCE = 1e-3  # Relative, in float32
+# In place of the sizes of a part, on a fake device
+SMALL_BLOCKS = ["--layers", "1", "--sequence", "16", "--micro-batches", "2", "--rounds", "1"]
+SMALL_TRAINING = ["--model", "gpt2-tiny", "--sequence", "16", "--micro-batch-size", "2", "--micro-batches", "2",
+                  "--steps", "6"]
 SECONDS = 500  # Of all parts of a half but the build
 ODD_MODEL = """family = "gpt2"
 layers = 2
@@ -65,6 +73,7 @@ class Part:
     note: str = ""  # For the summary
     expect: str = ""  # Value that `verdict` asks for, in words
     facts: object = None  # Function from the output to the value that was found, in words
+    rehearsed: str = "not"  # On a fake device: "not" run, "run" without `verdict`, or "judged" by it
 
 
 @dataclasses.dataclass
@@ -294,13 +303,13 @@ def of_blocks(outcome):
 
 
 def of_graphs(by_name):
-    """Returns at most one line with the effect of CUDA graphs."""
-    with_and_without = [by_name.get(name) for name in ("graphs", "no-graphs")]
-    if any(outcome is None or outcome.state != "passed" for outcome in with_and_without):
-        return []
-    graphs, plain = (step_milliseconds(outcome.text) for outcome in with_and_without)
-    return [f"--cuda-graphs: a step of gpt2-mini takes {graphs:.2f} ms in place of {plain:.2f}: "
-            f"{plain / graphs:.2f} times"]
+    """Returns at most one line for each kind of CUDA graph, with its effect on the time of a step."""
+    milliseconds = {name: step_milliseconds(by_name[name].text) for name in ("no-graphs", "graphs", "op-graphs")
+                    if name in by_name and by_name[name].state == "passed"}
+    plain = milliseconds.pop("no-graphs", None)
+    flags = {"graphs": "--cuda-graphs", "op-graphs": "--op-graphs"}
+    return [f"{flags[name]}: a step of gpt2-mini takes {graphs:.2f} ms in place of {plain:.2f}: "
+            f"{plain / graphs:.2f} times" for name, graphs in milliseconds.items() if plain]
 
 
 def of_peer(name, outcome, ours):
@@ -308,6 +317,15 @@ def of_peer(name, outcome, ours):
     if ours is None or theirs is None:
         return []
     return [f"{name[5:]}: {theirs:.1f} ms where ours take {ours:.1f} ms: {theirs / ours:.2f} times"]
+
+
+def rehearsal(part):
+    """Returns the part for a fake device, whose time and memory say nothing."""
+    if part.rehearsed == "not":
+        return dataclasses.replace(part, skip=part.skip or "needs a GPU")
+    if part.rehearsed == "run":
+        return dataclasses.replace(part, verdict=None, expect="exit code 0", facts=None)
+    return part
 
 
 def summary(outcomes):
@@ -360,54 +378,63 @@ class Runs:
     """Parts that run what was built, in build/ or in a packed build."""
 
     def __init__(self, options):
-        self.packed, self.output = options.packed, options.output
+        self.packed, self.output, self.rehearses = options.packed, options.output, options.rehearse is not None
         self.peak = ["--peak", str(options.peak)] if options.peak else []
         self.gpus = count_gpus()
 
     def program(self, name):
+        if self.rehearses:
+            return [self.output / "programs" / name]
         return [self.packed / "run", name] if self.packed else [f"build/{name}"]
 
     def shell(self, *commands):
         return ["sh", "-c", " && ".join(shlex.join(map(str, command)) for command in commands)]
 
     def start(self):
+        if self.rehearses:
+            return Part("start", self.shell([*self.program("chimera"), "--version"]), 45, rehearsed="judged")
         torch = "import torch; print('torch', torch.__version__, torch.cuda.get_device_name())"
         return Part("start", self.shell([*self.program("chimera"), "--version"],
                                         [*self.program("benchmarks/models"), "--help"], ["python3", "-c", torch]), 45)
 
     def blocks(self, name, asked, model="gpt2-64", micro_batch=4, flags=MODEL, environment=()):
+        if self.rehearses:
+            model, flags = "llama-tiny" if "llama" in model else "gpt2-tiny", SMALL_BLOCKS
         command = [*environment, *self.program("benchmarks/models"), "--device", "cuda", "--blocks", "--kernels",
                    "--dtypes", "bfloat16", "--models", model, *flags, "--micro-batch-size", str(micro_batch),
                    *self.peak]
-        return Part(name, command, 40, "", share_of_at_least(asked), expect=f"{asked} % of the peak")
+        return Part(name, command, 40, "", share_of_at_least(asked), expect=f"{asked} % of the peak", rehearsed="run")
 
     def compare(self, name, models, *flags):
+        dtypes = "float32" if self.rehearses else "float32,bfloat16"  # CPU kernels sum norms' gradients in bfloat16
         return Part(name, [*self.program("benchmarks/models"), "--device", "cuda", "--compare", "--models", models,
-                           "--dtypes", "float32,bfloat16", *flags], 30, expect="within rounding")
+                           "--dtypes", dtypes, *flags], 30, expect="within rounding", rehearsed="judged")
 
     def train(self, name, limit, *flags, environment=(), **more):
         """Returns a training run that ends with its metrics."""
         metrics = self.output / f"{name}.jsonl"
         command = [*environment, *self.program("chimera"), "train", "--data", self.output / "text.txt", "--metrics",
-                   metrics, *flags]
+                   metrics, *flags, *(SMALL_TRAINING if self.rehearses else [])]
         return Part(name, self.shell(["rm", "-f", metrics], command, ["cat", metrics]), limit, **more)
 
     def head(self, name, vocabulary, **more):
         return self.train(name, 30, "--device", "cuda", "--transport", "threads", "--schedule", "none", "--model",
                           "gpt2", "--vocabulary", str(vocabulary), "--dtype", "bfloat16", "--sequence", "1024",
-                          "--micro-batches", "8", "--micro-batch-size", "8", "--steps", "8", facts=of_tokens, **more)
+                          "--micro-batches", "8", "--micro-batch-size", "8", "--steps", "8", facts=of_tokens,
+                          rehearsed="run", **more)
 
     def small(self, name, *flags, **more):
         """Returns a run whose kernels are shorter than their launch, on one GPU."""
         return self.train(name, 20, "--device", "cuda", "--transport", "threads", "--schedule", "none",
                           "--micro-batches", "8", "--micro-batch-size", "1", "--model", "gpt2-mini", "--dtype",
-                          "bfloat16", "--sequence", "128", "--steps", "40", *flags, verdict=no_steps, **more)
+                          "bfloat16", "--sequence", "128", "--steps", "40", *flags, verdict=no_steps, rehearsed="judged",
+                          **more)
 
     def large(self, name, *flags, **more):
         """Returns a run with gigabytes of activations on one GPU."""
         return self.train(name, 40, "--device", "cuda", "--transport", "threads", "--schedule", "none",
                           "--micro-batches", "4", "--micro-batch-size", "8", "--model", "gpt2", "--dtype", "bfloat16",
-                          "--sequence", "1024", "--steps", "6", *flags, facts=of_memory, **more)
+                          "--sequence", "1024", "--steps", "6", *flags, facts=of_memory, rehearsed="run", **more)
 
     def with_losses(self, name, limit, *flags, **more):
         return self.train(name, limit, "--model", "gpt2-mini", "--dtype", "float32", "--sequence", "128",
@@ -518,14 +545,16 @@ def first_half(runs):
         runs.large("large-graphs", "--cuda-graphs", verdict=grows_by_recording, expect="equal memory in steps 2 and 4"),
         runs.small("no-graphs"),
         runs.small("graphs", "--cuda-graphs"),
+        runs.small("op-graphs", "--op-graphs"),
     ]
 
 
 def second_half(runs):
     return [
-        runs.with_losses("losses-cpu", 20, "--transport", "threads", "--schedule", "none", verdict=no_steps),
+        runs.with_losses("losses-cpu", 20, "--transport", "threads", "--schedule", "none", verdict=no_steps,
+                         rehearsed="judged"),
         runs.with_losses("losses-gpu", 20, "--device", "cuda", "--transport", "threads", "--schedule", "none",
-                         verdict=other_losses, against="losses-cpu", expect="the CPU's losses"),
+                         verdict=other_losses, against="losses-cpu", expect="the CPU's losses", rehearsed="judged"),
         runs.over_nccl("chimera"),
         runs.over_nccl("1f1b", "--cuda-graphs"),
         runs.over_nccl("chimera", "--reduction", "canonical"),
@@ -550,7 +579,8 @@ def second_half(runs):
 def parts_of(options):
     runs = Runs(options)
     half = first_half if options.half == 1 else second_half
-    return [runs.start() if options.packed else build(), *half(runs)]
+    parts = [runs.start() if options.packed or options.rehearse else build(), *half(runs)]
+    return [rehearsal(part) for part in parts] if options.rehearse else parts
 
 
 def make_text(folder):
@@ -560,6 +590,14 @@ def make_text(folder):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.txt").write_bytes(b"".join(source.read_bytes() for source in sources))
     (folder / "odd.toml").write_text(ODD_MODEL)
+
+
+def copy_programs(library, folder):
+    """Copies the library's programs (build/ of build/tests/bench), and puts it where they look for the GPU's."""
+    for name in ("chimera", "libchimera_training.so", "benchmarks/models"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library.resolve().parents[2] / name, folder / name)
+    shutil.copy(library, folder / "libchimera_cuda.so")
 
 
 def refusal(packed):
@@ -578,6 +616,7 @@ def refusal(packed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--packed", type=pathlib.Path, help="folder of tools/gpu-pack, to run in place of building")
+    parser.add_argument("--rehearse", type=pathlib.Path, metavar="LIBRARY", help="run on the tests' fake device")
     parser.add_argument("--half", type=int, default=1, choices=[1, 2], help="1: one process; 2: ranks and others")
     parser.add_argument("--parts", type=lambda text: text.split(","), help="only these parts, with commas between")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build/gpu", help="folder for logs and summary")
@@ -590,7 +629,7 @@ def main():
         options.packed = ROOT / ".gpu"
     options.packed = options.packed and options.packed.resolve()
     options.output = options.output.resolve()
-    why = refusal(options.packed)
+    why = "" if options.rehearse else refusal(options.packed)
     if why and not options.dry_run:
         print(f"dev: gpu: {why}", file=sys.stderr)
         return 2
@@ -602,6 +641,8 @@ def main():
             print(f"{part.name:<24} {part.limit:>4} s  {part.skip or ' '.join(map(str, part.command))}")
         return 0
     make_text(options.output)
+    if options.rehearse:
+        copy_programs(options.rehearse, options.output / "programs")
     outcomes = run_all(parts, options.output, options.seconds)
     print("\n".join(summary(outcomes)))
     return 1 if any(outcome.state == "FAILED" for outcome in outcomes) else 0

@@ -28,7 +28,7 @@ SpeedGauge::SpeedGauge(Lockstep& ranks, const std::vector<GaugedBlocks>& blocks)
 }
 
 double SpeedGauge::seconds() {
-  ranks_.meet();
+  ranks_.barrier();
   const double start = monotonic_seconds();
   if (ranks_.computes()) {
     for (Item& item : items_) (void)item.bench.run(item.micro_batch_size, /*threads=*/1);
@@ -102,8 +102,8 @@ std::vector<std::size_t> shuffled(std::size_t count) {
 /// Returns how many steps fit in rank 0's turn.
 std::size_t steps_of_turn(Lockstep& ranks, double seconds) {
   constexpr double kTurn = 0.2;
-  constexpr double kMost = 9;
-  double steps = ranks.rank() == 0 ? std::clamp(std::floor(kTurn / seconds), 1.0, kMost) : 0;
+  constexpr double kMax = 9;
+  double steps = ranks.rank() == 0 ? std::clamp(std::floor(kTurn / seconds), 1.0, kMax) : 0;
   ranks.transport().all_sum({&steps, 1});
   return static_cast<std::size_t>(steps);
 }
@@ -181,7 +181,7 @@ class StepContest::Threads : public Entrant {
 int StepContest::ranks_for(const std::vector<ContestRun>& runs, bool as_threads) {
   std::int64_t most = 1;
   for (const auto& [run, _] : runs) {
-    if (on_threads(run) == as_threads) most = std::max(most, job_shape(run).run.num_ranks());
+    if (on_threads(run) == as_threads) most = std::max(most, resolve_job(run).run.num_ranks());
   }
   return static_cast<int>(most);
 }
@@ -195,7 +195,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
   for (std::size_t k = 0; k < runs.size(); ++k) {
     auto& entrant = entrants_.emplace_back();
     const TrainOptions& run = runs[k].options;
-    const auto needed = static_cast<int>(job_shape(run).run.num_ranks());
+    const auto needed = static_cast<int>(resolve_job(run).run.num_ranks());
     if (on_threads(run)) {
       if (rank != 0) continue;
       entrant = std::make_unique<Threads>(run, *threads_);
@@ -215,7 +215,7 @@ void StepContest::round() {
   double before = gauge_.seconds();
   for (std::size_t turn = 0; turn < count; ++turn) {
     const std::size_t k = order_[(turn + rounds_ * kShift) % count];
-    ranks_.meet();
+    ranks_.barrier();
     std::vector<double> seconds(entrants_[k] ? steps_[k] : 0);
     if (entrants_[k]) entrants_[k]->step();
     for (double& each : seconds) {

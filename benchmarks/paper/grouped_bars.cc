@@ -41,7 +41,7 @@ std::string to_svg(const GroupedBars& chart) {
             "{}: "
             "{:.6g}</title></rect>\n",
             x, top, width * 0.92, area.bottom - top, looks[s].color, series_color(looks[s].color),
-            escaped_markup(group.name), escaped_markup(s < chart.series.size() ? chart.series[s] : ""), *value);
+            escape_markup(group.name), escape_markup(s < chart.series.size() ? chart.series[s] : ""), *value);
       }
       if (has_labels || !value) {
         frame.body += fmt::format("<g font-size=\"{}\">", width >= 34 ? 11 : 9);

@@ -61,8 +61,8 @@ class FitProblem {
 
   [[nodiscard]] double value(const VectorXd& x, std::size_t k) const {
     const double value = start_of(machine_, scalars_[k]) * std::exp(x[static_cast<Eigen::Index>(k)] - 1);
-    constexpr double kMostOverlap = 0.9;
-    return scalars_[k] == FitScalar::Overlap ? std::min(value, kMostOverlap) : value;
+    constexpr double kMaxOverlap = 0.9;
+    return scalars_[k] == FitScalar::Overlap ? std::min(value, kMaxOverlap) : value;
   }
 
   [[nodiscard]] MachineProfile machine_at(const VectorXd& x) const {

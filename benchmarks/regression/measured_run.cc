@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostCount = 1'000'000'000;
+constexpr std::int64_t kMaxCount = 1'000'000'000;
 
 std::vector<std::string> run_keys() {
   std::vector<std::string> keys = {
@@ -45,8 +45,8 @@ class RunKeys {
     const toml::node* node = find(key);
     if (node == nullptr) return std::nullopt;
     const auto value = node->value_exact<std::int64_t>();
-    if (!value || *value < 1 || *value > kMostCount)
-      fail(*node, fmt::format("'{}' must be a whole number from 1 to {}", key, kMostCount));
+    if (!value || *value < 1 || *value > kMaxCount)
+      fail(*node, fmt::format("'{}' must be a whole number from 1 to {}", key, kMaxCount));
     return value;
   }
   [[nodiscard]] std::int64_t count(std::string_view key, std::int64_t usual) const {
@@ -84,8 +84,8 @@ class RunKeys {
     const toml::node* node = run_.get(key);
     if (node == nullptr) return std::nullopt;
     const auto value = node->value<double>();
-    if (!value || !(*value > 0) || *value > kMostSeconds)
-      fail(*node, fmt::format("'{}' must be a number above 0, at most {:g}", key, kMostSeconds));
+    if (!value || !(*value > 0) || *value > kMaxSeconds)
+      fail(*node, fmt::format("'{}' must be a number above 0, at most {:g}", key, kMaxSeconds));
     return value;
   }
 
@@ -141,7 +141,7 @@ Candidate candidate_of(const RunKeys& keys) {
   candidate.schedule = keys.text("schedule", kDefaultSchedule);
   const Generator& generator = find_generator(candidate.schedule);
   candidate.shape = default_shape(generator, keys.required_count("stages"), keys.required_count("micro-batches"));
-  for (const TakenAxis& taken : generator.axes) set_axis(keys, shape_axis(taken.axis), candidate.shape);
+  for (const SupportedAxis& taken : generator.axes) set_axis(keys, shape_axis(taken.axis), candidate.shape);
   candidate.data_parallel = keys.count("data-parallel", 1);
   candidate.micro_batch_size = keys.count("micro-batch-size", 1);
   candidate.partition = parse_partition(keys.text("partition", "even"));
@@ -149,7 +149,7 @@ Candidate candidate_of(const RunKeys& keys) {
   const StageChoice recompute = parse_stages(kRecomputeFlag, keys.text("recompute", "none"));
   if (recompute.rule == StageRule::Auto) keys.fail("'recompute' must be what the run did, not auto");
   candidate.recompute_attention = recompute.rule == StageRule::Attention;
-  if (const auto refusal = generator.refusal(candidate.shape)) keys.fail(*refusal);
+  if (const auto refusal = generator.find_shape_error(candidate.shape)) keys.fail(*refusal);
   candidate.recompute = resolve_stages(recompute, kRecomputeFlag, num_stages(candidate), {});
   return candidate;
 }

@@ -63,10 +63,10 @@ std::vector<ProfiledModel> profiled_models(const GridMeasurement& grid) {
 
 /// Only two kinds, because the gauge runs around every step.
 std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
-  constexpr std::size_t kMost = 2;
+  constexpr std::size_t kMax = 2;
   std::vector<GaugedBlocks> blocks;
   for (const ProfiledModel& each : profiled_models(grid)) {
-    if (blocks.size() < kMost) blocks.push_back({each.model.name, each.micro_batch_sizes.front(), each.sequence});
+    if (blocks.size() < kMax) blocks.push_back({each.model.name, each.micro_batch_sizes.front(), each.sequence});
   }
   return blocks;
 }
@@ -108,7 +108,7 @@ GridTimes measure_grid(const GridMeasurement& grid, Transport& transport, int ra
     if (!grid.profiles) return;
     times.machines.push_back(measure_machine(profile, transport, rank, [](const std::string&) {}).machine);
     if (!sockets) return;
-    times.on_sockets.push_back(with_links_of(*sockets, profile, rank, times.machines.back()));
+    times.on_sockets.push_back(remeasure_links(*sockets, profile, rank, times.machines.back()));
   };
   Lockstep ranks(transport, rank, profile_ranks(profile, available_cores()).computing);
   SpeedGauge gauge(ranks, gauged_blocks(grid));

@@ -49,7 +49,7 @@ void write_part(const std::filesystem::path& folder, std::int64_t step, int rank
   std::vector<FileEntry> files;
   write_tensors(ShardKind::Weights, unfinished, rank, ranks, weights, files);
   write_tensors(ShardKind::OptimizerState, unfinished, rank, ranks, state, files);
-  finish_part(real_disk(), unfinished, rank, files);
+  mark_rank_written(real_disk(), unfinished, rank, files);
 }
 
 void commit_parts(const std::filesystem::path& folder, std::int64_t step, int ranks, const std::string& run) {
@@ -77,7 +77,7 @@ class OpenCheckpoint {
   [[nodiscard]] const std::string& path() const { return checkpoint_.path; }
   [[nodiscard]] std::int64_t step() const { return checkpoint_.manifest.step; }
   [[nodiscard]] std::string run() const { return json_text(checkpoint_.manifest.run); }
-  [[nodiscard]] const std::vector<std::string>& refused() const { return refused_; }
+  [[nodiscard]] const std::vector<std::string>& rejected() const { return refused_; }
   [[nodiscard]] std::vector<std::string> names() const { return tensors_.names(); }
 
   [[nodiscard]] at::Tensor read(const std::string& name) const {
@@ -89,12 +89,12 @@ class OpenCheckpoint {
   }
 
  private:
-  explicit OpenCheckpoint(Newest newest)
+  explicit OpenCheckpoint(NewestCheckpoint newest)
       : checkpoint_(std::move(*newest.checkpoint)),
-        refused_(std::move(newest.refused)),
+        refused_(std::move(newest.rejected)),
         tensors_(checkpoint_.path, checkpoint_.manifest) {}
 
-  static Newest found(const std::string& path, bool verify) {
+  static NewestCheckpoint found(const std::string& path, bool verify) {
     if (verify) return find_checkpoint(path, available_cores());
     return {open_checkpoint(path, /*threads=*/0), {}};
   }
@@ -118,7 +118,7 @@ void bind_checkpoints(py::module_& module) {
   module.def(
       "remove_superfluous",
       [](const std::filesystem::path& folder, std::int64_t newest, std::int64_t keep) {
-        remove_superfluous(real_disk(), folder.string(), newest, {.last = keep, .every = 0});
+        remove_expired(real_disk(), folder.string(), newest, {.last = keep, .every = 0});
       },
       py::arg("folder"), py::arg("newest"), py::arg("keep"), unlocked);
   py::class_<OpenCheckpoint>(module, "OpenCheckpoint")
@@ -129,7 +129,7 @@ void bind_checkpoints(py::module_& module) {
       .def_property_readonly("refused",
                              [](const OpenCheckpoint& open) {
                                py::list lines;
-                               for (const std::string& line : open.refused()) lines.append(text_with_any_bytes(line));
+                               for (const std::string& line : open.rejected()) lines.append(text_with_any_bytes(line));
                                return lines;
                              })
       .def("names", &OpenCheckpoint::names)

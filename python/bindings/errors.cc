@@ -41,7 +41,7 @@ std::string with_python_names(std::string message) {
 struct Kinds {
   py::object error;
   py::object config;
-  py::object refused;
+  py::object rejected;
   py::object schedule;
   py::object peer_lost;
   py::object checkpoint;
@@ -61,8 +61,8 @@ void raise(const py::object& kind, const std::exception& error) {
 void translate(std::exception_ptr thrown) {
   try {
     std::rethrow_exception(std::move(thrown));
-  } catch (const RefusedData& error) {
-    raise(kinds().refused, error);
+  } catch (const NoTargetsError& error) {
+    raise(kinds().rejected, error);
   } catch (const ConfigError& error) {
     raise(kinds().config, error);
   } catch (const ScheduleError& error) {
@@ -95,7 +95,7 @@ void bind_errors(py::module_& module) {
   };
   kinds().error = add("Error", py::reinterpret_borrow<py::object>(PyExc_Exception), "An error that ends a run.");
   kinds().config = add("ConfigError", kinds().error, "Impossible arguments: one line that states what would be right.");
-  kinds().refused = add("RefusedData", kinds().config, "Data that all ranks refused; the pipeline can continue.");
+  kinds().rejected = add("RefusedData", kinds().config, "Data that all ranks refused; the pipeline can continue.");
   kinds().schedule = add("ScheduleError", kinds().error, "An invalid schedule.");
   kinds().peer_lost = add("PeerLostError", kinds().error, "Another rank failed; its error is the cause.");
   kinds().checkpoint = add("CheckpointError", kinds().error, "A checkpoint that cannot be written, or is damaged.");

@@ -77,7 +77,7 @@ class Plan {
   /// The rank whose replica of the stage is saved and gathered.
   [[nodiscard]] std::int64_t owner(std::int64_t stage) const { return plan_.owner(StageId(stage)).value(); }
   /// Pairs of ranks that exchange messages, the lower rank first.
-  [[nodiscard]] std::vector<RankPair> talking_pairs() const { return plan_.talking_pairs(); }
+  [[nodiscard]] std::vector<RankPair> communicating_pairs() const { return plan_.communicating_pairs(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> rank_groups() const {
     std::vector<std::vector<std::int64_t>> groups;
     for (const auto& members : plan_.rank_groups()) {
@@ -91,7 +91,7 @@ class Plan {
   [[nodiscard]] std::array<int, 3> block_limits(int multiprocessors) const {
     const BlockLimits limits = chimera::block_limits({.world_size = static_cast<int>(plan_.num_ranks()),
                                                       .groups = plan_.rank_groups(),
-                                                      .pairs = plan_.talking_pairs(),
+                                                      .pairs = plan_.communicating_pairs(),
                                                       .has_early_sums = true},
                                                      multiprocessors);
     return {limits.everyone, limits.group, limits.pair};
@@ -156,11 +156,11 @@ class Run {
     options.rendezvous = rendezvous;
     options.rendezvous.listens = first_rank_ == 0 && !rendezvous.host.empty();
     options.groups = runs_.front()->rank_groups();
-    options.pairs = runs_.front()->talking_pairs();
+    options.pairs = runs_.front()->communicating_pairs();
     options.breaker = std::make_shared<ConnectionBreaker>();
-    options.breaker->spare_open();  // Of the launcher's store, and of the caller's code
+    options.breaker->exclude_open();  // Of the launcher's store, and of the caller's code
     guarded([&] { transports_.push_back(connect_gloo(options)); });
-    options.breaker->spare_later();
+    options.breaker->exclude_later();
   }
 
   /// Takes connected process groups. `both`: for each peer, the groups to the peer and from it (see Communicators).
@@ -267,7 +267,7 @@ class Run {
     const auto run = [&](std::size_t r) {
       try {
         body(r);
-      } catch (const RefusedData&) {
+      } catch (const NoTargetsError&) {
         refusals[r] = std::current_exception();
       } catch (python_error& error) {
         error.persist();  // Python keeps it per thread
@@ -334,7 +334,7 @@ class Run {
   std::vector<std::unique_ptr<FitRun>> runs_;  // [rank of this process]
   std::unique_ptr<RankThreads> threads_;       // If ranks are threads
   std::unique_ptr<ThreadHub> hub_;
-  std::vector<RankStream> streams_;  // [rank], if ranks are threads
+  std::vector<SideStream> streams_;  // [rank], if ranks are threads
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<std::unique_ptr<RankFit>> ranks_;
   std::vector<OwnGradient> own_;
@@ -400,7 +400,7 @@ PYBIND11_MODULE(_training, module) {
       .def("group", &Plan::group)
       .def("stages_of", &Plan::stages_of)
       .def("owner", &Plan::owner)
-      .def("talking_pairs", &Plan::talking_pairs)
+      .def("talking_pairs", &Plan::communicating_pairs)
       .def("rank_groups", &Plan::rank_groups)
       .def("block_limits", &Plan::block_limits)
       .def("is_copied", &Plan::is_copied);

@@ -37,7 +37,7 @@ bool has_split_backwards(const Schedule& schedule) {
   });
 }
 
-Layout layout_around(const Schedule& schedule) {
+SearchLayout search_layout_of(const Schedule& schedule) {
   if (schedule.updates || schedule.micro_batch_scale != 1) {
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
   }
@@ -74,13 +74,13 @@ namespace {
 // Gloo has a channel per direction, NCCL one serial queue per pair of ranks. A program may be right for one only.
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
-void add(const std::vector<Violation>& violations, CheckReport& report) {
+void add(const std::vector<Violation>& violations, CheckResult& report) {
   for (const Violation& violation : violations) {
     report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places)});
   }
 }
 
-void add_programs(CheckReport& report, Pairs pairs) {
+void add_programs(CheckResult& report, Pairs pairs) {
   for (const ChannelDiscipline discipline : kDisciplines) {
     const Program program = lower(report.schedule, {.discipline = discipline, .pairs = pairs});
     const auto violations = check(program, discipline);
@@ -118,14 +118,14 @@ std::optional<ReceiveWaits> receive_waits(const Schedule& schedule) {
         beside += std::min(worker.ops[i].end, arrival) - worker.ops[i].start;
       if (!longest) longest = ReceiveWaits{};
     }
-    if (longest && worker.busy > 0 && beside / worker.busy > longest->beside_an_op)
-      *longest = {.worker = WorkerId(static_cast<std::int64_t>(w)), .beside_an_op = beside / worker.busy};
+    if (longest && worker.busy > 0 && beside / worker.busy > longest->mean_waiting)
+      *longest = {.worker = WorkerId(static_cast<std::int64_t>(w)), .mean_waiting = beside / worker.busy};
   }
   return longest;
 }
 
 /// The order of ops deadlocks every program (Cycle); the order of messages or all-reduces, one of the programs.
-bool can_deadlock(const CheckReport& report) {
+bool can_deadlock(const CheckResult& report) {
   constexpr std::array kKinds = {ViolationKind::Cycle, ViolationKind::Deadlock, ViolationKind::AllReduceOrder};
   return std::ranges::any_of(report.findings, [&](const Finding& finding) {
     return std::ranges::find(kKinds, finding.violation.kind) != kKinds.end();
@@ -147,14 +147,14 @@ nlohmann::ordered_json finding_json(const Finding& finding) {
 
 }  // namespace
 
-std::size_t CheckReport::count(Severity severity) const {
+std::size_t CheckResult::count(Severity severity) const {
   return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
     return finding.violation.severity == severity;
   }));
 }
 
-CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) {
-  CheckReport report{std::move(schedule), {}, {}};
+CheckResult check_everything(Schedule schedule, const Limits& limits, bool strict_order) {
+  CheckResult report{std::move(schedule), {}, {}};
   // The other checks and lower() need a schedule that can run.
   add(check(report.schedule), report);
   if (!report.findings.empty()) return report;
@@ -167,7 +167,7 @@ CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order) 
   return report;
 }
 
-std::string check_text(const CheckReport& report) {
+std::string check_text(const CheckResult& report) {
   const Schedule& schedule = report.schedule;
   std::string text;
   for (const Finding& finding : report.findings) {
@@ -192,12 +192,12 @@ std::string check_text(const CheckReport& report) {
   if (report.waits) {
     text += fmt::format(
         "  on GPUs, where receives are posted an op ahead: {:.2f} receives wait beside an op of worker {}, the most\n",
-        report.waits->beside_an_op, report.waits->worker.value());
+        report.waits->mean_waiting, report.waits->worker.value());
   }
   return text;
 }
 
-std::string check_json(const CheckReport& report) {
+std::string check_json(const CheckResult& report) {
   nlohmann::ordered_json json = {{"valid", report.is_valid()},
                                  {"name", report.schedule.name},
                                  {"violations", nlohmann::ordered_json::array()},
@@ -206,7 +206,7 @@ std::string check_json(const CheckReport& report) {
     json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
   }
   if (report.waits) {
-    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"beside_an_op", report.waits->beside_an_op}};
+    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"beside_an_op", report.waits->mean_waiting}};
   }
   return json_text(json, 2) + "\n";
 }

@@ -3,10 +3,11 @@
 // Results of `chimera check` as text and JSON, and of `chimera search` as JSON. The playground (answers/playground.h)
 // builds its answers from the same JSON.
 //
-// examine() runs every check of src/check on a schedule and on the programs that lower() makes of it. (A Program is the
-// schedule as instructions of each worker: ops, sends, receives, all-reduces.) Its CheckReport has a Finding for each
-// violation or note, with an excerpt of the schedule, and a Proof for each program without violations. check_text() and
-// check_json() format the report; search_json() formats the result of a search. A NamedPlacement is a value of the flag
+// check_everything() runs every check of src/check on a schedule and on the programs that lower() makes of it. (A
+// Program is the schedule as instructions of each worker: ops, sends, receives, all-reduces.) Its CheckResult has a
+// Finding for each violation or note, with an excerpt of the schedule, and a Proof for each program without violations.
+// check_text() and check_json() format the report; search_json() formats the result of a search. A NamedPlacement is a
+// value of the flag
 // --placement and of the playground's field `placement`. The other functions prepare schedules for a search and for
 // PyTorch; both the commands and the playground use them.
 
@@ -27,7 +28,7 @@
 
 namespace chimera {
 
-/// A placement (map from stages to workers) that a search accepts by name. layout_of() builds the Layout
+/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() builds the Layout
 /// (search/layout.h), the input of a search, from `kind` and a PipelineShape.
 struct NamedPlacement {
   const char* name;
@@ -48,7 +49,7 @@ struct NamedPlacement {
 /// Returns the input of a search for better orders of the same ops: the schedule's workers, stages, placement,
 /// micro-batches and slices, without the order. Throws ConfigError for schedules that a search does not cover:
 /// asynchronous schedules, and schedules that split micro-batches in halves (Schedule::micro_batch_scale is not 1).
-[[nodiscard]] Layout layout_around(const Schedule& schedule);
+[[nodiscard]] SearchLayout search_layout_of(const Schedule& schedule);
 
 /// Returns a synchronous schedule in PyTorch's CSV format with sends and receives (`pipeline_order_with_comms`).
 [[nodiscard]] std::string csv_with_messages(const Schedule& schedule);
@@ -57,7 +58,7 @@ struct NamedPlacement {
 /// JSON. `placement` is the name of its placement; if it is empty, the JSON has no field `placement`.
 [[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");
 
-/// A violation or note, and where examine() found it.
+/// A violation or note, and where check_everything() found it.
 struct Finding {
   std::string level;  // what was checked: `schedule`, or for example `program, per-direction channels, pairs together`
   Violation violation;
@@ -73,10 +74,10 @@ struct Proof {
 /// Receives of a program for GPUs that wait beside ops. Ops take 1 (F) and 2 (B) times D/S, messages no time.
 struct ReceiveWaits {
   WorkerId worker;          // with the most
-  double beside_an_op = 0;  // mean number over its op time of receives that wait
+  double mean_waiting = 0;  // mean number over its op time of receives that wait
 };
 
-struct CheckReport {
+struct CheckResult {
   Schedule schedule;
   std::vector<Finding> findings;
   std::vector<Proof> proofs;
@@ -90,11 +91,11 @@ struct CheckReport {
 /// schedule's program for each ChannelDiscipline (the order in which a transport matches sends and receives). If the
 /// schedule has pairs (a forward and a backward that may overlap), also checks the programs that run them together.
 /// Gradients that are not accumulated in the order of the samples are a violation if `strict_order`, else a note.
-[[nodiscard]] CheckReport examine(Schedule schedule, const Limits& limits, bool strict_order);
+[[nodiscard]] CheckResult check_everything(Schedule schedule, const Limits& limits, bool strict_order);
 
-[[nodiscard]] std::string check_text(const CheckReport& report);
+[[nodiscard]] std::string check_text(const CheckResult& report);
 /// Returns a JSON object with the fields `valid`, `name`, `violations` and `notes`. The last two are lists of objects
 /// with `level`, `kind`, `message` and `places`.
-[[nodiscard]] std::string check_json(const CheckReport& report);
+[[nodiscard]] std::string check_json(const CheckResult& report);
 
 }  // namespace chimera

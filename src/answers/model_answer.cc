@@ -44,7 +44,7 @@ std::string parts(const StageLayers& stage) {
   return fmt::format("{}{}{}", stage.embedding ? "embedding, " : "", blocks_of(stage), stage.head ? ", head" : "");
 }
 
-std::vector<StageFootprint> footprints(const ModelReport& report) {
+std::vector<StageFootprint> footprints(const ModelSummary& report) {
   std::vector<StageFootprint> result;
   for (const StageLayers& stage : report.partition) {
     result.push_back(stage_footprint(report.model, stage, report.workload));
@@ -52,13 +52,13 @@ std::vector<StageFootprint> footprints(const ModelReport& report) {
   return result;
 }
 
-std::string workload_words(const ModelReport& report) {
+std::string workload_words(const ModelSummary& report) {
   return fmt::format("one micro-batch of {} x {} tokens, {}, {}{}", report.workload.micro_batch_size,
                      report.workload.sequence, to_text(report.dtype), to_text(report.optimizer),
                      report.workload.dropout ? ", dropout" : "");
 }
 
-BarChart chart_of(const ModelReport& report, const std::vector<StageFootprint>& stages) {
+BarChart chart_of(const ModelSummary& report, const std::vector<StageFootprint>& stages) {
   BarChart chart{fmt::format("{}: memory of stages, {}", report.model.name, workload_words(report)),
                  {{"weights", color_of(OpKind::Forward), 'w'},
                   {"gradients", color_of(OpKind::Backward), 'g'},
@@ -75,7 +75,7 @@ BarChart chart_of(const ModelReport& report, const std::vector<StageFootprint>& 
   return chart;
 }
 
-std::string layer_table(const ModelReport& report) {
+std::string layer_table(const ModelSummary& report) {
   std::string text = fmt::format("{:<12} {:>14} {:>12} {:>12} {:>11} {:>10}\n", "layer", "parameters", "F", "I + W",
                                  "activations", "I to W");
   for (const LayerKind kind : kKinds) {
@@ -90,7 +90,7 @@ std::string layer_table(const ModelReport& report) {
   return text;
 }
 
-std::string stage_table(const ModelReport& report, const std::vector<StageFootprint>& stages) {
+std::string stage_table(const ModelSummary& report, const std::vector<StageFootprint>& stages) {
   std::size_t width = 6;
   for (const StageLayers& stage : report.partition) width = std::max(width, parts(stage).size());
   std::string text = fmt::format("{:>5}  {:<{}} {:>14} {:>12} {:>12} {:>10} {:>10} {:>10} {:>11} {:>9} {:>10} {:>11}\n",
@@ -133,7 +133,7 @@ Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   return json;
 }
 
-std::string worker_table(const ModelReport& report) {
+std::string worker_table(const ModelSummary& report) {
   if (report.workers.empty()) return "";
   std::size_t width = 6;
   for (const WorkerFootprint& worker : report.workers)
@@ -190,7 +190,7 @@ std::vector<std::int64_t> stages_of(const WorkerFootprint& worker) {
   return stages;
 }
 
-std::string model_text(const ModelReport& report) {
+std::string model_text(const ModelSummary& report) {
   const ModelConfig& model = report.model;
   // The order is: model, layers, stages, a picture of the stages, workers.
   const auto stages = footprints(report);
@@ -206,7 +206,7 @@ std::string model_text(const ModelReport& report) {
          stage_table(report, stages) + "\n" + to_text(chart_of(report, stages)) + worker_table(report);
 }
 
-std::string model_json(const ModelReport& report) {
+std::string model_json(const ModelSummary& report) {
   const ModelConfig& model = report.model;
   Json json = {{"name", model.name}, {"parameters", parameter_count(model)}, {"layers", model.layers}};
   json.update(layer_sizes_json(model));
@@ -232,9 +232,9 @@ std::string model_json(const ModelReport& report) {
   return json_text(json, 2) + "\n";
 }
 
-std::string model_svg(const ModelReport& report) { return to_svg(chart_of(report, footprints(report))); }
+std::string model_svg(const ModelSummary& report) { return to_svg(chart_of(report, footprints(report))); }
 
-CostModel flop_costs(const ModelReport& report) {
+CostModel flop_costs(const ModelSummary& report) {
   CostModel costs;
   for (const StageLayers& layers : report.partition) {
     const StageFootprint stage = stage_footprint(report.model, layers, report.workload);

@@ -33,7 +33,7 @@ struct WorkerFootprint {
 [[nodiscard]] std::vector<std::int64_t> stages_of(const WorkerFootprint& worker);
 
 /// Everything that one call of `chimera model` describes.
-struct ModelReport {
+struct ModelSummary {
   ModelConfig model;
   std::vector<StageLayers> partition;
   Workload workload;
@@ -43,13 +43,13 @@ struct ModelReport {
 };
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.
-[[nodiscard]] std::string model_text(const ModelReport& report);
+[[nodiscard]] std::string model_text(const ModelSummary& report);
 /// Returns the same with exact sizes, as JSON; docs/footprint.md lists the fields.
-[[nodiscard]] std::string model_json(const ModelReport& report);
+[[nodiscard]] std::string model_json(const ModelSummary& report);
 /// Returns the memory bars as SVG.
-[[nodiscard]] std::string model_svg(const ModelReport& report);
+[[nodiscard]] std::string model_svg(const ModelSummary& report);
 
 /// Returns costs for `chimera simulate --costs`, with times in units of 10^9 FLOPs.
-[[nodiscard]] CostModel flop_costs(const ModelReport& report);
+[[nodiscard]] CostModel flop_costs(const ModelSummary& report);
 
 }  // namespace chimera

@@ -73,7 +73,7 @@ double utilization(const PlanProblem& problem, const Prediction& prediction) {
   return peak > 0 ? model_flops(problem.model, sequence) * prediction.sequences_per_second / peak : 0;
 }
 
-std::string plan_rows(const PlanProblem& problem, const std::vector<ReportedCandidate>& candidates) {
+std::string plan_rows(const PlanProblem& problem, const std::vector<AnalyzedCandidate>& candidates) {
   const bool split =
       std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
   std::size_t width = 8;
@@ -105,7 +105,7 @@ std::string plan_rows(const PlanProblem& problem, const std::vector<ReportedCand
 }
 
 /// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
-std::string explained_rows(const std::vector<ReportedCandidate>& candidates) {
+std::string explained_rows(const std::vector<AnalyzedCandidate>& candidates) {
   std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     if (candidates[i].parts) rows.push_back(i);
@@ -139,7 +139,7 @@ std::string parts_of_a_step(const Prediction& prediction) {
   return text + "\n";
 }
 
-std::string both_models(const ReportedCandidate& reported) {
+std::string both_models(const AnalyzedCandidate& reported) {
   if (!reported.models) return "  equation 1 has no closed form for this schedule\n";
   const ModelComparison& models = *reported.models;
   // Models that agree within 5 % need no explanation.
@@ -156,8 +156,8 @@ std::string both_models(const ReportedCandidate& reported) {
   return text + "\n";
 }
 
-std::string gains_text(const PlanReport& report) {
-  const ReportedCandidate& chosen = report.candidates.front();
+std::string gains_text(const PlanAnalysis& report) {
+  const AnalyzedCandidate& chosen = report.candidates.front();
   const double seconds = chosen.ranked.prediction.step_seconds;
   std::string text = fmt::format("  a network that takes no time: {:.4g} s ({:.2f} times as fast)\n",
                                  chosen.gains.free_network_seconds, seconds / chosen.gains.free_network_seconds);
@@ -177,7 +177,7 @@ std::string gains_text(const PlanReport& report) {
   return text;
 }
 
-std::string error_text(const PlanReport& report) {
+std::string error_text(const PlanAnalysis& report) {
   const double error = report.problem.machine.expected_error;
   if (error == 0) return "expected error of a step time: unknown (build/benchmarks/fit adds it to a profile)\n";
   const std::int64_t tied = num_tied(report);
@@ -216,7 +216,7 @@ Json parts_json(const StepParts& parts) {
   return json;
 }
 
-Json candidate_json(const PlanProblem& problem, const ReportedCandidate& reported) {
+Json candidate_json(const PlanProblem& problem, const AnalyzedCandidate& reported) {
   const auto& [candidate, prediction] = reported.ranked;
   Json json = {{"schedule", candidate.schedule},
                {"data_parallel", candidate.data_parallel},
@@ -251,22 +251,22 @@ Json candidate_json(const PlanProblem& problem, const ReportedCandidate& reporte
   return json;
 }
 
-ReportedCandidate report_candidate(Predictor& predictor, const RankedCandidate& ranked) {
-  ReportedCandidate result{.ranked = ranked, .gains = possible_gains(predictor, ranked.candidate)};
+AnalyzedCandidate report_candidate(Predictor& predictor, const RankedCandidate& ranked) {
+  AnalyzedCandidate result{.ranked = ranked, .gains = possible_gains(predictor, ranked.candidate)};
   // Equation 1 covers the schedules of the paper only.
   if (ranked.prediction.paper) result.models = compare_models(predictor, ranked.candidate);
   return result;
 }
 
 /// Explains the row (from 1) and the next row, or the first after the last.
-void explain_beside_next(Predictor& predictor, std::int64_t row, PlanReport& report) {
+void explain_beside_next(Predictor& predictor, std::int64_t row, PlanAnalysis& report) {
   const auto count = static_cast<std::int64_t>(report.candidates.size());
   if (row > count) {
     throw ConfigError(fmt::format("--explain {}: the table has {} rows; name one of them, or raise --top", row, count));
   }
   // The next row shows what another choice would cost. After the last row comes the first.
   for (const std::int64_t index : {row - 1, row % count}) {
-    ReportedCandidate& each = report.candidates[static_cast<std::size_t>(index)];
+    AnalyzedCandidate& each = report.candidates[static_cast<std::size_t>(index)];
     each.parts = step_parts(predictor, each.ranked.candidate);
   }
 }
@@ -286,28 +286,28 @@ nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value) {
   return axis.is_number() ? Json(value) : Json(axis.text(value));
 }
 
-std::int64_t num_tied(const PlanReport& report) {
+std::int64_t num_tied(const PlanAnalysis& report) {
   const double best = report.candidates.front().ranked.prediction.step_seconds;
   // A tie ends at the first row that is farther from the best than the profile's error.
-  const auto differs = [&](const ReportedCandidate& each) {
+  const auto differs = [&](const AnalyzedCandidate& each) {
     const double ratio = each.ranked.prediction.step_seconds / best;
     return std::abs(ratio - 1) > report.problem.machine.expected_error;
   };
   return std::ranges::find_if(report.candidates, differs) - report.candidates.begin();
 }
 
-PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
-                       const PlanQuestions& questions) {
+PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
+                          const PlanQuestions& questions) {
   Predictor predictor(problem);
   const bool by_paper = rule == PlanRule::Paper;
-  PlanReport report{.problem = problem,
-                    .plan = by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
-                    .rule = rule};
+  PlanAnalysis report{.problem = problem,
+                      .plan = by_paper ? plan_by_paper_rule(predictor, options.top) : make_plan(predictor, options),
+                      .rule = rule};
   for (const RankedCandidate& ranked : report.plan.ranked)
     report.candidates.push_back(report_candidate(predictor, ranked));
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {
-    for (const RankedCandidate& ranked : time_against_memory(predictor, options))
+    for (const RankedCandidate& ranked : plan_pareto_front(predictor, options))
       report.frontier.push_back(report_candidate(predictor, ranked));
   }
   if (!by_paper)
@@ -315,7 +315,7 @@ PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, P
   return report;
 }
 
-std::string plan_text(const PlanReport& report) {
+std::string plan_text(const PlanAnalysis& report) {
   const PlanProblem& problem = report.problem;
   std::string text =
       fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n",
@@ -326,7 +326,7 @@ std::string plan_text(const PlanReport& report) {
   if (std::ranges::any_of(report.candidates, [](const auto& each) { return each.ranked.candidate.shape.stages == 1; }))
     text += "D = 1 is data parallelism without a pipeline, which is the same for every schedule\n";
   text += error_text(report);
-  const ReportedCandidate& chosen = report.candidates.front();
+  const AnalyzedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       describe(chosen.ranked.candidate), recompute_text(chosen.ranked.candidate),
                       offload_suffix(chosen.ranked.candidate));
@@ -341,9 +341,9 @@ std::string plan_text(const PlanReport& report) {
   return text;
 }
 
-std::string plan_json(const PlanReport& report) {
+std::string plan_json(const PlanAnalysis& report) {
   Json candidates = Json::array();
-  for (const ReportedCandidate& each : report.candidates) candidates.push_back(candidate_json(report.problem, each));
+  for (const AnalyzedCandidate& each : report.candidates) candidates.push_back(candidate_json(report.problem, each));
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
@@ -351,7 +351,7 @@ std::string plan_json(const PlanReport& report) {
     json["expected_error"] = error;
     json["tied"] = num_tied(report);
   }
-  for (const ReportedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(report.problem, each));
+  for (const AnalyzedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(report.problem, each));
   if (report.with_more_memory) {
     const auto& better = *report.with_more_memory;
     // Only its step time is computed, so that the gains are unknown and not zero.
@@ -362,16 +362,16 @@ std::string plan_json(const PlanReport& report) {
   return json_text(json, 1) + "\n";
 }
 
-std::string plan_csv(const PlanReport& report) {
+std::string plan_csv(const PlanAnalysis& report) {
   std::vector<std::string> columns = {"rank",   "schedule",      "data_parallel",   "tensor_parallel",
                                       "stages", "micro_batches", "micro_batch_size"};
   const bool has_slices = std::ranges::any_of(
-      report.candidates, [](const ReportedCandidate& reported) { return reported.ranked.candidate.shape.slices > 1; });
+      report.candidates, [](const AnalyzedCandidate& reported) { return reported.ranked.candidate.shape.slices > 1; });
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.axis != Axis::Slices || has_slices) columns.emplace_back(axis.name);
   }
   const bool offloads = std::ranges::any_of(
-      report.candidates, [](const ReportedCandidate& reported) { return !reported.ranked.candidate.offload.empty(); });
+      report.candidates, [](const AnalyzedCandidate& reported) { return !reported.ranked.candidate.offload.empty(); });
   columns.insert(columns.end(), {"replica_layout", "partition", "recompute"});
   if (offloads) columns.emplace_back("offload");
   columns.insert(columns.end(),

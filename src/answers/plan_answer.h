@@ -1,7 +1,7 @@
 #pragma once
 
 // Output of `chimera plan`. The planner predicts the time of a step with two models: the simulator (simulate/), and
-// equation 1 of the Chimera paper, a formula that exists only for some schedules (plan/equation_one.h). plan_report()
+// equation 1 of the Chimera paper, a formula that exists only for some schedules (plan/equation_one.h). analyze_plan()
 // ranks the candidates (choices of schedule, D, W, micro-batch size, ...). It then computes what a free network or more
 // memory would gain for them, and why the two models differ. plan_text(), plan_json() and plan_csv() print the report;
 // the playground shows the JSON.
@@ -19,7 +19,7 @@
 
 namespace chimera {
 
-struct ReportedCandidate {
+struct AnalyzedCandidate {
   RankedCandidate ranked;                      // the candidate and its predicted step time and memory
   PossibleGains gains = {};                    // step times if the network were free, or without recomputation
   std::optional<ModelComparison> models = {};  // simulator against equation 1; empty if the paper has no formula for it
@@ -30,23 +30,23 @@ struct ReportedCandidate {
 /// Further results to compute.
 struct PlanQuestions {
   std::int64_t explain = 0;  // row (from 1) to explain together with the next row; 0: none
-  bool pareto = false;       // whether to compute PlanReport::frontier
+  bool pareto = false;       // whether to compute PlanAnalysis::frontier
 };
 
-struct PlanReport {
+struct PlanAnalysis {
   PlanProblem problem;                                   // input of the planner: model, machine, workers, mini-batch
   Plan plan;                                             // result of make_plan()
   PlanRule rule = PlanRule::Simulation;                  // how candidates were ranked
-  std::vector<ReportedCandidate> candidates = {};        // best first
+  std::vector<AnalyzedCandidate> candidates = {};        // best first
   std::optional<RankedCandidate> with_more_memory = {};  // fastest with twice the memory, if at least 0.1 % faster
-  std::vector<ReportedCandidate> frontier = {};          // Pareto front of time and memory, if requested
+  std::vector<AnalyzedCandidate> frontier = {};          // Pareto front of time and memory, if requested
   std::vector<std::string> notes = {};                   // lines below the title of plan_text(): options, assumptions
 };
 
 /// Ranks the candidates with make_plan() and analyzes the best of them. Throws ConfigError if make_plan() does, for
 /// example because no candidate fits in memory, or if the row to explain does not exist.
-[[nodiscard]] PlanReport plan_report(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
-                                     const PlanQuestions& questions = {});
+[[nodiscard]] PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
+                                        const PlanQuestions& questions = {});
 
 /// Returns `value`, a value of the schedule parameter `axis`, as JSON: its name if the values have names, else a
 /// number.
@@ -54,10 +54,10 @@ struct PlanReport {
 
 /// Returns how many candidates, from the best on, have step times that differ from the best by no more than the
 /// relative error of predictions on this machine (MachineProfile::expected_error).
-[[nodiscard]] std::int64_t num_tied(const PlanReport& report);
+[[nodiscard]] std::int64_t num_tied(const PlanAnalysis& report);
 
-[[nodiscard]] std::string plan_text(const PlanReport& report);
-[[nodiscard]] std::string plan_json(const PlanReport& report);
-[[nodiscard]] std::string plan_csv(const PlanReport& report);
+[[nodiscard]] std::string plan_text(const PlanAnalysis& report);
+[[nodiscard]] std::string plan_json(const PlanAnalysis& report);
+[[nodiscard]] std::string plan_csv(const PlanAnalysis& report);
 
 }  // namespace chimera

@@ -27,14 +27,14 @@ namespace {
 constexpr double kSecondsBetweenReports = 0.1;
 
 struct Start {
-  Layout layout;
+  SearchLayout layout;
   std::vector<Schedule> schedules;
 };
 
 /// Uses the placement and order of a schedule.
 Start start_from(const JsonValue& value) {
   Schedule schedule = valid_schedule(value);
-  Layout layout = layout_around(schedule);
+  SearchLayout layout = search_layout_of(schedule);
   return {std::move(layout), {std::move(schedule)}};
 }
 
@@ -48,7 +48,7 @@ Start start_of_shape(const JsonValue& request) {
     PipelineShape usual;
     usual.chunks = placement.chunks;
     const PipelineShape shape = requested_shape(request, usual);
-    Layout layout = layout_of(placement.kind, shape);
+    SearchLayout layout = make_search_layout(placement.kind, shape);
     std::vector<Schedule> schedules = generated_starts(layout, shape);
     return {std::move(layout), std::move(schedules)};
   }
@@ -129,7 +129,7 @@ PlanProblem requested_problem(const JsonValue& request) {
   problem.workload.micro_batch_size = 1;
   problem.sync =
       parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
-  problem.shard_optimizer = truth_or(request, "shard_optimizer", false);
+  problem.shard_optimizer = bool_or(request, "shard_optimizer", false);
   return problem;
 }
 
@@ -155,14 +155,14 @@ PlanOptions plan_options(const JsonValue& request) {
       options.schedules.push_back(complete_name(name.text(), schedule_names()));
   }
   options.partition = parse_partition(text_or(request, "partition", "balanced"));
-  options.recompute_all = truth_or(request, "recompute_all", false);
+  options.recompute_all = bool_or(request, "recompute_all", false);
   options.top = count_or(request, "top", 10, 1);
   return options;
 }
 
 Json candidate_schedule_json(const Candidate& candidate) {
   Json parameters = Json::object();
-  for (const TakenAxis& taken : find_generator(candidate.schedule).axes) {
+  for (const SupportedAxis& taken : find_generator(candidate.schedule).axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     parameters[std::string(axis.name)] = axis_json(axis, axis.get(candidate.shape));
   }
@@ -193,7 +193,7 @@ Json answer_model(const JsonValue& request) {
   const StageChoice choice = parse_stages(kRecomputeFlag, text_or(request, "recompute", "none"));
   Workload workload = requested_workload(request);
   workload.recompute_attention = choice.rule == StageRule::Attention;
-  const auto partition = named_partition(
+  const auto partition = resolve_partition(
       parse_partition(text_or(request, "partition", "even")),
       {.schedule = schedule, .model = model, .workload = workload, .recompute = choice.rule == StageRule::Full});
   // Bytes alone: `auto` chooses stages by memory, not by time.
@@ -203,9 +203,9 @@ Json answer_model(const JsonValue& request) {
   const std::set<StageId> recompute = resolve_stages(choice, kRecomputeFlag, schedule.stages, [&] {
     return stages_to_recompute(schedule, stages, memory).value_or(all_stages(schedule.stages));
   });
-  const ModelReport report{model, partition, workload,
-                           parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
-                           parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
+  const ModelSummary report{model, partition, workload,
+                            parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
+                            parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw"))};
   // A recomputing stage runs its forward again, so this takes as long as the forward.
   CostModel costs = flop_costs(report);
   if (!recompute.empty()) costs.recompute.assign(costs.stages.size(), 0);
@@ -230,7 +230,7 @@ Json answer_search(const JsonValue& request, const ReportProgress& progress) {
   Start start = request.has("schedule") ? start_from(request.field("schedule")) : start_of_shape(request);
   const Schedule empty = without_ops(start.layout);
   const bool splits = start.schedules.empty() || has_split_backwards(start.schedules.front());
-  SearchProblem problem{start.layout, requested_costs(request, empty), truth_or(request, "split_backward", splits), {}};
+  SearchProblem problem{start.layout, requested_costs(request, empty), bool_or(request, "split_backward", splits), {}};
   if (request.has("max_in_flight"))
     problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
   const SearchResult result = search(problem, start.schedules, search_options(request, progress));
@@ -241,14 +241,14 @@ Json answer_search(const JsonValue& request, const ReportProgress& progress) {
 
 Json answer_plan(const JsonValue& request) {
   const PlanProblem problem = requested_problem(request);
-  const PlanReport report = plan_report(problem, plan_options(request), PlanRule::Simulation);
+  const PlanAnalysis report = analyze_plan(problem, plan_options(request), PlanRule::Simulation);
   Json json = {{"report", read_json(plan_json(report))},
                {"machine", problem.machine.name},
                {"memory_bytes", problem.memory_bytes},
                {"open", Json::array()}};
   // The page opens any row in its other tabs, with the same schedule, layers and costs.
   Predictor predictor(problem);
-  for (const ReportedCandidate& each : report.candidates)
+  for (const AnalyzedCandidate& each : report.candidates)
     json["open"].push_back(candidate_to_open(problem, predictor, each.ranked.candidate));
   if (report.with_more_memory) json["more_memory_words"] = describe(report.with_more_memory->candidate);
   return json;

@@ -21,7 +21,7 @@ namespace {
 
 Json generator_json(const Generator& generator) {
   Json parameters = Json::object();
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     parameters[std::string(axis.name)] = axis_json(axis, taken.usual);
   }

@@ -40,11 +40,11 @@ void set_parameter(const std::string& name, const JsonValue& parameters, Pipelin
 }
 
 void require_few(std::int64_t ops) {
-  if (ops <= kMostPlayedOps) return;
+  if (ops <= kMaxPlaygroundOps) return;
   throw ConfigError(
       fmt::format("{} ops are more than the {} that the playground holds; use fewer stages or "
                   "micro-batches, or the program",
-                  ops, kMostPlayedOps));
+                  ops, kMaxPlaygroundOps));
 }
 
 /// Refuses parameters of other schedules.
@@ -52,7 +52,7 @@ void require_taken(const JsonValue& value, const Generator& generator) {
   if (!value.has("parameters")) return;
   // A parameter that a schedule lacks would be ignored, and the page would show a wrong setting.
   std::vector<std::string_view> taken;
-  for (const TakenAxis& axis : generator.axes) taken.push_back(shape_axis(axis.axis).name);
+  for (const SupportedAxis& axis : generator.axes) taken.push_back(shape_axis(axis.axis).name);
   const JsonValue parameters = value.field("parameters");
   for (const auto& entry : parameters.json().items()) {
     if (std::ranges::find(taken, entry.key()) != taken.end()) continue;
@@ -66,18 +66,17 @@ Schedule generate_requested(const JsonValue& value) {
   value.expect_object({"name", "stages", "micro_batches", "parameters"});
   const Generator& generator = find_generator(complete_name(value.text("name"), schedule_names()));
   // Negative counts are read too, so that the refusal of the schedule says what it needs.
-  constexpr std::int64_t kLeast = -1'000'000'000;
-  if (const std::int64_t stages = value.count("stages", kLeast);
-      stages < 1) {  // The schedule names what would be right
-    throw ConfigError(
-        fmt::format("schedule {}: {}", generator.name, *generator.refusal(default_shape(generator, stages, 1))));
+  constexpr std::int64_t kMin = -1'000'000'000;
+  if (const std::int64_t stages = value.count("stages", kMin); stages < 1) {  // The schedule names what would be right
+    throw ConfigError(fmt::format("schedule {}: {}", generator.name,
+                                  *generator.find_shape_error(default_shape(generator, stages, 1))));
   }
   const PipelineShape shape =
       requested_shape(value, default_shape(generator, value.count("stages", 1), value.count("micro_batches", 1)));
   require_taken(value, generator);
   // A lower bound before generation: every worker runs each of its stages at least forward and backward.
-  if (!generator.refusal(shape))
-    require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_a_worker(shape)));
+  if (!generator.find_shape_error(shape))
+    require_few(2 * shape.stages * shape.micro_batches * std::max<std::int64_t>(1, generator.stages_per_worker(shape)));
   Schedule schedule = generator.generate(shape);
   require_few(num_ops(schedule));
   return schedule;
@@ -109,7 +108,7 @@ CostModel given_costs(const JsonValue& value, const Schedule& schedule) {
   const double weights = number_or(value, "weights", 0);
   const double activations = number_or(value, "activations", 0);
   if (weights > 0 || activations > 0) {
-    const double share = share_of_stage(schedule);
+    const double share = stage_fraction(schedule);
     costs.memory.assign(costs.stages.size(), {.weights = weights * share, .activations = activations * share});
   }
   return costs;
@@ -135,7 +134,7 @@ std::int64_t count_or(const JsonValue& value, const char* name, std::int64_t oth
   return value.has(name) ? value.count(name, least) : otherwise;
 }
 
-bool truth_or(const JsonValue& value, const char* name, bool otherwise) {
+bool bool_or(const JsonValue& value, const char* name, bool otherwise) {
   return value.has(name) ? value.truth(name) : otherwise;
 }
 
@@ -173,7 +172,7 @@ CostModel requested_costs(const JsonValue& request, const Schedule& schedule) {
       value.has("file") ? costs_from_json(value.text("file"), "costs", schedule.stages) : given_costs(value, schedule);
   costs.all_reduce_placement =
       parse_named<AllReducePlacement>("sync", text_or(request, "sync", to_text(AllReducePlacement::EagerOpt)));
-  costs.blocking_sends = truth_or(request, "blocking_sends", false);
+  costs.blocking_sends = bool_or(request, "blocking_sends", false);
   if (costs.all_reduce) costs.all_reduce->data_parallel = count_or(request, "data_parallel", 1, 1);
   return costs;
 }
@@ -205,7 +204,7 @@ Workload requested_workload(const JsonValue& request) {
                                   parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw")));
   workload.micro_batch_size = count_or(request, "micro_batch_size", 4, 1);
   workload.sequence = count_or(request, "sequence", 128, 1);
-  workload.dropout = truth_or(request, "dropout", false);
+  workload.dropout = bool_or(request, "dropout", false);
   return workload;
 }
 

@@ -16,14 +16,14 @@
 namespace chimera::playground {
 
 /// Maximum number of ops in a schedule of the playground.
-inline constexpr std::int64_t kMostPlayedOps = 1'000'000;
+inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 
 /// Return the value of field `name` of the object `value`, or `otherwise` if it is missing. Throw ConfigError for a
 /// value of another type, or below `least`.
 [[nodiscard]] double number_or(const JsonValue& value, const char* name, double otherwise);
 [[nodiscard]] std::int64_t count_or(const JsonValue& value, const char* name, std::int64_t otherwise,
                                     std::int64_t least = 0);
-[[nodiscard]] bool truth_or(const JsonValue& value, const char* name, bool otherwise);
+[[nodiscard]] bool bool_or(const JsonValue& value, const char* name, bool otherwise);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* name, const std::string& otherwise);
 
 /// Returns `shape` with the request's `stages`, `micro_batches` (both required) and `parameters`. The latter is an
@@ -33,7 +33,7 @@ inline constexpr std::int64_t kMostPlayedOps = 1'000'000;
 
 /// Generates a schedule from the object {"name", "stages", "micro_batches", "parameters"}, or parses JSON or CSV from
 /// the object {"text"}. Does not call check() for a parsed schedule. Throws ConfigError if the name, shape or text is
-/// invalid, or for more than kMostPlayedOps ops.
+/// invalid, or for more than kMaxPlaygroundOps ops.
 [[nodiscard]] Schedule requested_schedule(const JsonValue& value);
 /// Returns requested_schedule(). Throws ScheduleError with the first violation if check() rejects a parsed schedule.
 [[nodiscard]] Schedule valid_schedule(const JsonValue& value);

@@ -36,13 +36,13 @@ Limits requested_limits(const JsonValue& request) {
   return limits;
 }
 
-bool can_be_drawn(const CheckReport& report) {
+bool can_be_drawn(const CheckResult& report) {
   return std::none_of(report.findings.begin(), report.findings.end(), [](const Finding& finding) {
     return finding.violation.kind == ViolationKind::BadPlacement || finding.violation.kind == ViolationKind::OutOfRange;
   });
 }
 
-Json counter_examples(const CheckReport& report) {
+Json counter_examples(const CheckResult& report) {
   Json texts = Json::array();
   for (const Finding& finding : report.findings) {
     if (finding.violation.severity == Severity::Violation) texts.push_back(finding.excerpt);
@@ -121,9 +121,9 @@ TimedSteps time_steps(const JsonValue& request) {
   const std::int64_t steps = count_or(request, "steps", 1, 1);
   if (steps > 1) {
     // Checked before the steps are made.
-    if (steps * num_ops(schedule) > kMostPlayedOps)
+    if (steps * num_ops(schedule) > kMaxPlaygroundOps)
       throw ConfigError(
-          fmt::format("{} steps are more ops than the {} that the playground holds", steps, kMostPlayedOps));
+          fmt::format("{} steps are more ops than the {} that the playground holds", steps, kMaxPlaygroundOps));
     schedule = unroll(schedule, steps);
   }
   CostModel costs = requested_costs(request, schedule);
@@ -189,7 +189,7 @@ std::string file_of(const std::string& format, const JsonValue& request) {
     return csv_with_messages(schedule);
   }
   if (format == "figure" || format == "figure-text") {
-    const Panel figure = figure_of(valid_schedule(request.field("schedule")));
+    const Panel figure = paper_figure(valid_schedule(request.field("schedule")));
     return format == "figure" ? to_svg(figure) : to_text(figure.schedule, figure.timeline);
   }
   const Panel panel = panel_of(time_steps(request), request);
@@ -206,8 +206,8 @@ std::string file_of(const std::string& format, const JsonValue& request) {
 }  // namespace
 
 Json answer_check(const JsonValue& request) {
-  CheckReport report = examine(requested_schedule(request.field("schedule")), requested_limits(request),
-                               truth_or(request, "strict_order", false));
+  CheckResult report = check_everything(requested_schedule(request.field("schedule")), requested_limits(request),
+                                        bool_or(request, "strict_order", false));
   Json json = {{"report", read_json(check_json(report))},
                {"excerpts", counter_examples(report)},
                {"stages", report.schedule.stages},
@@ -223,7 +223,7 @@ Json answer_check(const JsonValue& request) {
 Json answer_simulate(const JsonValue& request) {
   const std::string view = text_or(request, "view", "panel");
   if (view == "figure") {
-    const Panel panel = figure_of(valid_schedule(request.field("schedule")));
+    const Panel panel = paper_figure(valid_schedule(request.field("schedule")));
     return {{"totals", totals_json(panel)}, {"panel", page_panel(panel)}};
   }
   const Panel panel = panel_of(time_steps(request), request);

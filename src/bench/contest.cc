@@ -22,8 +22,8 @@ namespace {
 class Contest {
  public:
   Contest(const std::vector<Contender>& contenders, ContestOptions options,
-          const std::function<void(const std::string&)>& say)
-      : contenders_(contenders), options_(options), say_(say), scores_(contenders.size()) {}
+          const std::function<void(const std::string&)>& report_progress)
+      : contenders_(contenders), options_(options), say_(report_progress), scores_(contenders.size()) {}
 
   std::vector<Score> run() {
     for (std::int64_t round = 0; round < options_.rounds; ++round) {
@@ -39,9 +39,9 @@ class Contest {
   /// Repeats disturbed runs while retries remain.
   TrainingFigures measure(const Contender& contender, Score& score) {
     while (true) {
-      const auto begin = core_use();
+      const auto begin = sample_core_use();
       TrainingFigures figures = measure_once(contender);
-      const double share = share_of_others_since(begin).value_or(0);
+      const double share = load_of_others_since(begin).value_or(0);
       if (share <= options_.most_disturbed || options_.retries == 0) {
         score.disturbed += share > options_.most_disturbed;
         say_(fmt::format(" {:.0f}", figures.tokens_per_second));
@@ -128,8 +128,8 @@ TrainingFigures TrainingRun::wait(std::int64_t skipped) {
 }
 
 std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
-                               const std::function<void(const std::string&)>& say) {
-  return Contest(contenders, options, say).run();
+                               const std::function<void(const std::string&)>& report_progress) {
+  return Contest(contenders, options, report_progress).run();
 }
 
 Spread speed_ratio(const Score& score, const Score& reference) {

@@ -67,10 +67,10 @@ struct Score {
   double loss_difference = 0;
 };
 
-/// Runs all contenders in rounds, and returns a score per contender. Calls `say` with text for a line of progress:
-/// before each round, after each run, and with a line end after each round. Throws Error if a run fails.
+/// Runs all contenders in rounds, and returns a score per contender. Calls `report_progress` with text for a line of
+/// progress: before each round, after each run, and with a line end after each round. Throws Error if a run fails.
 [[nodiscard]] std::vector<Score> run_contest(const std::vector<Contender>& contenders, ContestOptions options,
-                                             const std::function<void(const std::string&)>& say);
+                                             const std::function<void(const std::string&)>& report_progress);
 
 /// Returns the spread of the ratios of the tokens per second of `score` and `reference` in the same round.
 [[nodiscard]] Spread speed_ratio(const Score& score, const Score& reference);

@@ -42,7 +42,7 @@ struct Line {
 }
 
 /// Returns the straight line from the time of the shortest message, as if it had 0 bytes, to the longest message. beta
-/// is at least 0. regress_behind_burst() uses it if it has too few points. `points` needs two elements, ascending by
+/// is at least 0. regress_with_burst() uses it if it has too few points. `points` needs two elements, ascending by
 /// size.
 [[nodiscard]] inline Line line_between_ends(const std::vector<TimedSize>& points) {
   const double alpha = points.front().seconds;
@@ -53,7 +53,7 @@ struct Line {
 /// message. beta and burst fit the messages of 64 KiB and more that take longer than alpha. Shorter messages are
 /// ignored: the bucket refills partly between them, which makes them faster. With fewer than three such points, returns
 /// line_between_ends(). `points` needs two elements, ascending by size.
-[[nodiscard]] inline Line regress_behind_burst(const std::vector<TimedSize>& points) {
+[[nodiscard]] inline Line regress_with_burst(const std::vector<TimedSize>& points) {
   constexpr double kLong = 64 << 10;
   const double alpha = points.front().seconds;
   std::vector<TimedSize> turned;  // bytes = burst + (seconds - alpha) / beta, so that the burst is at least 0

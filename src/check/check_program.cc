@@ -95,14 +95,15 @@ class Transfers {
     Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker))
       return run_.bad(worker, "the tensor is not made on this worker");
-    if (sent.sent_to != kNobody) return run_.report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
+    if (sent.sent_to != kNoWorker)
+      return run_.report(ViolationKind::BadDataFlow, worker, "was sent to {}", sent.sent_to);
     sent.sent_to = static_cast<std::int32_t>(instruction.peer.value());
     meet(worker, instruction, true, sent);
   }
 
   void post_receive(std::size_t worker, const Instruction& instruction) {
     Tensor& received = tensors_.at(instruction.op);
-    if (received.receiver != kNobody) {
+    if (received.receiver != kNoWorker) {
       return run_.report(ViolationKind::BadDataFlow, worker, "worker {} has posted its receive", received.receiver);
     }
     received.receiver = static_cast<std::int32_t>(worker);
@@ -132,18 +133,18 @@ class Transfers {
   static constexpr std::uint32_t kNoTensor = std::numeric_limits<std::uint32_t>::max();
 
   void meet(std::size_t worker, const Instruction& instruction, bool is_send, Tensor& own) {
-    const Issue issue{tensors_.number(instruction.op), static_cast<std::uint32_t>(worker),
-                      static_cast<std::uint32_t>(run_.next[worker]), is_send};
+    const StartedTransfer transfer{tensors_.number(instruction.op), static_cast<std::uint32_t>(worker),
+                                   static_cast<std::uint32_t>(run_.next[worker]), is_send};
     const auto peer = static_cast<std::uint32_t>(instruction.peer.index());
-    const auto other = channels_.issue(issue, peer);
+    const auto other = channels_.start(transfer, peer);
     if (!other) return;
-    if (other->tensor == issue.tensor && other->is_send != is_send) {
+    if (other->tensor == transfer.tensor && other->is_send != is_send) {
       own.is_transferred = true;
-      if (awaited_[other->worker] == issue.tensor) run_.wake(other->worker);
+      if (awaited_[other->worker] == transfer.tensor) run_.wake(other->worker);
       return;
     }
     // Matching goes on with other channels: one report for each broken channel is enough.
-    channels_.break_channel(issue, peer);
+    channels_.break_channel(transfer, peer);
     const Place place{other->worker, other->position};
     run_.findings.add(ViolationKind::Mismatch, {{worker, run_.next[worker]}, place}, [&] {
       return fmt::format("worker {}, instruction {} ({}): does not match '{}' of worker {}", worker, run_.next[worker],
@@ -255,7 +256,7 @@ class Computation {
 
   void compute(std::size_t worker, const Op& op) {
     Tensor& result = tensors_.at(op);
-    if (result.made_on != kNobody)
+    if (result.made_on != kNoWorker)
       run_.report(ViolationKind::DoubledOp, worker, "has run on worker {}", result.made_on);
     result.made_on = static_cast<std::int32_t>(worker);
     if (!run_.is_placed(worker, op)) return;
@@ -377,7 +378,7 @@ class Computation {
   }
 
   void check_device(std::size_t worker) {
-    if (!offloaded_.too_many(worker)) return;
+    if (!offloaded_.exceeds_limit(worker)) return;
     run_.report(ViolationKind::BadDataFlow, worker, "more than {} micro-batches of offloaded stages are on the device",
                 run_.program.most_on_device);
   }
@@ -413,7 +414,7 @@ class Computation {
   Progress& run_;
   ProgramTensors& tensors_;
   Collectives& collectives_;
-  HeldVersions versions_;
+  LiveVersions versions_;
   OffloadedActivations offloaded_;
 };
 

@@ -51,7 +51,7 @@ std::string describe(const Schedule& schedule, const std::vector<Wait>& cycle, P
   return message;
 }
 
-constexpr std::size_t kMostReplicas = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
+constexpr std::size_t kMaxReplicas = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
 
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
                Findings& findings) {
@@ -311,18 +311,18 @@ class ScheduleCheck {
   }
 
   // A file may declare 10^8 micro-batches and hold none of them.
-  /// Reports the first kMostPlaces places.
+  /// Reports the first kMaxPlaces places.
   void check_complete() {
     std::int64_t incomplete = 0;
     for (std::size_t i = 0; i < seen_.size(); ++i) {
-      if (seen_[i] == kWhole || seen_[i] == kSplit || ++incomplete > kMostPlaces) continue;
+      if (seen_[i] == kWhole || seen_[i] == kSplit || ++incomplete > kMaxPlaces) continue;
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t row = at / schedule_.slices;
       report_incomplete(row / schedule_.micro_batches, row % schedule_.micro_batches, at % schedule_.slices, seen_[i]);
     }
-    if (incomplete <= kMostPlaces) return;
+    if (incomplete <= kMaxPlaces) return;
     findings_.add_summary(ViolationKind::MissingOp,
-                          fmt::format("ops of {} more {} at a stage are missing", incomplete - kMostPlaces,
+                          fmt::format("ops of {} more {} at a stage are missing", incomplete - kMaxPlaces,
                                       schedule_.slices > 1 ? "slices" : "micro-batches"));
   }
 
@@ -346,7 +346,7 @@ class ScheduleCheck {
     }
   }
 
-  static constexpr std::int64_t kMostPlaces = 10'000;
+  static constexpr std::int64_t kMaxPlaces = 10'000;
   const Schedule& schedule_;
   Findings findings_;
   bool placed_ = false;
@@ -359,25 +359,24 @@ class ScheduleCheck {
 
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
-  const bool has_slices = slices >= 1 && slices <= kMostSlices;
+  const bool has_slices = slices >= 1 && slices <= kMaxSlices;
   if (!has_slices) {
     findings.add(ViolationKind::OutOfRange, {},
-                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMostSlices); });
+                 [&] { return fmt::format("{} slices are not 1 to {}", slices, kMaxSlices); });
   }
-  const bool has_counts =
-      has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMostOps / slices / stages;
+  const bool has_counts = has_slices && stages >= 1 && micro_batches >= 1 && micro_batches <= kMaxOps / slices / stages;
   if (has_slices && !has_counts) {
     findings.add(ViolationKind::OutOfRange, {}, [&] {
       const std::string of_slices = slices == 1 ? "" : fmt::format(" of {} slices", slices);
       return fmt::format("{} stages and {} micro-batches{}; both are positive, their product at most {}", stages,
-                         micro_batches, of_slices, kMostOps);
+                         micro_batches, of_slices, kMaxOps);
     });
   }
   const auto report = [&](auto message) { findings.add(ViolationKind::BadPlacement, {}, message); };
   const std::size_t replicas = placement.num_replicas();
   if (replicas == 0) report([] { return std::string("the schedule has no replica"); });
-  if (replicas > kMostReplicas) {
-    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMostReplicas); });
+  if (replicas > kMaxReplicas) {
+    report([&] { return fmt::format("{} replicas; ops can name {} at most", replicas, kMaxReplicas); });
   }
   for (std::size_t r = 0; r < replicas; ++r) check_row(r, placement.worker_of[r], stages, num_workers, findings);
   return has_counts;

@@ -11,7 +11,7 @@
 namespace chimera {
 
 /// Adds to `findings` a violation for each wrong count or placement. Counts are right if stages, micro-batches and
-/// slices are positive, slices are at most kMostSlices, and the product of the three is at most kMostOps. A placement
+/// slices are positive, slices are at most kMaxSlices, and the product of the three is at most kMaxOps. A placement
 /// is right if it has 1 to 32,767 replicas, and each places every stage on one of `num_workers` workers. Returns
 /// whether the counts are right.
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
@@ -32,7 +32,7 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 ///   the group before, because the update would use them otherwise.
 /// - At most `updates.versions` versions of a stage are kept: the newest, and every version that a later op uses.
 ///
-/// Returns the violations, at most 20,000 (Findings::kMostListed) of each kind. Missing ops are listed for the first
+/// Returns the violations, at most 20,000 (Findings::kMaxListed) of each kind. Missing ops are listed for the first
 /// 10,000 micro-batches or slices that lack an op at a stage. If there are more, a last violation of the kind has the
 /// number of the others. The result is empty if and only if lower() can make a program of the schedule, with any value
 /// of Pairs. A violation for a cycle names a shortest one (shortest_wait_cycle), with two places per wait: the op and

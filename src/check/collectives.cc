@@ -93,7 +93,7 @@ void Collectives::check_order(Findings& findings) const {
 namespace {
 
 /// Maximum number of workers that a worker in ReduceScalars waits for, to keep the graph linear.
-constexpr std::size_t kMostMissing = 64;
+constexpr std::size_t kMaxMissing = 64;
 
 /// Returns the workers that `worker`, stuck at `instruction`, waits for.
 std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction& instruction,
@@ -103,7 +103,7 @@ std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction
   if (is_transfer(instruction.kind)) {
     add(instruction.peer.index());
   } else if (instruction.kind == InstructionKind::ReduceScalars) {
-    for (const std::size_t missing : collectives.first_missing(worker, kMostMissing)) add(missing);
+    for (const std::size_t missing : collectives.first_missing(worker, kMaxMissing)) add(missing);
   } else {
     for (const WorkerId member : collectives.members(instruction.group)) {
       if (!collectives.has_started(member.index(), instruction.group)) add(member.index());

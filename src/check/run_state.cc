@@ -6,7 +6,7 @@ namespace chimera {
 
 // At the end of a program every gradient is in an update, and the newest weights of each stage exist: the next step
 // starts with them.
-void HeldVersions::report_unfinished(Findings& findings) const {
+void LiveVersions::report_unfinished(Findings& findings) const {
   for (std::size_t copy = 0; copy < gradients_.size(); ++copy) {
     Op newest{OpKind::Backward,
               ReplicaId(static_cast<std::int64_t>(copy / stages_)),
@@ -40,7 +40,7 @@ void ProgramTensors::report_unfinished(bool trains, Findings& findings) const {
 void ProgramTensors::report_missing(std::size_t slot, bool trains, Findings& findings) const {
   const auto has_run = [&](OpKind kind) {
     const auto& table = tables_[static_cast<std::size_t>(kind)];
-    return !table.empty() && table[slot].made_on != kNobody;
+    return !table.empty() && table[slot].made_on != kNoWorker;
   };
   const bool whole = has_run(OpKind::Backward);
   const bool input = has_run(OpKind::BackwardInput);
@@ -66,8 +66,8 @@ void ProgramTensors::report_transfer(const Tensor& tensor, std::size_t slot, Fin
                          name_of(row % micro_batches_, at % slices_), row / micro_batches_);
     });
   };
-  if (tensor.sent_to != kNobody && !tensor.send_waited) report_wait("send", tensor.made_on);
-  if (tensor.receiver != kNobody && !tensor.receive_waited) report_wait("receive", tensor.receiver);
+  if (tensor.sent_to != kNoWorker && !tensor.send_waited) report_wait("send", tensor.made_on);
+  if (tensor.receiver != kNoWorker && !tensor.receive_waited) report_wait("receive", tensor.receiver);
 }
 
 }  // namespace chimera

@@ -21,7 +21,7 @@
 namespace chimera {
 
 /// A send or a receive that a worker has issued (started).
-struct Issue {
+struct StartedTransfer {
   std::uint32_t tensor = 0;    // ProgramTensors::number()
   std::uint32_t worker = 0;    // Worker that issued it
   std::uint32_t position = 0;  // Position of its instruction in the worker's list
@@ -36,30 +36,32 @@ class Channels {
   Channels(std::size_t workers, ChannelDiscipline discipline) : of_worker_(workers), discipline_(discipline) {}
 
   /// Issues a send to `peer` or a receive from it. Returns the send or receive of `peer` that it is matched with, which
-  /// may be of another tensor. If `peer` has none yet, keeps `issue` in the queue, and returns nothing.
-  std::optional<Issue> issue(const Issue& issue, std::uint32_t peer) {
-    Queue& queue = queues_[queue_of(issue, peer)];
+  /// may be of another tensor. If `peer` has none yet, keeps `transfer` in the queue, and returns nothing.
+  std::optional<StartedTransfer> start(const StartedTransfer& transfer, std::uint32_t peer) {
+    Queue& queue = queues_[queue_of(transfer, peer)];
     if (queue.is_broken) return std::nullopt;
-    if (queue.is_empty() || queue.front().worker == issue.worker) {
-      queue.waiting.push_back(issue);
+    if (queue.is_empty() || queue.front().worker == transfer.worker) {
+      queue.waiting.push_back(transfer);
       return std::nullopt;
     }
     return queue.pop();
   }
 
-  /// Stops matching in the queue of `issue`. Called after a mismatch of tensors, which would make all later messages of
-  /// the queue mismatch too.
-  void break_channel(const Issue& issue, std::uint32_t peer) { queues_[queue_of(issue, peer)].is_broken = true; }
+  /// Stops matching in the queue of `transfer`. Called after a mismatch of tensors, which would make all later messages
+  /// of the queue mismatch too.
+  void break_channel(const StartedTransfer& transfer, std::uint32_t peer) {
+    queues_[queue_of(transfer, peer)].is_broken = true;
+  }
 
  private:
   struct Queue {
-    std::vector<Issue> waiting;  // Unmatched from `head` on, all issued by the same worker
+    std::vector<StartedTransfer> waiting;  // Unmatched from `head` on, all issued by the same worker
     std::size_t head = 0;
     bool is_broken = false;
     [[nodiscard]] bool is_empty() const { return head == waiting.size(); }
-    [[nodiscard]] const Issue& front() const { return waiting[head]; }
-    Issue pop() {
-      const Issue first = waiting[head++];
+    [[nodiscard]] const StartedTransfer& front() const { return waiting[head]; }
+    StartedTransfer pop() {
+      const StartedTransfer first = waiting[head++];
       if (is_empty()) {
         waiting.clear();
         head = 0;
@@ -79,14 +81,14 @@ class Channels {
     return 2 * std::uint64_t{peer} + (discipline_ == ChannelDiscipline::PerDirection && is_send ? 1 : 0);
   }
 
-  std::uint32_t queue_of(const Issue& issue, std::uint32_t peer) {
-    const std::uint64_t named = name(peer, issue.is_send);
-    const auto found = place_of(issue.worker, named);
-    if (found != of_worker_[issue.worker].end() && found->name == named) return found->queue;
+  std::uint32_t queue_of(const StartedTransfer& transfer, std::uint32_t peer) {
+    const std::uint64_t named = name(peer, transfer.is_send);
+    const auto found = place_of(transfer.worker, named);
+    if (found != of_worker_[transfer.worker].end() && found->name == named) return found->queue;
     const auto queue = static_cast<std::uint32_t>(queues_.size());
     queues_.emplace_back();
-    of_worker_[issue.worker].insert(found, {named, queue});
-    const std::uint64_t other = name(issue.worker, !issue.is_send);
+    of_worker_[transfer.worker].insert(found, {named, queue});
+    const std::uint64_t other = name(transfer.worker, !transfer.is_send);
     of_worker_[peer].insert(place_of(peer, other), {other, queue});
     return queue;
   }
@@ -104,9 +106,9 @@ class Channels {
 
 /// The weight versions that each copy of a stage keeps, and the number of its gradients since the last update. A copy
 /// is a stage of one replica. Every function uses only stage, replica and weight_version of its argument.
-class HeldVersions {
+class LiveVersions {
  public:
-  explicit HeldVersions(const Program& program)
+  explicit LiveVersions(const Program& program)
       : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
 
   /// Returns whether the copy keeps `op.weight_version`.
@@ -150,18 +152,18 @@ class HeldVersions {
 };
 
 /// No worker
-inline constexpr std::int32_t kNobody = -1;
+inline constexpr std::int32_t kNoWorker = -1;
 
 /// The result of an op, such as activations. It is sent at most once. The sender's and the receiver's instructions set
 /// fields of their own, so that a missing instruction of either end is found.
 struct Tensor {
-  std::int32_t made_on = kNobody;        // Worker that ran the op
-  std::int32_t sent_to = kNobody;        // Destination of the send, from when it is issued
-  std::int32_t receiver = kNobody;       // Worker that issued the receive
-  std::int32_t received_from = kNobody;  // Source that the receive names
-  bool is_transferred = false;           // Whether the send and the receive were matched
-  bool send_waited = false;              // Whether the sender's wait has returned
-  bool receive_waited = false;           // Whether the receiver's wait has returned
+  std::int32_t made_on = kNoWorker;        // Worker that ran the op
+  std::int32_t sent_to = kNoWorker;        // Destination of the send, from when it is issued
+  std::int32_t receiver = kNoWorker;       // Worker that issued the receive
+  std::int32_t received_from = kNoWorker;  // Source that the receive names
+  bool is_transferred = false;             // Whether the send and the receive were matched
+  bool send_waited = false;                // Whether the sender's wait has returned
+  bool receive_waited = false;             // Whether the receiver's wait has returned
   /// Returns whether the worker may use the tensor.
   [[nodiscard]] bool is_on(std::int32_t worker) const {
     return made_on == worker || (receive_waited && receiver == worker);
@@ -246,7 +248,7 @@ class OffloadedActivations {
     on_device_[worker] -= gives_input_gradient(op.kind);
   }
   /// Returns whether the worker has activations of more micro-batches on its device than program.most_on_device.
-  [[nodiscard]] bool too_many(std::size_t worker) const { return on_device_[worker] > most_; }
+  [[nodiscard]] bool exceeds_limit(std::size_t worker) const { return on_device_[worker] > most_; }
   /// Called at the end of the program. Adds violations for activations that are still in host memory.
   void report_unfinished(Findings& findings) const {
     for (const auto& [tensor, worker] : in_host_) {

@@ -53,16 +53,16 @@ struct Violation {
   Severity severity = Severity::Violation;
 };
 
-/// Collects violations: the first kMostListed of each kind, and the number of the others. The limit exists because a
+/// Collects violations: the first kMaxListed of each kind, and the number of the others. The limit exists because a
 /// small file can lack 10^8 ops.
 class Findings {
  public:
-  static constexpr std::size_t kMostListed = 20'000;
+  static constexpr std::size_t kMaxListed = 20'000;
 
   /// Adds a violation. Calls `message` for its text only if the violation is kept.
   template <class Message>
   void add(ViolationKind kind, std::vector<Place> places, const Message& message) {
-    if (++counts_[static_cast<std::size_t>(kind)] > kMostListed) return;
+    if (++counts_[static_cast<std::size_t>(kind)] > kMaxListed) return;
     listed_.push_back({kind, message(), std::move(places)});
   }
 
@@ -85,9 +85,9 @@ class Findings {
   /// Returns all kept violations, and one line per kind with the number of the others.
   [[nodiscard]] std::vector<Violation> take() {
     for (std::size_t kind = 0; kind < counts_.size(); ++kind) {
-      if (counts_[kind] <= kMostListed) continue;
+      if (counts_[kind] <= kMaxListed) continue;
       const auto named = static_cast<ViolationKind>(kind);
-      listed_.push_back({named, fmt::format("{} more of kind {}", counts_[kind] - kMostListed, to_text(named)), {}});
+      listed_.push_back({named, fmt::format("{} more of kind {}", counts_[kind] - kMaxListed, to_text(named)), {}});
     }
     return std::move(listed_);
   }

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kUnfinished = ".tmp";
-constexpr std::size_t kLeastDigits = 8;
-constexpr std::size_t kMostDigits = 12;
+constexpr std::size_t kMinDigits = 8;
+constexpr std::size_t kMaxDigits = 12;
 
 struct Entry {
   std::string name;
@@ -75,7 +75,7 @@ std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", k
 std::optional<std::int64_t> step_of_name(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   const std::string_view digits = std::string_view(name).substr(kPrefix.size());
-  if (digits.size() < kLeastDigits || digits.size() > kMostDigits) return std::nullopt;
+  if (digits.size() < kMinDigits || digits.size() > kMaxDigits) return std::nullopt;
   const auto step = parse_number<std::int64_t>(digits);
   return step && *step >= 0 && checkpoint_name(*step) == name ? step : std::nullopt;
 }
@@ -97,7 +97,7 @@ std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& st
   return old;
 }
 
-void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
+void remove_expired(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
   std::vector<std::int64_t> steps = steps_in(folder, /*with_links=*/false);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   for (const std::int64_t step : find_expired_steps(steps, retention)) {
@@ -108,7 +108,7 @@ void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newe
 }
 
 // Only names that a run gives are removed: a user may keep other files with this ending in the folder.
-void remove_leftovers(Disk& disk, const std::string& folder) {
+void remove_unfinished(Disk& disk, const std::string& folder) {
   for (const Entry& entry : entries_in(folder)) {
     const std::string& name = entry.name;
     if (!entry.is_folder || entry.is_link || !name.ends_with(kUnfinished)) continue;
@@ -126,37 +126,37 @@ Checkpoint open_checkpoint(const std::string& path, int threads, const std::func
 }
 
 // A damaged checkpoint must not end a run that could continue from an older one, so faults are collected, not thrown.
-Newest newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
-  Newest newest;
+NewestCheckpoint newest_checkpoint(const std::string& folder, int threads, const std::function<void()>& progress) {
+  NewestCheckpoint newest;
   std::vector<std::int64_t> newest_first = list_steps(folder);
   std::ranges::reverse(newest_first);
   for (const std::int64_t step : newest_first) {
     try {
       newest.checkpoint = open_checkpoint(checkpoint_path(folder, step), threads, progress);
       if (newest.checkpoint->manifest.step == step) {  // else a renamed folder, which would be resumed at a wrong step
-        for (std::string& line : passed_over(folder, step)) newest.refused.push_back(std::move(line));
+        for (std::string& line : passed_over(folder, step)) newest.rejected.push_back(std::move(line));
         return newest;
       }
-      newest.refused.push_back(
+      newest.rejected.push_back(
           fmt::format("{}: is a checkpoint of step {}", newest.checkpoint->path, newest.checkpoint->manifest.step));
       newest.checkpoint.reset();
     } catch (const CheckpointError& error) {
-      newest.refused.emplace_back(error.what());
+      newest.rejected.emplace_back(error.what());
     }
   }
-  for (std::string& line : passed_over(folder, -1)) newest.refused.push_back(std::move(line));
+  for (std::string& line : passed_over(folder, -1)) newest.rejected.push_back(std::move(line));
   return newest;
 }
 
-Newest find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
+NewestCheckpoint find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
   std::error_code none;
   if (std::filesystem::exists(path + "/" + kManifestName, none)) {
-    return {.checkpoint = open_checkpoint(path, threads, progress), .refused = {}};
+    return {.checkpoint = open_checkpoint(path, threads, progress), .rejected = {}};
   }
-  Newest newest = newest_checkpoint(path, threads, progress);
+  NewestCheckpoint newest = newest_checkpoint(path, threads, progress);
   if (newest.checkpoint) return newest;
-  if (newest.refused.empty()) throw CheckpointError(fmt::format("{}: has no checkpoints", path));
-  throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", path, newest.refused.front()));
+  if (newest.rejected.empty()) throw CheckpointError(fmt::format("{}: has no checkpoints", path));
+  throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", path, newest.rejected.front()));
 }
 
 std::string resolve_model_folder(const std::string& path, int threads) {

@@ -36,18 +36,19 @@ struct Checkpoint {
                                          const std::function<void()>& progress = {});
 
 /// Result of the search for a valid checkpoint.
-struct Newest {
+struct NewestCheckpoint {
   std::optional<Checkpoint> checkpoint;  ///< nothing if no checkpoint is valid
-  std::vector<std::string> refused;      ///< reasons why newer checkpoints were rejected, one line each
+  std::vector<std::string> rejected;     ///< reasons why newer checkpoints were rejected, one line each
 };
 /// Finds the newest valid checkpoint in `folder`, which may contain links to checkpoints. Does not throw if all are
 /// invalid.
-[[nodiscard]] Newest newest_checkpoint(const std::string& folder, int threads,
-                                       const std::function<void()>& progress = {});
+[[nodiscard]] NewestCheckpoint newest_checkpoint(const std::string& folder, int threads,
+                                                 const std::function<void()>& progress = {});
 
 /// Verifies `path` if it is a checkpoint, or else finds the newest valid checkpoint in it. Throws CheckpointError if
 /// there is no valid checkpoint.
-[[nodiscard]] Newest find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress = {});
+[[nodiscard]] NewestCheckpoint find_checkpoint(const std::string& path, int threads,
+                                               const std::function<void()>& progress = {});
 
 /// Returns the path of the checkpoint of find_checkpoint() if `path` is or contains a checkpoint, else `path` itself,
 /// such as the folder of a Hugging Face model. Throws ConfigError if no checkpoint is valid.
@@ -81,10 +82,10 @@ struct Retention {
 
 /// Removes the checkpoints up to step `newest`, the last complete one, that find_expired_steps() returns. Keeps links
 /// to checkpoints. Each checkpoint disappears from list_steps() atomically. Throws the errors of `disk`.
-void remove_superfluous(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
+void remove_expired(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention);
 
 /// Removes unfinished checkpoints (`step-N.tmp`), but no links. No other process may write in the folder. Throws the
 /// errors of `disk`.
-void remove_leftovers(Disk& disk, const std::string& folder);
+void remove_unfinished(Disk& disk, const std::string& folder);
 
 }  // namespace chimera

@@ -86,13 +86,13 @@ std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t 
   return path;
 }
 
-void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files) {
+void mark_rank_written(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files) {
   write_file(disk, part_path(unfinished, rank), add_seal({{"files", files_json(files)}}));
 }
 
 // The order makes a crash harmless at any point: files first, then the manifest that declares them complete, then the
 // name that readers look for, and last the hint in `latest`. Each step is on the disk before the next begins.
-void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description) {
+void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& description) {
   const std::string unfinished = unfinished_path(folder, step);
   Manifest manifest{.step = step, .run = description.run, .files = take_parts(disk, unfinished, ranks)};
   for (const auto& [name, text] : description.files) {

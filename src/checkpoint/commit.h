@@ -6,7 +6,7 @@
 // `chimera train` (train/recover/checkpointer.h) and the Python package call these functions. checkpoint_folder.h reads
 // the result.
 //
-//   open_unfinished() -> each rank: write_shard() (shard.h), finish_part()
+//   open_unfinished() -> each rank: write_shard() (shard.h), mark_rank_written()
 //                     -> one rank: commit(), or abandon() after a failure
 
 #include <nlohmann/json.hpp>
@@ -27,19 +27,19 @@ namespace chimera {
 
 /// Records in the unfinished checkpoint that the rank has written these files. They must already be synced to the disk.
 /// Throws CheckpointError if the disk fails.
-void finish_part(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files);
+void mark_rank_written(Disk& disk, const std::string& unfinished, int rank, const std::vector<FileEntry>& files);
 
 /// Content of a checkpoint besides tensors.
-struct Description {
+struct CheckpointContent {
   nlohmann::ordered_json run;                ///< description of the run, for the manifest (Manifest::run)
   std::map<std::string, std::string> files;  ///< further text files to write: name -> text
 };
 
-/// Commits a checkpoint after each of the `ranks` ranks has called finish_part(). Adds the files of `description`, the
-/// index of the weights (model.safetensors.index.json, if there are several weight files) and the manifest, replaces a
-/// checkpoint of the same step, and updates the file `latest`. Returns when everything is on the disk. Throws
-/// CheckpointError if the disk fails; checkpoints of other steps stay intact.
-void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const Description& description);
+/// Commits a checkpoint after each of the `ranks` ranks has called mark_rank_written(). Adds the files of
+/// `description`, the index of the weights (model.safetensors.index.json, if there are several weight files) and the
+/// manifest, replaces a checkpoint of the same step, and updates the file `latest`. Returns when everything is on the
+/// disk. Throws CheckpointError if the disk fails; checkpoints of other steps stay intact.
+void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& description);
 
 /// Removes the unfinished checkpoint of this step, for example after a failed save. Ignores errors: the next run
 /// removes the files that are left.

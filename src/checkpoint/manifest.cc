@@ -17,7 +17,7 @@ constexpr std::string_view kBeforeSeal = ",\n  \"xxh3_128\": \"";
 constexpr std::string_view kAfterSeal = "\"\n}\n";
 constexpr std::size_t kSealDigits = 32;
 constexpr std::size_t kSealBytes = kBeforeSeal.size() + kSealDigits + kAfterSeal.size();
-constexpr int kMostDepth = 16;
+constexpr int kMaxDepth = 16;
 
 /// Returns the last lines of a manifest, which seal `text`, everything before them.
 std::string seal_of(std::string_view text) {
@@ -89,7 +89,7 @@ nlohmann::ordered_json remove_seal(const std::string& path, const std::string& t
   if (text.substr(body.size()) != seal_of(body)) refuse(path, "differs from the hash at its end");
   // The parser recurses, so a deep text could exhaust the stack.
   const auto require_shallow = [&](int depth, nlohmann::ordered_json::parse_event_t, nlohmann::ordered_json&) {
-    if (depth > kMostDepth) refuse(path, fmt::format("is nested more than {} deep", kMostDepth));
+    if (depth > kMaxDepth) refuse(path, fmt::format("is nested more than {} deep", kMaxDepth));
     return true;
   };
   try {
@@ -140,8 +140,8 @@ Manifest parse_manifest(const std::string& path, const std::string& text) {
   }
   Manifest manifest;
   const std::uint64_t step = number(path, object, "step");
-  constexpr std::uint64_t kMostSteps = 1'000'000'000'000;
-  if (step > kMostSteps) refuse(path, "step is too large");
+  constexpr std::uint64_t kMaxSteps = 1'000'000'000'000;
+  if (step > kMaxSteps) refuse(path, "step is too large");
   manifest.step = static_cast<std::int64_t>(step);
   manifest.run = member(path, object, "run");
   if (!manifest.run.is_object()) refuse(path, "run is no object");
@@ -152,8 +152,8 @@ Manifest parse_manifest(const std::string& path, const std::string& text) {
 std::string read_small_file(const std::string& path) {
   try {
     const RegularFile file(path);
-    if (file.bytes() > kMostManifestBytes) {
-      refuse(path, fmt::format("has {} bytes; a manifest has at most {}", file.bytes(), kMostManifestBytes));
+    if (file.bytes() > kMaxManifestBytes) {
+      refuse(path, fmt::format("has {} bytes; a manifest has at most {}", file.bytes(), kMaxManifestBytes));
     }
     std::string text(file.bytes(), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));

@@ -29,7 +29,7 @@ namespace chimera {
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr int kCheckpointVersion = 1;
 /// Maximum size of a manifest. The manifest of 10 TB of tensors has 95 MB.
-inline constexpr std::uint64_t kMostManifestBytes = 100'000'000;
+inline constexpr std::uint64_t kMaxManifestBytes = 100'000'000;
 
 /// A file of the checkpoint.
 struct FileEntry {
@@ -59,10 +59,10 @@ struct Manifest {
 [[nodiscard]] std::vector<FileEntry> parse_files(const std::string& path, const nlohmann::ordered_json& files);
 
 /// Reads and parses manifest.json in `folder`. Throws CheckpointError if the file is unreadable or larger than
-/// kMostManifestBytes, or if its content is invalid (parse_manifest()).
+/// kMaxManifestBytes, or if its content is invalid (parse_manifest()).
 [[nodiscard]] Manifest read_manifest(const std::string& folder);
 
-/// Returns the bytes of a file. Throws CheckpointError if the file is unreadable or has more than kMostManifestBytes.
+/// Returns the bytes of a file. Throws CheckpointError if the file is unreadable or has more than kMaxManifestBytes.
 [[nodiscard]] std::string read_small_file(const std::string& path);
 
 }  // namespace chimera

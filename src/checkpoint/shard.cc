@@ -39,7 +39,7 @@ std::vector<std::string> CheckpointTensors::names() const {
 namespace {
 
 /// Limit of unsynced bytes, so that other users of the disk do not wait for a whole shard.
-constexpr std::uint64_t kMostUnsynced = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxUnsynced = std::uint64_t{64} << 20;
 
 /// A file that is hashed while it is written, so that its bytes are read once.
 class HashedFile {
@@ -54,7 +54,7 @@ class HashedFile {
       file_.write(part);
       written_ += part.size();
       unsynced_ += part.size();
-      if (unsynced_ >= kMostUnsynced) sync();
+      if (unsynced_ >= kMaxUnsynced) sync();
       progress_();
       bytes = bytes.subspan(part.size());
     }

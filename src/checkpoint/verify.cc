@@ -47,7 +47,7 @@ void open(const std::string& checkpoint, Examined& examined) {
   }
 }
 
-void examine(Examined& examined, std::uint64_t block, std::vector<std::byte>& buffer) {
+void check_everything(Examined& examined, std::uint64_t block, std::vector<std::byte>& buffer) {
   if (!examined.file) return;
   const std::uint64_t begin = block * kHashBlockBytes;
   const auto bytes = std::min(kHashBlockBytes, examined.record->bytes - begin);
@@ -80,7 +80,7 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
     std::vector<std::byte> buffer(largest);
     for (std::uint64_t block = next++; block < blocks; block = next++) {
       const auto file = std::ranges::upper_bound(files, block, {}, &Examined::first_block) - 1;
-      examine(*file, block - file->first_block, buffer);
+      check_everything(*file, block - file->first_block, buffer);
       if (progress) progress();
     }
   };

@@ -11,7 +11,7 @@ namespace chimera {
 namespace {
 
 constexpr std::size_t kLongestName = 64;  // Longer names are cut in messages
-constexpr std::size_t kMostKnown = 32;    // Names that a message lists
+constexpr std::size_t kMaxKnown = 32;     // Names that a message lists
 
 /// Counts insertions, deletions, substitutions and swaps of neighbors.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -33,7 +33,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string listed(std::span<const std::string> names) {
   std::string text;
-  const std::size_t count = std::min(names.size(), kMostKnown);
+  const std::size_t count = std::min(names.size(), kMaxKnown);
   for (std::size_t i = 0; i < count; ++i) text += (i == 0 ? "" : ", ") + names[i];
   if (count < names.size()) text += ", and " + std::to_string(names.size() - count) + " more";
   return text;
@@ -42,7 +42,7 @@ std::string listed(std::span<const std::string> names) {
 }  // namespace
 
 // A third of the length tolerates one typing error in short names without calling unrelated names near.
-std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates) {
+std::optional<std::string> find_nearest(std::string_view name, std::span<const std::string> candidates) {
   // Names from a command line may be of any length. A name this long is near no candidate.
   if (name.size() > kLongestName) return std::nullopt;
   std::optional<std::string> best;
@@ -64,7 +64,7 @@ std::string unknown_name(std::string_view what, std::string_view name, std::span
   for (const std::string& candidate : candidates) {
     if (!name.empty() && candidate.starts_with(name)) longer.push_back(candidate);
   }
-  const std::optional<std::string> guess = nearest(name, longer.empty() ? candidates : longer);
+  const std::optional<std::string> guess = find_nearest(name, longer.empty() ? candidates : longer);
   if (longer.size() == 1) return message + "did you mean '" + longer.front() + "'?";
   if (!guess)
     return message + (longer.empty() ? "known: " + listed(candidates) : "several begin with it: " + listed(longer));

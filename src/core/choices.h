@@ -20,7 +20,7 @@ namespace chimera {
 
 /// Returns the candidate with the smallest edit distance to `name`, or nothing if all distances exceed a third of its
 /// length (at least 1). Two swapped neighbors count as one edit.
-[[nodiscard]] std::optional<std::string> nearest(std::string_view name, std::span<const std::string> candidates);
+[[nodiscard]] std::optional<std::string> find_nearest(std::string_view name, std::span<const std::string> candidates);
 
 /// Returns a one-line message: `unknown schedule 'chimra'; did you mean 'chimera'?`. If no candidate is near, the
 /// message lists at most 32 candidates instead. `what` is the kind of the name, here `schedule`.

@@ -108,19 +108,19 @@ void Console::put(std::string text, bool passing) {
   }
   state.bytes += text.size();
   state.waiting.push_back({std::move(text), passing});
-  while (state.bytes > kMostWaiting && state.waiting.size() > 1) {
+  while (state.bytes > kMaxWaiting && state.waiting.size() > 1) {
     state.bytes -= state.waiting.front().text.size();
     state.waiting.pop_front();
   }
   state.news.notify_one();
 }
 
-bool Console::drain(std::chrono::milliseconds patience) {
+bool Console::drain(std::chrono::milliseconds timeout) {
   std::unique_lock lock(state_->mutex);
   const auto all_written = [&] { return state_->waiting.empty() && !state_->writing; };
   constexpr int kRounds = 20;  // A ready reader gets more rounds: on a busy machine the writer thread waits for a core
   for (int round = 0; round < kRounds; ++round) {
-    if (state_->drained.wait_for(lock, patience, all_written)) return true;
+    if (state_->drained.wait_for(lock, timeout, all_written)) return true;
     pollfd room{state_->descriptor, POLLOUT, 0};
     if (::poll(&room, 1, 0) == 0) return false;
   }
@@ -149,21 +149,21 @@ void restart_consoles() {
   consoles() = Consoles();
 }
 
-void finish_output(std::chrono::milliseconds patience) {
+void finish_output(std::chrono::milliseconds timeout) {
   const auto begin = std::chrono::steady_clock::now();
-  output().drain(patience);
+  output().drain(timeout);
   const auto passed = std::chrono::steady_clock::now() - begin;
-  messages().drain(patience - std::chrono::duration_cast<std::chrono::milliseconds>(passed));
+  messages().drain(timeout - std::chrono::duration_cast<std::chrono::milliseconds>(passed));
   if (output().error() != 0) {
     throw Error("standard output cannot be written: " + system_message(output().error()));
   }
 }
 
-void end_at_once(int exit_code, std::chrono::milliseconds patience) {
+void exit_now(int exit_code, std::chrono::milliseconds timeout) {
   std::cout.flush();
   std::fflush(nullptr);
-  output().drain(patience);
-  messages().drain(patience);
+  output().drain(timeout);
+  messages().drain(timeout);
   ::_exit(exit_code);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Standard output and standard error of a training run, written by a separate thread per stream. A terminal or pipe
 // whose reader is slow, paused (Ctrl-S, a pager) or gone therefore never blocks a training step. Ranks and the launcher
-// write to output() and messages(), and call finish_output() or end_at_once() at their end.
+// write to output() and messages(), and call finish_output() or exit_now() at their end.
 
 #include <chrono>
 #include <memory>
@@ -16,20 +16,20 @@ class Console {
   /// Borrows the descriptor of the stream.
   explicit Console(int descriptor);
 
-  /// Adds a text to the queue. Drops the oldest texts if the queue has more than kMostWaiting bytes.
+  /// Adds a text to the queue. Drops the oldest texts if the queue has more than kMaxWaiting bytes.
   void write(std::string text);
   /// Adds a text that the next text replaces if it is still in the queue, for example a progress line.
   void show(std::string text);
-  /// Waits until the queue is empty and everything is written. Gives up if the reader accepts nothing for `patience`.
+  /// Waits until the queue is empty and everything is written. Gives up if the reader accepts nothing for `timeout`.
   /// Returns whether everything was written.
-  bool drain(std::chrono::milliseconds patience);
+  bool drain(std::chrono::milliseconds timeout);
   /// Returns the errno of the first failed write, or 0. After a failure all later texts are dropped. A closed pipe,
   /// terminal or stream is not reported as a failure.
   [[nodiscard]] int error() const;
   /// Returns whether the writer thread has been started.
   [[nodiscard]] bool has_writer() const;
 
-  static constexpr std::size_t kMostWaiting = 1 << 20;  ///< bytes
+  static constexpr std::size_t kMaxWaiting = 1 << 20;  ///< bytes
 
  private:
   struct State;
@@ -49,15 +49,15 @@ class Console {
 /// Resets both consoles in a forked process, which lacks the writer threads. Drops pending texts.
 void restart_consoles();
 
-/// Values for `patience` at the end of the process.
-inline constexpr std::chrono::milliseconds kPatientEnd{2000};  ///< After success
-inline constexpr std::chrono::milliseconds kPromptEnd{300};    ///< After a failure or a signal
-/// Waits, up to `patience` in total, until both consoles are written. Throws Error if standard output failed, for
+/// Values for `timeout` at the end of the process.
+inline constexpr std::chrono::milliseconds kDrainAfterSuccess{2000};  ///< After success
+inline constexpr std::chrono::milliseconds kDrainAfterFailure{300};   ///< After a failure or a signal
+/// Waits, up to `timeout` in total, until both consoles are written. Throws Error if standard output failed, for
 /// example on a full disk.
-void finish_output(std::chrono::milliseconds patience);
+void finish_output(std::chrono::milliseconds timeout);
 
-/// Drains both consoles, each for at most `patience`, then exits without running destructors of global variables.
-[[noreturn]] void end_at_once(int exit_code, std::chrono::milliseconds patience);
+/// Drains both consoles, each for at most `timeout`, then exits without running destructors of global variables.
+[[noreturn]] void exit_now(int exit_code, std::chrono::milliseconds timeout);
 
 /// Opens /dev/null for each standard stream that is closed; otherwise the next opened file would receive messages.
 /// Writing to std::cout still fails if standard output is closed; output() drops its texts. Must be called first in

@@ -58,7 +58,7 @@ std::optional<double> busy_seconds(const std::string& stat, const std::vector<in
   return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-std::optional<CoreUse> core_use() {
+std::optional<CoreUse> sample_core_use() {
   std::ifstream file("/proc/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
   const std::vector<int> cores = own_cores();
@@ -70,16 +70,16 @@ std::optional<CoreUse> core_use() {
                  .cores = static_cast<int>(cores.size())};
 }
 
-std::optional<double> share_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds) {
+std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds) {
   const double elapsed = end.time - begin.time;
   if (elapsed < 0.5) return std::nullopt;
   const double others = end.busy_seconds - begin.busy_seconds - own_seconds;
   return std::clamp(others / (elapsed * end.cores), 0.0, 1.0);
 }
 
-std::optional<double> share_of_others_since(const std::optional<CoreUse>& begin) {
-  const auto end = begin ? core_use() : std::nullopt;
-  return end ? share_of_others(*begin, *end, end->own_seconds - begin->own_seconds) : std::nullopt;
+std::optional<double> load_of_others_since(const std::optional<CoreUse>& begin) {
+  const auto end = begin ? sample_core_use() : std::nullopt;
+  return end ? load_of_others(*begin, *end, end->own_seconds - begin->own_seconds) : std::nullopt;
 }
 
 }  // namespace chimera

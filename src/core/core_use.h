@@ -24,16 +24,16 @@ struct CoreUse {
 [[nodiscard]] std::optional<double> busy_seconds(const std::string& stat, const std::vector<int>& cores);
 
 /// Takes a sample. Returns nullopt if /proc/stat cannot be read, or does not have the cores that this process may use.
-[[nodiscard]] std::optional<CoreUse> core_use();
+[[nodiscard]] std::optional<CoreUse> sample_core_use();
 
 /// Returns the fraction of the cores' time, 0 to 1, that other jobs used between two samples of one process.
 /// `own_seconds` is the CPU time of all processes of this job in between. Returns nullopt if the samples are less than
 /// half a second apart, because the kernel counts in units of 10 ms.
-[[nodiscard]] std::optional<double> share_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
+[[nodiscard]] std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
 
 /// Returns the fraction of the cores' time, 0 to 1, that other processes used from `begin` until now. Requires that the
 /// job consists of this process and of children that it has waited for, because own_seconds counts only these. Returns
-/// nullopt if `begin` is nullopt, if core_use() returns nullopt now, or if less than half a second has passed.
-[[nodiscard]] std::optional<double> share_of_others_since(const std::optional<CoreUse>& begin);
+/// nullopt if `begin` is nullopt, if sample_core_use() returns nullopt now, or if less than half a second has passed.
+[[nodiscard]] std::optional<double> load_of_others_since(const std::optional<CoreUse>& begin);
 
 }  // namespace chimera

@@ -92,7 +92,7 @@ std::string read_whole(const std::string& path, std::size_t most) {
   return read_all(file, path, most);
 }
 
-void make_parents(const std::string& path) {
+void make_parent_folders(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(parent_of(path), error);
   if (error) fail(path, error.value());
@@ -150,7 +150,7 @@ void write_whole(const std::string& path, const std::string& text) {
     if (cause != 0) fail(path, cause);
     return;
   }
-  make_parents(path);
+  make_parent_folders(path);
   const Unfinished unfinished(path);
   int cause = write_all(unfinished.file.get(), text);
   if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;

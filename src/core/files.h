@@ -13,11 +13,11 @@
 namespace chimera {
 
 /// Default size limit of read_whole().
-inline constexpr std::size_t kMostInputBytes = std::size_t{64} << 20;
+inline constexpr std::size_t kMaxInputBytes = std::size_t{64} << 20;
 
 /// Returns the content of a file, or of standard input for `-`. Throws ConfigError, naming the file, if it cannot be
 /// read or has more than `most` bytes.
-[[nodiscard]] std::string read_whole(const std::string& path, std::size_t most = kMostInputBytes);
+[[nodiscard]] std::string read_whole(const std::string& path, std::size_t most = kMaxInputBytes);
 
 /// Replaces a file atomically: writes a new file next to it and renames that. Creates missing parent folders. Writes in
 /// place if `path` is not a regular file. Throws ConfigError if it cannot write.
@@ -27,10 +27,10 @@ void write_whole(const std::string& path, const std::string& text);
 void require_writable_whole(const std::string& path);
 
 /// Creates the missing parent folders of a file. Throws ConfigError, naming the file, if it cannot.
-void make_parents(const std::string& path);
+void make_parent_folders(const std::string& path);
 
-/// Throws ConfigError if make_parents() would fail now, or if no file can be created in the parent folder. Creates
-/// nothing.
+/// Throws ConfigError if make_parent_folders() would fail now, or if no file can be created in the parent folder.
+/// Creates nothing.
 void require_parents(const std::string& path);
 
 /// Returns the free bytes of the file system for the file `path`, which need not exist; nullopt if they are unknown.

@@ -15,13 +15,13 @@ namespace chimera {
 /// Returns a value with is_discarded() if the text is not JSON.
 [[nodiscard]] nlohmann::json try_json(std::string_view text);
 
-enum class JsonLetters { Utf8, Ascii };  ///< Ascii escapes all other characters
+enum class JsonEncoding { Utf8, Ascii };  ///< Ascii escapes all other characters
 
 /// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because file names
 /// and arguments may hold any bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
-                                    JsonLetters letters = JsonLetters::Utf8);
+                                    JsonEncoding letters = JsonEncoding::Utf8);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
-                                    JsonLetters letters = JsonLetters::Utf8);
+                                    JsonEncoding letters = JsonEncoding::Utf8);
 
 }  // namespace chimera

@@ -42,14 +42,14 @@ class JsonValue {
   [[nodiscard]] std::vector<JsonValue> list(std::int64_t entries, const char* of_what) const;
 
   /// Default limit of number(), so that sums and products stay finite.
-  static constexpr double kMost = 1e100;
+  static constexpr double kMax = 1e100;
 
   /// Returns a number from 0 to `most`.
-  [[nodiscard]] double number(double most = kMost) const;
-  [[nodiscard]] double number(const char* name, double most = kMost) const { return field(name).number(most); }
+  [[nodiscard]] double number(double most = kMax) const;
+  [[nodiscard]] double number(const char* name, double most = kMax) const { return field(name).number(most); }
   /// Returns a whole number from `least` to 10^9.
   [[nodiscard]] std::int64_t count(const char* name, std::int64_t least = 0) const;
-  /// Returns `entries` numbers, each 0 to kMost: the elements of an array of that length, or a single number repeated.
+  /// Returns `entries` numbers, each 0 to kMax: the elements of an array of that length, or a single number repeated.
   /// `of_what` has the same meaning as in list().
   [[nodiscard]] std::vector<double> numbers(std::int64_t entries, const char* of_what) const;
   /// Returns a string.

@@ -11,7 +11,7 @@
 namespace chimera {
 
 /// Maximum number of intra-op threads of a rank.
-inline constexpr std::int64_t kMostThreads = 1024;
+inline constexpr std::int64_t kMaxThreads = 1024;
 
 /// Throws ConfigError unless the value of `flag` is `least` to `most`.
 inline void require_between(std::string_view flag, std::int64_t value, std::int64_t least, std::int64_t most) {

@@ -7,7 +7,7 @@
 
 namespace chimera {
 
-bool takes_escapes(int descriptor) {
+bool supports_escapes(int descriptor) {
   const char* terminal = std::getenv("TERM");
   return ::isatty(descriptor) == 1 && terminal != nullptr && *terminal != '\0' && std::string_view(terminal) != "dumb";
 }
@@ -17,7 +17,7 @@ std::size_t terminal_columns(int descriptor) {
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
-std::string clipped(std::string_view text, std::size_t columns) {
+std::string clip_lines(std::string_view text, std::size_t columns) {
   if (columns == 0) return std::string(text);
   std::string kept;
   std::size_t column = 0;

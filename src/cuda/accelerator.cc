@@ -87,7 +87,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
                               .groups = options.groups,
                               .pairs = options.pairs,
                               .has_early_sums = options.has_early_sums,
-                              .advanced = options.advanced};
+                              .on_group_connected = options.on_group_connected};
   const BlockLimits limits =
       block_limits(plan, minimum_over_ranks(store, options.rank, gpu.multiprocessors, options.world_size));
   try {

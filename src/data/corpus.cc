@@ -66,7 +66,7 @@ FoundTokens open_source(const std::string& path, bool whole, const TokenOptions&
   record(found.training, opened);
   if (!opened.description.empty()) opened.description += "; ";
   opened.description += fmt::format("{}: {}, {} tokens", path, found.format, found.training->size());
-  if (!found.passed_over.empty()) opened.passed_over.push_back(found.passed_over);
+  if (!found.ignored_files_note.empty()) opened.ignored_files_note.push_back(found.ignored_files_note);
   return found;
 }
 

@@ -81,11 +81,11 @@ std::string head_of(const DataFile& file) {
 
 /// Throws ConfigError if every second number is small, like upper halves of 32-bit tokens.
 void require_16_bits(const DataFile& file) {
-  constexpr std::size_t kLeast = 32;  // numbers
-  constexpr std::size_t kMost = 1 << 16;
+  constexpr std::size_t kMin = 32;  // numbers
+  constexpr std::size_t kMax = 1 << 16;
   constexpr std::uint16_t kUpper = 3;  // of ids below 2^18
   if (file.size() % 4 != 0) return;
-  std::vector<std::uint16_t> numbers(std::min(static_cast<std::size_t>(file.size()) / sizeof(std::uint16_t), kMost));
+  std::vector<std::uint16_t> numbers(std::min(static_cast<std::size_t>(file.size()) / sizeof(std::uint16_t), kMax));
   file.read(0, std::as_writable_bytes(std::span(numbers)));
   // Real 16-bit ids are rarely small at every second place. Lower halves must vary, or the file has small ids only.
   std::size_t small_lower = 0;
@@ -97,7 +97,7 @@ void require_16_bits(const DataFile& file) {
     fits_16_bits = fits_16_bits && numbers[i + 1] == 0;
     is_64_bits = is_64_bits && (i % 4 == 0 || (numbers[i] == 0 && numbers[i + 1] == 0));
   }
-  if (numbers.size() < kLeast || small_lower > numbers.size() * 3 / 8) return;
+  if (numbers.size() < kMin || small_lower > numbers.size() * 3 / 8) return;
   const std::string narrow = fmt::format(
       "write them as 16 bits, python3 -c 'import numpy; numpy.fromfile(\"{}\", "
       "\"{}\").astype(\"uint16\").tofile(\"tokens.bin\")', or ",
@@ -118,11 +118,11 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
   require_text_content(file.path(), head_of(file),
                        "make tokens of it: chimera tokenize FILE --field text --tokenizer TOKENIZER --output PREFIX");
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
-  if (bytes > kMostTextBytes) {
+  if (bytes > kMaxTextBytes) {
     throw ConfigError(
         fmt::format("{}: has {} bytes; with a tokenizer a text is at most {} long: make a file of tokens "
                     "with `chimera tokenize`",
-                    file.path(), bytes, kMostTextBytes));
+                    file.path(), bytes, kMaxTextBytes));
   }
   const std::vector<std::int32_t> tokens = options.encode(file);
   if (tokens.empty()) throw ConfigError(file.path() + ": has no tokens under this tokenizer; expected some text");
@@ -178,8 +178,8 @@ std::vector<fs::path> ending_in(std::string_view suffix, const std::vector<fs::p
 }
 
 /// Returns one line; empty if all entries are read.
-std::string passed_over(const std::string& folder, const std::vector<fs::path>& entries,
-                        const std::vector<std::string_view>& read) {
+std::string ignored_files_note(const std::string& folder, const std::vector<fs::path>& entries,
+                               const std::vector<std::string_view>& read) {
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> names;
   for (const fs::path& entry : entries) {
@@ -201,7 +201,7 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
     require_tokens_of(index.string(), fs::path(index).replace_extension(kMegatronTokensSuffix).string());
   }
   if (shards.empty() && texts.empty()) {
-    const std::string others = passed_over(folder, entries, {kRawSuffix, kTextSuffix});
+    const std::string others = ignored_files_note(folder, entries, {kRawSuffix, kTextSuffix});
     throw ConfigError(
         fmt::format("the folder {} has neither .bin nor .txt files; expected shards of tokens or text{}{}", folder,
                     others.empty() ? "" : "; ", others));
@@ -227,8 +227,8 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   found.format = fmt::format("{} in a folder of {}", first.layout().format, training.size() + validation.size());
   if (!training.empty()) found.training = std::make_shared<const TokenStream>(std::move(training));
   if (!validation.empty()) found.validation = std::make_shared<const TokenStream>(std::move(validation));
-  found.passed_over = shards.empty() ? passed_over(folder, entries, {kTextSuffix})
-                                     : passed_over(folder, entries, {kRawSuffix, kMegatronIndexSuffix});
+  found.ignored_files_note = shards.empty() ? ignored_files_note(folder, entries, {kTextSuffix})
+                                            : ignored_files_note(folder, entries, {kRawSuffix, kMegatronIndexSuffix});
   return found;
 }
 

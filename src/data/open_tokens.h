@@ -21,19 +21,19 @@ struct TokenOptions {
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();
   /// Token that ends a document in raw files; in llm.c files, the token that starts one.
   std::optional<std::int64_t> end_of_document = {};
-  /// Tokenizer of text files of at most kMostTextBytes. If absent, bytes are tokens.
+  /// Tokenizer of text files of at most kMaxTextBytes. If absent, bytes are tokens.
   std::function<std::vector<std::int32_t>(const DataFile& text)> encode = {};
 };
 
 /// Longer texts require `chimera tokenize`.
-inline constexpr std::int64_t kMostTextBytes = std::int64_t{256} << 20;
+inline constexpr std::int64_t kMaxTextBytes = std::int64_t{256} << 20;
 
 /// The tokens of a path. A path that is a file has only `training`.
 struct FoundTokens {
   std::shared_ptr<const TokenStream> training;    ///< null if a folder has validation shards only
   std::shared_ptr<const TokenStream> validation;  ///< null unless a folder has validation shards
   std::string format;                             ///< name for messages, such as "Megatron tokens"
-  std::string passed_over;  ///< a line for the user that names files of a folder that are not read; may be empty
+  std::string ignored_files_note;  ///< a line for the user that names files of a folder that are not read; may be empty
 };
 
 /// Returns the layout of an llm.c file, or nothing if the file does not begin with llm.c's magic number. Throws

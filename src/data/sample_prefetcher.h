@@ -24,16 +24,16 @@
 namespace chimera {
 
 /// Position of a micro-batch's samples in the data.
-struct BatchPlace {
+struct BatchPosition {
   std::int64_t step = 0;        // from 0
   std::int64_t first = 0;       // index of the first sample within the step
   std::int64_t size = 1;        // samples of the micro-batch, b
   std::int64_t mini_batch = 1;  // samples per step
-  friend auto operator<=>(const BatchPlace&, const BatchPlace&) = default;
+  friend auto operator<=>(const BatchPosition&, const BatchPosition&) = default;
 };
 
 /// Returns the samples of a micro-batch.
-[[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPlace& place) {
+[[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPosition& place) {
   std::vector<Sample> result;
   for (std::int64_t i = 0; i < place.size; ++i) {
     result.push_back(samples.sample(place.step, place.first + i, place.mini_batch));
@@ -46,7 +46,7 @@ struct BatchPlace {
 template <class Made>
 class Prefetcher {
  public:
-  using Make = std::function<Made(const BatchPlace&)>;
+  using Make = std::function<Made(const BatchPosition&)>;
 
   /// `make` must be pure and thread-safe. If no thread can be started, get() makes the data itself.
   explicit Prefetcher(Make make) : make_(std::move(make)) {
@@ -68,9 +68,9 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   /// Queues micro-batches for the background thread. Ignores those that were queued before.
-  void prefetch(const std::vector<BatchPlace>& places) {
+  void prefetch(const std::vector<BatchPosition>& places) {
     if (!thread_.joinable()) return;
-    for (const BatchPlace& place : places) {
+    for (const BatchPosition& place : places) {
       if (announced_.contains(place)) continue;
       Task task([this, place] { return make_(place); });
       announced_.emplace(place, task.get_future().share());
@@ -81,12 +81,12 @@ class Prefetcher {
   }
   /// Drops the data of all steps before `step`.
   void forget_before(std::int64_t step) {
-    announced_.erase(announced_.begin(), announced_.lower_bound(BatchPlace{.step = step, .first = 0, .size = 0}));
+    announced_.erase(announced_.begin(), announced_.lower_bound(BatchPosition{.step = step, .first = 0, .size = 0}));
     const std::lock_guard lock(mutex_);
     std::erase_if(tasks_, [step](const auto& task) { return task.first.step < step; });
   }
   /// Waits for the data, or makes it if prefetch() was not called for `place`. Rethrows exceptions of `make`.
-  [[nodiscard]] Made get(const BatchPlace& place) {
+  [[nodiscard]] Made get(const BatchPosition& place) {
     const auto found = announced_.find(place);
     if (found != announced_.end()) return found->second.get();
     ++made_late_;
@@ -111,11 +111,11 @@ class Prefetcher {
   }
 
   Make make_;
-  std::map<BatchPlace, std::shared_future<Made>> announced_;  // caller's thread only
-  std::int64_t made_late_ = 0;                                // caller's thread only
-  std::mutex mutex_;                                          // guards the members below
+  std::map<BatchPosition, std::shared_future<Made>> announced_;  // caller's thread only
+  std::int64_t made_late_ = 0;                                   // caller's thread only
+  std::mutex mutex_;                                             // guards the members below
   std::condition_variable changed_;
-  std::deque<std::pair<BatchPlace, Task>> tasks_;  // not started yet
+  std::deque<std::pair<BatchPosition, Task>> tasks_;  // not started yet
   bool ends_ = false;
   std::thread thread_;  // last member, because it uses the others
 };

@@ -61,7 +61,7 @@ bool has_stream(const Inputs& inputs) {
   });
 }
 
-InputReader::InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place, std::size_t block_bytes)
+InputReader::InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPosition place, std::size_t block_bytes)
     : inputs_(std::move(inputs)), tokenizer_(tokenizer), place_(place), block_bytes_(block_bytes) {}
 
 void InputReader::open() {

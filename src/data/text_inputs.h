@@ -20,12 +20,12 @@ struct Inputs {
 };
 
 /// A position between two blocks, from which a reader can continue.
-struct InputPlace {
+struct InputPosition {
   std::int64_t file = 0;     ///< index of the path
   std::int64_t offset = 0;   ///< byte position
   std::int64_t line = 1;     ///< from 1; only for JSONL
   bool in_document = false;  ///< whether a document has begun before and continues here
-  friend bool operator==(const InputPlace&, const InputPlace&) = default;
+  friend bool operator==(const InputPosition&, const InputPosition&) = default;
 };
 
 /// A block of one file: lines of JSONL, each of which is a document, or a part of a text file, which is one document.
@@ -35,8 +35,8 @@ struct InputBlock {
   bool jsonl = false;    ///< whether the file is JSONL
   bool begins_document = true;  ///< text: whether the block is the first of its file; JSONL: always true
   bool ends_document = true;    ///< text: whether the block is the last of its file; JSONL: always true
-  InputPlace begin;             ///< position of the first byte
-  InputPlace end;               ///< position after the block; a reader that starts here returns the next block
+  InputPosition begin;          ///< position of the first byte
+  InputPosition end;            ///< position after the block; a reader that starts here returns the next block
   [[nodiscard]] std::string_view text() const { return std::string_view(bytes).substr(0, size); }
 };
 
@@ -46,7 +46,8 @@ class InputReader {
  public:
   /// Starts at `place`, the end of a block of an earlier reader. `block_bytes` is the usual size of a block. The
   /// tokenizer must outlive the reader.
-  InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPlace place = {}, std::size_t block_bytes = kBlockBytes);
+  InputReader(Inputs inputs, const Tokenizer& tokenizer, InputPosition place = {},
+              std::size_t block_bytes = kBlockBytes);
 
   /// Reads the next block. Returns false at the end of the last file.
   bool next(InputBlock& block);
@@ -65,7 +66,7 @@ class InputReader {
 
   Inputs inputs_;
   const Tokenizer& tokenizer_;
-  InputPlace place_;
+  InputPosition place_;
   std::size_t block_bytes_;
   FileDescriptor file_;
   bool is_open_ = false;

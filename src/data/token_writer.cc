@@ -49,7 +49,7 @@ bool is_named(const FileDescriptor& file, const std::string& path) {
 
 /// Locks a file and truncates it to `bytes` bytes. Throws ConfigError if another process has locked it.
 FileDescriptor open_at(const std::string& path, std::int64_t bytes) {
-  make_parents(path);
+  make_parent_folders(path);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (file.get() < 0) cannot_write(path, errno);
   // The lock ends with the process, so a killed run leaves no stale lock. A run that finished in between has renamed
@@ -77,12 +77,12 @@ std::int64_t header_bytes_of(TokenFileFormat format) {
   return format == TokenFileFormat::Llmc ? static_cast<std::int64_t>(sizeof(LlmcHeader)) : 0;
 }
 
-std::int64_t token_bytes(TokenFileFormat format, TokenType type, const WrittenTokens& written) {
+std::int64_t token_bytes(TokenFileFormat format, TokenType type, const OutputPosition& written) {
   return header_bytes_of(format) + written.tokens * width_of(type);
 }
 
 /// Returns the bytes of an unfinished index.
-std::int64_t length_bytes(const WrittenTokens& written) {
+std::int64_t length_bytes(const OutputPosition& written) {
   return static_cast<std::int64_t>(sizeof(std::int32_t)) * written.documents;
 }
 
@@ -105,7 +105,7 @@ TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
 }
 
 bool TokenWriter::has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
-                      const WrittenTokens& written) {
+                      const OutputPosition& written) {
   if (format == TokenFileFormat::Megatron && !has_bytes(index_path_of(prefix) + kUnfinished, length_bytes(written))) {
     return false;
   }
@@ -120,14 +120,14 @@ std::vector<std::string> TokenWriter::paths(const std::string& prefix, TokenFile
 }
 
 TokenWriter::TokenWriter(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
-                         const WrittenTokens& written)
+                         const OutputPosition& written)
     : tokens_path_(tokens_path_of(prefix)),
       index_path_(index_path_of(prefix)),
       format_(format),
       type_(token_type(format, vocabulary)),
       written_(written) {
   if (has_index()) lengths_ = open_at(index_path_ + kUnfinished, length_bytes(written));
-  if (written == WrittenTokens{}) {
+  if (written == OutputPosition{}) {
     tokens_ = open_at(tokens_path_ + kUnfinished, 0);
     // Placeholder: finish() writes the header.
     write_bytes(tokens_, std::string(static_cast<std::size_t>(header_bytes_of(format_)), '\0'), tokens_path_);

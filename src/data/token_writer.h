@@ -1,7 +1,7 @@
 #pragma once
 
 // Writes token files so that an interrupted `chimera tokenize` can continue. Tokens are appended to files with the
-// suffix `.unfinished`. save() makes them durable; the caller then records written(), from which a later TokenWriter
+// suffix `.unfinished`. save() makes them durable; the caller then records position(), from which a later TokenWriter
 // continues. finish() writes the headers and gives the files their final names.
 
 #include <cstdint>
@@ -24,11 +24,11 @@ inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFor
 [[nodiscard]] TokenType token_type(TokenFileFormat format, std::int64_t vocabulary);
 
 /// Position in the output.
-struct WrittenTokens {
+struct OutputPosition {
   std::int64_t tokens = 0;         ///< all tokens
   std::int64_t documents = 0;      ///< complete documents
   std::int64_t open_document = 0;  ///< tokens of the incomplete document at the end
-  friend bool operator==(const WrittenTokens&, const WrittenTokens&) = default;
+  friend bool operator==(const OutputPosition&, const OutputPosition&) = default;
 };
 
 /// Writes PREFIX.bin, and PREFIX.idx for Megatron, with the suffix `.unfinished` until finish(). Throws ConfigError if
@@ -41,15 +41,15 @@ class TokenWriter {
   [[nodiscard]] static std::string unfinished(const std::string& path);
   /// Returns whether unfinished files of an earlier writer exist and hold at least `written`.
   [[nodiscard]] static bool has(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
-                                const WrittenTokens& written);
+                                const OutputPosition& written);
   /// Continues after `written` if has() is true; otherwise starts with empty files. Throws ConfigError if another
   /// process writes the files.
   TokenWriter(const std::string& prefix, TokenFileFormat format, std::int64_t vocabulary,
-              const WrittenTokens& written = {});
+              const OutputPosition& written = {});
 
   [[nodiscard]] TokenType type() const { return type_; }
   /// Returns the position after everything that was written, saved or not.
-  [[nodiscard]] const WrittenTokens& written() const { return written_; }
+  [[nodiscard]] const OutputPosition& position() const { return written_; }
   /// Appends the bytes of whole tokens, stored as type(), to the current document.
   void write(std::string_view tokens);
   /// Ends the current document; the next token begins another one.
@@ -70,7 +70,7 @@ class TokenWriter {
   std::string index_path_;
   TokenFileFormat format_;
   TokenType type_;
-  WrittenTokens written_;
+  OutputPosition written_;
   FileDescriptor tokens_;
   FileDescriptor lengths_;      // Megatron: std::int32_t per document
   std::string waiting_tokens_;  // not written yet

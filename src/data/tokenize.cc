@@ -177,7 +177,7 @@ struct EncodedBlock {
   std::int64_t ids = 0;
   std::int64_t skipped = 0;  // empty documents
   std::int64_t input_bytes = 0;
-  InputPlace end;
+  InputPosition end;
 };
 
 /// Encodes blocks on one thread. Throws ConfigError, naming file and line or byte, for malformed input.
@@ -377,8 +377,8 @@ json stamp(const std::string& path) {
 }
 
 struct TokenizeState {
-  InputPlace place;
-  WrittenTokens written;
+  InputPosition place;
+  OutputPosition written;
   std::int64_t skipped = 0;
   std::int64_t bytes = 0;
 };
@@ -540,7 +540,7 @@ class Output {
       done = end;
     }
     writer_->write(tokens.substr(done));
-    state_.written = writer_->written();
+    state_.written = writer_->position();
   }
 
   void print(const EncodedBlock& block) {
@@ -571,8 +571,9 @@ class Output {
 
 }  // namespace
 
-TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress) {
-  TokenizeReport report{.total_bytes = total_bytes(options.inputs)};
+TokenizeProgress tokenize(const TokenizeOptions& options,
+                          const std::function<void(const TokenizeProgress&)>& progress) {
+  TokenizeProgress report{.total_bytes = total_bytes(options.inputs)};
   const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(options.tokenizer);
   const std::optional<TokenId> separator = separator_of(options, *tokenizer);
   const bool has_index = options.output != kText && options.format == TokenFileFormat::Megatron;

@@ -51,7 +51,7 @@ struct TokenizeOptions {
 };
 
 /// Progress and result. The counts include earlier interrupted runs; only `bytes` and `seconds` are of this run.
-struct TokenizeReport {
+struct TokenizeProgress {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t skipped = 0;             ///< empty documents
@@ -66,6 +66,6 @@ struct TokenizeReport {
 /// inputs are files and have not changed. Calls `progress` after each block. Throws ConfigError if input, tokenizer or
 /// output is invalid. If the call fails before any progress is saved, it deletes its unfinished output files. An output
 /// must not be an input, and must not exist unless `overwrite` is set.
-TokenizeReport tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeReport&)>& progress);
+TokenizeProgress tokenize(const TokenizeOptions& options, const std::function<void(const TokenizeProgress&)>& progress);
 
 }  // namespace chimera

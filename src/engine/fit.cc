@@ -40,7 +40,8 @@ void require_possible(const FitRun& run) {
   require(options.learning_rate.warmup >= 0, "FitOptions::learning_rate.warmup must be at least 0");
   require(options.reduction_blocks >= 0, "FitOptions::reduction_blocks must be at least 0");
   require(options.threads >= 0, "FitOptions::threads must be at least 0");
-  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+  for (const std::string& fault :
+       {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
   }
 }
@@ -194,8 +195,8 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
     layout = on_all_ranks(layout, run, rank, transport);
     const TensorShape message = message_shape(layout);
     boundaries.push_back({message.sizes, message.dtype});
-    if (const auto found = stages.find(id); found != stages.end()) found->second->expect_output(layout);
-    if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->expect_input(layout);
+    if (const auto found = stages.find(id); found != stages.end()) found->second->set_output_layout(layout);
+    if (const auto next = stages.find(StageId(s + 1)); next != stages.end()) next->second->set_input_layout(layout);
     if (rank == run.owner(id) && !is_last && run.owner(StageId(s + 1)) != rank) {
       sends.push_back(transport.start_send(run.owner(StageId(s + 1)), std::exchange(output, {}).contiguous(), {}));
     }
@@ -261,7 +262,7 @@ ModuleUse FitRun::use(StageId id) const {
 
 RankId FitRun::owner(StageId id) const { return ranks.rank({GroupId(0), schedule.placement.worker(ReplicaId(0), id)}); }
 
-std::vector<RankPair> FitRun::talking_pairs() const {
+std::vector<RankPair> FitRun::communicating_pairs() const {
   std::set<RankPair> pairs;
   add_communicating_pairs(ranks, program, pairs);
   add_communicating_pairs(ranks, validation, pairs);
@@ -302,7 +303,7 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
 RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
     : run_(run), place_(run.ranks.place(rank)), transport_(transport) {
   const DeterministicKernels kernels(run_.canonical.has_value());
-  stages_ = make_held_stages(run, place_.worker, [&](StageId id) {
+  stages_ = make_stages_of_worker(run, place_.worker, [&](StageId id) {
     return make_module_stage(run.stage(id), run.model.layers, run.use(id), run.options.seed);
   });
   const std::map<StageId, ModuleStage*> stages = borrow<ModuleStage>(stages_);
@@ -402,7 +403,7 @@ void RankFit::load_targets(std::int64_t step) {
     }
   }
   transport_.all_sum(count);
-  if (!(count[0] > 0)) throw RefusedData(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
+  if (!(count[0] > 0)) throw NoTargetsError(fmt::format("step {}: Loss::count is 0 for all targets", step + 1));
   loss_scale_ = 1 / count[0];
 }
 

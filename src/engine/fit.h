@@ -62,7 +62,7 @@ using Data = std::function<Batch(const SampleRange&)>;
 
 /// Error for a step without anything to train on: Loss::count is 0 for the targets of all its samples. All ranks throw
 /// it before they run the first op of the step, so the run can continue with other data.
-class RefusedData : public ConfigError {
+class NoTargetsError : public ConfigError {
   using ConfigError::ConfigError;
 };
 
@@ -108,7 +108,7 @@ struct FitRun : RunShape {
   /// initial values from this rank.
   [[nodiscard]] RankId owner(StageId id) const;
   /// Returns all pairs of ranks that exchange messages or initial values, in ascending order.
-  [[nodiscard]] std::vector<RankPair> talking_pairs() const;
+  [[nodiscard]] std::vector<RankPair> communicating_pairs() const;
 };
 
 /// Validates the schedule, lowers it to a program, and proves that the program cannot deadlock. Calls no factory.
@@ -139,7 +139,7 @@ class RankFit {
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
-  /// Trains step `step`, from 0. Throws Error if the loss is not finite, RefusedData if Loss::count is 0 for all
+  /// Trains step `step`, from 0. Throws Error if the loss is not finite, NoTargetsError if Loss::count is 0 for all
   /// targets of the step.
   FitStep train_step(std::int64_t step);
   /// Update of the weights by the caller: receives the norm of all gradients, and may change gradients and parameters

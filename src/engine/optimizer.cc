@@ -24,7 +24,7 @@ std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const Opt
   std::vector<Group> groups(2);
   groups[0].weight_decay = options.weight_decay;
   for (const Parameter& parameter : parameters) {
-    Group& group = groups[decays(options.decayed, parameter.name, parameter.value.dim()) ? 0 : 1];
+    Group& group = groups[has_decay(options.decayed, parameter.name, parameter.value.dim()) ? 0 : 1];
     group.names.push_back(parameter.name);
     group.parameters.push_back(parameter.value);
     group.gradients.push_back(parameter.value.grad());

@@ -69,7 +69,7 @@ std::int64_t LearningRate::cooldown_steps(std::int64_t steps) const {
   return cooldown.value_or(std::min(std::max<std::int64_t>(steps / 10, 1), steps_after_peak(*this, steps)));
 }
 
-std::string fault_of(const LearningRate& rate, std::int64_t steps) {
+std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
   if (!(rate.peak > 0)) return "learning-rate must be above 0";
   if (rate.minimum && !(*rate.minimum >= 0 && *rate.minimum <= rate.peak)) {
     return fmt::format("min-learning-rate must be 0 to the learning rate, {:g}, not {:g}", rate.peak, *rate.minimum);
@@ -104,7 +104,7 @@ bool is_embedding(std::string_view name, std::int64_t dimensions) {
   return named && dimensions >= 2;
 }
 
-bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensions) {
+bool has_decay(DecayedWeights decayed, std::string_view name, std::int64_t dimensions) {
   switch (decayed) {
     case DecayedWeights::Matrices: return dimensions >= 2;
     case DecayedWeights::NoEmbeddings: return dimensions >= 2 && !is_embedding(name, dimensions);
@@ -113,7 +113,7 @@ bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensio
   return true;
 }
 
-std::string fault_of(const OptimizerOptions& options) {
+std::string find_invalid_option(const OptimizerOptions& options) {
   for (const auto& [name, beta] : {std::pair("beta1", options.beta1), std::pair("beta2", options.beta2)}) {
     if (!(beta >= 0 && beta < 1)) return fmt::format("{} must be at least 0 and below 1, not {:g}", name, beta);
   }

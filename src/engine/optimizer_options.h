@@ -56,7 +56,7 @@ struct LearningRate {
 };
 
 /// Returns what is invalid, such as "learning-rate must be above 0"; empty if valid.
-[[nodiscard]] std::string fault_of(const LearningRate& rate, std::int64_t steps);
+[[nodiscard]] std::string find_invalid_option(const LearningRate& rate, std::int64_t steps);
 
 /// Parameters with weight decay (--decay)
 enum class DecayedWeights : std::uint8_t {
@@ -75,7 +75,7 @@ inline constexpr auto kNames<DecayedWeights> =
 [[nodiscard]] bool is_embedding(std::string_view name, std::int64_t dimensions);
 
 /// Returns whether the parameter `name` with this number of dimensions has weight decay.
-[[nodiscard]] bool decays(DecayedWeights decayed, std::string_view name, std::int64_t dimensions);
+[[nodiscard]] bool has_decay(DecayedWeights decayed, std::string_view name, std::int64_t dimensions);
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
@@ -87,6 +87,6 @@ struct OptimizerOptions {
 };
 
 /// Returns what is invalid; empty if valid.
-[[nodiscard]] std::string fault_of(const OptimizerOptions& options);
+[[nodiscard]] std::string find_invalid_option(const OptimizerOptions& options);
 
 }  // namespace chimera

@@ -65,11 +65,11 @@ ProgramShape program_shape(const RunShape& run, GroupId group) {
   return shape;
 }
 
-Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
-                      const std::set<StageId>& offload) {
+ContinuousProgram continuous_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
+                                     const std::set<StageId>& offload) {
   LoweringOptions options{.recompute = recompute, .offload = offload};
   options.all_reduces.every_stage = shape.ranks.data_parallel > 1;
-  Stream run = lower_stream(shape.schedule, steps, options);
+  ContinuousProgram run = lower_continuous(shape.schedule, steps, options);
   require_valid(check(run.schedule), shape.schedule);
   require_valid(check(run.program, options.discipline), shape.schedule);
   return run;

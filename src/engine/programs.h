@@ -35,9 +35,10 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 
 /// Returns `steps` steps of an asynchronous schedule as one program, without a flush between them. Stages in
-/// `recompute` and `offload` use activation checkpointing and offloading. Throws ConfigError as lower_stream() does,
-/// and ScheduleError if the repeated schedule or its program is invalid.
-[[nodiscard]] Stream stream_program(const RunShape& shape, std::int64_t steps, const std::set<StageId>& recompute,
-                                    const std::set<StageId>& offload = {});
+/// `recompute` and `offload` use activation checkpointing and offloading. Throws ConfigError as lower_continuous()
+/// does, and ScheduleError if the repeated schedule or its program is invalid.
+[[nodiscard]] ContinuousProgram continuous_program(const RunShape& shape, std::int64_t steps,
+                                                   const std::set<StageId>& recompute,
+                                                   const std::set<StageId>& offload = {});
 
 }  // namespace chimera

@@ -11,8 +11,8 @@ namespace chimera {
 namespace {
 
 Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64_t slices) {
-  if (micro_batches < 1 || micro_batches > kMostOps / 2 / groups) {
-    throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMostOps / 2 / groups, micro_batches));
+  if (micro_batches < 1 || micro_batches > kMaxOps / 2 / groups) {
+    throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMaxOps / 2 / groups, micro_batches));
   }
   PipelineShape shape{1, micro_batches * groups};
   shape.slices = slices;

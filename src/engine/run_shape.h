@@ -89,7 +89,7 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 
 /// Calls `make(StageId)`, which returns a std::unique_ptr, for each stage that the worker holds.
 template <class Make>
-[[nodiscard]] auto make_held_stages(const RunShape& shape, WorkerId worker, const Make& make) {
+[[nodiscard]] auto make_stages_of_worker(const RunShape& shape, WorkerId worker, const Make& make) {
   std::map<StageId, decltype(make(StageId()))> stages;
   for (const StageId id : shape.stages_of(worker)) stages.emplace(id, make(id));
   return stages;

@@ -37,7 +37,7 @@ void read_values(const WeightFiles::Found& found, const at::Tensor& value) {
   }
 }
 
-InitialValue values_at(FindValues find) {
+InitialValue values_from_files(FindValues find) {
   return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options) {
     at::Tensor value = at::empty(parameter.shape, options);
     read_values(find(parameter), value);
@@ -45,12 +45,13 @@ InitialValue values_at(FindValues find) {
   };
 }
 
-InitialValue stored_values(std::shared_ptr<const ModelFolder> folder) {
-  return values_at([folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
+InitialValue values_from_folder(std::shared_ptr<const ModelFolder> folder) {
+  return values_from_files(
+      [folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 
-LoneStage::LoneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
-                     const InitialValue& value) {
+StandaloneStage::StandaloneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
+                                 const InitialValue& value) {
   const TiedUses uses{.embedding = layers.embedding, .head = layers.head};
   if (model.tied && uses.any()) tied = make_tied_weight(model, uses, dtype, value);
   stage = make_stage(model, layers, dtype, value, tied ? tied->leaves() : TiedLeaves{});

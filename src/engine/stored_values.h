@@ -1,9 +1,9 @@
 #pragma once
 
-// Initial values of parameters from the files of a model: a Hugging Face folder (stored_values()) or the tensors of a
-// checkpoint (values_at()). Both return an InitialValue, which make_stage() calls for each parameter (make_stage.h). So
-// a rank reads only the parameters of its own stages. LoneStage makes layers with such values outside of a training
-// run, for evaluation, generation and exports.
+// Initial values of parameters from the files of a model: a Hugging Face folder (values_from_folder()) or the tensors
+// of a checkpoint (values_from_files()). Both return an InitialValue, which make_stage() calls for each parameter
+// (make_stage.h). So a rank reads only the parameters of its own stages. StandaloneStage makes layers with such values
+// outside of a training run, for evaluation, generation and exports.
 
 #include <cstdint>
 #include <functional>
@@ -21,23 +21,24 @@ void read_values(const WeightFiles::Found& found, const at::Tensor& value);
 /// Finds the tensor of a parameter in files.
 using FindValues = std::function<WeightFiles::Found(const ParameterSpec& parameter)>;
 /// Returns a function that reads each parameter from the place that `find` returns.
-[[nodiscard]] InitialValue values_at(FindValues find);
+[[nodiscard]] InitialValue values_from_files(FindValues find);
 
 /// Returns a function that reads each parameter from the folder. It throws ConfigError if the folder's files cannot be
 /// read any more.
-[[nodiscard]] InitialValue stored_values(std::shared_ptr<const ModelFolder> folder);
+[[nodiscard]] InitialValue values_from_folder(std::shared_ptr<const ModelFolder> folder);
 
-/// Returns stored_values(), or random values from `seed` if `folder` is null.
-[[nodiscard]] inline InitialValue first_values(const std::shared_ptr<const ModelFolder>& folder, std::int64_t seed) {
-  return folder ? stored_values(folder) : initial_values_of(static_cast<std::uint64_t>(seed));
+/// Returns values_from_folder(), or random values from `seed` if `folder` is null.
+[[nodiscard]] inline InitialValue folder_or_random_values(const std::shared_ptr<const ModelFolder>& folder,
+                                                          std::int64_t seed) {
+  return folder ? values_from_folder(folder) : initial_values_of(static_cast<std::uint64_t>(seed));
 }
 
 /// Layers of a model on one worker, outside a training engine: for evaluation, generation and the export of a job.
-struct LoneStage {
+struct StandaloneStage {
   std::unique_ptr<TiedWeight> tied;  ///< null if the model is not tied, or the layers do not use the matrix
   std::unique_ptr<Stage> stage;
 
-  LoneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype, const InitialValue& value);
+  StandaloneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype, const InitialValue& value);
 };
 
 }  // namespace chimera

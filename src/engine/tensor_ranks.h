@@ -2,8 +2,8 @@
 
 // Tensor parallelism as T copies of the pipelines (lanes). The T ranks of a worker are neighbors: worker p of the
 // pipelines is ranks p T .. p T + T - 1, and lane t has every rank p T + t. A lane is a whole run for schedule, program
-// and executor, which know nothing of T: its messages and gradient sums stay in the lane (TensorLane). Inside ops, the
-// T ranks of a worker add what the split layers need (RankTensorGroup).
+// and executor, which know nothing of T: its messages and gradient sums stay in the lane (LaneTransport). Inside ops,
+// the T ranks of a worker add what the split layers need (RankTensorGroup).
 //
 //   worker 0   ranks 0, 1   <- sums inside ops            T = 2, two stages:
 //   worker 1   ranks 2, 3                                 lane 0: ranks 0 -> 2    lane 1: ranks 1 -> 3
@@ -47,9 +47,9 @@ struct TensorRanks {
 };
 
 /// The transport of one lane. Numbers of all_sum() are added over all ranks of all lanes.
-class TensorLane final : public ForwardingTransport {
+class LaneTransport final : public ForwardingTransport {
  public:
-  TensorLane(Transport& all, const TensorRanks& ranks, std::int64_t lane)
+  LaneTransport(Transport& all, const TensorRanks& ranks, std::int64_t lane)
       : ForwardingTransport(all), ranks_(ranks), lane_(lane) {}
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& tag) override {

@@ -96,7 +96,7 @@ Schedule interleaved(const PipelineShape& shape, const Rule& rule) {
 
 template <std::int64_t kOpsEach>
 std::optional<std::string> interleaved_refusal(const PipelineShape& shape) {
-  if (auto refused = loop_refusal(shape, kOpsEach)) return refused;
+  if (auto refused = loop_shape_error(shape, kOpsEach)) return refused;
   if (shape.micro_batches % num_groups(shape) == 0) return std::nullopt;
   return fmt::format(
       "--micro-batches must be a multiple of N div D = {}, not {} (N below D or a multiple of D always is)",
@@ -105,7 +105,7 @@ std::optional<std::string> interleaved_refusal(const PipelineShape& shape) {
 
 std::int64_t num_chunks(const PipelineShape& shape) { return shape.chunks; }
 
-TakenAxis looped_chunks() {
+SupportedAxis looped_chunks() {
   return {.axis = Axis::Chunks, .usual = 2, .planned = [](const PipelineShape&) {
             return std::vector<std::int64_t>{2, 4};
           }};
@@ -160,7 +160,7 @@ Generator gpipe_entry() {
                 return alternating(shape, {.slices = shape.slices},
                                    [](std::int64_t) { return Alternation{.warm_up = kAllForwards}; });
               },
-          .refusal = refuse_bad_counts<2>,
+          .find_shape_error = reject_bad_counts<2>,
           .rule =
               "All forwards, then all backwards in the same order of micro-batches, as in PyTorch. The backwards of a "
               "micro-batch begin with its last slice.",
@@ -176,7 +176,7 @@ Generator gpipe_entry() {
 Generator one_f_one_b_entry() {
   return {.name = "1f1b",
           .make = one_f_one_b,
-          .refusal = refuse_bad_counts<2>,
+          .find_shape_error = reject_bad_counts<2>,
           .rule =
               "min(D-1-s, N) warm-up forwards, then one forward and one backward alternately, then the remaining "
               "backwards. GPipe's time with fewer activations; DAPPLE's order and Megatron's default. With k slices "
@@ -196,7 +196,7 @@ Generator looped_bfs_entry() {
                 return alternating(shape, {.chunks = shape.chunks, .group = shape.micro_batches},
                                    [](std::int64_t) { return Alternation{.warm_up = kAllForwards}; });
               },
-          .refusal = [](const PipelineShape& shape) { return loop_refusal(shape, 2); },
+          .find_shape_error = [](const PipelineShape& shape) { return loop_shape_error(shape, 2); },
           .rule =
               "Each worker holds v stages: chunk c of worker r is stage cD+r. A worker runs all forwards of its first "
               "chunk, then of the next; then all backwards from its last chunk to its first. It visits each stage "
@@ -208,7 +208,7 @@ Generator looped_bfs_entry() {
           .source = "Lamy-Poirier, MLSys'23",
           .figure = {.stages = 4, .micro_batches = 4},
           .axes = {looped_chunks()},
-          .stages_a_worker = num_chunks};
+          .stages_per_worker = num_chunks};
 }
 
 Generator interleaved_one_f_one_b_entry() {
@@ -219,7 +219,7 @@ Generator interleaved_one_f_one_b_entry() {
                   return Alternation{.warm_up = 2 * (shape.stages - 1 - w) + earlier};
                 });
               },
-          .refusal = interleaved_refusal<2>,
+          .find_shape_error = interleaved_refusal<2>,
           .rule =
               "Each worker holds v stages: chunk c of worker r is stage cD+r. N micro-batches form max(1, N div D) "
               "groups of equal size g (D if D divides N), as in PyTorch. A worker runs the forwards of a group at its "
@@ -231,7 +231,7 @@ Generator interleaved_one_f_one_b_entry() {
           .activations = "D+(D-1)/v stages",
           .source = "Narayanan et al., SC'21 (Megatron-LM)",
           .axes = {looped_chunks()},
-          .stages_a_worker = num_chunks};
+          .stages_per_worker = num_chunks};
 }
 
 Generator combined_one_f_one_b_entry() {
@@ -242,7 +242,7 @@ Generator combined_one_f_one_b_entry() {
                   return Alternation{.warm_up = 2 * (shape.stages - 1 - w) + earlier + 1, .pairs = true};
                 });
               },
-          .refusal = interleaved_refusal<2>,
+          .find_shape_error = interleaved_refusal<2>,
           .rule =
               "Interleaved 1F1B with one more warm-up forward, so that the forward and backward of each later turn are "
               "independent and form a pair. Megatron-LM overlaps the communication of expert parallelism so. If a pair "
@@ -252,7 +252,7 @@ Generator combined_one_f_one_b_entry() {
           .activations = "D+D/v stages",
           .source = "NVIDIA, Megatron-LM, 2025",
           .axes = {looped_chunks()},
-          .stages_a_worker = num_chunks};
+          .stages_per_worker = num_chunks};
 }
 
 Generator interleaved_zb_entry() {
@@ -264,7 +264,7 @@ Generator interleaved_zb_entry() {
               return Alternation{.warm_up = shape.stages - 1 - w + earlier, .delay = w};
             });
           },
-      .refusal = interleaved_refusal<3>,
+      .find_shape_error = interleaved_refusal<3>,
       .rule =
           "Interleaved 1F1B with B split into I and W. Worker r starts with (v-1)g+D-1-r forwards, as few as ZB-H1, "
           "and delays its first r weight gradients, which fill bubbles. The order equals PyTorch's "
@@ -276,13 +276,13 @@ Generator interleaved_zb_entry() {
       .source = "Qi et al., ICLR'24 (ZB-H1); PyTorch",
       .figure = {.stages = 4, .micro_batches = 4},
       .axes = {looped_chunks()},
-      .stages_a_worker = num_chunks};
+      .stages_per_worker = num_chunks};
 }
 
 Generator zb_h1_entry() {
   return {.name = "zb-h1",
           .make = [](const PipelineShape& shape) { return zero_bubble(shape, 1, shape.slices); },
-          .refusal = refuse_bad_counts<3>,
+          .find_shape_error = reject_bad_counts<3>,
           .rule =
               "1F1B with B split into I and W. I continues at once, and W fills time that would be a bubble: stage s "
               "delays its first s weight gradients to the end of the step. No worker holds more activations than "
@@ -298,7 +298,7 @@ Generator zb_h1_entry() {
 Generator zb_h2_entry() {
   return {.name = "zb-h2",
           .make = [](const PipelineShape& shape) { return zero_bubble(shape, 2, 1); },
-          .refusal = refuse_bad_counts<3>,
+          .find_shape_error = reject_bad_counts<3>,
           .rule =
               "ZB-H1 with nearly twice the warm-up forwards. At equal op times there is no bubble between a worker's "
               "first and last op, but a worker holds 2D-1 activations. The makespan of a flushed step still contains "
@@ -315,7 +315,7 @@ Generator pipedream_two_bw_entry() {
               [](const PipelineShape& shape) {
                 return without_flush(shape, {.micro_batches = shape.micro_batches, .versions = 2, .delay = 1});
               },
-          .refusal = pipedream_two_bw_refusal,
+          .find_shape_error = pipedream_two_bw_refusal,
           .rule =
               "1F1B without a flush, with one update per N ≥ D micro-batches. Step t uses version max(0, t-1) on "
               "every stage, so two versions suffice.",
@@ -330,7 +330,7 @@ Generator pipedream_two_bw_entry() {
 Generator pipedream_entry() {
   return {.name = "pipedream",
           .make = pipedream,
-          .refusal = refuse_bad_counts<2>,
+          .find_shape_error = reject_bad_counts<2>,
           .rule =
               "1F1B without a flush. A stage updates after each backward. A micro-batch's backward uses the same "
               "weights as its forward, so stage s keeps up to D-s versions. Micro-batch m uses version max(0, "

@@ -78,7 +78,7 @@ FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker
 
 std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   if (shape.slices > 1 && shape.scale != ScaleMethod::Direct) return "--slices needs --scale direct";
-  return chimera_placement_refusal(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
+  return chimera_shape_error(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
 // A unit occupies a fixed pattern of slots, and units follow each other at a fixed distance, so the first forwards of a
@@ -115,8 +115,8 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   std::int64_t forwards = 0;
   for (std::int64_t block = 0; block < unit.blocks; ++block) {
     const std::int64_t begin = block * depth;
-    const Share share =
-        share_of(replica.value(), shape.pipelines, unit.first + begin, std::min(depth, unit.count - begin));
+    const MicroBatchRange share = micro_batches_of_pipeline(replica.value(), shape.pipelines, unit.first + begin,
+                                                            std::min(depth, unit.count - begin));
     for (std::int64_t m = 0; m < share.count; ++m, ++forwards) {
       const MicroBatchId id(share.first + m);
       const std::int64_t forward = unit.slot + s + 2 * (forwards / unit.blocks);
@@ -158,15 +158,16 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 // With slices, forwards of a unit no longer fit between the backwards of Chimera's slots, so the order is greedy. Two
 // ranks are tried, and each with more and more activations until the makespan reaches the lower bound `deadline`.
 Schedule sliced(const PipelineShape& shape) {
-  const ListTask task{.placement = chimera_placement(shape), .replica_of = deal_out(shape), .slices = shape.slices};
+  const ListTask task{
+      .placement = chimera_placement(shape), .replica_of = assign_to_pipelines(shape), .slices = shape.slices};
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
   const CreditRange credits{least, least + shape.chunks * std::max(2 * shape.stages, shape.slices)};
   const std::int64_t deadline = busy + idle;
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
-  return better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
-                with_fewest_credits(task, forwards_first, credits, deadline))
+  return pick_better(with_fewest_credits(task, older_then_deeper(shape), credits, deadline),
+                     with_fewest_credits(task, forwards_first, credits, deadline))
       .schedule;
 }
 
@@ -200,14 +201,14 @@ Schedule chimera(const PipelineShape& shape) {
 }  // namespace
 
 Generator chimera_entry() {
-  const TakenAxis scale{
+  const SupportedAxis scale{
       .axis = Axis::Scale, .usual = 0, .planned = [](const PipelineShape& shape) {
         return shape.micro_batches > shape.stages ? std::vector<std::int64_t>{0, 1, 2} : std::vector<std::int64_t>{0};
       }};
   return {
       .name = "chimera",
       .make = chimera,
-      .refusal = chimera_refusal,
+      .find_shape_error = chimera_refusal,
       .rule = R"(Two pipelines share the workers in opposite directions: the down pipeline holds stage s on worker s,
 the up pipeline on worker D-1-s. In slots of equal length, micro-batch m of a pipeline runs F at stage s in slot s+2m
 and B in slot 2D-1-s+2m. For even D no two ops of a worker share a slot. Weights are held twice; gradients are summed
@@ -245,7 +246,7 @@ D-D/2v+(min(w, D-1-w)+1)/v. If F = B, the bubble ratio is (D-2)/(2N+D-2). SC'21:
       .source = "Li and Hoefler, SC'21",
       .figure = {.stages = 4, .micro_batches = 4},
       .axes = {bidirectional_pipelines(), bidirectional_chunks(), scale, slices()},
-      .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
+      .stages_per_worker = [](const PipelineShape& shape) { return shape.chunks; },
       .replicas = [](const PipelineShape& shape) { return shape.pipelines; },
       .paper = PaperModel{.critical_ops = chimera_critical_ops, .free_regions = chimera_free_regions}};
 }

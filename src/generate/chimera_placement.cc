@@ -21,27 +21,27 @@ std::vector<std::int64_t> legal_pipelines(std::int64_t stages, std::int64_t most
 
 }  // namespace
 
-std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each) {
-  if (auto refused = odd_stages(shape.stages, "with odd D both directions need the same slots")) return refused;
-  if (auto refused = loop_refusal(shape, ops_each)) return refused;
+std::optional<std::string> chimera_shape_error(const PipelineShape& shape, std::int64_t ops_each) {
+  if (auto refused = odd_stages_error(shape.stages, "with odd D both directions need the same slots")) return refused;
+  if (auto refused = loop_shape_error(shape, ops_each)) return refused;
   if (shape.pipelines % 2 != 0 || (shape.stages / 2) % (shape.pipelines / 2) != 0) {
     return fmt::format("--pipelines must be twice a divisor of D/2 = {}: {}; not {}", shape.stages / 2,
                        fmt::join(legal_pipelines(shape.stages, 128), ", "), shape.pipelines);
   }
-  if (chimera_stages(shape) > kMostOps / shape.pipelines) {
+  if (chimera_stages(shape) > kMaxOps / shape.pipelines) {
     return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
-                       chimera_stages(shape), kMostOps);
+                       chimera_stages(shape), kMaxOps);
   }
   return std::nullopt;
 }
 
-TakenAxis bidirectional_pipelines() {
+SupportedAxis bidirectional_pipelines() {
   return {.axis = Axis::Pipelines, .usual = 2, .planned = [](const PipelineShape& shape) {
             return legal_pipelines(shape.stages, shape.stages);
           }};
 }
 
-TakenAxis bidirectional_chunks() {
+SupportedAxis bidirectional_chunks() {
   return {.axis = Axis::Chunks, .usual = 1, .planned = [](const PipelineShape&) {
             return std::vector<std::int64_t>{1, 2};
           }};
@@ -66,18 +66,19 @@ StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t chunk, 
   return StageId(wave_stage(replica < f ? distance : depth - 1 - distance, chunk, depth));
 }
 
-Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count) {
+MicroBatchRange micro_batches_of_pipeline(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first,
+                                          std::int64_t count) {
   const std::int64_t least = count / pipelines;
   const std::int64_t extra = count % pipelines;
   return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
 }
 
-std::vector<ReplicaId> deal_out(const PipelineShape& shape) {
+std::vector<ReplicaId> assign_to_pipelines(const PipelineShape& shape) {
   std::vector<ReplicaId> replica_of;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {
     const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
     for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-      const Share share = share_of(r, shape.pipelines, first, count);
+      const MicroBatchRange share = micro_batches_of_pipeline(r, shape.pipelines, first, count);
       replica_of.insert(replica_of.end(), static_cast<std::size_t>(share.count), ReplicaId(r));
     }
   }

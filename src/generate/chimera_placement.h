@@ -18,15 +18,15 @@
 namespace chimera {
 
 /// Returns why the placement rejects the shape, with the legal values, or nothing if it accepts the shape. Reasons: odd
-/// D, `pipelines` that is not twice a divisor of D/2, and the reasons of loop_refusal(). `ops_each` is the number of
-/// ops per micro-batch and stage.
-[[nodiscard]] std::optional<std::string> chimera_placement_refusal(const PipelineShape& shape, std::int64_t ops_each);
+/// D, `pipelines` that is not twice a divisor of D/2, and the reasons of loop_shape_error(). `ops_each` is the number
+/// of ops per micro-batch and stage.
+[[nodiscard]] std::optional<std::string> chimera_shape_error(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns the axis --pipelines: 2 by default; plans try every legal number.
-[[nodiscard]] TakenAxis bidirectional_pipelines();
+[[nodiscard]] SupportedAxis bidirectional_pipelines();
 
 /// Returns the axis --chunks: 1 by default; plans try 1 and 2.
-[[nodiscard]] TakenAxis bidirectional_chunks();
+[[nodiscard]] SupportedAxis bidirectional_chunks();
 
 /// Returns S = vD, the stages of a pipeline.
 [[nodiscard]] std::int64_t chimera_stages(const PipelineShape& shape);
@@ -42,15 +42,16 @@ namespace chimera {
                                const PipelineShape& shape);
 
 /// The consecutive micro-batches that one pipeline gets.
-struct Share {
+struct MicroBatchRange {
   std::int64_t first;
   std::int64_t count;
 };
 /// Divides `count` micro-batches from `first` on among `pipelines` pipelines, and returns those of one pipeline. Their
 /// numbers differ by at most one; the first pipelines get more.
-[[nodiscard]] Share share_of(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first, std::int64_t count);
+[[nodiscard]] MicroBatchRange micro_batches_of_pipeline(std::int64_t pipeline, std::int64_t pipelines,
+                                                        std::int64_t first, std::int64_t count);
 
-/// Returns the pipeline of each micro-batch. Each D micro-batches in a row are divided by share_of().
-[[nodiscard]] std::vector<ReplicaId> deal_out(const PipelineShape& shape);
+/// Returns the pipeline of each micro-batch. Each D micro-batches in a row are divided by micro_batches_of_pipeline().
+[[nodiscard]] std::vector<ReplicaId> assign_to_pipelines(const PipelineShape& shape);
 
 }  // namespace chimera

@@ -22,14 +22,14 @@ std::optional<std::string> rotated_refusal(const PipelineShape& shape) {
   if (shape.pipelines < 2 || shape.stages % shape.pipelines != 0) {
     return fmt::format("--pipelines must be 2 or more and divide --stages {}, not {}", shape.stages, shape.pipelines);
   }
-  if (shape.stages > kMostOps / shape.pipelines) {
+  if (shape.stages > kMaxOps / shape.pipelines) {
     return fmt::format("{} pipelines of {} stages are more than {} stages in all; use fewer of either", shape.pipelines,
-                       shape.stages, kMostOps);
+                       shape.stages, kMaxOps);
   }
   return std::nullopt;
 }
 
-TakenAxis rotated_pipelines() {
+SupportedAxis rotated_pipelines() {
   return {.axis = Axis::Pipelines, .usual = 2, .planned = [](const PipelineShape& shape) {
             std::vector<std::int64_t> divisors;
             for (const std::int64_t count : {2, 4}) {
@@ -61,7 +61,7 @@ Generator chimera_rotated_entry() {
   return {
       .name = "chimera-rotated",
       .make = chimera_rotated,
-      .refusal = rotated_refusal,
+      .find_shape_error = rotated_refusal,
       .rule =
           "2f replicas run through the workers in one direction, each starting D/2f workers after the previous one "
           "(rotated instead of reversed). While the first micro-batches of one replica move down, those of the next "

@@ -15,9 +15,7 @@
 namespace chimera {
 namespace {
 
-std::optional<std::string> chimera_zb_refusal(const PipelineShape& shape) {
-  return chimera_placement_refusal(shape, 3);
-}
+std::optional<std::string> chimera_zb_refusal(const PipelineShape& shape) { return chimera_shape_error(shape, 3); }
 
 bool has_whole_units(const PipelineShape& shape) { return shape.micro_batches % shape.stages == 0; }
 
@@ -31,7 +29,7 @@ std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, 
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
   const std::int64_t begin = 3 * shape.chunks * first;
   for (std::int64_t r = 0; r < shape.pipelines; ++r) {
-    const Share share = share_of(r, shape.pipelines, first, count);
+    const MicroBatchRange share = micro_batches_of_pipeline(r, shape.pipelines, first, count);
     for (std::int64_t c = 0; c < shape.chunks; ++c) {
       const StageId stage = stage_on(worker, r, c, shape);
       for (std::int64_t m = 0; m < share.count; ++m) {
@@ -59,7 +57,7 @@ Schedule by_slots(const PipelineShape& shape) {
 Schedule by_depth(const PipelineShape& shape) {
   constexpr std::int64_t kOpTicks = 100;  // Messages of v ticks take little time, but enough to order what they delay
   return deepest_first({.placement = chimera_placement(shape),
-                        .replica_of = deal_out(shape),
+                        .replica_of = assign_to_pipelines(shape),
                         .op_ticks = kOpTicks,
                         .latency_ticks = shape.chunks},
                        {.admitted = shape.stages / shape.pipelines, .most_held = chimera_stages(shape)});
@@ -82,7 +80,8 @@ ListRank by_kind_and_slot(Slot slot) {
 /// Returns the best of three greedy orders; each is best for some shapes.
 Schedule best_greedy(const PipelineShape& shape) {
   const std::int64_t stages = chimera_stages(shape);
-  ListTask task{.placement = chimera_placement(shape), .replica_of = deal_out(shape), .split_backward = true};
+  ListTask task{
+      .placement = chimera_placement(shape), .replica_of = assign_to_pipelines(shape), .split_backward = true};
   const auto with_credits = [&](std::int64_t units, const ListRank& rank) {
     task.worker_credits.assign(static_cast<std::size_t>(shape.stages), units * shape.chunks);
     return list_schedule(task, rank);
@@ -101,8 +100,8 @@ Schedule best_greedy(const PipelineShape& shape) {
     return begin + (op.kind == OpKind::Forward ? forward_slot(op.stage, m) : backward_slot(shape, op.stage, m));
   });
   ListResult best = with_credits(shape.stages, older);
-  best = better(std::move(best), with_credits(shape.stages + 1, one_unit));
-  best = better(std::move(best), with_credits(shape.stages + 1, units));
+  best = pick_better(std::move(best), with_credits(shape.stages + 1, one_unit));
+  best = pick_better(std::move(best), with_credits(shape.stages + 1, units));
   return std::move(best.schedule);
 }
 
@@ -110,7 +109,7 @@ Schedule best_greedy(const PipelineShape& shape) {
 /// `spare` slices of a worker's share more than sliced_units() holds.
 Schedule greedy_slices(const PipelineShape& shape, std::int64_t latency, std::int64_t spare) {
   ListTask task{.placement = chimera_placement(shape),
-                .replica_of = deal_out(shape),
+                .replica_of = assign_to_pipelines(shape),
                 .slices = shape.slices,
                 .split_backward = true,
                 .latency_ticks = latency};
@@ -147,7 +146,7 @@ Schedule chimera_zb(const PipelineShape& shape) {
 }  // namespace
 
 Generator chimera_zb_entry() {
-  const TakenAxis order{
+  const SupportedAxis order{
       .axis = Axis::Order,
       .usual = static_cast<std::int64_t>(OpOrder::Auto),
       .planned =
@@ -157,7 +156,7 @@ Generator chimera_zb_entry() {
       .by_costs = true};
   return {.name = "chimera-zb",
           .make = chimera_zb,
-          .refusal = chimera_zb_refusal,
+          .find_shape_error = chimera_zb_refusal,
           .rule =
               "Chimera's placement with split backward, in one of two orders. *Slots*: units of D micro-batches in "
               "Chimera's slots, with I in place of B, every 3vD slots; weight gradients fill the free slots, oldest "
@@ -171,7 +170,7 @@ Generator chimera_zb_entry() {
           .source = "ours",
           .figure = {.stages = 4, .micro_batches = 4},
           .axes = {bidirectional_pipelines(), bidirectional_chunks(), order, slices()},
-          .stages_a_worker = [](const PipelineShape& shape) { return shape.chunks; },
+          .stages_per_worker = [](const PipelineShape& shape) { return shape.chunks; },
           .replicas = [](const PipelineShape& shape) { return shape.pipelines; }};
 }
 

@@ -15,7 +15,7 @@ namespace {
 /// the middle, each forward forms a pair with the other stream's backward. Only backwards at the ends are split.
 /// Source: the step list of DeepSeek-AI's DualPipe.
 std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t h, std::int64_t H) {
-  using enum Step;
+  using enum ChunkStep;
   TwoChunks order(near, far);
   const std::int64_t inward = H - h - 1;  // Stages from here to the middle
   order.repeat(2 * inward, {F0});
@@ -43,7 +43,7 @@ std::optional<std::string> dualpipev_refusal(const PipelineShape& shape) {
 }
 
 std::optional<std::string> dualpipe_refusal(const PipelineShape& shape) {
-  if (auto refused = odd_stages(shape.stages, "its workers mirror each other in pairs")) return refused;
+  if (auto refused = odd_stages_error(shape.stages, "its workers mirror each other in pairs")) return refused;
   if (auto refused = shape_error(shape, 3)) return refused;
   if (shape.micro_batches < 2 * shape.stages || shape.micro_batches % 2 != 0) {
     return fmt::format("--micro-batches must be at least 2D = {} and even, not {}", 2 * shape.stages,
@@ -82,7 +82,7 @@ Schedule dualpipe(const PipelineShape& shape) {
 Generator dualpipev_entry() {
   return {.name = "dualpipev",
           .make = dualpipev,
-          .refusal = dualpipev_refusal,
+          .find_shape_error = dualpipev_refusal,
           .rule =
               "DualPipe on 2D workers folded at its middle (Sea AI Lab's \"cut in half\"): one replica, with stages r "
               "and 2D-1-r on worker r.",
@@ -90,13 +90,13 @@ Generator dualpipev_entry() {
           .closed_form = "bubble (D-1)(F+I-W)/2",
           .activations = "2D+1 halves",
           .source = "DeepSeek-AI, DualPipe, 2025",
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 Generator dualpipe_entry() {
   return {.name = "dualpipe",
           .make = dualpipe,
-          .refusal = dualpipe_refusal,
+          .find_shape_error = dualpipe_refusal,
           .rule =
               "Two replicas in opposite directions with N/2 micro-batches each, fed from both ends. In the middle, a "
               "forward of one direction and a backward of the other form a pair, which may run together; only "

@@ -24,7 +24,7 @@ Schedule gems(const PipelineShape& shape) {
 Generator gems_entry() {
   return {.name = "gems",
           .make = gems,
-          .refusal = refuse_bad_counts<2>,
+          .find_shape_error = reject_bad_counts<2>,
           .rule =
               "Two replicas in opposite directions, one active at a time: even micro-batches use the down pipeline, "
               "odd ones the up pipeline. Fewest activations, largest bubbles.",

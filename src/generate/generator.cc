@@ -61,7 +61,7 @@ std::span<const ShapeAxis> shape_axes() { return kAxes; }
 const ShapeAxis& shape_axis(Axis axis) { return kAxes[static_cast<std::size_t>(axis)]; }
 
 Schedule Generator::generate(const PipelineShape& shape) const {
-  if (const auto reason = refusal(shape)) throw ConfigError("schedule " + name + ": " + *reason);
+  if (const auto reason = find_shape_error(shape)) throw ConfigError("schedule " + name + ": " + *reason);
   Schedule schedule = make(shape);
   schedule.name = name;
   return schedule;

@@ -80,7 +80,7 @@ struct ShapeAxis {
 [[nodiscard]] const ShapeAxis& shape_axis(Axis axis);
 
 /// An axis that a schedule supports, with its default and useful values.
-struct TakenAxis {
+struct SupportedAxis {
   Axis axis = Axis::Pipelines;
   std::int64_t usual = 1;  // Default value
   /// Returns the values that the planner tries for the D and N of `shape`.
@@ -104,7 +104,7 @@ struct Generator {
   /// Makes the schedule of a shape that refusal() accepts, without a name. Callers use generate(), which calls it.
   Schedule (*make)(const PipelineShape& shape) = nullptr;
   /// Returns why this schedule does not exist for the shape, with flag and legal values; nothing if it exists.
-  std::optional<std::string> (*refusal)(const PipelineShape& shape) = nullptr;
+  std::optional<std::string> (*find_shape_error)(const PipelineShape& shape) = nullptr;
 
   std::string rule;         // How it places stages and orders ops, and what follows from it (Markdown)
   std::string constraints;  // The shapes that refusal() accepts
@@ -113,9 +113,9 @@ struct Generator {
   std::string source;       // Paper that describes the schedule
   FigureShape figure = {};
 
-  std::vector<TakenAxis> axes = {};
+  std::vector<SupportedAxis> axes = {};
   /// Returns the number of stages of a replica on each worker.
-  std::int64_t (*stages_a_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
+  std::int64_t (*stages_per_worker)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   /// Returns the number of replicas of the model.
   std::int64_t (*replicas)(const PipelineShape& shape) = [](const PipelineShape&) { return std::int64_t{1}; };
   bool synchronous = true;                         // Whether all stages update once, at the step's end

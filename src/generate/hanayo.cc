@@ -17,10 +17,10 @@ namespace {
 
 template <std::int64_t kOpsEach>
 std::optional<std::string> wave_refusal(const PipelineShape& shape) {
-  return shape_error(shape, 2 * kOpsEach * std::clamp<std::int64_t>(shape.waves, 1, kMostOps));
+  return shape_error(shape, 2 * kOpsEach * std::clamp<std::int64_t>(shape.waves, 1, kMaxOps));
 }
 
-TakenAxis waves() {
+SupportedAxis waves() {
   return {.axis = Axis::Waves, .usual = 1, .planned = [](const PipelineShape&) {
             return std::vector<std::int64_t>{1, 2};
           }};
@@ -56,8 +56,8 @@ Schedule hanayo(const PipelineShape& shape) {
   if (shape.micro_batches > depth) {
     ListTask by_stage = wave_task(shape);
     by_stage.stage_credits.assign(1, std::vector<std::int64_t>(static_cast<std::size_t>(stages), depth));
-    best = better(std::move(best), list_schedule(by_stage, older));
-    best = better(std::move(best), list_schedule(by_stage, grouped));
+    best = pick_better(std::move(best), list_schedule(by_stage, older));
+    best = pick_better(std::move(best), list_schedule(by_stage, grouped));
   }
   return std::move(best.schedule);
 }
@@ -67,7 +67,7 @@ Schedule hanayo(const PipelineShape& shape) {
 Generator hanayo_zb_entry() {
   return {.name = "hanayo-zb",
           .make = hanayo_zb,
-          .refusal = wave_refusal<3>,
+          .find_shape_error = wave_refusal<3>,
           .rule =
               "Hanayo's waves with B split into I and W. The ready F or I that is farthest along its path runs first, "
               "and W fills free time. At most D micro-batches are in flight. For F = I = W and D | N no schedule of "
@@ -78,13 +78,13 @@ Generator hanayo_zb_entry() {
           .source = "ours",
           .figure = {.stages = 4, .micro_batches = 4},
           .axes = {waves()},
-          .stages_a_worker = num_chunks_of_waves};
+          .stages_per_worker = num_chunks_of_waves};
 }
 
 Generator hanayo_entry() {
   return {.name = "hanayo",
           .make = hanayo,
-          .refusal = wave_refusal<2>,
+          .find_shape_error = wave_refusal<2>,
           .rule =
               "The model has 2wD stages, placed down and up the workers in w waves. The order is greedy at B = 2F: "
               "ready backwards run first, then older micro-batches, then deeper stages. At most D stage units are in "
@@ -95,7 +95,7 @@ Generator hanayo_entry() {
           .activations = "2wD chunks",
           .source = "Liu et al., SC'23",
           .axes = {waves()},
-          .stages_a_worker = num_chunks_of_waves};
+          .stages_per_worker = num_chunks_of_waves};
 }
 
 }  // namespace chimera

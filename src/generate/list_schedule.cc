@@ -460,13 +460,13 @@ ListResult with_fewest_credits(ListTask task, const ListRank& rank, const Credit
   for (std::int64_t each = credits.least; each <= credits.most; each += step) {
     task.worker_credits.assign(workers, each);
     ListResult result = list_schedule(task, rank);
-    best = best ? better(std::move(*best), std::move(result)) : std::move(result);
+    best = best ? pick_better(std::move(*best), std::move(result)) : std::move(result);
     if (best->makespan <= deadline) break;
   }
   return std::move(*best);
 }
 
-ListResult better(ListResult a, ListResult b) {
+ListResult pick_better(ListResult a, ListResult b) {
   const auto merit = [](const ListResult& result) { return std::pair(result.makespan, result.peak_in_flight); };
   return merit(b) < merit(a) ? std::move(b) : std::move(a);
 }

@@ -79,11 +79,11 @@ struct CreditRange {
 
 /// Looks for the smallest limit on activations that is fast enough. Calls list_schedule() with worker_credits set to
 /// the same number for each worker, for at most 17 evenly spaced numbers of the range, in ascending order. Returns the
-/// first result that ends by `deadline` (in ticks), or else the best result by better().
+/// first result that ends by `deadline` (in ticks), or else the best result by pick_better().
 [[nodiscard]] ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits,
                                              std::int64_t deadline);
 
 /// Returns the result that ends first; ties: fewer in flight, then `a`.
-[[nodiscard]] ListResult better(ListResult a, ListResult b);
+[[nodiscard]] ListResult pick_better(ListResult a, ListResult b);
 
 }  // namespace chimera

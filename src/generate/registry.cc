@@ -59,14 +59,14 @@ const Generator& find_generator(const std::string& name) {
   throw ConfigError(unknown_name("schedule", name, schedule_names()));
 }
 
-const TakenAxis* find_axis(const Generator& generator, Axis axis) {
-  const auto found = std::ranges::find(generator.axes, axis, &TakenAxis::axis);
+const SupportedAxis* find_axis(const Generator& generator, Axis axis) {
+  const auto found = std::ranges::find(generator.axes, axis, &SupportedAxis::axis);
   return found == generator.axes.end() ? nullptr : &*found;
 }
 
 PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches) {
   PipelineShape shape{.stages = stages, .micro_batches = micro_batches};
-  for (const TakenAxis& taken : generator.axes) shape_axis(taken.axis).set(shape, taken.usual);
+  for (const SupportedAxis& taken : generator.axes) shape_axis(taken.axis).set(shape, taken.usual);
   return shape;
 }
 

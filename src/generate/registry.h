@@ -32,7 +32,7 @@ inline constexpr const char* kPlainSchedule = "1f1b";
 [[nodiscard]] const Generator& find_generator(const std::string& name);
 
 /// Returns the element of generator.axes for the axis, or nullptr if the schedule does not support it.
-[[nodiscard]] const TakenAxis* find_axis(const Generator& generator, Axis axis);
+[[nodiscard]] const SupportedAxis* find_axis(const Generator& generator, Axis axis);
 
 /// Returns the shape with the schedule's defaults for all other parameters.
 [[nodiscard]] PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);

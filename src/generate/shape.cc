@@ -20,27 +20,27 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   for (const ShapeAxis& axis : shape_axes()) {
     if (axis.get(shape) < axis.least) return below(axis.flag(), axis.least, axis.get(shape));
   }
-  if (shape.slices > kMostSlices) {
-    return fmt::format("--slices must be at most {}, not {}", kMostSlices, shape.slices);
+  if (shape.slices > kMaxSlices) {
+    return fmt::format("--slices must be at most {}, not {}", kMaxSlices, shape.slices);
   }
   if (shape.slices > 1) ops_each *= shape.slices;
-  if (shape.stages > kMostOps / ops_each / shape.micro_batches) {
+  if (shape.stages > kMaxOps / ops_each / shape.micro_batches) {
     return fmt::format("{} stages times {} micro-batches are more than {} ops; use fewer of either", shape.stages,
-                       shape.micro_batches, kMostOps);
+                       shape.micro_batches, kMaxOps);
   }
   return std::nullopt;
 }
 
-std::optional<std::string> odd_stages(std::int64_t stages, const char* reason) {
+std::optional<std::string> odd_stages_error(std::int64_t stages, const char* reason) {
   if (stages > 0 && stages % 2 == 0) return std::nullopt;
   return fmt::format("--stages must be {}, not {} ({})", stages < 1 ? "even and at least 2" : "even", stages, reason);
 }
 
-std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each) {
+std::optional<std::string> loop_shape_error(const PipelineShape& shape, std::int64_t ops_each) {
   if (auto refused = shape_error(shape, ops_each)) return refused;
-  if (shape.chunks <= kMostOps / ops_each / (shape.stages * shape.micro_batches)) return std::nullopt;
+  if (shape.chunks <= kMaxOps / ops_each / (shape.stages * shape.micro_batches)) return std::nullopt;
   return fmt::format("{} workers times {} chunks times {} micro-batches are more than {} ops; use fewer", shape.stages,
-                     shape.chunks, shape.micro_batches, kMostOps);
+                     shape.chunks, shape.micro_batches, kMaxOps);
 }
 
 Schedule empty_schedule(const PipelineShape& shape, Placement placement) {
@@ -58,7 +58,7 @@ Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std:
   return op;
 }
 
-TakenAxis slices() {
+SupportedAxis slices() {
   return {
       .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
 }

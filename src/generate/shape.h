@@ -12,22 +12,22 @@
 namespace chimera {
 
 /// Returns why no schedule can have this shape: D, N or another parameter is too small, or there would be more than
-/// kMostOps ops (`ops_each` per worker and micro-batch). Returns nullopt if the shape is possible.
+/// kMaxOps ops (`ops_each` per worker and micro-batch). Returns nullopt if the shape is possible.
 [[nodiscard]] std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t ops_each = 2);
 
-/// Value of Generator::refusal for a schedule that accepts all D and N: calls shape_error().
+/// Value of Generator::find_shape_error for a schedule that accepts all D and N: calls shape_error().
 template <std::int64_t kOpsEach>
-[[nodiscard]] std::optional<std::string> refuse_bad_counts(const PipelineShape& shape) {
+[[nodiscard]] std::optional<std::string> reject_bad_counts(const PipelineShape& shape) {
   return shape_error(shape, kOpsEach);
 }
 
 /// Returns an error message if `stages` (D) is odd or not positive, else nullopt. `reason` says why the schedule needs
 /// an even D.
-[[nodiscard]] std::optional<std::string> odd_stages(std::int64_t stages, const char* reason);
+[[nodiscard]] std::optional<std::string> odd_stages_error(std::int64_t stages, const char* reason);
 
 /// Returns why no schedule with v = `chunks` stages per worker has this shape: the result of shape_error(), or too many
 /// ops with `ops_each` per stage and micro-batch. Returns nullopt if the shape is possible.
-[[nodiscard]] std::optional<std::string> loop_refusal(const PipelineShape& shape, std::int64_t ops_each);
+[[nodiscard]] std::optional<std::string> loop_shape_error(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns a schedule with the shape's D workers and N micro-batches and the stages of the placement. The workers have
 /// no ops yet.
@@ -38,7 +38,7 @@ template <std::int64_t kOpsEach>
 [[nodiscard]] Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices);
 
 /// Returns an entry for Generator::axes: the schedule accepts --slices, by default 1, and a planner tries only 1.
-[[nodiscard]] TakenAxis slices();
+[[nodiscard]] SupportedAxis slices();
 
 /// Returns the placement that puts stage s of replica r on worker worker_of(r, s).
 template <class WorkerOf>

@@ -101,7 +101,7 @@ class SlicedUnits {
     Op op = sliced_op(kind, replica, stage, i, shape_.slices);
     const std::int64_t first = op.micro_batch.value() / distance_ * shape_.stages;
     const std::int64_t count = std::min(shape_.stages, shape_.micro_batches - first);
-    const Share share = share_of(replica.value(), shape_.pipelines, first, count);
+    const MicroBatchRange share = micro_batches_of_pipeline(replica.value(), shape_.pipelines, first, count);
     op.micro_batch = MicroBatchId(share.first + op.micro_batch.value() % distance_);
     return op;
   }

@@ -10,20 +10,20 @@
 namespace chimera {
 namespace {
 
-std::size_t chunk_of(Step step) { return static_cast<std::size_t>(step) % 2; }
+std::size_t chunk_of(ChunkStep step) { return static_cast<std::size_t>(step) % 2; }
 
-OpKind kind_of(Step step) {
+OpKind kind_of(ChunkStep step) {
   switch (step) {
-    case Step::F0:
-    case Step::F1: return OpKind::Forward;
-    case Step::B0:
-    case Step::B1: return OpKind::Backward;
-    case Step::I0:
-    case Step::I1: return OpKind::BackwardInput;
-    case Step::W0:
-    case Step::W1:
-    case Step::OldestW: return OpKind::BackwardWeight;
-    case Step::And: break;
+    case ChunkStep::F0:
+    case ChunkStep::F1: return OpKind::Forward;
+    case ChunkStep::B0:
+    case ChunkStep::B1: return OpKind::Backward;
+    case ChunkStep::I0:
+    case ChunkStep::I1: return OpKind::BackwardInput;
+    case ChunkStep::W0:
+    case ChunkStep::W1:
+    case ChunkStep::OldestW: return OpKind::BackwardWeight;
+    case ChunkStep::And: break;
   }
   return OpKind::Forward;
 }
@@ -68,7 +68,7 @@ Schedule wave_pattern(const PipelineShape& shape,
 // The phases of Qi et al., NeurIPS'24: warm-up down and up, a steady state of six ops per micro-batch, and a drain in
 // which the delayed weight gradients fill the bubbles.
 Schedule zb_v(const PipelineShape& shape) {
-  using enum Step;
+  using enum ChunkStep;
   const std::int64_t depth = shape.stages;
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
   Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
@@ -115,7 +115,7 @@ TwoChunks::TwoChunks(const Chunk& chunk0, const Chunk& chunk1) : progress_{Progr
   ops_.reserve(static_cast<std::size_t>(3 * (chunk0.count + chunk1.count)));
 }
 
-std::int64_t& TwoChunks::next_of(Step step) {
+std::int64_t& TwoChunks::next_of(ChunkStep step) {
   auto& next = progress_[chunk_of(step)].next;
   switch (kind_of(step)) {
     case OpKind::Forward: return next[kForward];
@@ -126,21 +126,21 @@ std::int64_t& TwoChunks::next_of(Step step) {
 
 // Counters advance also beyond the last micro-batch, as if the ops were written, so that a rule for many micro-batches
 // gives the order of fewer by leaving ops out.
-void TwoChunks::repeat(std::int64_t times, std::initializer_list<Step> steps) {
+void TwoChunks::repeat(std::int64_t times, std::initializer_list<ChunkStep> steps) {
   for (std::int64_t done = 0; done < times; ++done) {
     const std::size_t before = ops_.size();
-    for (const Step step : steps) write(step);
+    for (const ChunkStep step : steps) write(step);
     if (ops_.size() != before) continue;
-    for (const Step step : steps) {  // The remaining rounds would write nothing either
-      if (step != Step::OldestW && step != Step::And) next_of(step) += times - done - 1;
+    for (const ChunkStep step : steps) {  // The remaining rounds would write nothing either
+      if (step != ChunkStep::OldestW && step != ChunkStep::And) next_of(step) += times - done - 1;
     }
     return;
   }
 }
 
-void TwoChunks::write(Step step) {
-  if (step == Step::OldestW) return write_oldest_weight_gradient();
-  if (step == Step::And) {
+void TwoChunks::write(ChunkStep step) {
+  if (step == ChunkStep::OldestW) return write_oldest_weight_gradient();
+  if (step == ChunkStep::And) {
     ops_.back().paired = true;
     return;
   }
@@ -161,7 +161,7 @@ void TwoChunks::write_oldest_weight_gradient() {
 Generator zb_v_entry() {
   return {.name = "zb-v",
           .make = zb_v,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Each worker holds stages r and 2D-1-r, so a micro-batch returns to the worker where it started. Split "
               "backward; as many activations as 1F1B, with one replica. For N ≥ 2D-1 and I ≥ F the longest inner "
@@ -171,13 +171,13 @@ Generator zb_v_entry() {
           .closed_form = "N(F+I+W)+(D-1)max(I/2, I-W)",
           .activations = "2D halves",
           .source = "Qi et al., NeurIPS'24",
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 Generator v_half_entry() {
   return {.name = "v-half",
           .make = v_half,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Stages as in ZB-V. One pattern of F and I repeats every six slots: forwards move down the workers at "
               "half speed and up at full speed, and so do the gradients on their way back. W fills the free slots. "
@@ -188,13 +188,13 @@ Generator v_half_entry() {
           .activations = "(D+2) div 2",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 Generator v_min_entry() {
   return {.name = "v-min",
           .make = v_min,
-          .refusal = refuse_bad_counts<6>,
+          .find_shape_error = reject_bad_counts<6>,
           .rule =
               "Like V-Half, but a micro-batch moves down, up and back without waiting, one every six slots. A third "
               "of 1F1B's activations, but no slack for latency or unequal op times: all ops of a micro-batch are on "
@@ -204,7 +204,7 @@ Generator v_min_entry() {
           .activations = "(D+4) div 3",
           .source = "Qi et al., NeurIPS'24",
           .figure = {.stages = 4, .micro_batches = 4},
-          .stages_a_worker = two_stages};
+          .stages_per_worker = two_stages};
 }
 
 }  // namespace chimera

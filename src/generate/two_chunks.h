@@ -26,7 +26,7 @@ struct Chunk {
 /// One op to write: F, B, I or W of chunk 0 or 1, for its next micro-batch (B and I share a counter). OldestW is the W
 /// that belongs to the oldest I of either chunk whose W was not written yet. A generator uses either W0 and W1, or
 /// OldestW. `And` makes the ops before and after it a pair, which may overlap.
-enum class Step : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
+enum class ChunkStep : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
 /// Writes the ops of one worker.
 class TwoChunks {
@@ -35,7 +35,7 @@ class TwoChunks {
 
   /// Writes the steps `times` times. A step beyond its chunk's last micro-batch writes nothing, so a rule for many
   /// micro-batches also works for fewer.
-  void repeat(std::int64_t times, std::initializer_list<Step> steps);
+  void repeat(std::int64_t times, std::initializer_list<ChunkStep> steps);
 
   /// Returns the written ops.
   [[nodiscard]] std::vector<Op> take() { return std::move(ops_); }
@@ -47,8 +47,8 @@ class TwoChunks {
     std::array<std::int64_t, 3> next{};  // [Counter]: next micro-batch
   };
 
-  std::int64_t& next_of(Step step);
-  void write(Step step);
+  std::int64_t& next_of(ChunkStep step);
+  void write(ChunkStep step);
   void write_oldest_weight_gradient();
 
   std::array<Progress, 2> progress_;
@@ -56,7 +56,7 @@ class TwoChunks {
   std::size_t oldest_ = 0;  // Before this index of ops_, every I has its W
 };
 
-/// Generator::stages_a_worker of these schedules.
+/// Generator::stages_per_worker of these schedules.
 [[nodiscard]] inline std::int64_t two_stages(const PipelineShape&) { return 2; }
 
 }  // namespace chimera

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 std::string shown_value(const Json& value) {
   constexpr std::size_t kLongest = 60;
-  const std::string text = json_text(value, -1, JsonLetters::Ascii);
+  const std::string text = json_text(value, -1, JsonEncoding::Ascii);
   return text.size() > kLongest ? text.substr(0, kLongest) + " ..." : text;
 }
 
@@ -46,9 +46,9 @@ class ConfigFields {
 
   // `absent` is for a missing or null field.
   [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const {
-    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
     return read(name, absent, "a whole number", [](const Json& value) {
-      return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kMost);
+      return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kMax);
     });
   }
   [[nodiscard]] double number(const char* name, double absent) const {

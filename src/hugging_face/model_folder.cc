@@ -39,7 +39,7 @@ std::string read_config(const std::string& folder) {
   if (!std::filesystem::is_regular_file(path, error)) {
     throw ConfigError(fmt::format("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName));
   }
-  std::string text = read_whole(path, kMostConfigBytes);
+  std::string text = read_whole(path, kMaxConfigBytes);
   require_downloaded_content(path, text);
   return text;
 }
@@ -208,7 +208,7 @@ std::vector<std::int64_t> end_tokens(const ModelFolder& folder) {
   const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
   std::error_code absent;
   if (std::filesystem::exists(path, absent)) {
-    return named_tokens(read_whole(path.string(), kMostConfigBytes), path.string());
+    return named_tokens(read_whole(path.string(), kMaxConfigBytes), path.string());
   }
   return named_tokens(folder.config_json(), (path.parent_path() / kConfigName).string());
 }

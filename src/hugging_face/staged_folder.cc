@@ -30,7 +30,7 @@ constexpr const char* kUnfinished = ".unfinished-";
 }
 
 /// Limit of unsynced data, for a fast finish().
-constexpr std::uint64_t kMostUnsyncedBytes = 64 << 20;
+constexpr std::uint64_t kMaxUnsyncedBytes = 64 << 20;
 
 std::string without_slash(std::string folder) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
@@ -94,7 +94,7 @@ std::vector<fs::path> leftovers_of(const std::string& folder) {
   return leftovers;
 }
 
-void remove_leftovers(const std::string& folder) {
+void remove_unfinished(const std::string& folder) {
   std::error_code error;
   for (const fs::path& leftover : leftovers_of(folder)) {
     const FileDescriptor opened = open_folder(leftover.string());
@@ -125,8 +125,8 @@ std::string StagedFolder::path_of(const std::string& folder, std::int64_t number
 
 StagedFolder::StagedFolder(std::string folder) : folder_(without_slash(std::move(folder))) {
   require_free_place(folder_);
-  make_parents(folder_);
-  remove_leftovers(folder_);
+  make_parent_folders(folder_);
+  remove_unfinished(folder_);
   constexpr std::int64_t kNames = 1000;
   while (number_ < kNames) {
     path_ = path_of(folder_, ++number_);
@@ -192,7 +192,7 @@ void PartWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     offset += static_cast<std::uint64_t>(written);
     unsynced_bytes_ += static_cast<std::uint64_t>(written);
   }
-  if (unsynced_bytes_ < kMostUnsyncedBytes) return;
+  if (unsynced_bytes_ < kMaxUnsyncedBytes) return;
   if (::fdatasync(file_.get()) != 0) fail_to_write(path_, errno);
   unsynced_bytes_ = 0;
 }

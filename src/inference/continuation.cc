@@ -138,7 +138,7 @@ Continuation continue_prompt(DistributedModel& model, const Prompt& prompt, cons
     continuation.ids.push_back(id);
     std::string added = text ? text->push(id) : "";
     ends = std::ssize(continuation.ids) == options.tokens || std::ranges::count(options.end_tokens, id) > 0 ||
-           (text && text->stopped());
+           (text && text->has_stopped());
     if (ends && text) added += text->finish();
     continuation.text += added;
     if (on_token) on_token(id, added);

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "inference/spread_model.h"
+#include "inference/distributed_model.h"
 #include "model_config/config.h"
 #include "tokenizer/tokenizer.h"
 
@@ -30,7 +30,7 @@ class ContinuedText {
   /// Returns the rest of the text, when no token follows.
   [[nodiscard]] std::string finish();
   /// Returns whether a stop text was found.
-  [[nodiscard]] bool stopped() const { return stopped_; }
+  [[nodiscard]] bool has_stopped() const { return stopped_; }
 
  private:
   [[nodiscard]] std::string take(const std::string& added, bool all);

@@ -111,7 +111,7 @@ class BertStage final : public TransformerStage {
     // A separate statement: autograd follows the order of evaluation, which compilers choose for operands.
     const at::Tensor sentence_loss =
         cross_entropy_sum(sentence_logits(hidden), batch.next_sentence) * batch.sentence_loss_scale;
-    return linear_cross_entropy(share_whole(masked, tensor()), output(), targets.index_select(0, places),
+    return linear_cross_entropy(replicate_input(masked, tensor()), output(), targets.index_select(0, places),
                                 batch.token_loss_scale, std::nullopt, vocabulary()) +
            sentence_loss;
   }

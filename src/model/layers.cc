@@ -228,10 +228,10 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
 /// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more.
 bool has_flash(const QueryKeyValue& split) {
   constexpr std::int64_t kMultiple = 8;
-  constexpr std::int64_t kMost = 256;
+  constexpr std::int64_t kMax = 256;
   const std::int64_t size = split.query.size(3);
   return split.query.is_cuda() && at::isReducedFloatingType(split.query.scalar_type()) && size % kMultiple == 0 &&
-         size <= kMost;
+         size <= kMax;
 }
 
 /// Flash attention aligns its causal mask with the last key, scaled_dot_product_attention() with the first
@@ -252,7 +252,7 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return SwigluF
 
 at::Tensor swiglu(const at::Tensor& gate_and_up) { return PackedSwigluFunction::apply(gate_and_up); }
 
-at::Tensor checkpointed(const RepeatedFunction& function, const at::Tensor& input) {
+at::Tensor recompute_in_backward(const RepeatedFunction& function, const at::Tensor& input) {
   if (!at::GradMode::is_enabled() || !input.requires_grad()) return function(input);
   return CheckpointFunction::apply(input, function);
 }

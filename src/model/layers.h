@@ -116,8 +116,8 @@ using LayerFactory = std::function<Layer()>;
 /// Activation checkpointing of one function: returns function(input) and keeps only the input for backward, which calls
 /// `function` again. Results and gradients have the same bits as without checkpointing. `function` must be
 /// deterministic and own all tensors that it needs. If the input needs no gradient, this is an ordinary call.
-[[nodiscard]] at::Tensor checkpointed(const std::function<at::Tensor(const at::Tensor&)>& function,
-                                      const at::Tensor& input);
+[[nodiscard]] at::Tensor recompute_in_backward(const std::function<at::Tensor(const at::Tensor&)>& function,
+                                               const at::Tensor& input);
 
 /// Value in targets for tokens that do not count in the loss.
 inline constexpr std::int64_t kIgnored = -100;

@@ -39,7 +39,7 @@ class WeightGradients : public torch::CustomClassHolder {
   /// backward or run(), where one or two kernels add many small terms. Call it from a function given to submit().
   void add(const at::Tensor& sum, const at::Tensor& term);
   /// Returns the number of stored functions.
-  [[nodiscard]] std::size_t kept() const { return kept_.size(); }
+  [[nodiscard]] std::size_t num_deferred() const { return kept_.size(); }
 
   /// Returns the queue of the innermost Scope on this thread; without a Scope, a queue that never defers.
   [[nodiscard]] static const Pointer& current();

@@ -41,7 +41,7 @@ Parameter make_parameter(const ParameterSpec& spec, const at::TensorOptions& opt
   at::Tensor whole = value(spec, options);
   const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(spec.name);
   if (!cut) return {.name = spec.name, .value = std::move(whole)};
-  return {.name = spec.name, .value = part_of(whole, *cut, tensor->place()), .whole_elements = spec.count()};
+  return {.name = spec.name, .value = local_part(whole, *cut, tensor->place()), .whole_elements = spec.count()};
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::string find_fault(const TensorVector& values) {
   return "";
 }
 
-MessageLayout layout_of(const TensorVector& values) {
+MessageLayout message_layout_of(const TensorVector& values) {
   MessageLayout layout;
   for (const at::Tensor& value : values) {
     TensorShape& shape = layout.emplace_back();
@@ -135,7 +135,7 @@ TensorVector unpack(const at::Tensor& message, const MessageLayout& layout) {
 std::string describe(const MessageLayout& layout) { return describe_shapes(layout, /*with_gradients=*/true); }
 
 std::string describe(const TensorVector& values) {
-  return describe_shapes(layout_of(values), /*with_gradients=*/false);
+  return describe_shapes(message_layout_of(values), /*with_gradients=*/false);
 }
 
 }  // namespace chimera

@@ -30,7 +30,7 @@ using MessageLayout = std::vector<TensorShape>;
 [[nodiscard]] std::string find_fault(const TensorVector& values);
 
 /// Returns the layout of a message with these values.
-[[nodiscard]] MessageLayout layout_of(const TensorVector& values);
+[[nodiscard]] MessageLayout message_layout_of(const TensorVector& values);
 /// Returns whether pack() accepts values of the layout `found` for a message of `layout`: sizes and types must be
 /// equal, but a tensor may lack a gradient that `layout` has.
 [[nodiscard]] bool fits(const MessageLayout& found, const MessageLayout& layout);

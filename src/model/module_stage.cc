@@ -224,7 +224,7 @@ at::Tensor ModuleStage::message(const TensorVector& values) {
   if (const std::string fault = find_fault(values); !fault.empty()) {
     throw ConfigError(fmt::format("{} gives {}", name(), fault));
   }
-  const MessageLayout found = layout_of(values);
+  const MessageLayout found = message_layout_of(values);
   if (sent_.empty()) sent_ = found;
   if (!fits(found, sent_)) {
     throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
@@ -240,7 +240,7 @@ at::Tensor ModuleStage::first_output(const at::Tensor& input, const MicroBatch& 
   if (spec_.loss == nullptr && !is_plain(sent_)) {
     const at::AutoGradMode with_graph(true);  // Tells which tensors have gradients
     // A second run with a graph: only autograd tells which outputs depend on a parameter or on the input.
-    sent_ = layout_of(run(input.defined() ? input.detach().requires_grad_() : batch.tokens, batch));
+    sent_ = message_layout_of(run(input.defined() ? input.detach().requires_grad_() : batch.tokens, batch));
   }
   return output;
 }

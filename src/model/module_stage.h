@@ -84,9 +84,9 @@ class ModuleStage final : public Stage {
   /// Returns the tensors in a message to the next stage; empty before the first forward, and on the last stage.
   [[nodiscard]] const MessageLayout& output_layout() const { return sent_; }
   /// Sets output_layout(), if another rank has found it.
-  void expect_output(MessageLayout layout) { sent_ = std::move(layout); }
+  void set_output_layout(MessageLayout layout) { sent_ = std::move(layout); }
   /// Sets the tensors in a message from the previous stage.
-  void expect_input(MessageLayout layout) { received_ = std::move(layout); }
+  void set_input_layout(MessageLayout layout) { received_ = std::move(layout); }
 
   /// Returns all parameters, trained or not, and buffers, by global name.
   [[nodiscard]] std::vector<Parameter> values() const;

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <utility>
 
-#include "model/carried_key_values.h"
+#include "model/key_value_cache.h"
 
 namespace chimera {
 
@@ -19,7 +19,8 @@ std::vector<at::Tensor*> tensors_of(MicroBatch& batch) {
   return tensors;
 }
 
-MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end, std::shared_ptr<CarriedKeyValues> carried) {
+MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end,
+                    std::shared_ptr<KeyValueCache> key_value_cache) {
   for (at::Tensor* tensor : {&batch.tokens, &batch.targets}) {
     if (tensor->defined()) *tensor = tensor->narrow(1, first, end - first);
   }
@@ -27,8 +28,8 @@ MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end, std:
   if (batch.documents.defined()) batch.documents = batch.documents.narrow(1, 0, end);
   // Dropout draws the mask of the whole sample and uses the part of the slice, so that slices change no bit.
   batch.first_token = batch.dropout.first_token = first;
-  batch.dropout.sequence = carried->sequence();
-  batch.carried = std::move(carried);
+  batch.dropout.sequence = key_value_cache->sequence();
+  batch.key_value_cache = std::move(key_value_cache);
   return batch;
 }
 

@@ -20,7 +20,7 @@
 
 namespace chimera {
 
-class CarriedKeyValues;
+class KeyValueCache;
 
 /// Inputs and settings of a micro-batch, which every worker gets from its data loader. Stages do not write to its
 /// tensors.
@@ -41,11 +41,11 @@ struct MicroBatch {
   double token_loss_scale = 1;       ///< 1 / target tokens of the whole step
   double sentence_loss_scale = 1;    ///< 1 / sequences of the whole step; BERT only
   Dropout dropout = {};              ///< every stage sets `layer` for each of its layers
-  bool recompute_attention = false;  ///< backward computes attention again (checkpointed(), model/layers.h)
+  bool recompute_attention = false;  ///< backward computes attention again (recompute_in_backward(), model/layers.h)
   /// Attention's keys and values of earlier tokens on this stage: of earlier slices of the micro-batch or, in
   /// generation, of the text so far. Forward appends those of its own tokens. Null: `tokens` are whole sequences. GPT-2
   /// and Llama only.
-  std::shared_ptr<CarriedKeyValues> carried = nullptr;
+  std::shared_ptr<KeyValueCache> key_value_cache = nullptr;
   std::int64_t first_token = 0;  ///< position of `tokens` in their sequence
 };
 
@@ -53,9 +53,9 @@ struct MicroBatch {
 [[nodiscard]] std::vector<at::Tensor*> tensors_of(MicroBatch& batch);
 
 /// Returns the slice of tokens `first` .. `end` - 1 of each sequence of a whole micro-batch. All slices of a
-/// micro-batch get the same `carried`.
+/// micro-batch get the same `key_value_cache`.
 [[nodiscard]] MicroBatch slice_of(MicroBatch batch, std::int64_t first, std::int64_t end,
-                                  std::shared_ptr<CarriedKeyValues> carried);
+                                  std::shared_ptr<KeyValueCache> key_value_cache);
 
 /// Parameters and a forward function. The backward is autograd's: it accumulates into gradients() (parameter_group.h)
 /// and, in a tied model, into the gradients of the tied matrix.

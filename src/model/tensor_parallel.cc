@@ -123,13 +123,13 @@ at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const Tensor
   return whole.unflatten(cut.dimension, {cut.blocks, block}).narrow(cut.dimension + 1, range.first, range.count);
 }
 
-at::Tensor part_of(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
+at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
   const at::Tensor part = part_view(whole, cut, place).flatten(cut.dimension, cut.dimension + 1);
   return part.clone(at::MemoryFormat::Contiguous);
 }
 
-at::Tensor whole_of(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
-                    TensorGroup& group) {
+at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
+                        TensorGroup& group) {
   at::Tensor whole = at::zeros(shape, part.options());
   at::Tensor own = part_view(whole, cut, group.place());
   own.copy_(part.detach().view(own.sizes()));
@@ -137,7 +137,7 @@ at::Tensor whole_of(const at::Tensor& part, const TensorCut& cut, const std::vec
   return whole;
 }
 
-at::Tensor share_whole(const at::Tensor& whole, TensorGroup* group) {
+at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group) {
   return group == nullptr ? whole : EnterFunction::apply(whole, group);
 }
 
@@ -148,7 +148,7 @@ at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group) {
 
 at::Tensor enter_split(const at::Tensor& own, TensorGroup* group) {
   const bool is_cut = group != nullptr && group->cuts_tokens();
-  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/false) : share_whole(own, group);
+  return is_cut ? GatherFunction::apply(own, group, /*is_equal=*/false) : replicate_input(own, group);
 }
 
 at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {

@@ -48,17 +48,17 @@ class TensorGroup {
 /// Returns this rank's part of a whole tensor as a view, in which the cut dimension is two: blocks and their elements.
 [[nodiscard]] at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
 /// Returns this rank's part of a whole tensor, with memory of its own.
-[[nodiscard]] at::Tensor part_of(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
+[[nodiscard]] at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
 /// Returns the whole tensor of the ranks' parts, on every rank; `shape` is its shape. Collective.
-[[nodiscard]] at::Tensor whole_of(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
-                                  TensorGroup& group);
+[[nodiscard]] at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut,
+                                      const std::vector<std::int64_t>& shape, TensorGroup& group);
 
 /// Returns `whole`, the equal input of layers that are split by columns. Backward adds the ranks' gradients.
-[[nodiscard]] at::Tensor share_whole(const at::Tensor& whole, TensorGroup* group);
+[[nodiscard]] at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group);
 /// Returns all tokens [b, L, H] of `own` tokens. Backward keeps those of this rank, of gradients that are equal on all
 /// ranks. Returns `own` if the group does not cut tokens.
 [[nodiscard]] at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group);
-/// Returns the input of layers that are split by columns: share_whole(), or all tokens of `own` ones [b, L / T, H].
+/// Returns the input of layers that are split by columns: replicate_input(), or all tokens of `own` ones [b, L / T, H].
 [[nodiscard]] at::Tensor enter_split(const at::Tensor& own, TensorGroup* group);
 /// Returns the sum of the ranks' `part` [b, L, H] (may be overwritten), the output of a layer that is split by rows; of
 /// this rank's tokens if the group cuts them.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/invariant.h"
-#include "model/carried_key_values.h"
+#include "model/key_value_cache.h"
 #include "model/linear_cross_entropy.h"
 
 namespace chimera {
@@ -39,11 +39,13 @@ at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, 
                                    const MicroBatch& batch) const {
   if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, mask, batch), batch);
   // Not the batch itself, because its tokens would stay in memory until backward.
-  const auto attend =
-      [this, index, mask,
-       settings = MicroBatch{.dropout = batch.dropout, .carried = batch.carried, .first_token = batch.first_token}](
-          const at::Tensor& input) { return attention(index, input, mask, settings); };
-  return feed_forward(index, checkpointed(attend, hidden), batch);
+  const auto attend = [this, index, mask,
+                       settings = MicroBatch{.dropout = batch.dropout,
+                                             .key_value_cache = batch.key_value_cache,
+                                             .first_token = batch.first_token}](const at::Tensor& input) {
+    return attention(index, input, mask, settings);
+  };
+  return feed_forward(index, recompute_in_backward(attend, hidden), batch);
 }
 
 at::Tensor TransformerStage::parameter(const std::string& name) const {
@@ -119,7 +121,8 @@ VocabularyPart TransformerStage::vocabulary() const {
 
 QueryKeyValue TransformerStage::with_earlier(std::size_t index, const QueryKeyValue& projections,
                                              const MicroBatch& batch) {
-  return batch.carried ? with_earlier_slices(batch.carried, index, batch.first_token, projections) : projections;
+  return batch.key_value_cache ? append_to_cache(batch.key_value_cache, index, batch.first_token, projections)
+                               : projections;
 }
 
 }  // namespace chimera

@@ -85,7 +85,7 @@ class TransformerStage : public Stage {
 
   [[nodiscard]] Dropout block_dropout(std::size_t index, const MicroBatch& batch) const;
   /// Returns `projections` of block `index`, with the keys and values of earlier tokens if the batch carries any
-  /// (carried_key_values.h).
+  /// (key_value_cache.h).
   [[nodiscard]] static QueryKeyValue with_earlier(std::size_t index, const QueryKeyValue& projections,
                                                   const MicroBatch& batch);
 

@@ -21,8 +21,8 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kLargestSize = 1'000'000'000;
-constexpr std::int64_t kMostLayers = 1'000'000;
-constexpr double kMostParameters = 1e15;
+constexpr std::int64_t kMaxLayers = 1'000'000;
+constexpr double kMaxParameters = 1e15;
 
 // gpt2-32, gpt2-64 and bert-48 are the models of Li and Hoefler, SC'21. tiny and mini models read bytes (BERT adds PAD,
 // CLS, SEP and MASK); those of Llama have about as many parameters as those of GPT-2. The others are as published.
@@ -135,14 +135,14 @@ void check_that_llamas_fields_are_unused(const ModelConfig& config) {
 }
 
 void check_rotary_positions(const ModelConfig& config) {
-  constexpr double kMost = 1e12;
+  constexpr double kMax = 1e12;
   const RopeScaling& scaling = config.rope_scaling;
-  check_number(config, "rope_theta", config.rope_theta, 1, kMost);
+  check_number(config, "rope_theta", config.rope_theta, 1, kMax);
   if (scaling.type == RopeScalingType::None) return;
-  check_number(config, "the factor of rope_scaling", scaling.factor, 1, kMost);
+  check_number(config, "the factor of rope_scaling", scaling.factor, 1, kMax);
   if (scaling.type == RopeScalingType::Linear) return;
-  check_number(config, "low_frequency_factor", scaling.low_frequency_factor, 1e-6, kMost);
-  check_number(config, "high_frequency_factor", scaling.high_frequency_factor, 1e-6, kMost);
+  check_number(config, "low_frequency_factor", scaling.low_frequency_factor, 1e-6, kMax);
+  check_number(config, "high_frequency_factor", scaling.high_frequency_factor, 1e-6, kMax);
   check_size(config, "original_positions", scaling.original_positions, kLargestSize);
   if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
     refuse(config, fmt::format("high_frequency_factor {} must be above low_frequency_factor {}",
@@ -323,7 +323,7 @@ ModelConfig with_overrides(ModelConfig config, const ModelOverrides& overrides) 
 }
 
 void require_valid(const ModelConfig& config) {
-  check_size(config, "layers", config.layers, kMostLayers);
+  check_size(config, "layers", config.layers, kMaxLayers);
   check_size(config, "hidden", config.hidden, kLargestSize);
   check_size(config, "heads", config.heads, kLargestSize);
   check_size(config, "feed_forward", config.feed_forward, kLargestSize);
@@ -338,9 +338,9 @@ void require_valid(const ModelConfig& config) {
   for (const ParameterSpec& spec : block_parameters(config, 0)) {
     parameters += static_cast<double>(spec.count()) * static_cast<double>(config.layers);
   }
-  if (parameters > kMostParameters) {
+  if (parameters > kMaxParameters) {
     refuse(config, fmt::format("{:.3g} parameters are more than the {:.0e} that can be counted; choose smaller sizes",
-                               parameters, kMostParameters));
+                               parameters, kMaxParameters));
   }
 }
 

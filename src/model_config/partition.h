@@ -2,7 +2,7 @@
 
 // Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
 // last the head. A PartitionChoice is what the user asked for with --partition: auto, even, balanced or listed.
-// named_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
+// resolve_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
 
 #include <cstdint>
 #include <string>

@@ -15,8 +15,8 @@ using Ops = std::vector<Op>;
 void require_unrollable(const Schedule& step, std::int64_t steps) {
   if (steps < 1) throw ConfigError(fmt::format("steps must be at least 1, not {}", steps));
   const std::int64_t slots = std::max(num_ops(step), step.stages * step.micro_batches * step.slices);
-  if (slots > kMostOps / steps) {
-    throw ConfigError(fmt::format("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMostOps));
+  if (slots > kMaxOps / steps) {
+    throw ConfigError(fmt::format("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMaxOps));
   }
   if (step.updates && step.placement.num_replicas() > 1) {
     throw ConfigError(fmt::format("schedule '{}' is asynchronous with {} replicas; only one can run without a flush",
@@ -146,7 +146,7 @@ std::vector<std::size_t> ends_of_pieces(const std::vector<Instruction>& instruct
   return ends;
 }
 
-std::vector<Instruction> piece_of(const Stream& stream, std::size_t worker, std::int64_t piece) {
+std::vector<Instruction> piece_of(const ContinuousProgram& stream, std::size_t worker, std::int64_t piece) {
   const auto& instructions = stream.program.workers[worker];
   const auto& ends = stream.ends[worker];
   const auto at = static_cast<std::size_t>(piece);
@@ -154,7 +154,7 @@ std::vector<Instruction> piece_of(const Stream& stream, std::size_t worker, std:
   return {first, instructions.begin() + static_cast<std::ptrdiff_t>(ends[at])};
 }
 
-void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t steps) {
+void shift(std::vector<Instruction>& piece, const ContinuousProgram& stream, std::int64_t steps) {
   for (Instruction& instruction : piece) {
     if (instruction.kind == InstructionKind::ReduceScalars) instruction.step += static_cast<std::int32_t>(steps);
     if (!names_an_op(instruction.kind)) continue;
@@ -167,7 +167,7 @@ void shift(std::vector<Instruction>& piece, const Stream& stream, std::int64_t s
 // In the middle of a long run all pieces are alike. It is enough to compare two: a piece depends only on the pieces
 // near it, and both have as many neighbors as steps can be in flight.
 /// Returns whether the middle piece equals the piece before it, shifted by a step.
-bool repeats(const Stream& stream) {
+bool repeats(const ContinuousProgram& stream) {
   const std::int64_t middle = stream.program.steps / 2;
   for (std::size_t w = 0; w < stream.program.workers.size(); ++w) {
     auto before = piece_of(stream, w, middle - 1);
@@ -201,7 +201,7 @@ std::int64_t steps_to_simulate(const Schedule& step) {
   return step.updates ? 2 * steps_in_flight(step) + 2 : 1;
 }
 
-std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, std::int64_t first) const {
+std::vector<Instruction> ContinuousProgram::piece(std::size_t worker, std::int64_t step, std::int64_t first) const {
   const std::int64_t middle = program.steps / 2;
   const std::int64_t left_out = steps - program.steps;
   const std::int64_t at = std::max(std::min(step, middle - 1), step - left_out);
@@ -212,9 +212,9 @@ std::vector<Instruction> Stream::piece(std::size_t worker, std::int64_t step, st
 
 // A run of a million steps is not lowered as a whole. Runs of growing length are, until their middle repeats: then the
 // middle piece, shifted, stands for all steps in between.
-Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options) {
+ContinuousProgram lower_continuous(const Schedule& step, std::int64_t steps, LoweringOptions options) {
   require_whole_updates(step);
-  Stream stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};
+  ContinuousProgram stream{steps, step.micro_batches, step.micro_batches / step.updates->micro_batches, {}, {}, {}};
   // In shorter runs the middle pieces might be equal only because both drain.
   for (std::int64_t length = steps_to_simulate(step);; length *= 2) {
     options.steps = std::min(length, steps);

@@ -1,7 +1,7 @@
 #pragma once
 // Joins many steps of an asynchronous schedule, whose steps overlap, into one schedule (unroll()) or program
-// (lower_stream()). The simulator unrolls a few steps to measure the time of a step in the middle. The runtime executes
-// a Stream: the program of a whole run. A Stream stores only the first, middle and last steps.
+// (lower_continuous()). The simulator unrolls a few steps to measure the time of a step in the middle. The runtime
+// executes a ContinuousProgram, the program of a whole run. It stores only the first, middle and last steps.
 
 #include <cstdint>
 #include <vector>
@@ -18,7 +18,7 @@ namespace chimera {
 /// In a long run, the pieces in the middle are equal except for the numbers of their micro-batches and versions.
 /// `program` then has the first pieces, two adjacent middle pieces that stand for all in between, and the last pieces.
 /// A run that never repeats is stored completely.
-struct Stream {
+struct ContinuousProgram {
   std::int64_t steps = 0;                      // K
   std::int64_t micro_batches = 0;              // N, per step
   std::int64_t updates = 0;                    // Number of updates per stage and step
@@ -33,7 +33,7 @@ struct Stream {
 
 /// Returns the program of `steps` steps of `step`, the asynchronous schedule of one step. Throws ConfigError if
 /// unroll() does, and if the micro-batches per update do not divide N.
-[[nodiscard]] Stream lower_stream(const Schedule& step, std::int64_t steps, LoweringOptions options);
+[[nodiscard]] ContinuousProgram lower_continuous(const Schedule& step, std::int64_t steps, LoweringOptions options);
 
 /// Returns `steps` repetitions of a step of N micro-batches: step k has micro-batches k N .. k N + N - 1.
 ///
@@ -52,7 +52,7 @@ struct Stream {
 /// updates before it in the worker's list.
 ///
 /// Requires a schedule that check() accepts. Throws ConfigError if `steps` is not positive, there are more than
-/// kMostOps ops, or the schedule is asynchronous with several replicas.
+/// kMaxOps ops, or the schedule is asynchronous with several replicas.
 [[nodiscard]] Schedule unroll(const Schedule& step, std::int64_t steps);
 
 /// Returns the number of steps in flight at once: 1 with a flush, else D / N rounded up.

@@ -216,10 +216,10 @@ class CutSearch {
     return found_;
   }
   /// Returns whether the last find() ended before its step limit.
-  [[nodiscard]] bool complete() const { return steps_ < kMostSteps; }
+  [[nodiscard]] bool complete() const { return steps_ < kMaxSteps; }
 
  private:
-  static constexpr std::size_t kMostSteps = 300'000;
+  static constexpr std::size_t kMaxSteps = 300'000;
   using Failed = std::pair<std::size_t, std::vector<double>>;
 
   [[nodiscard]] double limit(const Constraint& constraint) const { return constraint.time ? time_ : memory_; }
@@ -297,7 +297,7 @@ class CutSearch {
       return true;
     }
     throw_if_interrupted();
-    if (++steps_ >= kMostSteps || !has_room(stage, first)) return false;
+    if (++steps_ >= kMaxSteps || !has_room(stage, first)) return false;
     Failed here = state(stage, first);
     if (failed_.contains(here)) return false;
     const auto left = static_cast<std::int64_t>(sums_.size() - 1 - first);
@@ -317,7 +317,7 @@ class CutSearch {
       const bool room = stage + 1 < stages_ || has_room(stages_, end);
       any |= room && visit(stage + 1, end);
       amounts_ = before;
-      if (found_.size() >= most_ || steps_ >= kMostSteps) return any;
+      if (found_.size() >= most_ || steps_ >= kMaxSteps) return any;
     }
     // Whether the rest fits depends only on the position and on amounts that both sides share.
     if (!any) failed_.insert(std::move(here));
@@ -467,7 +467,7 @@ class Balancer {
 
 }  // namespace
 
-BalanceOptions within_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops) {
+BalanceOptions limit_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops) {
   const std::int64_t cuts = ops / std::max<std::int64_t>(num_ops(schedule), 1);
   options.candidates = std::clamp<std::int64_t>(cuts, 1, options.candidates);
   options.steps = std::clamp<std::int64_t>(cuts / (schedule.stages * schedule.stages), 0, options.steps);
@@ -479,7 +479,7 @@ std::optional<Balance> balance(const Schedule& schedule, const ModelLoads& loads
   return Balancer(schedule, loads, options).run();
 }
 
-std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem) {
+std::vector<StageLayers> resolve_partition(const PartitionChoice& choice, const PartitionProblem& problem) {
   const std::int64_t layers = problem.model.layers;
   const std::int64_t stages = problem.schedule.stages;
   if (choice.rule == PartitionRule::Even) return even_partition(layers, stages);
@@ -487,11 +487,11 @@ std::vector<StageLayers> named_partition(const PartitionChoice& choice, const Pa
   const auto loads =
       problem.loads ? *problem.loads : flop_loads(problem.model, problem.workload, problem.flops_per_byte);
   if (choice.rule == PartitionRule::Balanced) {
-    const auto options = within_ops({.recompute = problem.recompute}, problem.schedule, 2'000'000);
+    const auto options = limit_ops({.recompute = problem.recompute}, problem.schedule, 2'000'000);
     return explicit_partition(balance(problem.schedule, loads, options)->layers, layers, stages);
   }
   const BalanceOptions limits{.memory = problem.memory, .recompute = problem.recompute};
-  const auto found = balance(problem.schedule, loads, within_ops(limits, problem.schedule, 500'000));
+  const auto found = balance(problem.schedule, loads, limit_ops(limits, problem.schedule, 500'000));
   const bool is_faster = found && found->even > kFasterThanEven * found->rank;
   return is_faster ? explicit_partition(found->layers, layers, stages) : even_partition(layers, stages);
 }

@@ -2,7 +2,7 @@
 
 // Divides a model into stages. Layers take different times, most of all embedding and head, so stages with equal
 // numbers of layers can leave workers idle. balance() searches for a partition whose workers have nearly equal loads
-// and enough memory. named_partition() applies the rule that a user selects with --partition. Both are deterministic,
+// and enough memory. resolve_partition() applies the rule that a user selects with --partition. Both are deterministic,
 // so that all ranks compute the same stages.
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct Balance {
 };
 
 /// Returns `options` with fewer candidates and steps, so that each of the two simulates at most about `ops` ops.
-[[nodiscard]] BalanceOptions within_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops);
+[[nodiscard]] BalanceOptions limit_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops);
 
 /// Returns the best cut found for the schedule's placement, or nothing if no cut fits in memory.
 ///
@@ -67,6 +67,7 @@ inline constexpr double kFasterThanEven = 1.03;
 /// without messages, with about 4 million simulated ops. Auto: the same with fewer ops, if it fits in memory and is
 /// faster than even stages by kFasterThanEven or these do not fit; else even. Listed: explicit_partition().
 /// Deterministic, so that all ranks compute the same result. Throws ConfigError if there are more stages than layers.
-[[nodiscard]] std::vector<StageLayers> named_partition(const PartitionChoice& choice, const PartitionProblem& problem);
+[[nodiscard]] std::vector<StageLayers> resolve_partition(const PartitionChoice& choice,
+                                                         const PartitionProblem& problem);
 
 }  // namespace chimera

@@ -8,7 +8,7 @@ std::string describe(const Candidate& candidate) {
   const PipelineShape& shape = candidate.shape;
   std::string text = candidate.schedule;
   const Generator& generator = find_generator(candidate.schedule);
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     if (axis.is_number()) {
       if (axis.get(shape) != taken.usual) text += fmt::format(" {} {}", axis.symbol, axis.text(shape));
@@ -26,7 +26,7 @@ std::string describe(const Candidate& candidate) {
 }
 
 std::int64_t num_stages(const Candidate& candidate) {
-  return candidate.shape.stages * find_generator(candidate.schedule).stages_a_worker(candidate.shape);
+  return candidate.shape.stages * find_generator(candidate.schedule).stages_per_worker(candidate.shape);
 }
 
 StageChoice offload_choice(const Candidate& candidate) {

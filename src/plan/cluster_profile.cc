@@ -138,9 +138,9 @@ NodeLinks node_links_from_json(const std::string& text, const std::string& sourc
   root.expect_object({"messages", "sums", "transfers", "copies", "step_overhead", "source"});
   return {.messages = read_link(root.field("messages")),
           .sums = read_link(root.field("sums")),
-          .transfers = root.number("transfers", kMostRatio),
+          .transfers = root.number("transfers", kMaxRatio),
           .copies = read_link(root.field("copies")),
-          .step_overhead = root.number("step_overhead", kMostSeconds),
+          .step_overhead = root.number("step_overhead", kMaxSeconds),
           .source = root.text("source")};
 }
 

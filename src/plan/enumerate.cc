@@ -13,7 +13,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostPlannedOps = std::int64_t{1} << 21;
+constexpr std::int64_t kMaxPlannedOps = std::int64_t{1} << 21;
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::set<std::int64_t> all;
@@ -34,7 +34,7 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
   if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
   if (find_axis(generator, Axis::Slices) == nullptr && !allows(slices, 1)) return {};
   std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {
       std::vector<std::int64_t> values = taken.planned(shape);
@@ -44,7 +44,7 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t de
     }
     shapes = std::move(more);
   }
-  std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.refusal(shape).has_value(); });
+  std::erase_if(shapes, [&](const PipelineShape& shape) { return generator.find_shape_error(shape).has_value(); });
   return shapes;
 }
 
@@ -110,26 +110,26 @@ class Enumeration {
   }
 
   [[nodiscard]] std::vector<std::int64_t> slices(std::int64_t depth) const {
-    constexpr std::int64_t kMost = 16;
+    constexpr std::int64_t kMax = 16;
     constexpr std::int64_t kTokens = 128;  // of a slice; smaller kernels rarely pay
     if (!options_.given.slices.empty()) return options_.given.slices;
     std::vector<std::int64_t> counts = {1};
     if (depth == 1 || !can_be_cut(problem_)) return counts;
-    for (std::int64_t k = 2; k <= std::min(kMost, problem_.workload.sequence / kTokens); k *= 2) counts.push_back(k);
+    for (std::int64_t k = 2; k <= std::min(kMax, problem_.workload.sequence / kTokens); k *= 2) counts.push_back(k);
     return counts;
   }
 
   /// Adds the candidate with every schedule and every planned shape that fits the depth and the given values.
   void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
-    if (3 * depth * count > kMostPlannedOps) return;
+    if (3 * depth * count > kMaxPlannedOps) return;
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism is equal in all schedules
       const Generator& generator = find_generator(name);
       for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines, slices(depth))) {
         const bool halves = shape.scale == ScaleMethod::Halving;
-        const std::int64_t held = generator.stages_a_worker(shape);
+        const std::int64_t held = generator.stages_per_worker(shape);
         if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
-        if (held * depth * count * (halves ? 2 : 1) * 3 > kMostPlannedOps / shape.slices) continue;
+        if (held * depth * count * (halves ? 2 : 1) * 3 > kMaxPlannedOps / shape.slices) continue;
         if (cut_ > 0 && held * depth != cut_) continue;
         if (last_stage_ >= held * depth) continue;
         Candidate& found = found_.emplace_back(like);
@@ -211,7 +211,7 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options) {
+std::vector<Candidate> list_candidates(const PlanProblem& problem, const PlanOptions& options) {
   PlanOptions named = options;
   if (named.schedules.empty()) named.schedules = synchronous_schedules();
   for (const std::string& name : named.schedules) (void)find_generator(name);

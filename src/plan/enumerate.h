@@ -2,7 +2,7 @@
 
 // Lists all configurations that P workers allow. A configuration (Candidate) has W data-parallel groups, each a
 // pipeline of depth D with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the
-// schedule's parameters. A user may restrict these values (GivenConfiguration). candidates_of() lists the
+// schedule's parameters. A user may restrict these values (GivenConfiguration). list_candidates() lists the
 // configurations, and make_plan() (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
@@ -54,13 +54,13 @@ struct PlanOptions {
 
 /// Returns all candidates that `options` allow. D divides P/T and is at most the number of layers. W divides the
 /// mini-batch, and b divides the samples of a data-parallel group. A schedule is listed with every value of its
-/// parameters that TakenAxis::planned returns and Generator::refusal accepts for D and N. Both replica layouts are
-/// listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data parallelism) is listed once,
-/// because all schedules are then equal. Candidates have at most 2^21 ops. The planner chooses their recomputation
-/// later.
+/// parameters that SupportedAxis::planned returns and Generator::find_shape_error accepts for D and N. Both replica
+/// layouts are listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data parallelism) is
+/// listed once, because all schedules are then equal. Candidates have at most 2^21 ops. The planner chooses their
+/// recomputation later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.
-[[nodiscard]] std::vector<Candidate> candidates_of(const PlanProblem& problem, const PlanOptions& options);
+[[nodiscard]] std::vector<Candidate> list_candidates(const PlanProblem& problem, const PlanOptions& options);
 
 }  // namespace chimera

@@ -45,7 +45,7 @@ void add_sums(const PaperModel& paper, const Schedule& schedule, const PipelineS
 }  // namespace
 
 const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape) {
-  const bool has_form = generator.stages_a_worker(shape) == 1 && shape.slices == 1;
+  const bool has_form = generator.stages_per_worker(shape) == 1 && shape.slices == 1;
   return generator.paper && has_form ? &*generator.paper : nullptr;
 }
 

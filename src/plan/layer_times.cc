@@ -119,7 +119,7 @@ double attention_seconds(const MachineProfile& machine, const ModelConfig& model
 
 }  // namespace
 
-LayerTime time_at(const std::vector<LayerTime>& times, double size) {
+LayerTime interpolate_time(const std::vector<LayerTime>& times, double size) {
   LayerTime result{.micro_batch_size = static_cast<std::int64_t>(std::llround(size))};
   for (const auto& number : kLayerTimeNumbers) result.*number.value = at_size(times, size, number.value);
   result.spread = spread_at(times, size);

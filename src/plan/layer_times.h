@@ -14,9 +14,9 @@ namespace chimera {
 /// Returns the time of a micro-batch of `size` samples. Interpolates linearly between the measured sizes `times`, and
 /// extrapolates beyond them from the nearest two. If only one size was measured, the time is proportional to the size.
 /// LayerTime::spread is taken from the nearest size. Requires at least one time.
-[[nodiscard]] LayerTime time_at(const std::vector<LayerTime>& times, double size);
+[[nodiscard]] LayerTime interpolate_time(const std::vector<LayerTime>& times, double size);
 
-/// Returns seconds of a layer's ops, interpolated as time_at() does.
+/// Returns seconds of a layer's ops, interpolated as interpolate_time() does.
 ///
 /// If the profile has no layer with the sizes of `model`, scales the times of the nearest layer of this kind at the
 /// same number of tokens, by the ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kFormat = "chimera-machine";
 constexpr std::int64_t kVersion = 1;
-constexpr double kMostFlops = 1e24;  // FLOP/s
+constexpr double kMaxFlops = 1e24;  // FLOP/s
 
 std::string read_text(const std::string& path) {
   try {
@@ -48,10 +48,10 @@ OrderedJson numbers_json(const Struct& from, const Fields& fields) {
 }
 
 constexpr auto kKernelNumbers = std::to_array<NumberField<MachineProfile>>(
-    {{"activation_scale", &MachineProfile::activation_scale, kMostRatio, true},
-     {"score_bytes", &MachineProfile::score_bytes, kMostRatio, true},
-     {"score_traffic", &MachineProfile::score_traffic, kMostRatio},
-     {"block_launch", &MachineProfile::block_launch, kMostSeconds}});
+    {{"activation_scale", &MachineProfile::activation_scale, kMaxRatio, true},
+     {"score_bytes", &MachineProfile::score_bytes, kMaxRatio, true},
+     {"score_traffic", &MachineProfile::score_traffic, kMaxRatio},
+     {"block_launch", &MachineProfile::block_launch, kMaxSeconds}});
 
 template <NamedEnum Enum>
 Enum choice(const JsonValue& value, const char* field) {
@@ -172,7 +172,7 @@ std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
   std::map<DataType, double> flops;
   for (const Named<DataType>& type : kNames<DataType>) {
     if (!value.has(type.name)) continue;
-    flops[type.value] = value.number(type.name, kMostFlops);
+    flops[type.value] = value.number(type.name, kMaxFlops);
     if (flops[type.value] == 0) value.field(type.name).fail("expected a number above 0");
   }
   return flops;
@@ -262,7 +262,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.cores = root.count("cores");
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
-  machine.memory_bytes = root.number("memory_bytes", kMostBytes);
+  machine.memory_bytes = root.number("memory_bytes", kMaxBytes);
   if (root.has("reserved")) machine.reserved = read_reserved(root.field("reserved"));
   if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
   for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));

@@ -20,10 +20,10 @@ namespace chimera {
 
 inline constexpr double kGiB = 1 << 30;  // Bytes
 
-inline constexpr double kMostSeconds = 1e9;  // about 30 years
-inline constexpr double kMostBytes = 1e18;
-inline constexpr double kMostRatio = 1e6;  // limit of slowdowns and other ratios
-inline constexpr double kMostOverlap = 0.99;
+inline constexpr double kMaxSeconds = 1e9;  // about 30 years
+inline constexpr double kMaxBytes = 1e18;
+inline constexpr double kMaxRatio = 1e6;  // limit of slowdowns and other ratios
+inline constexpr double kMaxOverlap = 0.99;
 
 /// Description of a numeric member of a struct in a profile. Each struct lists its numbers once, in a table of these;
 /// the reader, the writer, and the functions that average profiles loop over the table.
@@ -48,11 +48,11 @@ struct LayerTime {
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 inline constexpr auto kLayerTimeNumbers =
-    std::to_array<NumberField<LayerTime>>({{"forward", &LayerTime::forward, kMostSeconds, true},
-                                           {"input_gradient", &LayerTime::input_gradient, kMostSeconds, true},
-                                           {"weight_gradient", &LayerTime::weight_gradient, kMostSeconds, true},
-                                           {"recompute", &LayerTime::recompute, kMostSeconds},
-                                           {"spread", &LayerTime::spread, kMostRatio}});
+    std::to_array<NumberField<LayerTime>>({{"forward", &LayerTime::forward, kMaxSeconds, true},
+                                           {"input_gradient", &LayerTime::input_gradient, kMaxSeconds, true},
+                                           {"weight_gradient", &LayerTime::weight_gradient, kMaxSeconds, true},
+                                           {"recompute", &LayerTime::recompute, kMaxSeconds},
+                                           {"spread", &LayerTime::spread, kMaxRatio}});
 
 /// Measured times of one kind of layer in a model. The number of layers of `model` is ignored.
 struct LayerTimes {
@@ -75,18 +75,18 @@ struct LinkTimes {
   friend bool operator==(const LinkTimes&, const LinkTimes&) = default;
 };
 inline constexpr auto kLinkNumbers =
-    std::to_array<NumberField<LinkTimes>>({{"alpha", &LinkTimes::alpha, kMostSeconds, true},
-                                           {"beta", &LinkTimes::beta, kMostSeconds, true},
-                                           {"burst", &LinkTimes::burst, kMostBytes}});
+    std::to_array<NumberField<LinkTimes>>({{"alpha", &LinkTimes::alpha, kMaxSeconds, true},
+                                           {"beta", &LinkTimes::beta, kMaxSeconds, true},
+                                           {"burst", &LinkTimes::burst, kMaxBytes}});
 
 inline constexpr auto kContentionNumbers =
-    std::to_array<NumberField<Contention>>({{"ops_by_sums", &Contention::ops_by_sums, kMostRatio, true},
-                                            {"sums_by_ops", &Contention::sums_by_ops, kMostRatio, true},
-                                            {"transfers", &Contention::transfers, kMostRatio, true},
-                                            {"sums_overlap", &Contention::sums_overlap, kMostOverlap},
-                                            {"node_transfers", &Contention::node_transfers, kMostRatio},
-                                            {"ops_by_receives", &Contention::ops_by_receives, kMostRatio},
-                                            {"idle_gain", &Contention::idle_gain, kMostOverlap}});
+    std::to_array<NumberField<Contention>>({{"ops_by_sums", &Contention::ops_by_sums, kMaxRatio, true},
+                                            {"sums_by_ops", &Contention::sums_by_ops, kMaxRatio, true},
+                                            {"transfers", &Contention::transfers, kMaxRatio, true},
+                                            {"sums_overlap", &Contention::sums_overlap, kMaxOverlap},
+                                            {"node_transfers", &Contention::node_transfers, kMaxRatio},
+                                            {"ops_by_receives", &Contention::ops_by_receives, kMaxRatio},
+                                            {"idle_gain", &Contention::idle_gain, kMaxOverlap}});
 
 /// Times between workers of one node, and of two nodes.
 struct LinkProfile {
@@ -105,10 +105,10 @@ struct ReservedBytes {
   friend bool operator==(const ReservedBytes&, const ReservedBytes&) = default;
 };
 inline constexpr auto kReservedNumbers =
-    std::to_array<NumberField<ReservedBytes>>({{"context", &ReservedBytes::context, kMostBytes, true},
-                                               {"communicators", &ReservedBytes::communicators, kMostBytes, true},
-                                               {"graphs", &ReservedBytes::graphs, kMostBytes},
-                                               {"margin", &ReservedBytes::margin, kMostBytes, true}});
+    std::to_array<NumberField<ReservedBytes>>({{"context", &ReservedBytes::context, kMaxBytes, true},
+                                               {"communicators", &ReservedBytes::communicators, kMaxBytes, true},
+                                               {"graphs", &ReservedBytes::graphs, kMaxBytes},
+                                               {"margin", &ReservedBytes::margin, kMaxBytes, true}});
 
 /// Returns the estimate for a GPU of `memory_bytes` without CUDA graphs: 1 GB each for context and communicators, and a
 /// margin of 2 %. The shipped profiles have the same numbers.
@@ -172,17 +172,17 @@ struct MachineProfile {
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 inline constexpr auto kMachineNumbers = std::to_array<NumberField<MachineProfile>>(
-    {{"busy_delay", &MachineProfile::busy_delay, kMostSeconds},
-     {"core_imbalance", &MachineProfile::core_imbalance, kMostRatio},
-     {"core_sharing", &MachineProfile::core_sharing, kMostRatio},
-     {"memory_bandwidth", &MachineProfile::memory_bandwidth, kMostBytes},
-     {"host_bandwidth", &MachineProfile::host_bandwidth, kMostBytes},
-     {"sum_rank_loss", &MachineProfile::sum_rank_loss, kMostRatio},
-     {"scale_loss", &MachineProfile::scale_loss, kMostRatio},
-     {"optimizer_seconds", &MachineProfile::optimizer_seconds, kMostSeconds, true},
-     {"op_overhead", &MachineProfile::op_overhead, kMostSeconds, true},
-     {"step_overhead", &MachineProfile::step_overhead, kMostSeconds, true},
-     {"expected_error", &MachineProfile::expected_error, kMostRatio}});
+    {{"busy_delay", &MachineProfile::busy_delay, kMaxSeconds},
+     {"core_imbalance", &MachineProfile::core_imbalance, kMaxRatio},
+     {"core_sharing", &MachineProfile::core_sharing, kMaxRatio},
+     {"memory_bandwidth", &MachineProfile::memory_bandwidth, kMaxBytes},
+     {"host_bandwidth", &MachineProfile::host_bandwidth, kMaxBytes},
+     {"sum_rank_loss", &MachineProfile::sum_rank_loss, kMaxRatio},
+     {"scale_loss", &MachineProfile::scale_loss, kMaxRatio},
+     {"optimizer_seconds", &MachineProfile::optimizer_seconds, kMaxSeconds, true},
+     {"op_overhead", &MachineProfile::op_overhead, kMaxSeconds, true},
+     {"step_overhead", &MachineProfile::step_overhead, kMaxSeconds, true},
+     {"expected_error", &MachineProfile::expected_error, kMaxRatio}});
 
 /// Bytes per second between device and host memory if a profile does not say: four fifths of the rate of 16 lanes of
 /// PCI Express 4.0 (16 GT/s a lane, 128b/130b; PCI-SIG).

@@ -73,7 +73,7 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
     load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
     load.weight_gradient = time.weight_gradient / micro_batch_scale;
     for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
-    const double kept = held_activations(count, cuts_tokens(workload, count));
+    const double kept = activation_fraction(count, cuts_tokens(workload, count));
     for (double* bytes : {&load.activations, &load.deferred}) *bytes *= kept;
   };
   set_times(loads.embedding, LayerKind::Embedding);
@@ -108,7 +108,7 @@ ModelLoads own_loads(const std::vector<OwnLayer>& layers, std::int64_t micro_bat
   const double at_once = std::round(samples * scale);
   ModelLoads loads;
   for (const OwnLayer& layer : layers) {
-    const LayerTime time = time_at(layer.times, at_once);
+    const LayerTime time = interpolate_time(layer.times, at_once);
     const double saved = layer.activations * samples;
     loads.blocks.push_back({time.forward / scale, time.input_gradient / scale, time.weight_gradient / scale,
                             layer.weights, layer.state, saved, saved});

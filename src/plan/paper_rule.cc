@@ -35,7 +35,7 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
   Plan plan;
   const Generator& paper = find_generator(kPaperSchedule);
   for (std::int64_t depth = 1; depth <= std::min(problem.workers, problem.model.layers); ++depth) {
-    if (paper.refusal({.stages = depth, .micro_batches = depth})) continue;
+    if (paper.find_shape_error({.stages = depth, .micro_batches = depth})) continue;
     const std::int64_t groups = problem.workers / depth;
     if (problem.workers % depth != 0 || problem.mini_batch % groups != 0) continue;
     ++plan.considered;

@@ -59,7 +59,7 @@ std::optional<PartitionChoice> balanced_cut(Predictor& predictor, const Candidat
                             .candidates = 100,
                             .steps = 3};
   const ModelLoads loads = machine_loads(predictor.problem(), candidate, planned.schedule->micro_batch_scale);
-  const auto found = balance(*planned.schedule, loads, within_ops(most, *planned.schedule, kOps));
+  const auto found = balance(*planned.schedule, loads, limit_ops(most, *planned.schedule, kOps));
   if (!found) return std::nullopt;
   const auto cut = explicit_partition(found->layers, predictor.problem().model.layers, stages);
   if (cut == planned.partition) return std::nullopt;
@@ -212,16 +212,16 @@ Plan rank(Predictor& predictor, const std::vector<Candidate>& candidates, const 
 }  // namespace
 
 Plan make_plan(Predictor& predictor, const PlanOptions& options) {
-  const auto candidates = candidates_of(predictor.problem(), options);
+  const auto candidates = list_candidates(predictor.problem(), options);
   Plan plan = rank(predictor, candidates, options);
   if (plan.ranked.empty()) refuse(predictor, candidates, options);
   return plan;
 }
 
-std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options) {
+std::vector<RankedCandidate> plan_pareto_front(const Predictor& predictor, PlanOptions options) {
   constexpr double kLess = 0.95;  // memory of the next row relative to the previous peak
   options.top = 1;
-  const auto candidates = candidates_of(predictor.problem(), options);
+  const auto candidates = list_candidates(predictor.problem(), options);
   Predictor limited = predictor;
   std::vector<RankedCandidate> rows = {make_plan(limited, options).ranked.front()};
   // Each row frees at least 5 %, so the loop ends.

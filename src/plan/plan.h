@@ -2,7 +2,7 @@
 
 // The planner: finds the W, D, micro-batch size, schedule and recomputation that train fastest on P workers.
 //
-//    PlanProblem -> candidates_of() -> Predictor::predict() for each -> make_plan(): the fastest that fit
+//    PlanProblem -> list_candidates() -> Predictor::predict() for each -> make_plan(): the fastest that fit
 //
 // make_plan() visits the candidates in the order of a lower bound of their step times (least_step_seconds), and stops
 // when no other candidate can be among the best, so that most are never simulated. All first have even partitions
@@ -45,7 +45,7 @@ struct Plan {
 /// Returns a Pareto front of step time and memory: the fastest candidate in the problem's memory, then the fastest that
 /// needs at least 5 % less memory than this one, and so on, until nothing fits. Each is the best result of a
 /// make_plan(). Throws ConfigError if nothing fits in the problem's memory.
-[[nodiscard]] std::vector<RankedCandidate> time_against_memory(const Predictor& predictor, PlanOptions options);
+[[nodiscard]] std::vector<RankedCandidate> plan_pareto_front(const Predictor& predictor, PlanOptions options);
 
 /// Plans by the rule of the paper (Li and Hoefler, SC'21, section 3.4). Considers Chimera with two pipelines (f = 1),
 /// each even D, `--scale direct` and whole backwards. For each D, the micro-batch size is the largest power of two that

@@ -16,7 +16,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostKeptOps = std::int64_t{1} << 23;
+constexpr std::int64_t kMaxKeptOps = std::int64_t{1} << 23;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// A step, or several if no flush separates them.
@@ -49,13 +49,13 @@ double cores_of_group(const PlanProblem& problem, const Candidate& candidate) {
 
 /// Stage times are those of the slowest core while all compute; an op that runs alone takes the mean of cores.
 double idle_gain_on_own_cores(const MachineProfile& machine, double cores) {
-  constexpr double kMost = 0.99;
+  constexpr double kMax = 0.99;
   const double idle = idle_share(1, cores);
   if (idle == 0) return 0;
   // idle_gain saves a share of an op's time in proportion to idle cores. Solve for the gain at which a lone op takes
   // `alone`.
   const double alone = (1 - machine.contention.idle_gain * idle) / (1 + machine.core_imbalance);
-  return std::min(kMost, (1 - alone) / idle);
+  return std::min(kMax, (1 - alone) / idle);
 }
 
 /// Cores and links that slow workers down on the problem's machine; by default, nothing does.
@@ -90,7 +90,7 @@ double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   workload.slices = candidate.shape.slices;
   double pass = 0;
   for (const OwnLayer& layer : problem.layers)
-    pass += time_at(layer.times, static_cast<double>(candidate.micro_batch_size)).whole();
+    pass += interpolate_time(layer.times, static_cast<double>(candidate.micro_batch_size)).whole();
   if (!problem.layers.empty()) return pass;
   for (int kind = 0; kind < kLayerKinds; ++kind) {
     const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
@@ -107,10 +107,10 @@ PlannedSchedule Predictor::prepare(const Candidate& candidate) {
   PlannedSchedule planned;
   planned.schedule = schedule_of(candidate);
   planned.paper = paper_model(find_generator(candidate.schedule), candidate.shape);
-  planned.partition = named_partition(candidate.partition, {.schedule = *planned.schedule,
-                                                            .model = problem_.model,
-                                                            .workload = problem_.workload,
-                                                            .recompute = !candidate.recompute.empty()});
+  planned.partition = resolve_partition(candidate.partition, {.schedule = *planned.schedule,
+                                                              .model = problem_.model,
+                                                              .workload = problem_.workload,
+                                                              .recompute = !candidate.recompute.empty()});
   planned.model = stage_model(problem_, candidate, *planned.schedule, planned.partition);
   return planned;
 }
@@ -124,7 +124,7 @@ std::shared_ptr<const Schedule> Predictor::schedule_of(const Candidate& candidat
   auto schedule = std::make_shared<const Schedule>(find_generator(candidate.schedule).generate(shape));
   // The cache is cleared as a whole: neighboring candidates share a schedule, old ones hardly return.
   kept_ops_ += num_ops(*schedule);
-  if (kept_ops_ > kMostKeptOps) {
+  if (kept_ops_ > kMaxKeptOps) {
     schedules_.clear();
     kept_ops_ = num_ops(*schedule);
   }

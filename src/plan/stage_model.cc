@@ -46,7 +46,7 @@ StageModel own_bytes(const std::vector<OwnLayer>& layers, const std::vector<Stag
   return result;
 }
 
-constexpr double kLeast = std::numeric_limits<double>::min();  // not 0, which means no recomputation
+constexpr double kMin = std::numeric_limits<double>::min();  // not 0, which means no recomputation
 
 /// Costs per kind of layer, or per layer of a user's own model.
 struct LayerCosts {
@@ -77,7 +77,7 @@ class StageModelBuilder {
     workload_.micro_batch_size = std::llround(size);
     workload_.slices = schedule.slices;
     for (const OwnLayer& layer : problem.layers)
-      layers_.own.push_back(time_at(layer.times, static_cast<double>(workload_.micro_batch_size)));
+      layers_.own.push_back(interpolate_time(layer.times, static_cast<double>(workload_.micro_batch_size)));
     if (!is_own()) {
       for (int kind = 0; kind < kLayerKinds; ++kind) set_layer(static_cast<LayerKind>(kind));
     }
@@ -125,7 +125,7 @@ class StageModelBuilder {
     const auto index = static_cast<std::size_t>(kind);
     layers_.kinds[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
     sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
-    held_[index] = held_parameters(problem_.model, kind, count);
+    held_[index] = parameters_per_worker(problem_.model, kind, count);
   }
 
   /// Divides a stage's bytes among its T workers: matrices are split, norms and inputs are not.
@@ -155,7 +155,7 @@ class StageModelBuilder {
 
   [[nodiscard]] double kept_activations() const {
     const std::int64_t count = candidate_.tensor_parallel;
-    return held_activations(count, cuts_tokens(problem_.workload, count));
+    return activation_fraction(count, cuts_tokens(problem_.workload, count));
   }
 
   [[nodiscard]] std::int64_t tied_matrix() const {
@@ -226,7 +226,7 @@ class StageModelBuilder {
   void add_recomputation() {
     model_.costs.recompute.assign(model_.costs.stages.size(), 0);
     for (const StageId stage : candidate_.recompute)
-      model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kLeast);
+      model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kMin);
   }
 
   void add_offload() {

@@ -68,7 +68,7 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   return sums;
 }
 
-std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
+std::int64_t parameters_per_worker(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
   std::int64_t held = 0;
   for (const ParameterSpec& spec : parameters_of(model, kind)) {
     const bool matrix = spec.shape.size() == 2;
@@ -82,7 +82,7 @@ bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
   return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
 }
 
-double held_activations(std::int64_t tensor_parallel, bool cuts_tokens) {
+double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens) {
   const auto count = static_cast<double>(tensor_parallel);
   return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;
 }

@@ -29,7 +29,8 @@ namespace chimera {
 
 /// Returns the number of a layer's parameters on each of the T workers: 1/T of a block's matrices and of matrices with
 /// a row per vocabulary token, and all other parameters in full.
-[[nodiscard]] std::int64_t held_parameters(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel);
+[[nodiscard]] std::int64_t parameters_per_worker(const ModelConfig& model, LayerKind kind,
+                                                 std::int64_t tensor_parallel);
 
 /// Returns whether training also divides norms, dropout and messages, by tokens (model/tensor_parallel.h).
 [[nodiscard]] bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel);
@@ -39,6 +40,6 @@ namespace chimera {
 /// + 24 / T), Korthikanti et al., arXiv 2205.05198, section 4.2), the inputs of sub-layers, norms and masks are not
 /// split. With `cuts_tokens`, only the gathered inputs of two matrices are whole, because the weight gradient needs
 /// them.
-[[nodiscard]] double held_activations(std::int64_t tensor_parallel, bool cuts_tokens);
+[[nodiscard]] double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens);
 
 }  // namespace chimera

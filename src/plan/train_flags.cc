@@ -22,7 +22,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
                                   {"micro-batch-size", candidate.micro_batch_size},
                                   {"recompute", to_text(recompute_choice(candidate))},
                                   {"partition", to_text(candidate.partition)}};
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     if (taken.axis == Axis::Slices && shape.slices == 1) continue;
     if (axis.is_number()) {

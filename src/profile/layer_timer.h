@@ -42,7 +42,7 @@ class LayerTimer {
  public:
   explicit LayerTimer(TimedLayers layers)
       : layers_(std::move(layers)),
-        num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMostBlocks) : 1),
+        num_layers_(layers_.kind == LayerKind::Block ? std::min(layers_.model.layers, kMaxBlocks) : 1),
         text_(random_text(256 * (layers_.sequence + 1))) {
     layers_.model.tied = false;  // the same work, but without an owner of the matrix
     const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
@@ -76,7 +76,7 @@ class LayerTimer {
 
  private:
   /// Several blocks, so that weights exceed the nearest cache as in training.
-  static constexpr std::int64_t kMostBlocks = 4;
+  static constexpr std::int64_t kMaxBlocks = 4;
 
   static StageLayers stage_layers(LayerKind kind, std::int64_t blocks) {
     if (kind == LayerKind::Block) return {0, blocks, false, false};

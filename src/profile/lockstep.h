@@ -45,9 +45,9 @@ class Lockstep {
   [[nodiscard]] bool computes() const { return rank_ < computing_; }
 
   /// Waits for all ranks.
-  void meet() { (void)agree(true); }
+  void barrier() { (void)broadcast(true); }
   /// Waits for all ranks, and returns the argument of rank 0 on every rank.
-  [[nodiscard]] bool agree(bool says) {
+  [[nodiscard]] bool broadcast(bool says) {
     double value = rank_ == 0 && says ? 1 : 0;
     transport_.all_sum({&value, 1});
     return value > 0;
@@ -58,7 +58,7 @@ class Lockstep {
   void repeat(double seconds, const Round& round) {
     constexpr std::int64_t kFewestRounds = 4;
     const double deadline = monotonic_seconds() + seconds;
-    for (std::int64_t i = 0; agree(i < kFewestRounds || monotonic_seconds() < deadline); ++i) round(i);
+    for (std::int64_t i = 0; broadcast(i < kFewestRounds || monotonic_seconds() < deadline); ++i) round(i);
   }
   /// Replaces each number, on every rank, by its mean over the computing ranks.
   void average(std::span<double> numbers) {

@@ -17,15 +17,15 @@ namespace chimera {
 namespace {
 
 constexpr int kPair = 2;
-constexpr double kMostBytesBesideOps = 256 << 20;
-constexpr double kMostSaved = 0.9;  // fraction of a time
+constexpr double kMaxBytesBesideOps = 256 << 20;
+constexpr double kMaxSaved = 0.9;  // fraction of a time
 
 using Operations = std::vector<std::unique_ptr<Pending>>;
 
 bool is_in_pair(const Lockstep& ranks) { return ranks.rank() < kPair; }
 
 /// Ranks 0 and 1 measure. The other computing ranks run the same ops at the same time, so that caches and memory are as
-/// busy as in training. All ranks call meet() equally often, which keeps a measurement correct on every rank.
+/// busy as in training. All ranks call barrier() equally often, which keeps a measurement correct on every rank.
 bool runs_ops(const Lockstep& ranks) { return is_in_pair(ranks) || ranks.computes(); }
 
 double process_seconds() {
@@ -76,7 +76,7 @@ double cpu_seconds_beside(Lockstep& ranks, const OpWork& compute, int messages, 
   const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
   const RankId peer(1 - ranks.rank());
   Operations operations;
-  ranks.meet();
+  ranks.barrier();
   const double start = process_seconds();
   if (!is_in_pair(ranks)) messages = 0;
   for (int i = 0; i < messages; ++i)
@@ -94,7 +94,7 @@ double seconds_of_fan(Lockstep& ranks, int receivers, std::int64_t bytes, std::i
   const at::Tensor word = at::ones({1}, at::kFloat);
   const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
   Transport& transport = ranks.transport();
-  ranks.meet();
+  ranks.barrier();
   const double start = monotonic_seconds();
   Operations operations;
   if (ranks.rank() == 0) {
@@ -132,13 +132,13 @@ class Pinned {
 
 /// Returns CPU seconds of one call, over as many calls as take many time slices.
 double cpu_seconds_of(const OpWork& work) {
-  constexpr double kLeast = 0.03;
+  constexpr double kMin = 0.03;
   const Stopwatch watch;
   int calls = 0;
   do {
     work();
     ++calls;
-  } while (watch.elapsed().cpu_seconds < kLeast);
+  } while (watch.elapsed().cpu_seconds < kMin);
   return watch.elapsed().cpu_seconds / calls;
 }
 
@@ -167,7 +167,7 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   // The all-reduce must outlast the ops, so that they run beside it all the time.
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
   ranks.transport().all_sum(sum);  // broadcasts from rank 0
-  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMostBytesBesideOps) : kMostBytesBesideOps;
+  const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMaxBytesBesideOps) : kMaxBytesBesideOps;
   const at::Tensor gradients =
       is_in_pair(ranks) ? shared_zeros(static_cast<std::int64_t>(bytes / 4), at::kFloat) : at::Tensor();
   const auto start_sum = [&] { return ranks.transport().start_all_reduce(group, gradients); };
@@ -175,11 +175,11 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   std::vector<double> summed;
   ranks.repeat(seconds, [&](std::int64_t round) {
     OverlapTimes times;
-    ranks.meet();
+    ranks.barrier();
     if (runs_ops(ranks)) times.ops_alone = seconds_of_call(compute);
-    ranks.meet();
+    ranks.barrier();
     if (is_in_pair(ranks)) times.sum_alone = seconds_of_call([&] { (void)start_sum()->wait(); });
-    ranks.meet();
+    ranks.barrier();
     if (is_in_pair(ranks)) {
       time_together(compute, start_sum, times);
     } else if (ranks.computes()) {
@@ -238,7 +238,7 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
   while (is_in_pair(ranks) && gradients.size() < groups.size())
     gradients.push_back(shared_zeros(bytes / 4, at::kFloat));
   const auto seconds_of_sums = [&](std::size_t count) {
-    ranks.meet();
+    ranks.barrier();
     const double start = monotonic_seconds();
     Operations sums;
     for (std::size_t i = 0; i < std::min(count, gradients.size()); ++i)
@@ -252,7 +252,7 @@ double measure_sums_overlap(Lockstep& ranks, const std::array<ParameterGroupId, 
     const double both = seconds_of_sums(2);
     if (round > 0) saved.push_back(2 - both / alone);
   });
-  return mean_of_pair(ranks, std::clamp(median_of(saved), 0.0, kMostSaved));
+  return mean_of_pair(ranks, std::clamp(median_of(saved), 0.0, kMaxSaved));
 }
 
 double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds) {
@@ -266,16 +266,16 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
   double alone = 0;
   std::vector<double> saved;
   ranks.repeat(seconds, [&](std::int64_t round) {
-    ranks.meet();
+    ranks.barrier();
     if (ranks.computes()) together = timed();
     for (int turn = 0; turn < kPair; ++turn) {
-      ranks.meet();
+      ranks.barrier();
       if (ranks.rank() == turn) alone = timed();
     }
     if (round > 0 && together > 0) saved.push_back(1 - alone / together);
   });
   const double idle = idle_share(1, ranks.computing());
-  return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMostSaved));
+  return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMaxSaved));
 }
 
 double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double seconds) {
@@ -286,10 +286,10 @@ double measure_core_sharing(Lockstep& ranks, const OpWork& compute, double secon
     if (is_in_pair(ranks)) pinned.emplace(core);
     double alone = 0;
     for (int turn = 0; turn < kPair; ++turn) {
-      ranks.meet();
+      ranks.barrier();
       if (ranks.rank() == turn) alone = cpu_seconds_of(compute);
     }
-    ranks.meet();
+    ranks.barrier();
     if (!is_in_pair(ranks)) return;
     const double together = cpu_seconds_of(compute);
     if (round > 0) shares.push_back(std::max(0.0, together / alone - 1));

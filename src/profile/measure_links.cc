@@ -76,8 +76,8 @@ OpWork multiply_matrices() {
 
 /// Returns the bytes that a link transfers in that time, so that slow networks get short messages.
 std::int64_t bytes_in(double seconds, double beta, double most) {
-  constexpr double kLeast = 4096;
-  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kLeast, most) : most);
+  constexpr double kMin = 4096;
+  return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kMin, most) : most);
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
   const auto is_long = [&](std::int64_t bytes) {
     const double start = monotonic_seconds();
     measure(bytes, 0);
-    return !ranks.agree(monotonic_seconds() - start < longest);
+    return !ranks.broadcast(monotonic_seconds() - start < longest);
   };
   ranks.repeat(seconds, [&](std::int64_t round) {
     for (auto each = gradients.begin(); each != gradients.end(); ++each) {
@@ -142,9 +142,11 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   return std::max(0.0, mean(busy) - mean(idle));
 }
 
-LinkTimes as_messages(const Line& line) { return {line.alpha, line.beta, line.burst}; }
+LinkTimes to_message_times(const Line& line) { return {line.alpha, line.beta, line.burst}; }
 
-LinkTimes as_sums(const Line& line) { return {line.alpha / 2, line.beta}; }  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
+LinkTimes to_all_reduce_times(const Line& line) {
+  return {line.alpha / 2, line.beta};
+}  // 2 log2(2) alpha + 2 (2 - 1) / 2 beta L
 
 std::string link_line(const char* name, const LinkTimes& link) {
   const std::string burst = link.burst > 0 ? fmt::format(", {:.1f} kB at once", 1e-3 * link.burst) : "";
@@ -158,8 +160,8 @@ std::string regression_errors_of(const LinkSamples& links, const LinkTimes& mess
 
 LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds) {
   constexpr int kHosts = 2;
-  constexpr double kMostSummed = 16 << 20;
-  constexpr double kMostSent = 1 << 20;
+  constexpr double kMaxSummed = 16 << 20;
+  constexpr double kMaxSent = 1 << 20;
   constexpr int kSentAtOnce = 8;
   Lockstep ranks(transport, rank, kHosts);
   LinkSamples links = measure_links(ranks, kPairGroup, seconds);
@@ -167,16 +169,16 @@ LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds
   transport.all_sum({&beta, 1});
   const double moment = seconds / 16;
   links.at_once =
-      1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMostSummed));
+      1 - measure_sums_overlap(ranks, {kPairGroup, kOtherPairGroup}, seconds / 2, bytes_in(moment, beta, kMaxSummed));
   links.copies =
-      measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMostSent));
+      measure_message_copies(ranks, multiply_matrices(), seconds / 2, bytes_in(moment / kSentAtOnce, beta, kMaxSent));
   links.step_overhead = measure_step_overhead(ranks);
   return links;
 }
 
 NodeLinks regress_links(const LinkSamples& links) {
-  return {as_messages(regress_behind_burst(links.messages)),
-          as_sums(line_between_ends(links.sums)),
+  return {to_message_times(regress_with_burst(links.messages)),
+          to_all_reduce_times(line_between_ends(links.sums)),
           links.at_once,
           links.copies,
           links.step_overhead,

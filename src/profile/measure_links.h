@@ -35,8 +35,8 @@ struct LinkSamples {
 [[nodiscard]] double measure_busy_delay(Lockstep& ranks, double seconds);
 
 /// Convert a fitted line to the alpha and beta of messages, or of all-reduces over two workers.
-[[nodiscard]] LinkTimes as_messages(const Line& line);
-[[nodiscard]] LinkTimes as_sums(const Line& line);
+[[nodiscard]] LinkTimes to_message_times(const Line& line);
+[[nodiscard]] LinkTimes to_all_reduce_times(const Line& line);
 
 /// Returns a line of text with alpha, bandwidth and burst of a link.
 [[nodiscard]] std::string link_line(const char* name, const LinkTimes& link);

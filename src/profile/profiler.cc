@@ -58,7 +58,7 @@ std::map<DataType, double> measure_matrix_flops(Lockstep& ranks, std::int64_t th
   return flops;
 }
 
-constexpr std::int64_t kMostLocalWorkers = 1024;  // `chimera train` starts all ranks on this machine
+constexpr std::int64_t kMaxLocalWorkers = 1024;  // `chimera train` starts all ranks on this machine
 
 SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
@@ -107,7 +107,7 @@ std::set<std::int64_t> all_sizes(const Items& items) {
 
 /// Returns the measured rounds, and sets the times of the items and `core_imbalance`. The first round warms up.
 std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Items& items, double seconds,
-                            double& core_imbalance, const std::function<void(const std::string&)>& say) {
+                            double& core_imbalance, const std::function<void(const std::string&)>& report_progress) {
   std::int64_t rounds = 0;
   std::vector<double> excesses;
   ranks.repeat(seconds, [&](std::int64_t round) {
@@ -122,7 +122,7 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
       }
     }
     rounds = round;
-    say(fmt::format("layers: round {}", round));
+    report_progress(fmt::format("layers: round {}", round));
   });
   core_imbalance = spread_of(excesses).median;
   return rounds;
@@ -166,8 +166,8 @@ LinkProfile everywhere(const LinkTimes& link) { return {link, link}; }
 LinkSamples measure_quiet_links(Lockstep& ranks, double seconds, MachineProfile& machine) {
   const LinkSamples links = measure_links(ranks, kPairGroup, seconds);
   if (ranks.rank() == 0) {
-    machine.point_to_point = everywhere(as_messages(regress_line(links.messages)));
-    machine.all_reduce = everywhere(as_sums(regress_line(links.sums)));
+    machine.point_to_point = everywhere(to_message_times(regress_line(links.messages)));
+    machine.all_reduce = everywhere(to_all_reduce_times(regress_line(links.sums)));
   }
   return links;
 }
@@ -252,12 +252,12 @@ void require_measurable(const ProfileOptions& options, int cores) {
   require_fast_numbers(options.dtype, has_native_bfloat16());
 }
 
-MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
-                              const std::function<void(const std::string&)>& say) {
+MachineMeasurement measure_machine(const ProfileOptions& options, Transport& transport, int rank,
+                                   const std::function<void(const std::string&)>& report_progress) {
   const int cores = available_cores();
   const int computing = profile_ranks(options, cores).computing;
   Lockstep ranks(transport, rank, computing);
-  MachineReport report;
+  MachineMeasurement report;
   MachineProfile& machine = report.machine;
   std::array<char, 256> host{};
   (void)::gethostname(host.data(), host.size() - 1);
@@ -265,27 +265,27 @@ MachineReport measure_machine(const ProfileOptions& options, Transport& transpor
   machine.sources = {"chimera profile: " + machine_line()};
   machine.cores = cores;
   machine.threads = options.threads;
-  machine.workers_per_node = kMostLocalWorkers;
+  machine.workers_per_node = kMaxLocalWorkers;
   machine.memory_bytes = memory_of_host() / computing;
 
   Items items = make_items(options);
-  say("links");
+  report_progress("links");
   report.links = measure_quiet_links(ranks, 0.15 * options.seconds, machine);
   machine.busy_delay = measure_busy_delay(ranks, 0.05 * options.seconds);
-  say("host");
+  report_progress("host");
   machine.op_overhead = measure_op_overhead(ranks, kPairGroup, 0.05 * options.seconds);
   machine.step_overhead = measure_step_overhead(ranks);
   machine.optimizer_seconds =
       measure_optimizer(ranks, kPairGroup, largest_stage(items), options.threads, 0.05 * options.seconds);
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
-  say("contention");
+  report_progress("contention");
   measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
-  report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, say);
+  report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, report_progress);
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
   return report;
 }
 
-MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank, MachineProfile machine) {
+MachineProfile remeasure_links(Transport& transport, const ProfileOptions& options, int rank, MachineProfile machine) {
   Lockstep ranks(transport, rank, profile_ranks(options, available_cores()).computing);
   Items items = make_items(options);
   (void)measure_quiet_links(ranks, 0.15 * options.seconds, machine);
@@ -293,7 +293,7 @@ MachineProfile with_links_of(Transport& transport, const ProfileOptions& options
   return machine;
 }
 
-std::string to_text(const MachineReport& report) {
+std::string to_text(const MachineMeasurement& report) {
   const MachineProfile& machine = report.machine;
   std::string text = machine.sources.front() + "\n";
   text += fmt::format("{} rounds; medians over them, of {} cores at once, milliseconds of one layer\n\n", report.rounds,

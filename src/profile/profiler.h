@@ -46,23 +46,23 @@ struct ProfileRanks {
 void require_measurable(const ProfileOptions& options, int cores);
 
 /// Results of measure_machine().
-struct MachineReport {
+struct MachineMeasurement {
   MachineProfile machine;
   LinkSamples links;        // measured messages and all-reduces, from which the links of `machine` are fitted
   std::int64_t rounds = 0;  // rounds of layer measurements after the warm-up
 };
 
 /// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have
-/// the groups of profile_groups() (lockstep.h). Calls `say` with progress messages.
-[[nodiscard]] MachineReport measure_machine(const ProfileOptions& options, Transport& transport, int rank,
-                                            const std::function<void(const std::string&)>& say);
+/// the groups of profile_groups() (lockstep.h). Calls `report_progress` with progress messages.
+[[nodiscard]] MachineMeasurement measure_machine(const ProfileOptions& options, Transport& transport, int rank,
+                                                 const std::function<void(const std::string&)>& report_progress);
 
 /// Returns `machine` with messages, all-reduces and contention measured again over another transport between the same
 /// ranks. Collective; the result is valid on rank 0. The transport must have the groups of profile_groups().
-[[nodiscard]] MachineProfile with_links_of(Transport& transport, const ProfileOptions& options, int rank,
-                                           MachineProfile machine);
+[[nodiscard]] MachineProfile remeasure_links(Transport& transport, const ProfileOptions& options, int rank,
+                                             MachineProfile machine);
 
 /// Returns the tables that `chimera profile` prints.
-[[nodiscard]] std::string to_text(const MachineReport& report);
+[[nodiscard]] std::string to_text(const MachineMeasurement& report);
 
 }  // namespace chimera

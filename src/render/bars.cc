@@ -53,7 +53,7 @@ class BarPicture {
         ".label {{ text-anchor: end; fill: #555 }}\n"
         ".tick {{ text-anchor: middle; fill: #555 }}\n.rule {{ stroke: #ddd; fill: none }}\n</style>\n"
         "<rect fill=\"#fff\" width=\"{}\" height=\"{}\"/>\n<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n",
-        pixels(width), pixels(height), pixels(kMargin), escaped_markup(chart_.title));
+        pixels(width), pixels(height), pixels(kMargin), escape_markup(chart_.title));
     axis(height - 32);
     for (std::size_t i = 0; i < chart_.bars.size(); ++i) {
       row(chart_.bars[i], kChartTop + static_cast<double>(i) * (kBarHeight + kBarGap));
@@ -75,14 +75,14 @@ class BarPicture {
 
   void row(const Bar& bar, double top) {
     out_.put("<text class=\"label\" x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ - 8), pixels(top + 14),
-             escaped_markup(bar.label));
+             escape_markup(bar.label));
     double before = 0;
     for (std::size_t p = 0; p < chart_.parts.size(); ++p) {
       if (!(bar.amounts[p] > 0)) continue;
       out_.put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {}</title></rect>\n",
                to_hex(chart_.parts[p].color), pixels(left_ + before * scale_), pixels(top),
-               pixels(bar.amounts[p] * scale_), pixels(kBarHeight), escaped_markup(bar.label),
-               escaped_markup(chart_.parts[p].name), bytes_text(bar.amounts[p]));
+               pixels(bar.amounts[p] * scale_), pixels(kBarHeight), escape_markup(bar.label),
+               escape_markup(chart_.parts[p].name), bytes_text(bar.amounts[p]));
       before += bar.amounts[p];
     }
     out_.put("<text x=\"{}\" y=\"{}\">{}</text>\n", pixels(left_ + before * scale_ + 6), pixels(top + 14),
@@ -94,7 +94,7 @@ class BarPicture {
     for (const BarPart& part : chart_.parts) {
       out_.put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text x=\"{}\" y=\"{}\">{}</text>\n",
                to_hex(part.color), pixels(x), pixels(baseline - 10), pixels(x + 16), pixels(baseline),
-               escaped_markup(part.name));
+               escape_markup(part.name));
       x += 32 + static_cast<double>(part.name.size()) * kBarLetterWidth;
     }
   }

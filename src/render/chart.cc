@@ -72,7 +72,7 @@ void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x
     path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.at(point.first), y.at(point.second));
     pen_down = true;
     if (series.style == CurveStyle::Line && series.points.size() > 1) continue;
-    marks += fmt::format("<g><title>{}: {:.6g}, {:.6g}</title>{}</g>\n", escaped_markup(series.name), point.first,
+    marks += fmt::format("<g><title>{}: {:.6g}, {:.6g}</title>{}</g>\n", escape_markup(series.name), point.first,
                          point.second, mark(look.color, x.at(point.first), y.at(point.second)));
   }
   body += fmt::format(
@@ -89,8 +89,8 @@ std::vector<double> x_numbers(const LineChart& chart, const Range& range) {
   }
   std::ranges::sort(values);
   values.erase(std::unique(values.begin(), values.end()), values.end());
-  constexpr std::size_t kMost = 9;
-  return values.size() <= kMost ? values : ticks(range.least, range.most, 6);
+  constexpr std::size_t kMax = 9;
+  return values.size() <= kMax ? values : ticks(range.least, range.most, 6);
 }
 
 // Hues of Okabe and Ito, with the most similar for color-blind readers moved apart.
@@ -200,7 +200,7 @@ ChartFrame::ChartFrame(ChartSize size, const std::string& title) : size_(size), 
 
 void ChartFrame::text(double x, double y, const std::string& words, const char* anchor, const char* kind) {
   body += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" class=\"{}\">{}</text>\n", x, y, anchor, kind,
-                      escaped_markup(words));
+                      escape_markup(words));
 }
 
 double ChartFrame::legend(const std::vector<std::string>& series, const std::vector<SeriesLook>& looks, bool as_bars,
@@ -265,7 +265,7 @@ std::string ChartFrame::finish() const {
       "<style>.chart .ink{{fill:#1b1f24}}.chart .soft{{fill:#57606a}}.chart .title{{font-weight:600;font-size:14px}}"
       "</style>\n"
       "<rect width=\"100%\" height=\"100%\" class=\"paper\" fill=\"#ffffff\"/>\n{3}</svg>\n",
-      size_.width, size_.height, escaped_markup(title_), body);
+      size_.width, size_.height, escape_markup(title_), body);
 }
 
 }  // namespace chimera

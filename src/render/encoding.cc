@@ -61,7 +61,7 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
-std::string escaped_markup(std::string_view text) {
+std::string escape_markup(std::string_view text) {
   const std::string valid = valid_utf8(text);
   std::string result;
   for (std::string_view rest = valid; !rest.empty(); rest.remove_prefix(1)) {

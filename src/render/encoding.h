@@ -19,6 +19,6 @@ namespace chimera {
 
 /// Escapes text for an element or a quoted attribute of HTML or XML. Bytes that are not UTF-8, and characters that XML
 /// 1.0 forbids, become U+FFFD.
-[[nodiscard]] std::string escaped_markup(std::string_view text);
+[[nodiscard]] std::string escape_markup(std::string_view text);
 
 }  // namespace chimera

@@ -34,7 +34,7 @@ std::string embed(const Json& json) {
 std::string page_title(const std::vector<Panel>& panels) {
   std::string title;
   for (const Panel& panel : panels) title += (title.empty() ? "" : ", ") + panel.title;
-  return escaped_markup(title);
+  return escape_markup(title);
 }
 
 // Titles are text of users: a field name in a title must stay as it is.
@@ -65,11 +65,11 @@ std::string to_html(const std::vector<Panel>& panels) {
   if (panels.empty()) throw ConfigError("HTML page: no schedule is given");
   const auto ops = std::accumulate(panels.begin(), panels.end(), std::int64_t{0},
                                    [](std::int64_t sum, const Panel& panel) { return sum + num_ops(panel.schedule); });
-  if (ops > kMostPageOps) {
+  if (ops > kMaxPageOps) {
     throw ConfigError(
         fmt::format("HTML page: {} ops are more than the {} that a page holds; use fewer stages or "
                     "micro-batches, or another format",
-                    ops, kMostPageOps));
+                    ops, kMaxPageOps));
   }
   for (const Panel& panel : panels) {
     if (panel.timeline.makespan <= static_cast<double>(std::numeric_limits<float>::max())) continue;

@@ -11,11 +11,11 @@
 namespace chimera {
 
 /// Maximum number of ops on a page: about 40 MB.
-inline constexpr std::int64_t kMostPageOps = 1'000'000;
+inline constexpr std::int64_t kMaxPageOps = 1'000'000;
 
 /// Returns a self-contained HTML page: interactive panels on a common time axis, and a table of totals. Ops and
 /// messages are embedded as typed arrays in base64, times as 32-bit floats, about 40 bytes per op. Throws ConfigError
-/// if there is no panel, more than kMostPageOps ops, or a makespan beyond a float's range.
+/// if there is no panel, more than kMaxPageOps ops, or a makespan beyond a float's range.
 [[nodiscard]] std::string to_html(const std::vector<Panel>& panels);
 
 }  // namespace chimera

@@ -97,7 +97,7 @@ Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Expla
   Totals totals;
   for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
     const WorkerTimeline& worker = timeline.workers[w];
-    const double copies = static_cast<double>(held[w]) * share_of_stage(schedule);
+    const double copies = static_cast<double>(held[w]) * stage_fraction(schedule);
     totals.weight_copies = std::max(totals.weight_copies, copies * static_cast<double>(worker.peak_weight_versions));
     totals.peak_units = std::max(totals.peak_units, worker.peak_stage_units);
   }
@@ -116,7 +116,7 @@ std::string all_reduce_volume_text(const Totals& totals) {
                                  : fmt::format("{:g} stage gradients", totals.all_reduce_volume);
 }
 
-std::string comparison(const std::vector<Panel>& panels) {
+std::string comparison_table(const std::vector<Panel>& panels) {
   std::size_t width = 8;
   for (const Panel& panel : panels) width = std::max(width, panel.title.size());
   std::string text = fmt::format("{:<{}} {:>10} {:>9} {:>15} {:>12} {:>13} {:>10} {:>8} {:>14} {:>20}\n", "schedule",

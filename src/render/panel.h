@@ -52,6 +52,6 @@ struct Panel {
 
 /// Returns a table with one line per panel: the makespan without and with all-reduces and updates, its change from the
 /// first panel, and the totals.
-[[nodiscard]] std::string comparison(const std::vector<Panel>& panels);
+[[nodiscard]] std::string comparison_table(const std::vector<Panel>& panels);
 
 }  // namespace chimera

@@ -37,14 +37,14 @@ CostModel slot_costs(const Schedule& schedule, double whole_backward) {
 
 }  // namespace
 
-Timeline in_slots(const Schedule& schedule, double whole_backward) {
+Timeline slot_timeline(const Schedule& schedule, double whole_backward) {
   const CostModel slots = slot_costs(schedule, whole_backward);
   Timeline timeline = simulate(schedule, slots);
   return schedule.late_forwards ? forwards_just_in_time(schedule, slots, std::move(timeline)) : timeline;
 }
 
-Panel figure_of(const Schedule& schedule, double whole_backward) {
-  return panel_of(schedule, in_slots(schedule, whole_backward), slot_costs(schedule, whole_backward));
+Panel paper_figure(const Schedule& schedule, double whole_backward) {
+  return panel_of(schedule, slot_timeline(schedule, whole_backward), slot_costs(schedule, whole_backward));
 }
 
 }  // namespace chimera

@@ -19,9 +19,9 @@ namespace chimera {
 /// Returns the timeline of such a picture: an op takes one slot, except a whole backward (B), which takes
 /// `whole_backward` slots. Every op starts as soon as possible. If schedule.late_forwards, forwards start as late as
 /// possible instead.
-[[nodiscard]] Timeline in_slots(const Schedule& schedule, double whole_backward = 1);
+[[nodiscard]] Timeline slot_timeline(const Schedule& schedule, double whole_backward = 1);
 
-/// Returns the picture of a schedule with the timeline of in_slots().
-[[nodiscard]] Panel figure_of(const Schedule& schedule, double whole_backward = 1);
+/// Returns the picture of a schedule with the timeline of slot_timeline().
+[[nodiscard]] Panel paper_figure(const Schedule& schedule, double whole_backward = 1);
 
 }  // namespace chimera

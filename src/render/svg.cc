@@ -25,7 +25,7 @@ constexpr double kMemoryHeight = 14;
 constexpr double kRowGap = 5;
 constexpr double kTextLeft = 8;  // Left of title, legend and sums
 constexpr double kLegendLine = 20;
-constexpr double kLeastOpWidth = 14;  // On average, if several pictures have one axis
+constexpr double kMinOpWidth = 14;    // On average, if several pictures have one axis
 constexpr double kLetterWidth = 6.3;  // Mean width of a letter in labels
 
 bool takes_time(const TimedUpdate& update) { return update.end > update.start; }
@@ -254,7 +254,7 @@ class SvgPicture {
     out_.begin(width, height, panel_.title);
     legend_.write_styles(out_);
     out_.put("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", pixels(width), pixels(height));
-    out_.put("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kTextLeft, escaped_markup(panel_.title));
+    out_.put("<text class=\"title\" x=\"{}\" y=\"18\">{}</text>\n", kTextLeft, escape_markup(panel_.title));
     axis();
     for (std::size_t w = 0; w < num_workers(); ++w) row(w);
     critical_path();
@@ -409,7 +409,7 @@ SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
   for (const Panel& panel : panels) {
     axis.length = std::max(axis.length, panel.timeline.makespan);
     for (const auto& ops : panel.schedule.workers) {
-      axis.width = std::max(axis.width, kLeft + kRight + static_cast<double>(ops.size()) * kLeastOpWidth);
+      axis.width = std::max(axis.width, kLeft + kRight + static_cast<double>(ops.size()) * kMinOpWidth);
     }
   }
   return axis;
@@ -417,11 +417,11 @@ SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
 
 std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis) {
   const std::int64_t ops = num_ops(panel.schedule);
-  if (ops > kMostSvgOps) {
+  if (ops > kMaxSvgOps) {
     throw ConfigError(
         fmt::format("SVG: {} ops are more than the {} that a picture holds; use fewer stages or "
                     "micro-batches, or --format html",
-                    ops, kMostSvgOps));
+                    ops, kMaxSvgOps));
   }
   return SvgPicture(panel, axis).draw();
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Draws a timeline as an SVG picture, to scale, for documents and slides. Schedules with more than kMostSvgOps ops need
+// Draws a timeline as an SVG picture, to scale, for documents and slides. Schedules with more than kMaxSvgOps ops need
 // an HTML page (html.h).
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace chimera {
 
 /// Maximum number of ops in a picture: about 40 MB.
-inline constexpr std::int64_t kMostSvgOps = 200'000;
+inline constexpr std::int64_t kMaxSvgOps = 200'000;
 
 /// The time axis of several pictures, so that equal times are equally long in all of them.
 struct SvgAxis {
@@ -26,7 +26,7 @@ struct SvgAxis {
 
 /// Returns an SVG picture with tooltips: a row per worker, a box per op, idle time hatched by its cause, separate rows
 /// for all-reduces and memory, the critical path outlined, and a legend. If `axis` is empty, the picture is as wide as
-/// the labels of its ops need. Throws ConfigError for more than kMostSvgOps ops.
+/// the labels of its ops need. Throws ConfigError for more than kMaxSvgOps ops.
 [[nodiscard]] std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis = std::nullopt);
 
 }  // namespace chimera

@@ -21,7 +21,7 @@ class SvgText {
   void begin(double width, double height, const std::string& title) {
     put(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img">)"
         "\n<title>{2}</title>\n",
-        pixels(width), pixels(height), escaped_markup(title));
+        pixels(width), pixels(height), escape_markup(title));
     put("<style>\ntext {{ font: 11px system-ui, 'DejaVu Sans', sans-serif; fill: #1b1b1b; pointer-events: none }}\n"
         ".title {{ font-size: 14px; font-weight: bold }}\n");
   }

@@ -46,7 +46,7 @@ std::string rows(const std::vector<std::vector<Cell>>& workers, std::int64_t sli
   return text;
 }
 
-constexpr std::size_t kMostScaledColumns = 4000;  // Beyond it, rows only list ops
+constexpr std::size_t kMaxScaledColumns = 4000;  // Beyond it, rows only list ops
 
 struct Cell {
   std::string text = ".";
@@ -69,7 +69,7 @@ bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9;
 std::size_t round_to_index(double value) { return static_cast<std::size_t>(std::llround(value)); }
 
 std::size_t limit_columns(std::size_t wanted, std::size_t workers) {
-  return std::min(wanted, std::max<std::size_t>(kMostTextCells / std::max<std::size_t>(workers, 1), 1));
+  return std::min(wanted, std::max<std::size_t>(kMaxTextCells / std::max<std::size_t>(workers, 1), 1));
 }
 
 bool fits_cells(const Timeline& timeline, double unit) {
@@ -164,7 +164,7 @@ Extremes extremes(const Schedule& schedule, const Timeline& timeline) {
 /// Draws one cell per letter; nullopt if too wide.
 std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& timeline) {
   const double scale = extremes(schedule, timeline).scale();
-  if (!(timeline.makespan * scale <= static_cast<double>(kMostScaledColumns))) return std::nullopt;
+  if (!(timeline.makespan * scale <= static_cast<double>(kMaxScaledColumns))) return std::nullopt;
   Grid grid;
   grid.separated = false;
   const std::size_t all = round_to_index(timeline.makespan * scale);
@@ -219,12 +219,12 @@ Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
 }
 
 std::string list_micro_batches(const std::vector<MicroBatchId>& ids) {
-  constexpr std::size_t kMost = 6;
+  constexpr std::size_t kMax = 6;
   if (ids.empty()) return "no micro-batch";
   std::string text = "micro-batches ";
-  for (std::size_t i = 0; i < std::min(ids.size(), kMost); ++i)
+  for (std::size_t i = 0; i < std::min(ids.size(), kMax); ++i)
     text += fmt::format("{}{}", i == 0 ? "" : ", ", ids[i].value());
-  if (ids.size() > kMost) text += fmt::format(", ... ({} in all)", ids.size());
+  if (ids.size() > kMax) text += fmt::format(", ... ({} in all)", ids.size());
   return text;
 }
 

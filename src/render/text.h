@@ -28,7 +28,7 @@ struct TextStyle {
 };
 
 /// Maximum number of cells in a picture; longer rows are cut, and a note says so.
-inline constexpr std::size_t kMostTextCells = 250'000;
+inline constexpr std::size_t kMaxTextCells = 250'000;
 
 /// Draws one row per worker and one cell per unit of time: `2F5` (stage, kind, micro-batch), `"` for a continued op,
 /// `.` for a bubble. Lists each replica's micro-batches next to the rows, if there are several replicas.

@@ -151,8 +151,8 @@ bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
   pollfd watched{socket, POLLOUT, 0};
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
   // Milliseconds per address; a later attempt may find a server that starts late.
-  constexpr std::int64_t kMostPatience = 5000;
-  if (::poll(&watched, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kMostPatience))) == 0) errno = ETIMEDOUT;
+  constexpr std::int64_t kMaxPatience = 5000;
+  if (::poll(&watched, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kMaxPatience))) == 0) errno = ETIMEDOUT;
   if (watched.revents == 0) return false;
   socklen_t size = sizeof(int);
   int error = 0;
@@ -187,7 +187,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-std::string place_of(const RendezvousPoint& rendezvous) {
+std::string server_name(const RendezvousPoint& rendezvous) {
   return fmt::format("{}:{}", rendezvous.host, rendezvous.port);
 }
 
@@ -198,7 +198,7 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   std::vector<SocketAddress> addresses = look_up(rendezvous, 0, error);
   if (addresses.empty()) {
     throw TransportError(
-        fmt::format("cannot use {} for the rendezvous: {}", place_of(rendezvous), ::gai_strerror(error)));
+        fmt::format("cannot use {} for the rendezvous: {}", server_name(rendezvous), ::gai_strerror(error)));
   }
   // Each host has its own number for the link, and Gloo sends addresses with this number.
   std::erase_if(addresses, is_link_local);
@@ -206,7 +206,7 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
     throw ConfigError(fmt::format(
         "cannot use {} for the rendezvous: an IPv6 link-local address (fe80::) means another link on each host; give "
         "another address of this host",
-        place_of(rendezvous)));
+        server_name(rendezvous)));
   }
   if (is_literal(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);
@@ -226,7 +226,7 @@ FileDescriptor listen_at(const RendezvousPoint& rendezvous) {
     return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
   });
   if (!listener) {
-    throw TransportError(fmt::format("cannot listen for the rendezvous at {}: {}", place_of(rendezvous), reason));
+    throw TransportError(fmt::format("cannot listen for the rendezvous at {}: {}", server_name(rendezvous), reason));
   }
   return std::move(*listener);
 }
@@ -249,11 +249,11 @@ std::string own_address(const RendezvousPoint& rendezvous) {
   for (const SocketAddress& address : addresses) {
     const auto own = address_towards(address);
     if (own && is_link_local(*own)) {
-      refuse_link_local(fmt::format("the interface on the route to {}", place_of(rendezvous)), *own);
+      refuse_link_local(fmt::format("the interface on the route to {}", server_name(rendezvous)), *own);
     }
     if (own) return to_text(*own);
   }
-  throw TransportError(fmt::format("cannot find a route to {}: {}", place_of(rendezvous), system_message(errno)));
+  throw TransportError(fmt::format("cannot find a route to {}: {}", server_name(rendezvous), system_message(errno)));
 }
 
 std::string own_interface(const RendezvousPoint& rendezvous) {

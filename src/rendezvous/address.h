@@ -37,7 +37,7 @@ struct SocketAddress {
 [[nodiscard]] std::string host_name();
 
 /// Returns host and port as text, such as "n0:29500".
-[[nodiscard]] std::string place_of(const RendezvousPoint& rendezvous);
+[[nodiscard]] std::string server_name(const RendezvousPoint& rendezvous);
 
 /// Returns the addresses of rendezvous.host, the most suitable first. Loopback addresses of a host name (Debian's
 /// /etc/hosts: 127.0.1.1) are dropped. If no address remains, returns this host's address on rendezvous.interface or,

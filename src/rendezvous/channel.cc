@@ -20,15 +20,15 @@
 
 namespace chimera {
 
-Proof random_numbers() {
-  Proof numbers{};
+Digest random_nonce() {
+  Digest numbers{};
   if (::getrandom(numbers.data(), numbers.size(), 0) != static_cast<ssize_t>(numbers.size())) {
     throw Error("cannot make a secret: " + system_message(errno));
   }
   return numbers;
 }
 
-std::string make_secret() { return fmt::format("{:02x}", fmt::join(random_numbers(), "")); }
+std::string make_secret() { return fmt::format("{:02x}", fmt::join(random_nonce(), "")); }
 
 // Like ssh's keys: a secret that others can read is none.
 std::string read_secret(const std::string& path) {
@@ -47,8 +47,8 @@ std::string read_secret(const std::string& path) {
   return secret;
 }
 
-Proof prove(std::string_view secret, std::string_view words) {
-  Proof proof{};
+Digest prove(std::string_view secret, std::string_view words) {
+  Digest proof{};
   unsigned int size = 0;
   const auto* bytes = reinterpret_cast<const unsigned char*>(words.data());
   // HMAC() needs a valid pointer, even to an empty key.
@@ -60,7 +60,7 @@ Proof prove(std::string_view secret, std::string_view words) {
   return proof;
 }
 
-bool same_proof(const Proof& one, const Proof& other) {
+bool are_equal_digests(const Digest& one, const Digest& other) {
   return ::CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
@@ -74,7 +74,7 @@ std::span<const std::uint8_t> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-Proof proof_of(std::string_view secret, std::string_view who, const Proof& server, const Proof& client) {
+Digest proof_of(std::string_view secret, std::string_view who, const Digest& server, const Digest& client) {
   std::string words(who);
   words += bytes_of(server);
   words += bytes_of(client);
@@ -140,7 +140,7 @@ void Channel::receive_bytes(std::span<std::uint8_t> bytes, Deadline deadline) {
 }
 
 void Channel::send(std::string_view message, Deadline deadline) {
-  if (message.size() > kMostBytes) throw ChannelError("a rendezvous message is too long");
+  if (message.size() > kMaxBytes) throw ChannelError("a rendezvous message is too long");
   const auto size = static_cast<std::uint32_t>(message.size());
   std::array<std::uint8_t, sizeof size> head{};
   std::memcpy(head.data(), &size, sizeof size);  // hosts must have the same byte order
@@ -153,7 +153,7 @@ std::optional<std::string> Channel::receive(Deadline deadline) {
   std::array<std::uint8_t, sizeof size> head{};
   if (!fill(head, deadline)) return std::nullopt;
   std::memcpy(&size, head.data(), sizeof size);
-  if (size > kMostBytes) throw ChannelError("a rendezvous message is too long");
+  if (size > kMaxBytes) throw ChannelError("a rendezvous message is too long");
   std::string message(size, '\0');
   receive_bytes({reinterpret_cast<std::uint8_t*>(message.data()), message.size()}, deadline);
   return message;
@@ -161,28 +161,28 @@ std::optional<std::string> Channel::receive(Deadline deadline) {
 
 // The server proves itself last: a stranger who only listens gets no HMAC to try secrets against. Each proof covers
 // both nonces and the name of its side, so it can be neither replayed nor reflected.
-void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline) {
-  const Proof own = random_numbers();
+void authenticate_as_server(Channel& channel, std::string_view secret, Deadline deadline) {
+  const Digest own = random_nonce();
   channel.send_bytes(as_bytes(kGreeting), deadline);
   channel.send_bytes(own, deadline);
-  Proof theirs{};
-  Proof proof{};
+  Digest theirs{};
+  Digest proof{};
   channel.receive_bytes(theirs, deadline);
   channel.receive_bytes(proof, deadline);
-  const bool known = same_proof(proof, proof_of(secret, "client", own, theirs));
+  const bool known = are_equal_digests(proof, proof_of(secret, "client", own, theirs));
   const std::array<std::uint8_t, 1> verdict{known ? kWelcome : kStranger};
   channel.send_bytes(verdict, deadline);
   if (!known) throw ChannelError("a stranger");
   channel.send_bytes(proof_of(secret, "server", own, theirs), deadline);
 }
 
-void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline) {
+void authenticate_as_client(Channel& channel, std::string_view secret, Deadline deadline) {
   std::array<std::uint8_t, kGreeting.size()> greeting{};
-  Proof theirs{};
+  Digest theirs{};
   channel.receive_bytes(greeting, deadline);
   if (!std::ranges::equal(greeting, as_bytes(kGreeting))) throw ChannelError("it is another program");
   channel.receive_bytes(theirs, deadline);
-  const Proof own = random_numbers();
+  const Digest own = random_nonce();
   channel.send_bytes(own, deadline);
   channel.send_bytes(proof_of(secret, "client", theirs, own), deadline);
   std::array<std::uint8_t, 1> verdict{};
@@ -190,9 +190,10 @@ void greet_as_client(Channel& channel, std::string_view secret, Deadline deadlin
   if (verdict[0] != kWelcome) {
     throw ConfigError("rank 0 and this rank have different secrets; give all ranks of the job the same CHIMERA_SECRET");
   }
-  Proof proof{};
+  Digest proof{};
   channel.receive_bytes(proof, deadline);
-  if (!same_proof(proof, proof_of(secret, "server", theirs, own))) throw ChannelError("it does not have the secret");
+  if (!are_equal_digests(proof, proof_of(secret, "server", theirs, own)))
+    throw ChannelError("it does not have the secret");
 }
 
 }  // namespace chimera

@@ -25,22 +25,24 @@ namespace chimera {
 /// Returns the first line of a file. Throws ConfigError if it is missing or the file mode permits access by others.
 [[nodiscard]] std::string read_secret(const std::string& path);
 
-constexpr std::size_t kProofBytes = 32;
+constexpr std::size_t kDigestBytes = 32;
 /// An HMAC, or a random nonce.
-using Proof = std::array<std::uint8_t, kProofBytes>;
+using Digest = std::array<std::uint8_t, kDigestBytes>;
 
 /// Returns a random nonce.
-[[nodiscard]] Proof random_numbers();
+[[nodiscard]] Digest random_nonce();
 /// Returns the HMAC-SHA-256 (RFC 2104) of `words` with the key `secret`.
-[[nodiscard]] Proof prove(std::string_view secret, std::string_view words);
+[[nodiscard]] Digest prove(std::string_view secret, std::string_view words);
 /// Compares two proofs in constant time.
-[[nodiscard]] bool same_proof(const Proof& one, const Proof& other);
-[[nodiscard]] inline std::string_view bytes_of(const Proof& proof) {
+[[nodiscard]] bool are_equal_digests(const Digest& one, const Digest& other);
+[[nodiscard]] inline std::string_view bytes_of(const Digest& proof) {
   return {reinterpret_cast<const char*>(proof.data()), proof.size()};
 }
 
 using Deadline = std::chrono::steady_clock::time_point;
-[[nodiscard]] inline Deadline after(std::chrono::milliseconds time) { return std::chrono::steady_clock::now() + time; }
+[[nodiscard]] inline Deadline deadline_after(std::chrono::milliseconds time) {
+  return std::chrono::steady_clock::now() + time;
+}
 
 /// The peer closed the connection, missed a deadline, or violated the protocol.
 class ChannelError : public TransportError {
@@ -53,7 +55,7 @@ class Channel {
  public:
   explicit Channel(FileDescriptor socket);
 
-  /// Sends a message. Throws ChannelError if it is longer than kMostBytes or cannot be sent by the deadline.
+  /// Sends a message. Throws ChannelError if it is longer than kMaxBytes or cannot be sent by the deadline.
   void send(std::string_view message, Deadline deadline);
   /// Receives a message. Returns nullopt if the peer closed the connection instead of sending one. Throws ChannelError
   /// on other failures.
@@ -65,7 +67,7 @@ class Channel {
   /// Wakes all waiting calls. Thread-safe.
   void close() noexcept;
 
-  static constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+  static constexpr std::size_t kMaxBytes = std::size_t{1} << 20U;
 
  private:
   [[nodiscard]] bool fill(std::span<std::uint8_t> bytes, Deadline deadline);
@@ -76,9 +78,9 @@ class Channel {
 
 /// Authenticates both ends of a new connection, on the server's side: each end sends a nonce and an HMAC of both
 /// nonces. The client proves its secret first. Throws ChannelError if authentication fails.
-void greet_as_server(Channel& channel, std::string_view secret, Deadline deadline);
+void authenticate_as_server(Channel& channel, std::string_view secret, Deadline deadline);
 /// Does the same on the client's side. Throws ConfigError if the server rejects the secret; ChannelError if the peer is
 /// another program, cannot prove the secret itself, or misses the deadline.
-void greet_as_client(Channel& channel, std::string_view secret, Deadline deadline);
+void authenticate_as_client(Channel& channel, std::string_view secret, Deadline deadline);
 
 }  // namespace chimera

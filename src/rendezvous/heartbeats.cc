@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 
 constexpr std::chrono::milliseconds kBeat{250};
 constexpr std::chrono::milliseconds kStopped{1000};  // after a longer pause this process was stopped
-constexpr std::size_t kMostBytes = 1024;
+constexpr std::size_t kMaxBytes = 1024;
 
 void raise(const FileDescriptor& event) {
   const std::uint64_t one = 1;
@@ -44,11 +44,11 @@ std::string add_hmac(std::string_view secret, const std::string& words) {
 
 /// Returns nullopt if the HMAC does not match.
 std::optional<std::string> check_hmac(std::string_view secret, std::string_view datagram) {
-  if (datagram.size() <= kProofBytes) return std::nullopt;
-  Proof proof{};
-  std::copy_n(datagram.begin(), kProofBytes, proof.begin());
-  std::string words(datagram.substr(kProofBytes));
-  if (!same_proof(proof, prove(secret, words))) return std::nullopt;
+  if (datagram.size() <= kDigestBytes) return std::nullopt;
+  Digest proof{};
+  std::copy_n(datagram.begin(), kDigestBytes, proof.begin());
+  std::string words(datagram.substr(kDigestBytes));
+  if (!are_equal_digests(proof, prove(secret, words))) return std::nullopt;
   return words;
 }
 
@@ -56,7 +56,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
-std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<int> ranks) {
+std::vector<int> on_one_host(const std::map<int, PeerHeartbeat>& all, std::vector<int> ranks) {
   const std::string& host = all.at(ranks.front()).host;
   std::erase_if(ranks, [&](int rank) { return all.at(rank).host != host; });
   return ranks;
@@ -64,13 +64,13 @@ std::vector<int> on_one_host(const std::map<int, HeardRank>& all, std::vector<in
 
 }  // namespace
 
-std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone) {
+std::string describe_gone(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& gone) {
   const std::vector<int> ranks = on_one_host(all, gone);
   return fmt::format("{} on host {} {} gone: killed, or ended without an error report", ranks_text(ranks),
                      all.at(ranks.front()).host, ranks.size() == 1 ? "is" : "are");
 }
 
-std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
+std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& silent,
                              std::chrono::milliseconds limit, const std::string& own_host) {
   const std::string& host = all.at(silent.front()).host;
   const std::vector<int> there = on_one_host(all, silent);
@@ -195,7 +195,7 @@ void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
 }
 
 void Heartbeats::receive() {
-  std::array<char, kMostBytes> buffer{};
+  std::array<char, kMaxBytes> buffer{};
   while (true) {
     SocketAddress from;
     from.size = sizeof from.storage;
@@ -214,7 +214,7 @@ void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
     const Json json = read_json(*words);
     if (!json.at(0).is_number_unsigned() || !json.at(1).is_number_unsigned()) return;
     const int rank = json.at(0).get<int>();
-    HeardRank& heard = heard_[rank];
+    PeerHeartbeat& heard = heard_[rank];
     const auto count = json.at(1).get<std::uint64_t>();
     if (count <= heard.count) return;
     heard = {

@@ -21,7 +21,7 @@
 namespace chimera {
 
 /// What a rank has received from another rank.
-struct HeardRank {
+struct PeerHeartbeat {
   std::string host;                                 ///< its host's name (gethostname())
   std::chrono::steady_clock::time_point last = {};  ///< time of its last heartbeat
   std::uint64_t count = 0;                          ///< number of its last heartbeat; lower ones are ignored
@@ -31,11 +31,11 @@ struct HeardRank {
 /// Returns the error message for ranks that were silent for `limit`: "host b (ranks 2, 3) silent for 2.5 s: it is down,
 /// stopped or cut off". If other ranks of this host still send heartbeats, or it is `own_host`: "rank 3 on host b
 /// silent for 2.5 s: stopped". Names only ranks on the first silent rank's host. `silent` is ascending and not empty.
-[[nodiscard]] std::string describe_silence(const std::map<int, HeardRank>& all, const std::vector<int>& silent,
+[[nodiscard]] std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& silent,
                                            std::chrono::milliseconds limit, const std::string& own_host);
 
 /// Returns "rank 3 on host b is gone: killed, or ended without an error report". `gone` is ascending and not empty.
-[[nodiscard]] std::string describe_gone(const std::map<int, HeardRank>& all, const std::vector<int>& gone);
+[[nodiscard]] std::string describe_gone(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& gone);
 
 struct HeartbeatOptions {
   int rank = 0;
@@ -88,7 +88,7 @@ class Heartbeats {
   FileDescriptor news_;  // readable after leave()
   std::atomic<bool> leaves_ = false;
   std::optional<std::chrono::steady_clock::time_point> settled_;
-  std::map<int, HeardRank> heard_;          // all other ranks on rank 0; rank 0 on other ranks
+  std::map<int, PeerHeartbeat> heard_;      // all other ranks on rank 0; rank 0 on other ranks
   std::map<int, SocketAddress> addresses_;  // of the other ranks on rank 0; of rank 0 on other ranks
   std::uint64_t sent_ = 0;
   std::string verdict_;  // reported by rank 0

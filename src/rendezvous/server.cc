@@ -56,12 +56,12 @@ constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
 
 /// Connects and authenticates. Retries, because ranks start in any order: rank 0 may not listen yet.
 Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
-  const Deadline deadline = after(timeout);
+  const Deadline deadline = deadline_after(timeout);
   std::string reason;
   while (true) {
     try {
       Channel channel(connect_to(rendezvous, deadline));
-      greet_as_client(channel, rendezvous.secret, deadline);
+      authenticate_as_client(channel, rendezvous.secret, deadline);
       return channel;
     } catch (const ChannelError& error) {
       reason = error.what();
@@ -72,7 +72,7 @@ Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds tim
   throw TransportError(
       fmt::format("no answer from the rendezvous server at {} within {:g} s; rank 0 has not started it, or another "
                   "program has the port ({})",
-                  place_of(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
+                  server_name(rendezvous), std::chrono::duration<double>(timeout).count(), reason));
 }
 
 constexpr std::chrono::milliseconds kSendTime{10'000};  // for an answer
@@ -136,7 +136,7 @@ Answer KeyValueStore::answer(const Request& request) {
     case RequestKind::Check: return {.is_there = has_all()};
     case RequestKind::Get:
     case RequestKind::Wait:
-      changed_.wait_until(lock, after(request.timeout), [&] { return stopped_ || has_all(); });
+      changed_.wait_until(lock, deadline_after(request.timeout), [&] { return stopped_ || has_all(); });
       if (!has_all()) return {};
       return {.is_there = true, .value = request.kind == RequestKind::Get ? values_[request.names.front()] : ""};
   }
@@ -155,7 +155,7 @@ RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chron
 // One request at a time: c10d uses a store from several threads, and answers carry no number of their request.
 Answer RendezvousClient::ask(const Request& request) {
   const std::scoped_lock lock(mutex_);
-  const Deadline deadline = after(request.timeout + kAnswerTime);
+  const Deadline deadline = deadline_after(request.timeout + kAnswerTime);
   try {
     channel_.send(to_bytes(request), deadline);
     if (const auto message = channel_.receive(deadline)) return read_answer(*message);
@@ -204,7 +204,7 @@ void RendezvousServer::listen() {
       return each.has_ended;
     });
     const auto is_stranger = [](const Connection& each) { return !each.is_trusted; };
-    if (std::ranges::count_if(connections_, is_stranger) >= kMostStrangers) continue;
+    if (std::ranges::count_if(connections_, is_stranger) >= kMaxUnauthenticated) continue;
     Connection& connection = connections_.emplace_back(std::move(socket));
     connection.thread = std::thread([this, &connection] { serve(connection); });
   }
@@ -214,13 +214,13 @@ void RendezvousServer::listen() {
 void RendezvousServer::serve(Connection& connection) {
   try {
     Channel& channel = connection.channel;
-    greet_as_server(channel, secret_, after(kProofTime));
+    authenticate_as_server(channel, secret_, deadline_after(kProofTime));
     {
       const std::scoped_lock lock(mutex_);
       connection.is_trusted = true;
     }
     while (const auto message = channel.receive(Deadline::max())) {
-      channel.send(to_bytes(store_.answer(read_request(*message))), after(kSendTime));
+      channel.send(to_bytes(store_.answer(read_request(*message))), deadline_after(kSendTime));
     }
   } catch (const Error&) {  // the client sees the end of the connection
   }

@@ -84,7 +84,7 @@ class RendezvousClient {
 };
 
 /// Serves clients that prove the secret, with a thread per connection. A client must prove it within kProofTime. While
-/// kMostStrangers connections have not done so yet, new connections are closed; their clients try again.
+/// kMaxUnauthenticated connections have not done so yet, new connections are closed; their clients try again.
 class RendezvousServer {
  public:
   /// `listener` is a listening TCP socket. An empty secret accepts all clients that use the same protocol.
@@ -97,7 +97,7 @@ class RendezvousServer {
   void stop_listening();
 
   static constexpr std::chrono::milliseconds kProofTime{5000};
-  static constexpr int kMostStrangers = 64;
+  static constexpr int kMaxUnauthenticated = 64;
 
  private:
   struct Connection {

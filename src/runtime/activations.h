@@ -30,7 +30,7 @@ struct Activation {
   WeightGradients::Pointer weight_gradients;
   std::unique_ptr<SavedTensors> saved;  // Null: not offloaded
   SavedTensors::Pointer saved_input;    // The offloaded input of a recomputed forward
-  RecordedPlace* recorded = nullptr;    // If a graph has computed it
+  GraphSlot* recorded = nullptr;        // If a graph has computed it
 };
 
 /// The activations of a worker. OpRunner puts and takes them; the executor calls offload() and load(). An argument `op`

@@ -53,7 +53,7 @@ void GradientSums::start(ParameterGroupId id, Tracer* tracer) {
            .parts = std::move(parts),
            .order = is_canonical() ? &worker_.shape.canonical->orders[id.index()] : nullptr,
            .counts = worker_.shape.scatters ? shards_.at(id) : std::vector<std::int64_t>()});
-  if (tracer != nullptr) pending->call_when_done(tracer->summed(id));
+  if (tracer != nullptr) pending->call_when_done(tracer->all_reduce_callback(id));
   pending_.emplace(id, std::move(pending));
 }
 

@@ -126,7 +126,7 @@ void OpRunner::end_forward(Forward forward) {
   }
   if (!forward.keeps_graph) activation.output.reset();
   if (trains_) activations_.put(op, std::move(activation));
-  forget_carried(op);
+  forget_cache(op);
 }
 
 void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
@@ -142,7 +142,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
 
 /// Returns the gradient of the input; undefined on the first stage.
 at::Tensor OpRunner::run_backward(Activation& activation, const at::Tensor& gradient, bool defers_weight_gradients) {
-  if (RecordedPlace* place = activation.recorded) {
+  if (GraphSlot* place = activation.recorded) {
     activation.weight_gradients = c10::make_intrusive<WeightGradients>();
     if (defers_weight_gradients) {
       activation.weight_gradients->defer();
@@ -167,7 +167,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
     if (!all_finite(passed_back)) non_finite_.push_back(op);
     messages_.put(op, std::move(passed_back));
   }
-  forget_carried(op);
+  forget_cache(op);
   return activation;
 }
 
@@ -191,24 +191,24 @@ MicroBatch OpRunner::load_slice(const Op& op, const LoadMicroBatch& load) {
   if (worker_.slices.empty()) return batch;
   const std::vector<std::int64_t>& bounds = worker_.shape.slice_bounds;
   // Slices run in order, and each attends to the keys and values of all slices before it.
-  auto& carried = carried_[key_of_first_slice(op)];
-  if (!carried) carried = std::make_shared<CarriedKeyValues>(bounds.back());
+  auto& key_value_cache = key_value_caches_[key_of_first_slice(op)];
+  if (!key_value_cache) key_value_cache = std::make_shared<KeyValueCache>(bounds.back());
   const auto slice = static_cast<std::size_t>(op.slice);
-  return slice_of(std::move(batch), bounds[slice], bounds[slice + 1], carried);
+  return slice_of(std::move(batch), bounds[slice], bounds[slice + 1], key_value_cache);
 }
 
 /// Frees the keys and values of a micro-batch on a stage after their last use: the backward of slice 0, or the last
 /// slice's forward if there are no backwards.
-void OpRunner::forget_carried(const Op& op) {
+void OpRunner::forget_cache(const Op& op) {
   const bool is_forward = op.kind == OpKind::Forward;
   if (worker_.slices.empty() || is_forward == trains_) return;
-  if (op.slice == (is_forward ? worker_.num_slices() - 1 : 0)) carried_.erase(key_of_first_slice(op));
+  if (op.slice == (is_forward ? worker_.num_slices() - 1 : 0)) key_value_caches_.erase(key_of_first_slice(op));
 }
 
 void OpRunner::drop() {
   losses_.clear();
   weight_gradients_.clear();
-  carried_.clear();
+  key_value_caches_.clear();
   non_finite_.clear();
   recorded_.drop();
 }

@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "model/carried_key_values.h"
+#include "model/key_value_cache.h"
 #include "model/linear.h"
 #include "runtime/activations.h"
 #include "runtime/gradient_sums.h"
@@ -77,7 +77,7 @@ class OpRunner {
   void input_gradient(const Op& op);
   void weight_gradient(const Op& op);
   MicroBatch load_slice(const Op& op, const LoadMicroBatch& load);
-  void forget_carried(const Op& op);
+  void forget_cache(const Op& op);
 
   const WorkerContext& worker_;
   Messages& messages_;
@@ -88,9 +88,9 @@ class OpRunner {
   std::vector<Op> non_finite_;
   OpTimes times_;
   RecordedOps recorded_;
-  std::optional<HelperThread> helper_;                                    // Created at the first pair
-  std::unordered_map<OpKey, WeightGradients::Pointer> weight_gradients_;  // Between I and W, by forward
-  std::unordered_map<OpKey, std::shared_ptr<CarriedKeyValues>> carried_;  // By the forward of slice 0
+  std::optional<HelperThread> helper_;                                          // Created at the first pair
+  std::unordered_map<OpKey, WeightGradients::Pointer> weight_gradients_;        // Between I and W, by forward
+  std::unordered_map<OpKey, std::shared_ptr<KeyValueCache>> key_value_caches_;  // By the forward of slice 0
 };
 
 }  // namespace chimera

@@ -28,9 +28,9 @@ std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& pr
   return most;
 }
 
-bool is_alike(const RecordedPlace& place, const at::Tensor& input, MicroBatch& batch) {
+bool is_alike(const GraphSlot& place, const at::Tensor& input, MicroBatch& batch) {
   const bool has_input = place.input.defined();
-  if (has_input != input.defined() || batch.carried || batch.dropout.is_active()) return false;
+  if (has_input != input.defined() || batch.key_value_cache || batch.dropout.is_active()) return false;
   if (has_input && input.sizes() != place.input.sizes()) return false;
   MicroBatch recorded = place.batch;
   // The graph has these factors as numbers.
@@ -52,7 +52,7 @@ void RecordedOps::make_places(const std::vector<Instruction>& program, const Loa
       return at::zeros(spec.sizes, at::device(worker_.device()).dtype(spec.dtype));
     };
     for (std::size_t i = 0; i < count; ++i) {
-      RecordedPlace& place = *places_[stage].emplace_back(std::make_unique<RecordedPlace>());
+      GraphSlot& place = *places_[stage].emplace_back(std::make_unique<GraphSlot>());
       place.batch = batch;
       for (at::Tensor* tensor : tensors_of(place.batch)) *tensor = tensor->clone();
       if (!worker_.is_last(op)) place.output_gradient = zeros(worker_.message_of(op));
@@ -70,7 +70,7 @@ void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicr
   const bool splits = std::ranges::any_of(program, [](const Instruction& each) {
     return each.kind == InstructionKind::Compute && each.op.kind == OpKind::BackwardWeight;
   });
-  const auto record_kind = [&](std::unique_ptr<DeviceGraph> RecordedPlace::*graph, const auto& work) {
+  const auto record_kind = [&](std::unique_ptr<DeviceGraph> GraphSlot::*graph, const auto& work) {
     const DeviceGraph* first = nullptr;
     for (auto& [stage, places] : places_) {
       for (const auto& place : places) {
@@ -80,24 +80,24 @@ void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicr
       }
     }
   };
-  record_kind(&RecordedPlace::forward, [&](StageId stage, RecordedPlace& place) {
+  record_kind(&GraphSlot::forward, [&](StageId stage, GraphSlot& place) {
     const WeightGradients::Scope scope(place.weight_gradients);
     place.output = worker_.stages.at(stage)->forward(place.input, place.batch);
   });
-  record_kind(&RecordedPlace::backward, [&](StageId /*stage*/, RecordedPlace& place) {
+  record_kind(&GraphSlot::backward, [&](StageId /*stage*/, GraphSlot& place) {
     if (splits) place.weight_gradients->defer();
     torch::autograd::backward({place.output}, {place.output_gradient});
   });
   if (!splits) return;
-  record_kind(&RecordedPlace::weights, [](StageId /*stage*/, RecordedPlace& place) { place.weight_gradients->run(); });
+  record_kind(&GraphSlot::weights, [](StageId /*stage*/, GraphSlot& place) { place.weight_gradients->run(); });
 }
 
-RecordedPlace* RecordedOps::forward(const Op& op, const at::Tensor& input, MicroBatch batch) {
+GraphSlot* RecordedOps::forward(const Op& op, const at::Tensor& input, MicroBatch batch) {
   const auto found = places_.find(op.stage);
   if (found == places_.end()) return nullptr;
   const auto free = std::ranges::find_if(found->second, [](const auto& place) { return !place->is_used; });
   if (free == found->second.end() || !is_alike(**free, input, batch)) return nullptr;
-  RecordedPlace& place = **free;
+  GraphSlot& place = **free;
   const at::NoGradGuard no_graph;
   if (input.defined()) place.input.copy_(input, /*non_blocking=*/true);
   copy_tensors(place.batch, batch);
@@ -106,7 +106,7 @@ RecordedPlace* RecordedOps::forward(const Op& op, const at::Tensor& input, Micro
   return &place;
 }
 
-at::Tensor RecordedOps::backward(RecordedPlace& place, const at::Tensor& output_gradient) {
+at::Tensor RecordedOps::backward(GraphSlot& place, const at::Tensor& output_gradient) {
   const at::NoGradGuard no_graph;
   if (place.output_gradient.defined()) place.output_gradient.copy_(output_gradient, /*non_blocking=*/true);
   place.backward->repeat();
@@ -114,7 +114,7 @@ at::Tensor RecordedOps::backward(RecordedPlace& place, const at::Tensor& output_
   return place.input.defined() ? place.input.grad().clone(at::MemoryFormat::Contiguous) : at::Tensor();
 }
 
-void RecordedOps::add_weight_gradients(RecordedPlace& place) {
+void RecordedOps::add_weight_gradients(GraphSlot& place) {
   place.weights->repeat();
   place.is_used = false;
 }

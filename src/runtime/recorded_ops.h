@@ -26,7 +26,7 @@
 namespace chimera {
 
 /// A micro-batch in flight on a stage: tensors, always at the same addresses, and the graphs of its ops.
-struct RecordedPlace {
+struct GraphSlot {
   at::Tensor input;  ///< undefined on the first stage
   MicroBatch batch;
   at::Tensor output;
@@ -49,18 +49,18 @@ class RecordedOps {
 
   /// Launches a forward in a free place. Returns null, without an effect, if there is none for such tensors: the op
   /// must then run as usual.
-  [[nodiscard]] RecordedPlace* forward(const Op& op, const at::Tensor& input, MicroBatch batch);
+  [[nodiscard]] GraphSlot* forward(const Op& op, const at::Tensor& input, MicroBatch batch);
   /// Launches the backward or input gradient. Returns the gradient of the input in memory of its own, because it may be
   /// sent when the place is used again; undefined on the first stage. Frees the place after a whole backward.
-  [[nodiscard]] static at::Tensor backward(RecordedPlace& place, const at::Tensor& output_gradient);
+  [[nodiscard]] static at::Tensor backward(GraphSlot& place, const at::Tensor& output_gradient);
   /// Launches the weight gradient, and frees the place.
-  static void add_weight_gradients(RecordedPlace& place);
+  static void add_weight_gradients(GraphSlot& place);
 
   /// Frees all places of an abandoned step.
   void drop();
 
  private:
-  using Places = std::vector<std::unique_ptr<RecordedPlace>>;
+  using Places = std::vector<std::unique_ptr<GraphSlot>>;
   void make_places(const std::vector<Instruction>& program, const LoadMicroBatch& load);
 
   const WorkerContext& worker_;

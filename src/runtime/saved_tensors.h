@@ -34,7 +34,7 @@ class HostCopies {
                                 const std::vector<at::Tensor>& on_device);
 
   at::Device device_;
-  RankStream stream_;
+  SideStream stream_;
   StreamMark last_;  // end of the previous copy to host memory
   /// By bytes; kept, because an allocation of page-locked memory can wait for the whole GPU.
   std::map<std::int64_t, std::vector<at::Tensor>> free_;

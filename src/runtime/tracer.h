@@ -115,22 +115,22 @@ struct MemorySample {
 struct StepTrace {
   std::int64_t step = 0;                  // step of the run, from 0
   std::vector<double> boundaries;         // instruction i ran from [i] to [i + 1]; the first of a pair until [i + 2]
-  std::vector<double> summed_until;       // [parameter group]: when the sum was complete; 0 if not reported
+  std::vector<double> all_reduce_ends;    // [parameter group]: when the sum was complete; 0 if not reported
   std::vector<MemorySample> memory = {};  // [boundary], if sampled
 };
 
-/// Instruction times of a worker's last steps: at most `kMostSteps`, fewer if they exceed `kMostInstructions`, at least
+/// Instruction times of a worker's last steps: at most `kMaxSteps`, fewer if they exceed `kMaxInstructions`, at least
 /// one.
 class Tracer {
  public:
-  static constexpr std::size_t kMostSteps = 8;
-  static constexpr std::size_t kMostInstructions = 1 << 17;  // 1 MiB of times
+  static constexpr std::size_t kMaxSteps = 8;
+  static constexpr std::size_t kMaxInstructions = 1 << 17;  // 1 MiB of times
 
   /// Calls `sample_memory`, if set, at every boundary.
   Tracer(std::size_t instructions, std::size_t groups, std::function<MemorySample()> sample_memory = {})
       : instructions_(instructions),
         groups_(groups),
-        most_steps_(std::clamp<std::size_t>(kMostInstructions / std::max<std::size_t>(instructions, 1), 1, kMostSteps)),
+        most_steps_(std::clamp<std::size_t>(kMaxInstructions / std::max<std::size_t>(instructions, 1), 1, kMaxSteps)),
         sample_memory_(std::move(sample_memory)) {}
 
   /// Starts a step; later boundaries belong to it.
@@ -139,7 +139,7 @@ class Tracer {
     StepTrace& trace = *steps_.emplace_back(std::make_shared<StepTrace>());
     trace.step = step;
     trace.boundaries.reserve(instructions_ + 1);
-    trace.summed_until.assign(groups_, 0);
+    trace.all_reduce_ends.assign(groups_, 0);
   }
   /// Records the boundary between two instructions.
   void mark() {
@@ -147,8 +147,8 @@ class Tracer {
     steps_.back()->boundaries.push_back(monotonic_seconds());
   }
   /// Returns a function to call, on any thread, when the group's sum is complete; may outlive the tracer.
-  [[nodiscard]] std::function<void()> summed(ParameterGroupId group) {
-    return [trace = steps_.back(), group] { trace->summed_until[group.index()] = monotonic_seconds(); };
+  [[nodiscard]] std::function<void()> all_reduce_callback(ParameterGroupId group) {
+    return [trace = steps_.back(), group] { trace->all_reduce_ends[group.index()] = monotonic_seconds(); };
   }
 
   [[nodiscard]] const std::deque<std::shared_ptr<StepTrace>>& steps() const { return steps_; }

@@ -50,7 +50,7 @@ std::vector<Parameter> owned_parameters(const ParameterGroup& group, std::size_t
 
 /// Leaves 21 bits to the stage, as models have fewer layers.
 OpKey key_of(const Op& op) {
-  static_assert(kMostSlices <= 1 << 10);
+  static_assert(kMaxSlices <= 1 << 10);
   return (static_cast<OpKey>(op.kind) << 62U) | (static_cast<OpKey>(op.slice) << 52U) |
          (static_cast<OpKey>(op.stage.value()) << 31U) | static_cast<OpKey>(op.micro_batch.value());
 }

@@ -28,11 +28,11 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
   std::string text = json_text(header);
   // Blanks behind the header align the data, as the format recommends.
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kMostHeaderBytes) {
+  if (text.size() > kMaxHeaderBytes) {
     throw ConfigError(
         fmt::format("{} tensors need a header of {} bytes, and no safetensors file has more than {}; write "
                     "more and smaller files",
-                    tensors.size(), text.size(), kMostHeaderBytes));
+                    tensors.size(), text.size(), kMaxHeaderBytes));
   }
   SafetensorsLayout layout;
   for (std::uint64_t length = text.size(), i = 0; i < 8; ++i)

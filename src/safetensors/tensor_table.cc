@@ -44,9 +44,9 @@ std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, co
   read(0, little_endian);
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8U | std::to_integer<std::uint64_t>(little_endian[i]);
-  if (length > kMostHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     throw ConfigError(
-        fmt::format("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMostHeaderBytes));
+        fmt::format("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMaxHeaderBytes));
   }
   if (length > file_bytes - kLengthBytes) {
     throw ConfigError(
@@ -137,7 +137,7 @@ class TensorTable::HeaderReader {
   bool number_unsigned(std::uint64_t value) {
     if (value > std::uint64_t{std::numeric_limits<std::int64_t>::max()}) unexpected("a number above 2^63");
     if (where_ == Where::Shape) {
-      if (shape_.size() == kMostDimensions) fail(fmt::format("shape: more than {} dimensions", kMostDimensions));
+      if (shape_.size() == kMaxDimensions) fail(fmt::format("shape: more than {} dimensions", kMaxDimensions));
       shape_.push_back(value);
     } else if (where_ == Where::Offsets) {
       if (offsets_.size() == 2) fail("data_offsets: more than two numbers");
@@ -150,7 +150,7 @@ class TensorTable::HeaderReader {
   bool number_float(double /*value*/, const std::string& /*text*/) { unexpected("a fraction or a number above 2^64"); }
   bool string(std::string& value) {
     if (where_ == Where::Metadata) {
-      if (table_.metadata_.size() == kMostMetadata) fail(fmt::format("metadata: more than {} texts", kMostMetadata));
+      if (table_.metadata_.size() == kMaxMetadata) fail(fmt::format("metadata: more than {} texts", kMaxMetadata));
       if (!table_.metadata_.emplace(name_, std::move(value)).second) {
         fail(fmt::format("metadata: {} is given twice", shown_name(name_)));
       }

@@ -56,16 +56,16 @@ struct TensorEntry {
   std::uint64_t bytes = 0;
 };
 
-inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMostDimensions = 64;    ///< of a tensor
-inline constexpr std::size_t kMostMetadata = 10'000;  ///< fields of `__metadata__`
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr std::size_t kMaxDimensions = 64;    ///< of a tensor
+inline constexpr std::size_t kMaxMetadata = 10'000;  ///< fields of `__metadata__`
 
 /// Names, types, shapes and positions of the tensors in a file. Takes less memory than the header.
 class TensorTable {
  public:
   /// Reads the header of a file of `file_bytes` bytes with `read`; `path` is for messages. Throws ConfigError unless
   /// the header is one JSON object in UTF-8 without duplicate names, of the length in the file's first 8 bytes, at most
-  /// kMostHeaderBytes. Each tensor needs a valid type, a shape, and as many bytes as these require. The tensors must
+  /// kMaxHeaderBytes. Each tensor needs a valid type, a shape, and as many bytes as these require. The tensors must
   /// fill the rest of the file without overlap or hole.
   TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read);
 

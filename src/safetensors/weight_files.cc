@@ -84,7 +84,7 @@ WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const Re
   const auto require = [&](bool holds, const std::string& what) {
     if (!holds) throw ConfigError(fmt::format("{}: {}", path, what));
   };
-  require(bytes <= kMostIndexBytes, fmt::format("has {} bytes; no index has more than {}", bytes, kMostIndexBytes));
+  require(bytes <= kMaxIndexBytes, fmt::format("has {} bytes; no index has more than {}", bytes, kMaxIndexBytes));
   std::string text(bytes, '\0');
   read(0, std::as_writable_bytes(std::span(text)));
   require(text.find('\0') == text.npos, "has a NUL character where JSON is expected");
@@ -141,8 +141,8 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   const WeightMap map = weight_map_of(index);
   std::map<std::string, const SafetensorsFile*> opened;
   for (const auto& [tensor, name] : map) opened[name] = nullptr;
-  if (opened.size() > kMostWeightFiles) {
-    throw ConfigError(fmt::format("{}: weight_map names more than {} files", index, kMostWeightFiles));
+  if (opened.size() > kMaxWeightFiles) {
+    throw ConfigError(fmt::format("{}: weight_map names more than {} files", index, kMaxWeightFiles));
   }
   // Two sets of weights: transformers reads the single file, whatever it holds.
   if (!opened.contains(kWeightsName) && is_there(fs::path(folder) / kWeightsName)) {

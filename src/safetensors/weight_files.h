@@ -20,11 +20,11 @@ namespace chimera {
 /// File name by tensor name; all files are in one folder.
 using WeightMap = std::map<std::string, std::string>;
 
-inline constexpr std::uint64_t kMostIndexBytes = 32'000'000;
-inline constexpr std::size_t kMostWeightFiles = 10'000;
+inline constexpr std::uint64_t kMaxIndexBytes = 32'000'000;
+inline constexpr std::size_t kMaxWeightFiles = 10'000;
 
 /// Parses model.safetensors.index.json, whose size is `bytes` and which `read` reads; `path` is for messages. Throws
-/// ConfigError unless it is one JSON object in UTF-8, of at most kMostIndexBytes, with one object `weight_map`. Its
+/// ConfigError unless it is one JSON object in UTF-8, of at most kMaxIndexBytes, with one object `weight_map`. Its
 /// members give each tensor, once, the name of a safetensors file in the same folder. A name with a path is an error,
 /// because an index from an untrusted source could name any file. Other fields are ignored.
 [[nodiscard]] WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read);

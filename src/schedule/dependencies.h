@@ -39,7 +39,7 @@ using WorkerGroups = std::vector<std::vector<WorkerId>>;
 using OpIndex = std::uint32_t;
 inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
 
-/// Finds ops of a schedule by kind, stage, micro-batch and slice. Requires ids in range and at most kMostOps ops. Ops
+/// Finds ops of a schedule by kind, stage, micro-batch and slice. Requires ids in range and at most kMaxOps ops. Ops
 /// may be missing; of duplicates, the first counts. Borrows the schedule.
 class OpTable {
  public:

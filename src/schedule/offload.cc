@@ -10,7 +10,7 @@ std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops, con
                                                  Pairs pairs) {
   // With fewer ops in between, the copy to the host would still run when the copy back must start, and the device would
   // hold the activations all the time.
-  constexpr std::size_t kLeastBetween = 2;
+  constexpr std::size_t kMinBetween = 2;
   std::vector<OffloadedForward> found;
   if (stages.empty()) return found;
   std::vector<std::size_t> begins;  // [op or pair]: position
@@ -24,7 +24,7 @@ std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops, con
       if (ops[i].kind == OpKind::Forward) forwards[key] = {i, number};
       if (!gives_input_gradient(ops[i].kind) || !forwards.contains(key)) continue;
       const auto [forward, made] = forwards.at(key);
-      if (number > made + kLeastBetween) found.push_back({forward, i, begins[number - 1]});
+      if (number > made + kMinBetween) found.push_back({forward, i, begins[number - 1]});
     }
   }
   return found;

@@ -17,9 +17,9 @@ std::vector<Subtree> subtrees_of(std::int64_t first, std::int64_t last) {
 }
 
 std::int64_t default_reduction_blocks(std::int64_t micro_batches) {
-  constexpr std::int64_t kMost = 64;
+  constexpr std::int64_t kMax = 64;
   std::int64_t blocks = 1;
-  while (blocks < kMost && micro_batches % (2 * blocks) == 0) blocks *= 2;
+  while (blocks < kMax && micro_batches % (2 * blocks) == 0) blocks *= 2;
   return blocks;
 }
 

@@ -60,10 +60,10 @@ struct PipelineShape {
 };
 
 /// Maximum number of ops in a schedule.
-inline constexpr std::int64_t kMostOps = 100'000'000;
+inline constexpr std::int64_t kMaxOps = 100'000'000;
 
 /// Maximum number of slices of a micro-batch.
-inline constexpr std::int64_t kMostSlices = 256;
+inline constexpr std::int64_t kMaxSlices = 256;
 
 /// worker_of[r][s]: the worker that holds stage s of replica r.
 struct Placement {
@@ -110,7 +110,7 @@ struct Schedule {
   std::optional<AsynchronousUpdates> updates = std::nullopt;  // Empty: synchronous, one update at the step's end
   std::optional<OpOrder> order = std::nullopt;                // The rule that was used, if its generator has two
   bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper
-  std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMostSlices
+  std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMaxSlices
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -152,7 +152,7 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   out.end_row();
 }
 
-constexpr std::int64_t kMostLines = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
+constexpr std::int64_t kMaxLines = kMaxOps / 2;  // Each worker has a stage, and each stage at least two ops
 constexpr std::size_t kLongestCell = 200;
 
 std::string_view trim(std::string_view text) {
@@ -269,8 +269,8 @@ class CsvReader {
   }
 
   void read_row() {
-    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMostLines) {
-      fail(fmt::format("more than {} workers", kMostLines));
+    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMaxLines) {
+      fail(fmt::format("more than {} workers", kMaxLines));
     }
     schedule_.workers.emplace_back();
     column_ = 1;
@@ -334,7 +334,7 @@ class CsvReader {
   }
 
   void add(const Op& op) {
-    if (++num_ops_ > kMostOps) fail(fmt::format("more than {} ops", kMostOps));
+    if (++num_ops_ > kMaxOps) fail(fmt::format("more than {} ops", kMaxOps));
     if (!has_header_) remember_largest(op);
     schedule_.workers.back().push_back(op);
   }
@@ -401,9 +401,9 @@ class CsvReader {
     }
     const std::int64_t stages = stage_.id + 1;
     const std::int64_t micro_batches = micro_batch_.id + 1;
-    if (stages * micro_batches > kMostOps / 2) {
+    if (stages * micro_batches > kMaxOps / 2) {
       fail_at(stage_.row, stage_.column,
-              fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMostOps));
+              fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMaxOps));
     }
     schedule_.name = "csv";
     schedule_.stages = stages;

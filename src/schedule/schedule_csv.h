@@ -38,7 +38,7 @@ struct ReadSchedule {
 /// Each stage is then on the first worker whose row names it; a stage that no row names is on worker 0. Ignores cells
 /// of messages, sharding and REDUCE_GRAD, and counts them in the notes. Does not validate the schedule; check() does.
 ///
-/// Throws ConfigError with row and column of the cell (from 1) for any other cell. Also throws for more than kMostOps
+/// Throws ConfigError with row and column of the cell (from 1) for any other cell. Also throws for more than kMaxOps
 /// ops and, without the first line, for an id that is not below the number of ops.
 [[nodiscard]] ReadSchedule schedule_from_csv(TextSource& text);
 

@@ -164,8 +164,8 @@ void write_op(Out out, const Op& op, bool sliced, bool versioned) {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostWorkers = kMostOps / 2;  // Each worker has a stage, and each stage at least two ops
-constexpr std::size_t kLongestName = 1000;           // Bytes
+constexpr std::int64_t kMaxWorkers = kMaxOps / 2;  // Each worker has a stage, and each stage at least two ops
+constexpr std::size_t kLongestName = 1000;         // Bytes
 
 /// Innermost open container; the current field of an object is `field_`.
 enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
@@ -191,8 +191,8 @@ class ScheduleReader {
   bool boolean(bool value) { return has_type(Type::Truth) ? keep(value ? 1 : 0) : mismatch("a boolean"); }
   bool number_integer(Json::number_integer_t value) { return integer(value); }
   bool number_unsigned(Json::number_unsigned_t value) {
-    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-    return integer(value > static_cast<std::uint64_t>(kMost) ? kMost : static_cast<std::int64_t>(value));
+    constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+    return integer(value > static_cast<std::uint64_t>(kMax) ? kMax : static_cast<std::int64_t>(value));
   }
   bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
     return has_type(Type::Number) ? scale(value) : mismatch("a fraction, or a number beyond 2^64");
@@ -312,7 +312,7 @@ bool ScheduleReader::start_object(std::size_t) {
     schedule_.placement.worker_of.emplace_back();
     enter_object(Where::Replica);
   } else if (where_ == Where::Ops) {
-    if (++num_ops_ > kMostOps) fail(value_path(), fmt::format("more than {} ops", kMostOps));
+    if (++num_ops_ > kMaxOps) fail(value_path(), fmt::format("more than {} ops", kMaxOps));
     enter_object(Where::Op);
   } else {
     mismatch("an object");
@@ -354,8 +354,8 @@ bool ScheduleReader::start_array(std::size_t) {
   if (has_type(Type::List)) {
     where_ = field_ == kReplicas ? Where::Replicas : field_ == kWorkers ? Where::Workers : Where::Holders;
   } else if (where_ == Where::Workers) {
-    if (std::ssize(schedule_.workers) == kMostWorkers) {
-      fail(value_path(), fmt::format("more than {} workers", kMostWorkers));
+    if (std::ssize(schedule_.workers) == kMaxWorkers) {
+      fail(value_path(), fmt::format("more than {} workers", kMaxWorkers));
     }
     schedule_.workers.emplace_back();
     where_ = Where::Ops;
@@ -395,7 +395,7 @@ bool ScheduleReader::string(Json::string_t& value) {
 
 bool ScheduleReader::integer(std::int64_t value) {
   if (where_ == Where::Holders) {
-    if (++num_holders_ > kMostOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMostOps));
+    if (++num_holders_ > kMaxOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMaxOps));
     schedule_.placement.worker_of.back().emplace_back(saturate<std::int32_t>(value));
     return accept();
   }
@@ -423,12 +423,12 @@ void ScheduleReader::check_integer(std::int64_t value) const {
     case kId:
       if (value == id) break;
       fail(value_path(), fmt::format("replicas are listed in order of their ids; expected {}, found {}", id, value));
-    case kSlices: require_up_to(kMostSlices); break;
+    case kSlices: require_up_to(kMaxSlices); break;
     case kStages:
     case kMicroBatches:
     case kPerUpdate:
     case kVersions:
-    case kDelay: require_up_to(kMostOps); break;
+    case kDelay: require_up_to(kMaxOps); break;
     default: break;
   }
 }
@@ -466,11 +466,11 @@ void ScheduleReader::finish_file() {
   schedule_.micro_batches = values_[kMicroBatches];
   schedule_.slices = has(kSlices) ? values_[kSlices] : 1;
   schedule_.late_forwards = values_[kLateForwards] != 0;
-  if (schedule_.stages * schedule_.micro_batches > kMostOps / 2 / schedule_.slices) {
+  if (schedule_.stages * schedule_.micro_batches > kMaxOps / 2 / schedule_.slices) {
     fail("micro_batches",
          fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule_.stages,
                      schedule_.micro_batches,
-                     schedule_.slices == 1 ? "" : fmt::format(" of {} slices", schedule_.slices), kMostOps));
+                     schedule_.slices == 1 ? "" : fmt::format(" of {} slices", schedule_.slices), kMaxOps));
   }
   if (schedule_.slices == 1 && sliced_op_[1]) {
     fail(*sliced_op_[1] + ".slice", "only ops of a schedule with slices have it (\"slices\": 2 or more)");

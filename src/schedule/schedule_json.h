@@ -19,7 +19,7 @@ namespace chimera {
 /// Reads the output of to_json(). Does not validate the schedule; check() does. An id that is too large for its type
 /// becomes the largest value of the type, and a negative id becomes -1; check() then reports both.
 ///
-/// Throws ConfigError, with the position in the file, if the text violates the grammar, has more than kMostOps ops or
+/// Throws ConfigError, with the position in the file, if the text violates the grammar, has more than kMaxOps ops or
 /// placements, or has more than 64 KiB without a JSON value (which limits the memory of the reader).
 [[nodiscard]] Schedule schedule_from_json(TextSource& text);
 [[nodiscard]] Schedule schedule_from_json(std::string_view text, const std::string& source);

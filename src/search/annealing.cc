@@ -44,15 +44,15 @@ class Annealing {
     best_.makespan = evaluator_.makespan(orders_);
     energy_ = energy(best_.makespan);
     double hot = kCold;
-    for (bool first = true; best_.makespan > goal && !phase.over(); first = false) {
-      const double temperature = hot * scale_ * std::pow(kCold / hot, phase.passed());
+    for (bool first = true; best_.makespan > goal && !phase.is_over(); first = false) {
+      const double temperature = hot * scale_ * std::pow(kCold / hot, phase.elapsed_fraction());
       for (int i = 0; i < kMovesPerTemperature; ++i) {
         phase.count();
         if (step(temperature)) improved(best_);
       }
       // The speed of a move is known after the first batch, which ran cold. So the start temperature fits the moves
       // that the phase still allows.
-      if (first) hot = hottest(kMovesPerTemperature / std::max(phase.passed(), kRounding));
+      if (first) hot = hottest(kMovesPerTemperature / std::max(phase.elapsed_fraction(), kRounding));
     }
     return std::move(best_);
   }
@@ -71,8 +71,8 @@ class Annealing {
     const auto& order = orders_[move.worker];
     if (order.empty() || order[move.from] == order[move.to]) return false;
     carry_out(orders_, move);
-    const double makespan = admissible(move) ? evaluator_.makespan(orders_) : kStuck;
-    const double energy = makespan == kStuck ? kStuck : this->energy(makespan);
+    const double makespan = is_admissible(move) ? evaluator_.makespan(orders_) : kDeadlocked;
+    const double energy = makespan == kDeadlocked ? kDeadlocked : this->energy(makespan);
     if (energy > energy_ && !random_.chance(std::exp((energy_ - energy) / temperature))) {
       carry_out(orders_, reverse(move));
       return false;
@@ -99,15 +99,15 @@ class Annealing {
 
   /// Checks only what the move can break: the order within the moved op's chain, and the worker's memory between both
   /// positions. Other ops keep their order. Whether ops wait for each other in a cycle shows when the orders are timed.
-  bool admissible(const Move& move) const {
+  bool is_admissible(const Move& move) const {
     const auto& order = orders_[move.worker];
     const auto begin = std::min(move.from, move.to);
     const auto end = std::max(move.from, move.to);
     const auto moved = chain(order[move.to]);
-    std::array<std::int32_t, kLanesOfChain> done{};
+    std::array<std::int32_t, kQueuesOfChain> done{};
     for (std::size_t i = 0; i <= end; ++i) {
       if (chain(order[i]) != moved) continue;
-      const auto step = static_cast<std::size_t>(order[i] % kLanesOfChain);
+      const auto step = static_cast<std::size_t>(order[i] % kQueuesOfChain);
       ++done[step];
       if (i >= begin && step != kForwardStep && done[step - 1] < instance_.needed(step, done[step] - 1)) return false;
     }
@@ -117,21 +117,21 @@ class Annealing {
     return true;
   }
 
-  bool within(std::size_t limit, const std::vector<LaneIndex>& order, std::size_t begin, std::size_t end,
+  bool within(std::size_t limit, const std::vector<QueueIndex>& order, std::size_t begin, std::size_t end,
               double room) const {
     const auto& size = instance_.size[limit];
     double held = 0;
     for (std::size_t i = 0; i <= end; ++i) {
-      const Lane& lane = instance_.lanes[static_cast<std::size_t>(order[i])];
+      const OpQueue& queue = instance_.queues[static_cast<std::size_t>(order[i])];
       const double change = size[chain(order[i])];
-      if (lane.takes) held += change;
+      if (queue.takes) held += change;
       if (i >= begin && held > room) return false;
-      if (lane.releases) held -= change;
+      if (queue.releases) held -= change;
     }
     return true;
   }
 
-  static std::size_t chain(LaneIndex index) { return static_cast<std::size_t>(index / kLanesOfChain); }
+  static std::size_t chain(QueueIndex index) { return static_cast<std::size_t>(index / kQueuesOfChain); }
 
   // Tuned on D = 8, N = 8 to 32 with two and four replicas; factors of two change little. Temperatures are in mean op
   // durations.

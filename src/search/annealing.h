@@ -32,9 +32,9 @@ class RandomSource {
 };
 
 /// Improves orders by simulated annealing (Kirkpatrick et al., Science 1983). A move shifts an op in its worker's
-/// order; only orders that keep the memory limits (admissible() in instance.h) are timed. Minimizes the makespan plus a
-/// small fraction of the mean time at which the workers end, which decides between equal makespans. Stops when the
-/// makespan reaches `goal` or `phase` is over. Calls `improved` with each new best solution.
+/// order; only orders that keep the memory limits (is_admissible() in instance.h) are timed. Minimizes the makespan
+/// plus a small fraction of the mean time at which the workers end, which decides between equal makespans. Stops when
+/// the makespan reaches `goal` or `phase` is over. Calls `improved` with each new best solution.
 ///
 /// Returns the best solution, never worse than `start`. `start` must be admissible, and its ops must not wait for each
 /// other in a cycle. Solution::origin of a better one is "local search from " and the origin of `start`.

@@ -43,7 +43,7 @@ class BranchAndBound {
   /// Searches until the phase is over or the part of the tree is exhausted. Replaces `best` by each better solution.
   /// Returns whether the part is exhausted: it then contains no order that is faster than `best`.
   bool run(Solution& best, Phase phase) {
-    while (!open_.empty() && !phase.over()) {
+    while (!open_.empty() && !phase.is_over()) {
       phase.count(kTimedForAState);
       Node node = std::move(open_.back());
       open_.pop_back();
@@ -75,7 +75,7 @@ class BranchAndBound {
   /// Any admissible order is a candidate. A better makespan shortens the deadline of all open states.
   void time_orders(const WindowState& state, Solution& best) {
     Orders orders = windows_.orders_by_head(state);
-    if (!admissible(instance_, orders)) return;
+    if (!is_admissible(instance_, orders)) return;
     const double makespan = Evaluator(instance_).makespan(orders);
     if (makespan < deadline_below(best.makespan)) best = {std::move(orders), makespan, "branch and bound"};
   }
@@ -85,13 +85,14 @@ class BranchAndBound {
   std::vector<Node> open_;  // a stack
 };
 
-inline constexpr std::int32_t kMostExactOps = 480;
+inline constexpr std::int32_t kMaxExactOps = 480;
 
-/// Returns whether branch and bound can solve the problem: it has at most kMostExactOps ops, and every op takes time
+/// Returns whether branch and bound can solve the problem: it has at most kMaxExactOps ops, and every op takes time
 /// (so that the earliest starts of ops determine an order).
 [[nodiscard]] inline bool can_be_exact(const Instance& instance) {
-  return instance.ops <= kMostExactOps &&
-         std::ranges::all_of(instance.lanes, [](const Lane& lane) { return lane.count == 0 || lane.duration > 0; });
+  return instance.ops <= kMaxExactOps && std::ranges::all_of(instance.queues, [](const OpQueue& queue) {
+           return queue.count == 0 || queue.duration > 0;
+         });
 }
 
 }  // namespace chimera

@@ -5,7 +5,7 @@
 //
 // A search has one Budget. It gives a Phase, a fraction of the budget that is left, to each of its algorithms (list
 // scheduling, bounds, annealing, branch and bound), which may divide the phase into inner phases. An algorithm counts
-// its work, in timed schedules or work that takes as long, and ends when its phase is over(). Counting is not
+// its work, in timed schedules or work that takes as long, and ends when its phase is is_over(). Counting is not
 // thread-safe. Therefore each of several concurrent searchers gets a budget of its own from Phase::for_one_of(), and
 // its count is added to the phase afterwards.
 
@@ -77,9 +77,9 @@ class Phase {
   void count(std::int64_t schedules = 1) { budget_->count(schedules); }
   /// Returns the budget of one of `sharers` searchers; see Budget::part().
   [[nodiscard]] Budget for_one_of(int sharers, int turns) const { return budget_->part(until_, sharers, turns); }
-  [[nodiscard]] bool over() const { return budget_->used() >= until_; }
+  [[nodiscard]] bool is_over() const { return budget_->used() >= until_; }
   /// Returns the fraction of the phase that has passed, 0 to 1.
-  [[nodiscard]] double passed() const {
+  [[nodiscard]] double elapsed_fraction() const {
     return until_ > from_ ? std::min(1.0, (budget_->used() - from_) / (until_ - from_)) : 1;
   }
 

@@ -3,8 +3,8 @@
 // A fast simulator for the search, which times millions of orders in a run. simulate() models all kinds of cost and
 // takes about 100 ns per op. Evaluator models only two rules: an op waits for its worker, and for its input plus a
 // delay. It takes a few nanoseconds per op. Tests check that both agree for costs that both model, and the search
-// reports only makespans of simulate(). A *lane* is a queue of ops of the same kind, stage and replica, and a *chain*
-// is the lanes of one stage and replica (instance.h).
+// reports only makespans of simulate(). A *queue* has the ops of the same kind, stage and replica, and a *chain*
+// is the queues of one stage and replica (instance.h).
 
 #include <algorithm>
 #include <cstdint>
@@ -18,12 +18,12 @@
 namespace chimera {
 
 /// Makespan of orders whose ops wait for each other in a cycle.
-inline constexpr double kStuck = std::numeric_limits<double>::infinity();
+inline constexpr double kDeadlocked = std::numeric_limits<double>::infinity();
 
 /// Orders of all workers.
 struct Solution {
   Orders orders;
-  double makespan = kStuck;
+  double makespan = kDeadlocked;
   std::string origin = {};  // how the orders were found: name of a generator or of a method of the search
 };
 
@@ -34,16 +34,16 @@ class Evaluator {
   explicit Evaluator(const Instance& instance)
       : instance_(instance),
         end_(static_cast<std::size_t>(instance.ops)),
-        done_(instance.lanes.size()),
-        waiting_(instance.lanes.size()),
+        done_(instance.queues.size()),
+        waiting_(instance.queues.size()),
         position_(static_cast<std::size_t>(instance.workers)),
         free_(static_cast<std::size_t>(instance.workers)) {}
 
-  /// Returns the makespan of the orders, or kStuck. Requires admissible() orders: on a worker, the k-th op of a lane
-  /// comes after the k-th op of the previous lane of the same chain.
+  /// Returns the makespan of the orders, or kDeadlocked. Requires is_admissible() orders: on a worker, the k-th op of a
+  /// queue comes after the k-th op of the previous queue of the same chain.
   double makespan(const Orders& orders) {
     std::fill(done_.begin(), done_.end(), 0);
-    std::fill(waiting_.begin(), waiting_.end(), kNobody);
+    std::fill(waiting_.begin(), waiting_.end(), kNoWorker);
     std::fill(position_.begin(), position_.end(), 0);
     std::fill(free_.begin(), free_.end(), 0);
     runnable_.resize(orders.size());
@@ -54,7 +54,7 @@ class Evaluator {
       run(worker, orders[worker]);
     }
     for (std::size_t w = 0; w < orders.size(); ++w) {
-      if (position_[w] != orders[w].size()) return kStuck;
+      if (position_[w] != orders[w].size()) return kDeadlocked;
     }
     return *std::max_element(free_.begin(), free_.end());
   }
@@ -66,30 +66,30 @@ class Evaluator {
   }
 
  private:
-  /// Runs the worker's ops until one lacks its input; then that input's lane remembers the worker. A lane has at most
-  /// one consumer, so one waiting worker per lane suffices.
-  void run(std::size_t worker, const std::vector<LaneIndex>& order) {
+  /// Runs the worker's ops until one lacks its input; then that input's queue remembers the worker. A queue has at most
+  /// one consumer, so one waiting worker per queue suffices.
+  void run(std::size_t worker, const std::vector<QueueIndex>& order) {
     std::size_t position = position_[worker];
     double time = free_[worker];
     for (; position < order.size(); ++position) {
       const auto index = static_cast<std::size_t>(order[position]);
-      const Lane& lane = instance_.lanes[index];
+      const OpQueue& queue = instance_.queues[index];
       const std::int32_t k = done_[index];
-      if (lane.input != kNoLane) {
-        const auto input = static_cast<std::size_t>(lane.input);
+      if (queue.input != kNoQueue) {
+        const auto input = static_cast<std::size_t>(queue.input);
         if (done_[input] <= k) {
           waiting_[input] = static_cast<std::int32_t>(worker);
           break;
         }
-        const std::int32_t needed = instance_.lanes[input].first + k;
-        time = std::max(time, end_[static_cast<std::size_t>(needed)] + lane.delay);
+        const std::int32_t needed = instance_.queues[input].first + k;
+        time = std::max(time, end_[static_cast<std::size_t>(needed)] + queue.delay);
       }
-      time += lane.duration;
-      end_[static_cast<std::size_t>(lane.first + k)] = time;
+      time += queue.duration;
+      end_[static_cast<std::size_t>(queue.first + k)] = time;
       done_[index] = k + 1;
-      if (waiting_[index] != kNobody) {
+      if (waiting_[index] != kNoWorker) {
         runnable_.push_back(static_cast<std::size_t>(waiting_[index]));
-        waiting_[index] = kNobody;
+        waiting_[index] = kNoWorker;
       }
     }
     position_[worker] = position;
@@ -98,12 +98,12 @@ class Evaluator {
 
   const Instance& instance_;
   std::vector<double> end_;            // [op]
-  std::vector<std::int32_t> done_;     // [lane]: finished ops
-  std::vector<std::int32_t> waiting_;  // [lane]: worker that waits for its next op, or kNobody
+  std::vector<std::int32_t> done_;     // [queue]: finished ops
+  std::vector<std::int32_t> waiting_;  // [queue]: worker that waits for its next op, or kNoWorker
   std::vector<std::size_t> position_;  // [worker]
   std::vector<double> free_;           // [worker]: end of its last op
   std::vector<std::size_t> runnable_;  // workers that can continue
-  static constexpr std::int32_t kNobody = -1;
+  static constexpr std::int32_t kNoWorker = -1;
 };
 
 }  // namespace chimera

@@ -18,17 +18,17 @@ ReplicaId replica_of(const SearchProblem& problem, std::size_t chain) {
   return ReplicaId(static_cast<std::int64_t>(chain) / problem.layout.stages);
 }
 
-OpKind kind_of(bool split, LaneIndex lane) {
-  switch (lane % kLanesOfChain) {
+OpKind kind_of(bool split, QueueIndex queue) {
+  switch (queue % kQueuesOfChain) {
     case kForwardStep: return OpKind::Forward;
     case kInputStep: return split ? OpKind::BackwardInput : OpKind::Backward;
     default: return OpKind::BackwardWeight;
   }
 }
 
-void connect(std::vector<Lane>& lanes, LaneIndex from, LaneIndex to, double message_time) {
-  Lane& consumer = lanes[static_cast<std::size_t>(to)];
-  Lane& producer = lanes[static_cast<std::size_t>(from)];
+void connect(std::vector<OpQueue>& queues, QueueIndex from, QueueIndex to, double message_time) {
+  OpQueue& consumer = queues[static_cast<std::size_t>(to)];
+  OpQueue& producer = queues[static_cast<std::size_t>(from)];
   consumer.input = from;
   consumer.delay = producer.worker == consumer.worker ? 0 : message_time;
   producer.output = to;
@@ -45,43 +45,44 @@ double least_of_slices(const SearchProblem& problem, Op op, Of of) {
   return least;
 }
 
-/// Connects the lanes of neighboring stages of a replica: activations onward, gradients back.
+/// Connects the queues of neighboring stages of a replica: activations onward, gradients back.
 void connect_stages(Instance& instance, const SearchProblem& problem, const CostTable& costs) {
   for (std::size_t chain = 0; chain + 1 < instance.replica.size(); ++chain) {
     const std::size_t next = chain + 1;
     if (instance.replica[chain] != instance.replica[next]) continue;
-    const auto connect_step = [&](LaneStep step, std::size_t from, std::size_t to) {
+    const auto connect_step = [&](QueueKind step, std::size_t from, std::size_t to) {
       const OpKind kind = kind_of(problem.split_backward, step);
       const double message_time =
           least_of_slices(problem, {kind, replica_of(problem, from), stage_of(problem, from), {}},
                           [&](const Op& op) { return costs.message_time(op); });
-      connect(instance.lanes, static_cast<LaneIndex>(kLanesOfChain * from) + step,
-              static_cast<LaneIndex>(kLanesOfChain * to) + step, message_time);
+      connect(instance.queues, static_cast<QueueIndex>(kQueuesOfChain * from) + step,
+              static_cast<QueueIndex>(kQueuesOfChain * to) + step, message_time);
     };
     connect_step(kForwardStep, chain, next);
     connect_step(kInputStep, next, chain);
   }
 }
 
-/// Adds the three lanes of a chain. A lane without ops (W, if backwards are whole) stays, so that indexes are regular.
+/// Adds the three queues of a chain. A queue without ops (W, if backwards are whole) stays, so that indexes are
+/// regular.
 void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable& costs, std::size_t chain) {
   const StageId stage = stage_of(problem, chain);
   const ReplicaId replica = replica_of(problem, chain);
   const auto count = instance.slices * static_cast<std::int32_t>(problem.layout.micro_batches[replica.index()].size());
-  for (LaneIndex step = 0; step < kLanesOfChain; ++step) {
-    Lane lane;
-    lane.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
-    lane.count = step == kWeightStep && !problem.split_backward ? 0 : count;
-    lane.first = instance.ops;
-    lane.duration = least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}},
-                                    [&](const Op& op) { return costs.duration(op); });
-    lane.takes = step == kForwardStep;
-    lane.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
-    instance.ops += lane.count;
-    instance.lanes.push_back(lane);
+  for (QueueIndex step = 0; step < kQueuesOfChain; ++step) {
+    OpQueue queue;
+    queue.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
+    queue.count = step == kWeightStep && !problem.split_backward ? 0 : count;
+    queue.first = instance.ops;
+    queue.duration = least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}},
+                                     [&](const Op& op) { return costs.duration(op); });
+    queue.takes = step == kForwardStep;
+    queue.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
+    instance.ops += queue.count;
+    instance.queues.push_back(queue);
   }
   instance.replica.push_back(static_cast<std::int32_t>(replica.value()));
-  instance.chains[static_cast<std::size_t>(instance.lanes.back().worker)].push_back(static_cast<std::int32_t>(chain));
+  instance.chains[static_cast<std::size_t>(instance.queues.back().worker)].push_back(static_cast<std::int32_t>(chain));
 }
 
 /// Returns how many slices of the chain that takes least memory fit on the worker.
@@ -99,8 +100,8 @@ std::int64_t most_of_smallest(const Instance& instance, std::size_t worker, cons
 }  // namespace
 
 std::optional<Shortage> find_shortage(const SearchProblem& problem) {
-  const Layout& layout = problem.layout;
-  for (const HoldingLimit& limit : problem.limits) {
+  const SearchLayout& layout = problem.layout;
+  for (const InFlightLimit& limit : problem.limits) {
     for (std::size_t r = 0; r < layout.placement.num_replicas(); ++r) {
       if (layout.micro_batches[r].empty()) continue;
       std::vector<double> needed(static_cast<std::size_t>(layout.workers), 0);
@@ -118,7 +119,7 @@ std::optional<Shortage> find_shortage(const SearchProblem& problem) {
 void require_room(const SearchProblem& problem) {
   const auto shortage = find_shortage(problem);
   if (!shortage) return;
-  const HoldingLimit& limit = *shortage->limit;
+  const InFlightLimit& limit = *shortage->limit;
   throw ConfigError(
       fmt::format("search: {} is infeasible: worker {} has no memory for micro-batch {} of replica {}, which needs "
                   "{:.6g} on this worker; the limit leaves {:.6g}",
@@ -137,7 +138,7 @@ Instance make_instance(const SearchProblem& problem) {
   const CostTable costs(schedule, problem.costs);
   for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, costs, chain);
   connect_stages(instance, problem, costs);
-  for (const HoldingLimit& limit : problem.limits) {
+  for (const InFlightLimit& limit : problem.limits) {
     auto& sizes = instance.size.emplace_back();
     for (std::size_t chain = 0; chain < chains; ++chain) {
       sizes.push_back(limit.size_of_stage[stage_of(problem, chain).index()] / instance.slices);
@@ -152,13 +153,13 @@ Schedule to_schedule(const SearchProblem& problem, const Orders& orders) {
   const auto slices = static_cast<std::size_t>(problem.layout.slices);
   for (std::size_t w = 0; w < orders.size(); ++w) {
     std::vector<std::size_t> next(problem.layout.placement.num_replicas() *
-                                  static_cast<std::size_t>(problem.layout.stages * kLanesOfChain));
-    for (const LaneIndex lane : orders[w]) {
-      const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
+                                  static_cast<std::size_t>(problem.layout.stages * kQueuesOfChain));
+    for (const QueueIndex queue : orders[w]) {
+      const auto chain = static_cast<std::size_t>(queue / kQueuesOfChain);
       const ReplicaId replica = replica_of(problem, chain);
-      const std::size_t i = next[static_cast<std::size_t>(lane)]++;
+      const std::size_t i = next[static_cast<std::size_t>(queue)]++;
       const std::size_t slice = i % slices;
-      Op op{kind_of(problem.split_backward, lane), replica, stage_of(problem, chain),
+      Op op{kind_of(problem.split_backward, queue), replica, stage_of(problem, chain),
             problem.layout.micro_batches[replica.index()].at(i / slices)};
       op.slice = static_cast<std::int16_t>(op.kind == OpKind::Forward ? slice : slices - 1 - slice);
       schedule.workers[w].push_back(op);
@@ -172,64 +173,64 @@ Orders to_orders(const SearchProblem& problem, const Schedule& schedule) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (const Op& op : schedule.workers[w]) {
       const std::int64_t chain = op.replica.value() * problem.layout.stages + op.stage.value();
-      const auto lane = static_cast<LaneIndex>(kLanesOfChain * chain);
-      if (op.kind == OpKind::Forward) orders[w].push_back(lane + kForwardStep);
-      if (gives_input_gradient(op.kind)) orders[w].push_back(lane + kInputStep);
-      if (gives_weight_gradient(op.kind) && problem.split_backward) orders[w].push_back(lane + kWeightStep);
+      const auto queue = static_cast<QueueIndex>(kQueuesOfChain * chain);
+      if (op.kind == OpKind::Forward) orders[w].push_back(queue + kForwardStep);
+      if (gives_input_gradient(op.kind)) orders[w].push_back(queue + kInputStep);
+      if (gives_weight_gradient(op.kind) && problem.split_backward) orders[w].push_back(queue + kWeightStep);
     }
   }
   return orders;
 }
 
-double peak_of(const Instance& instance, const std::vector<double>& size, const std::vector<LaneIndex>& order) {
+double peak_of(const Instance& instance, const std::vector<double>& size, const std::vector<QueueIndex>& order) {
   double held = 0;
   double peak = 0;
-  for (const LaneIndex index : order) {
-    const Lane& lane = instance.lanes[static_cast<std::size_t>(index)];
-    const double change = size[static_cast<std::size_t>(index / kLanesOfChain)];
-    if (lane.takes) held += change;
+  for (const QueueIndex index : order) {
+    const OpQueue& queue = instance.queues[static_cast<std::size_t>(index)];
+    const double change = size[static_cast<std::size_t>(index / kQueuesOfChain)];
+    if (queue.takes) held += change;
     peak = std::max(peak, held);
-    if (lane.releases) held -= change;
+    if (queue.releases) held -= change;
   }
   return peak;
 }
 
 double mean_duration(const Instance& instance) {
   double sum = 0;
-  for (const Lane& lane : instance.lanes) sum += lane.duration * lane.count;
+  for (const OpQueue& queue : instance.queues) sum += queue.duration * queue.count;
   return sum / std::max(1, instance.ops);
 }
 
-bool admissible(const Instance& instance, const Orders& orders) {
-  std::vector<std::int32_t> done(instance.lanes.size(), 0);
+bool is_admissible(const Instance& instance, const Orders& orders) {
+  std::vector<std::int32_t> done(instance.queues.size(), 0);
   for (std::size_t w = 0; w < orders.size(); ++w) {
-    for (const LaneIndex index : orders[w]) {
-      const auto lane = static_cast<std::size_t>(index);
-      const std::size_t step = lane % kLanesOfChain;
-      if (step != kForwardStep && done[lane - 1] < instance.needed(step, done[lane])) return false;
-      ++done[lane];
+    for (const QueueIndex index : orders[w]) {
+      const auto queue = static_cast<std::size_t>(index);
+      const std::size_t step = queue % kQueuesOfChain;
+      if (step != kForwardStep && done[queue - 1] < instance.needed(step, done[queue])) return false;
+      ++done[queue];
     }
     for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
       if (peak_of(instance, instance.size[limit], orders[w]) > instance.room[limit][w] + kRounding) return false;
     }
   }
-  for (std::size_t lane = 0; lane < done.size(); ++lane) {
-    if (done[lane] != instance.lanes[lane].count) return false;
+  for (std::size_t queue = 0; queue < done.size(); ++queue) {
+    if (done[queue] != instance.queues[queue].count) return false;
   }
   return true;
 }
 
-std::vector<std::size_t> lanes_in_order(const Instance& instance) {
+std::vector<std::size_t> queues_in_order(const Instance& instance) {
   const std::size_t chains = instance.replica.size();
-  std::vector<std::size_t> lanes;
-  for (std::size_t c = 0; c < chains; ++c) lanes.push_back(kLanesOfChain * c + kForwardStep);
-  for (std::size_t c = chains; c-- > 0;) lanes.push_back(kLanesOfChain * c + kInputStep);
-  for (std::size_t c = 0; c < chains; ++c) lanes.push_back(kLanesOfChain * c + kWeightStep);
-  return lanes;
+  std::vector<std::size_t> queues;
+  for (std::size_t c = 0; c < chains; ++c) queues.push_back(kQueuesOfChain * c + kForwardStep);
+  for (std::size_t c = chains; c-- > 0;) queues.push_back(kQueuesOfChain * c + kInputStep);
+  for (std::size_t c = 0; c < chains; ++c) queues.push_back(kQueuesOfChain * c + kWeightStep);
+  return queues;
 }
 
 std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain) {
-  const auto worker = static_cast<std::size_t>(instance.lanes[kLanesOfChain * chain].worker);
+  const auto worker = static_cast<std::size_t>(instance.queues[kQueuesOfChain * chain].worker);
   const std::int64_t most = most_of_smallest(instance, worker, {static_cast<std::int32_t>(chain)});
   return static_cast<std::int32_t>(std::max<std::int64_t>(1, most));
 }

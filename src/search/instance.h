@@ -2,16 +2,16 @@
 
 // The input of the search: a SearchProblem, and the same as an Instance, whose dense numbers the algorithms use.
 //
-// A chain is a stage of a replica, on its worker. A lane is a queue: the ops of one kind of a chain. Each chain has a
-// lane for F, one for B or I, and one for W. The micro-batches of a lane run in ascending order. So the order of a
-// worker's ops is a list of lanes: each element means the next op of this lane.
+// A chain is a stage of a replica, on its worker. A queue has the ops of one kind of a chain. Each chain has a
+// queue for F, one for B or I, and one for W. The micro-batches of a queue run in ascending order. So the order of a
+// worker's ops is a list of queues: each element means the next op of this queue.
 //
-// Ascending order excludes no makespan. In any schedule, let the k-th op that starts in each lane be the op of
-// micro-batch k. If a lane depends on another, its op of a micro-batch starts at least d (duration plus delay) after
-// the other lane's op. So at least k ops of the other lane start d or more before the k-th start of the lane. All
+// Ascending order excludes no makespan. In any schedule, let the k-th op that starts in each queue be the op of
+// micro-batch k. If a queue depends on another, its op of a micro-batch starts at least d (duration plus delay) after
+// the other queue's op. So at least k ops of the other queue start d or more before the k-th start of the queue. All
 // dependencies still hold at the same times, and as many micro-batches are in flight.
 //
-// With k slices, the ops of a lane are slices, micro-batch by micro-batch: in order for F, in reverse order for
+// With k slices, the ops of a queue are slices, micro-batch by micro-batch: in order for F, in reverse order for
 // backwards. The i-th backward of a chain needs the first (floor(i / k) + 1) k forwards, which are all slices of its
 // micro-batch. The i + 1 backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument
 // above still holds. It requires slices of equal times. If the times differ, all count as the shortest, which keeps
@@ -29,7 +29,7 @@
 namespace chimera {
 
 /// Limit on the memory of micro-batches in flight: from the forward to the weight gradient (B or W). limits.h makes it.
-struct HoldingLimit {
+struct InFlightLimit {
   std::string flag;                    // name of the limit in messages
   std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight; its slices take equal parts
   std::vector<double> room_of_worker;  // [worker]: memory for micro-batches in flight, in the same unit
@@ -37,10 +37,10 @@ struct HoldingLimit {
 
 /// What search() solves: it orders the ops of a layout.
 struct SearchProblem {
-  Layout layout;  // placement and micro-batches of each replica
+  SearchLayout layout;  // placement and micro-batches of each replica
   CostModel costs;
   bool split_backward = true;  // I and W instead of B
-  std::vector<HoldingLimit> limits;
+  std::vector<InFlightLimit> limits;
 };
 
 /// Returns whether all links are equal, so that workers are interchangeable.
@@ -48,21 +48,22 @@ struct SearchProblem {
   return !problem.costs.links || !problem.costs.links->matrix;
 }
 
-/// Index into Instance::lanes.
-using LaneIndex = std::int32_t;
-inline constexpr LaneIndex kNoLane = -1;
-inline constexpr LaneIndex kLanesOfChain = 3;
+/// Index into Instance::queues.
+using QueueIndex = std::int32_t;
+inline constexpr QueueIndex kNoQueue = -1;
+inline constexpr QueueIndex kQueuesOfChain = 3;
 
-/// The lanes of a chain: F; B or I; W.
-enum LaneStep : std::int8_t { kForwardStep, kInputStep, kWeightStep };
+/// The queues of a chain: F; B or I; W.
+enum QueueKind : std::int8_t { kForwardStep, kInputStep, kWeightStep };
 
 /// A queue of ops of one kind and one chain.
-struct Lane {
+struct OpQueue {
   std::int32_t worker = 0;
-  std::int32_t count = 0;     // number of ops; 0 for W if backwards are whole
-  std::int32_t first = 0;     // index of its first op
-  LaneIndex input = kNoLane;  // lane on which this one depends: its k-th op ends `delay` before this lane's k-th starts
-  LaneIndex output = kNoLane;  // lane whose input is this lane
+  std::int32_t count = 0;  // number of ops; 0 for W if backwards are whole
+  std::int32_t first = 0;  // index of its first op
+  QueueIndex input =
+      kNoQueue;  // queue on which this one depends: its k-th op ends `delay` before this queue's k-th starts
+  QueueIndex output = kNoQueue;  // queue whose input is this queue
   double delay = 0;
   double duration = 0;    // of each op
   bool takes = false;     // its ops allocate memory at their start
@@ -73,29 +74,29 @@ struct Lane {
 struct Instance {
   std::int32_t workers = 0;
   std::int32_t ops = 0;
-  std::int32_t slices = 1;  // k; a micro-batch has k ops in a lane
+  std::int32_t slices = 1;  // k; a micro-batch has k ops in a queue
   bool split_backward = true;
-  std::vector<Lane> lanes;                        // [3 * chain + step]; chain = replica * stages + stage
+  std::vector<OpQueue> queues;                    // [3 * chain + step]; chain = replica * stages + stage
   std::vector<std::vector<std::int32_t>> chains;  // [worker]
   std::vector<std::int32_t> replica;              // [chain]
   std::vector<std::vector<double>> size;          // [limit][chain]: memory of a slice in flight
   std::vector<std::vector<double>> room;          // [limit][worker]: memory for slices in flight
 
-  /// Returns how many ops of the chain's previous lane must end before the i-th op of its lane `step` starts.
+  /// Returns how many ops of the chain's previous queue must end before the i-th op of its queue `step` starts.
   [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
     return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;
   }
 };
 
-/// [worker]: the lanes of its ops, in order.
-using Orders = std::vector<std::vector<LaneIndex>>;
+/// [worker]: the queues of its ops, in order.
+using Orders = std::vector<std::vector<QueueIndex>>;
 
 /// Tolerance for rounding errors.
 inline constexpr double kRounding = 1e-9;
 
 /// A limit that a single micro-batch exceeds, so that no order of ops keeps it.
 struct Shortage {
-  const HoldingLimit* limit = nullptr;
+  const InFlightLimit* limit = nullptr;
   std::size_t worker = 0;
   std::size_t replica = 0;
   double needed = 0;  // memory of a micro-batch of the replica on the worker
@@ -111,7 +112,7 @@ void require_room(const SearchProblem& problem);
 /// CostTable does.
 [[nodiscard]] Instance make_instance(const SearchProblem& problem);
 
-/// Returns the schedule of these orders. Requires that no lane occurs more often than it has ops.
+/// Returns the schedule of these orders. Requires that no queue occurs more often than it has ops.
 [[nodiscard]] Schedule to_schedule(const SearchProblem& problem, const Orders& orders);
 
 /// Returns a schedule's orders; placement and micro-batches per replica must match. If the problem splits backwards, B
@@ -123,14 +124,14 @@ void require_room(const SearchProblem& problem);
 
 /// Returns a worker's peak memory if a slice in flight at a chain takes `size[chain]`.
 [[nodiscard]] double peak_of(const Instance& instance, const std::vector<double>& size,
-                             const std::vector<LaneIndex>& order);
+                             const std::vector<QueueIndex>& order);
 
 /// Returns whether orders are complete and keep all limits, and the ops of each chain are in order: an F comes before
 /// its B or I, and an I before its W.
-[[nodiscard]] bool admissible(const Instance& instance, const Orders& orders);
+[[nodiscard]] bool is_admissible(const Instance& instance, const Orders& orders);
 
-/// Returns all lanes in topological order: each after its inputs.
-[[nodiscard]] std::vector<std::size_t> lanes_in_order(const Instance& instance);
+/// Returns all queues in topological order: each after its inputs.
+[[nodiscard]] std::vector<std::size_t> queues_in_order(const Instance& instance);
 
 /// Returns how many slices of the chain the limits allow in flight if its worker had no other chain; at least 1.
 [[nodiscard]] std::int32_t most_in_flight_alone(const Instance& instance, std::size_t chain);

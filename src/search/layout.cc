@@ -9,18 +9,18 @@
 namespace chimera {
 namespace {
 
-std::int64_t stages_a_worker(PlacementKind kind, const PipelineShape& shape) {
+std::int64_t stages_per_worker(PlacementKind kind, const PipelineShape& shape) {
   switch (kind) {
     case PlacementKind::Linear:
     case PlacementKind::Rotated: return 1;
     case PlacementKind::Bidirectional:
     case PlacementKind::Loop: return shape.chunks;
-    case PlacementKind::Wave: return shape.waves > kMostSearchedOps ? shape.waves : 2 * shape.waves;
+    case PlacementKind::Wave: return shape.waves > kMaxSearchedOps ? shape.waves : 2 * shape.waves;
   }
   return 1;
 }
 
-Layout bidirectional(const PipelineShape& shape) {
+SearchLayout bidirectional(const PipelineShape& shape) {
   if (shape.stages % 2 != 0) {
     throw ConfigError(fmt::format(
         "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
@@ -34,7 +34,7 @@ Layout bidirectional(const PipelineShape& shape) {
   return {shape.stages, schedule.stages, schedule.placement, micro_batches_of_replicas(schedule), shape.slices};
 }
 
-Layout rotated(const PipelineShape& shape) {
+SearchLayout rotated(const PipelineShape& shape) {
   const std::int64_t replicas = shape.pipelines;
   if (replicas < 1 || replicas > shape.micro_batches || shape.stages % replicas != 0) {
     throw ConfigError(fmt::format(
@@ -42,12 +42,12 @@ Layout rotated(const PipelineShape& shape) {
         shape.stages, shape.micro_batches, replicas));
   }
   return {shape.stages, shape.stages, rotated_placement(shape.stages, replicas),
-          deal_in_turn(shape.micro_batches, replicas), shape.slices};
+          assign_round_robin(shape.micro_batches, replicas), shape.slices};
 }
 
 }  // namespace
 
-std::vector<std::vector<MicroBatchId>> deal_in_turn(std::int64_t micro_batches, std::int64_t replicas) {
+std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches, std::int64_t replicas) {
   std::vector<std::vector<MicroBatchId>> dealt(static_cast<std::size_t>(replicas));
   for (std::int64_t m = 0; m < micro_batches; ++m) dealt[static_cast<std::size_t>(m % replicas)].emplace_back(m);
   return dealt;
@@ -61,31 +61,31 @@ void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   require_positive("--micro-batches", shape.micro_batches);
   require_positive("the stages on a worker", chunks);
   require_positive("--slices", shape.slices);
-  if (shape.slices > kMostSlices)
-    throw ConfigError(fmt::format("search: --slices must be at most {}, not {}", kMostSlices, shape.slices));
+  if (shape.slices > kMaxSlices)
+    throw ConfigError(fmt::format("search: --slices must be at most {}, not {}", kMaxSlices, shape.slices));
   std::int64_t ops = 3;  // F, I and W
   for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks, shape.slices}) {
-    if (factor > kMostSearchedOps / ops) {
+    if (factor > kMaxSearchedOps / ops) {
       throw ConfigError(
           fmt::format("search: {} stages per pipeline and {} micro-batches are more than {} ops; use fewer",
-                      shape.stages, shape.micro_batches, kMostSearchedOps));
+                      shape.stages, shape.micro_batches, kMaxSearchedOps));
     }
     ops *= factor;
   }
 }
 
-Layout layout_of(PlacementKind kind, const PipelineShape& shape) {
-  const std::int64_t chunks = stages_a_worker(kind, shape);
+SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape) {
+  const std::int64_t chunks = stages_per_worker(kind, shape);
   require_searchable(shape, chunks);
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
   if (kind == PlacementKind::Rotated) return rotated(shape);
   const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
-  Layout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}, shape.slices};
+  SearchLayout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}, shape.slices};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);
   return layout;
 }
 
-Schedule without_ops(const Layout& layout) {
+Schedule without_ops(const SearchLayout& layout) {
   Schedule schedule;
   schedule.name = "search";
   schedule.stages = layout.stages;

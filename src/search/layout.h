@@ -1,9 +1,9 @@
 #pragma once
 
 // Input of `chimera search`: a schedule before its ops are ordered. A Layout says which worker holds each stage and
-// which micro-batches belong to each replica; the search then finds the order of ops. layout_of() makes a Layout from
-// the placement that a user chooses (--placement) and the shape. layout_around() (answers/check_answer.h) takes it from
-// an existing schedule.
+// which micro-batches belong to each replica; the search then finds the order of ops. make_search_layout() makes a
+// Layout from the placement that a user chooses (--placement) and the shape. search_layout_of()
+// (answers/check_answer.h) takes it from an existing schedule.
 
 #include <cstdint>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace chimera {
 
-struct Layout {
+struct SearchLayout {
   std::int64_t workers = 0;                              // D
   std::int64_t stages = 0;                               // S: stages of the model
   Placement placement;                                   // (replica, stage) -> worker
@@ -30,20 +30,21 @@ enum class PlacementKind {
 
 /// Returns the layout of D workers, N micro-batches and k slices. It also uses 2f and v of the shape (Bidirectional),
 /// 2f (Rotated), v (Loop) or w (Wave). Bidirectional numbers micro-batches and replicas as the schedule `chimera` does.
-/// Throws ConfigError if the shape does not fit the placement, or if there would be more than kMostSearchedOps ops.
-[[nodiscard]] Layout layout_of(PlacementKind kind, const PipelineShape& shape);
+/// Throws ConfigError if the shape does not fit the placement, or if there would be more than kMaxSearchedOps ops.
+[[nodiscard]] SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape);
 
 /// Maximum number of ops in a search.
-inline constexpr std::int64_t kMostSearchedOps = 4'000'000;
+inline constexpr std::int64_t kMaxSearchedOps = 4'000'000;
 
-/// Throws ConfigError if D, N or k is below 1, or if a schedule with `stages_a_worker` stages per worker would have
-/// more than kMostSearchedOps ops.
-void require_searchable(const PipelineShape& shape, std::int64_t stages_a_worker);
+/// Throws ConfigError if D, N or k is below 1, or if a schedule with `stages_per_worker` stages per worker would have
+/// more than kMaxSearchedOps ops.
+void require_searchable(const PipelineShape& shape, std::int64_t stages_per_worker);
 
 /// Returns [replica]: its micro-batches, assigned round-robin.
-[[nodiscard]] std::vector<std::vector<MicroBatchId>> deal_in_turn(std::int64_t micro_batches, std::int64_t replicas);
+[[nodiscard]] std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches,
+                                                                        std::int64_t replicas);
 
 /// Returns a schedule of this layout whose workers have no ops.
-[[nodiscard]] Schedule without_ops(const Layout& layout);
+[[nodiscard]] Schedule without_ops(const SearchLayout& layout);
 
 }  // namespace chimera

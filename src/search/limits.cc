@@ -4,19 +4,21 @@
 
 namespace chimera {
 
-double units_of_stage(const Layout& layout) {
+double units_of_stage(const SearchLayout& layout) {
   return static_cast<double>(layout.workers) / static_cast<double>(layout.stages);
 }
 
-double units_of_slice(const Layout& layout) { return units_of_stage(layout) / static_cast<double>(layout.slices); }
+double units_of_slice(const SearchLayout& layout) {
+  return units_of_stage(layout) / static_cast<double>(layout.slices);
+}
 
-HoldingLimit limit_in_flight(const Layout& layout, double units, const std::string& flag) {
+InFlightLimit limit_in_flight(const SearchLayout& layout, double units, const std::string& flag) {
   return {flag, std::vector<double>(static_cast<std::size_t>(layout.stages), units_of_stage(layout)),
           std::vector<double>(static_cast<std::size_t>(layout.workers), units)};
 }
 
-HoldingLimit limit_memory(const Layout& layout, double bytes, double weight_bytes, double activation_bytes,
-                          const std::string& flag) {
+InFlightLimit limit_memory(const SearchLayout& layout, double bytes, double weight_bytes, double activation_bytes,
+                           const std::string& flag) {
   const double unit = units_of_stage(layout);
   CostModel costs;
   costs.memory.assign(static_cast<std::size_t>(layout.stages),
@@ -24,17 +26,17 @@ HoldingLimit limit_memory(const Layout& layout, double bytes, double weight_byte
   return limit_memory(layout, bytes, costs, flag);
 }
 
-HoldingLimit limit_memory(const Layout& layout, double bytes, const CostModel& costs, const std::string& flag) {
+InFlightLimit limit_memory(const SearchLayout& layout, double bytes, const CostModel& costs, const std::string& flag) {
   const bool recomputes = !costs.recompute.empty();
   const bool sliced = layout.slices > 1;
   const auto slices = static_cast<double>(layout.slices);
   const double longest = sliced ? slices * std::ranges::max(parts_of_tokens(costs.slices, layout.slices)) : 1;
-  HoldingLimit limit = limit_in_flight(layout, bytes, flag);
+  InFlightLimit limit = limit_in_flight(layout, bytes, flag);
   std::vector<double> at_once(static_cast<std::size_t>(layout.workers), 0);
   for (std::size_t s = 0; s < costs.memory.size(); ++s) {
     const StageMemory& memory = costs.memory[s];
     const double between_slices = sliced ? memory.keys_and_values : 0;
-    // With several slices, every slice counts as the longest, because a HoldingLimit has one size per stage.
+    // With several slices, every slice counts as the longest, because a InFlightLimit has one size per stage.
     limit.size_of_stage[s] = longest * ((recomputes ? memory.boundary : memory.activations) + between_slices);
     for (const auto& row : layout.placement.worker_of) {
       const std::size_t worker = row[s].index();

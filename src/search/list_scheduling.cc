@@ -12,7 +12,7 @@ namespace chimera {
 namespace {
 
 /// Returns whether the schedule's ops are those of the layout, possibly with other numbers of micro-batches.
-bool fits(const Layout& layout, const Schedule& schedule) {
+bool fits(const SearchLayout& layout, const Schedule& schedule) {
   if (schedule.placement != layout.placement || schedule.stages != layout.stages) return false;
   if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.slices != layout.slices) return false;
   const auto dealt = micro_batches_of_replicas(schedule);
@@ -31,7 +31,7 @@ struct NamedShape {
 // Axes without numbers are named rules, such as the way to concatenate units. The layout already fixes the numbers.
 std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape& shape) {
   std::vector<NamedShape> shapes = {{generator.name, shape}};
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     if (axis.is_number()) continue;
     std::vector<NamedShape> varied;
@@ -43,14 +43,14 @@ std::vector<NamedShape> rules_of(const Generator& generator, const PipelineShape
     }
     shapes = varied;
   }
-  std::erase_if(shapes, [&](const NamedShape& each) { return generator.refusal(each.shape).has_value(); });
+  std::erase_if(shapes, [&](const NamedShape& each) { return generator.find_shape_error(each.shape).has_value(); });
   return shapes;
 }
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct Choice {
-  LaneIndex lane = kNoLane;
+  QueueIndex queue = kNoQueue;
   double start = kNever;
   double rank = kNever;
 };
@@ -77,11 +77,11 @@ class MemoryUse {
       held_[limit][worker] += by * instance_.size[limit][chain];
   }
 
-  /// `done` counts finished ops by lane.
+  /// `done` counts finished ops by queue.
   [[nodiscard]] bool admits(std::size_t worker, std::size_t chain, const std::vector<std::int32_t>& done) const {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);
-    const auto next = std::pair(done[kLanesOfChain * chain] / instance_.slices, instance_.replica[chain]);
+    const auto next = std::pair(done[kQueuesOfChain * chain] / instance_.slices, instance_.replica[chain]);
     if (next == std::pair(oldest.position, oldest.replica)) return true;
     for (std::size_t limit = 0; limit < held_.size(); ++limit) {
       const double others = held_[limit][worker] - held_by(oldest, limit, worker, done) + instance_.size[limit][chain];
@@ -111,14 +111,14 @@ class MemoryUse {
   }
 
   std::int32_t ended(std::size_t chain, const std::vector<std::int32_t>& done) const {
-    return done[kLanesOfChain * chain + (instance_.split_backward ? kWeightStep : kInputStep)];
+    return done[kQueuesOfChain * chain + (instance_.split_backward ? kWeightStep : kInputStep)];
   }
 
   Oldest oldest_on(std::size_t worker, const std::vector<std::int32_t>& done) const {
     Oldest oldest;
     for (const std::int32_t index : instance_.chains[worker]) {
       const auto chain = static_cast<std::size_t>(index);
-      if (ended(chain, done) == instance_.lanes[kLanesOfChain * chain].count) continue;
+      if (ended(chain, done) == instance_.queues[kQueuesOfChain * chain].count) continue;
       const std::int32_t position = ended(chain, done) / instance_.slices;
       const std::int32_t replica = instance_.replica[chain];
       if (std::tie(position, replica) < std::tie(oldest.position, oldest.replica)) oldest = {position, replica};
@@ -134,7 +134,7 @@ class MemoryUse {
       const auto of_oldest = [&](std::int32_t ops) {
         return std::clamp(ops - oldest.position * instance_.slices, 0, instance_.slices);
       };
-      held += (of_oldest(done[kLanesOfChain * chain]) - of_oldest(ended(chain, done))) * instance_.size[limit][chain];
+      held += (of_oldest(done[kQueuesOfChain * chain]) - of_oldest(ended(chain, done))) * instance_.size[limit][chain];
     }
     return held;
   }
@@ -155,7 +155,7 @@ class ListScheduling {
         stages_(stages_of_chains(instance)),
         holdings_(instance),
         end_(static_cast<std::size_t>(instance.ops)),
-        done_(instance.lanes.size(), 0),
+        done_(instance.queues.size(), 0),
         free_(static_cast<std::size_t>(instance.workers), 0),
         choices_(free_.size()),
         orders_(free_.size()) {}
@@ -181,20 +181,20 @@ class ListScheduling {
     return stages;
   }
 
-  /// Returns when the lane's next op can start, or nullopt while its inputs are not scheduled or memory lacks.
+  /// Returns when the queue's next op can start, or nullopt while its inputs are not scheduled or memory lacks.
   std::optional<double> next_start(std::size_t worker, std::size_t index) const {
-    const Lane& lane = instance_.lanes[index];
+    const OpQueue& queue = instance_.queues[index];
     const std::int32_t k = done_[index];
-    if (k >= lane.count) return std::nullopt;
-    const std::size_t step = index % kLanesOfChain;
+    if (k >= queue.count) return std::nullopt;
+    const std::size_t step = index % kQueuesOfChain;
     if (step != kForwardStep && done_[index - 1] < instance_.needed(step, k)) return std::nullopt;
     double start = free_[worker];
-    if (lane.input != kNoLane) {
-      const auto input = static_cast<std::size_t>(lane.input);
+    if (queue.input != kNoQueue) {
+      const auto input = static_cast<std::size_t>(queue.input);
       if (done_[input] <= k) return std::nullopt;
-      start = std::max(start, end_[static_cast<std::size_t>(instance_.lanes[input].first + k)] + lane.delay);
+      start = std::max(start, end_[static_cast<std::size_t>(instance_.queues[input].first + k)] + queue.delay);
     }
-    if (lane.takes && !may_take(worker, index / kLanesOfChain)) return std::nullopt;
+    if (queue.takes && !may_take(worker, index / kQueuesOfChain)) return std::nullopt;
     return start;
   }
 
@@ -209,10 +209,10 @@ class ListScheduling {
     candidates_.clear();
     double earliest = kNever;
     for (const std::int32_t chain : instance_.chains[worker]) {
-      for (LaneIndex lane = kLanesOfChain * chain; lane < kLanesOfChain * (chain + 1); ++lane) {
-        const auto start = next_start(worker, static_cast<std::size_t>(lane));
+      for (QueueIndex queue = kQueuesOfChain * chain; queue < kQueuesOfChain * (chain + 1); ++queue) {
+        const auto start = next_start(worker, static_cast<std::size_t>(queue));
         if (!start) continue;
-        candidates_.push_back({lane, *start, kNever});
+        candidates_.push_back({queue, *start, kNever});
         earliest = std::min(earliest, *start);
       }
     }
@@ -220,37 +220,37 @@ class ListScheduling {
     for (Choice& candidate : candidates_) {
       const double wait = (candidate.start - earliest) / time_;
       if (wait > rule_.window + kRounding) continue;
-      candidate.rank = rank_of(candidate.lane, wait);
+      candidate.rank = rank_of(candidate.queue, wait);
       if (candidate.rank < best.rank) best = candidate;
     }
     return best;
   }
 
-  double rank_of(LaneIndex lane, double wait) {
-    const auto chain = static_cast<std::size_t>(lane / kLanesOfChain);
+  double rank_of(QueueIndex queue, double wait) {
+    const auto chain = static_cast<std::size_t>(queue / kQueuesOfChain);
     if (!rule_.model.empty()) {
-      const Lane& ranked = instance_.lanes[static_cast<std::size_t>(lane)];
-      return rule_.model[static_cast<std::size_t>(ranked.first + done_[static_cast<std::size_t>(lane)])];
+      const OpQueue& ranked = instance_.queues[static_cast<std::size_t>(queue)];
+      return rule_.model[static_cast<std::size_t>(ranked.first + done_[static_cast<std::size_t>(queue)])];
     }
-    return rule_.step[static_cast<std::size_t>(lane % kLanesOfChain)] +
-           rule_.age * done_[static_cast<std::size_t>(lane)] / instance_.slices - rule_.depth * stages_[chain] +
+    return rule_.step[static_cast<std::size_t>(queue % kQueuesOfChain)] +
+           rule_.age * done_[static_cast<std::size_t>(queue)] / instance_.slices - rule_.depth * stages_[chain] +
            rule_.patience * wait + (rule_.noise > 0 ? rule_.noise * random_.uniform() : 0);
   }
 
   /// Starts the chosen op. Only its own worker and the worker that consumes its result can have new choices, so all
   /// other choices stay valid.
   void commit(std::size_t worker, Choice choice) {
-    const auto index = static_cast<std::size_t>(choice.lane);
-    const Lane& lane = instance_.lanes[index];
-    free_[worker] = choice.start + lane.duration;
-    end_[static_cast<std::size_t>(lane.first + done_[index])] = free_[worker];
+    const auto index = static_cast<std::size_t>(choice.queue);
+    const OpQueue& queue = instance_.queues[index];
+    free_[worker] = choice.start + queue.duration;
+    end_[static_cast<std::size_t>(queue.first + done_[index])] = free_[worker];
     ++done_[index];
-    orders_[worker].push_back(choice.lane);
-    if (lane.takes) holdings_.change(worker, index / kLanesOfChain, 1);
-    if (lane.releases) holdings_.change(worker, index / kLanesOfChain, -1);
+    orders_[worker].push_back(choice.queue);
+    if (queue.takes) holdings_.change(worker, index / kQueuesOfChain, 1);
+    if (queue.releases) holdings_.change(worker, index / kQueuesOfChain, -1);
     choices_[worker] = choose(worker);
-    if (lane.output == kNoLane) return;
-    const auto next = static_cast<std::size_t>(instance_.lanes[static_cast<std::size_t>(lane.output)].worker);
+    if (queue.output == kNoQueue) return;
+    const auto next = static_cast<std::size_t>(instance_.queues[static_cast<std::size_t>(queue.output)].worker);
     if (next != worker) choices_[next] = choose(next);
   }
 
@@ -261,7 +261,7 @@ class ListScheduling {
   std::vector<double> stages_;  // [chain]
   MemoryUse holdings_;
   std::vector<double> end_;         // [op]
-  std::vector<std::int32_t> done_;  // [lane]
+  std::vector<std::int32_t> done_;  // [queue]
   std::vector<double> free_;        // [worker]
   std::vector<Choice> choices_;     // [worker]
   std::vector<Choice> candidates_;  // buffer of choose()
@@ -270,7 +270,7 @@ class ListScheduling {
 
 }  // namespace
 
-std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape) {
+std::vector<Schedule> generated_starts(const SearchLayout& layout, const PipelineShape& shape) {
   std::vector<Schedule> starts;
   for (const Generator& generator : generators()) {
     for (const NamedShape& named : rules_of(generator, shape)) {

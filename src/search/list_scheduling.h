@@ -2,8 +2,8 @@
 
 // Start orders for the search: schedules of generators, and list schedules. List scheduling simulates a step op by op:
 // of the ops that can start soon, a worker runs the one with the smallest rank (ListRule). random_rule() makes
-// different rules, so that the search has different starts. A *lane* is a queue of ops of the same kind, stage and
-// replica, and a *chain* is the lanes of one stage and replica (search/instance.h).
+// different rules, so that the search has different starts. A *queue* has the ops of the same kind, stage and
+// replica, and a *chain* is the queues of one stage and replica (search/instance.h).
 
 #include <array>
 #include <cstdint>
@@ -19,23 +19,23 @@ namespace chimera {
 /// Makes the schedules of all registered generators, and returns those that have the layout's placement and numbers of
 /// micro-batches per replica. They are synchronous and have full micro-batches; micro-batches are renumbered if needed.
 /// `shape` is the shape of the layout.
-[[nodiscard]] std::vector<Schedule> generated_starts(const Layout& layout, const PipelineShape& shape);
+[[nodiscard]] std::vector<Schedule> generated_starts(const SearchLayout& layout, const PipelineShape& shape);
 
 /// Rule that chooses a worker's next op. Of the ops that can start within `window` of the worker's earliest possible
 /// start, the op with the smallest rank runs first. The rank of an op of stage s is
 ///
 ///     step[kind] + age * m - depth * s + patience * t + a random number below `noise`
 ///
-/// Here m is the number of earlier micro-batches in its lane (a fraction within slices), and t is the time from the
+/// Here m is the number of earlier micro-batches in its queue (a fraction within slices), and t is the time from the
 /// worker's earliest possible start to the start of this op. If ops of two workers can start at the same time, the op
 /// with the smaller rank is scheduled first. Times are in mean op durations.
 struct ListRule {
-  std::array<double, kLanesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
-  double age = 0.01;                                   // weight of m
-  double depth = 0.001;                                // weight of s
-  double window = 0;                                   // maximum time that a worker waits for an op of smaller rank
-  double patience = 1;                                 // weight of this wait (t) in the rank
-  double noise = 0;                                    // limit of the random number
+  std::array<double, kQueuesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
+  double age = 0.01;                                    // weight of m
+  double depth = 0.001;                                 // weight of s
+  double window = 0;                                    // maximum time that a worker waits for an op of smaller rank
+  double patience = 1;                                  // weight of this wait (t) in the rank
+  double noise = 0;                                     // limit of the random number
   // [chain]: maximum number of slices in flight, at least the slices of one micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
   // [op]: ranks that replace the formula, usually the end times of the ops in other orders; empty: the formula

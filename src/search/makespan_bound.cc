@@ -146,7 +146,7 @@ class WorkerBound {
   std::vector<double> tails_;          // all distinct tails
 };
 
-/// Heads and tails of all ops: longest paths through dependencies, lanes and memory. Both follow the same edges, in
+/// Heads and tails of all ops: longest paths through dependencies, queues and memory. Both follow the same edges, in
 /// opposite directions.
 class LongestPaths {
  public:
@@ -157,12 +157,12 @@ class LongestPaths {
     const std::vector<Position> positions = in_order();
     for (const Position at : positions) {
       for_each_input(at, [&](Position input, double delay) {
-        raise(head_[op(at)], head_[op(input)] + lane(input).duration + delay);
+        raise(head_[op(at)], head_[op(input)] + queue(input).duration + delay);
       });
     }
     for (auto at = positions.rbegin(); at != positions.rend(); ++at) {
       for_each_input(*at, [&](Position input, double delay) {
-        raise(tail_[op(input)], delay + lane(*at).duration + tail_[op(*at)]);
+        raise(tail_[op(input)], delay + queue(*at).duration + tail_[op(*at)]);
       });
     }
   }
@@ -171,43 +171,43 @@ class LongestPaths {
   [[nodiscard]] double tail(std::size_t op) const { return tail_[op]; }
 
  private:
-  /// The k-th op of a lane.
+  /// The k-th op of a queue.
   struct Position {
-    std::size_t lane = 0;
+    std::size_t queue = 0;
     std::int32_t k = 0;
   };
 
-  [[nodiscard]] const Lane& lane(Position at) const { return instance_.lanes[at.lane]; }
-  [[nodiscard]] std::size_t op(Position at) const { return static_cast<std::size_t>(lane(at).first + at.k); }
+  [[nodiscard]] const OpQueue& queue(Position at) const { return instance_.queues[at.queue]; }
+  [[nodiscard]] std::size_t op(Position at) const { return static_cast<std::size_t>(queue(at).first + at.k); }
   static void raise(double& value, double to) { value = std::max(value, to); }
 
   /// Returns all ops, each after its inputs: micro-batch by micro-batch, because all its forwards precede all its
   /// backwards.
   [[nodiscard]] std::vector<Position> in_order() const {
-    const std::vector<std::size_t> lanes = lanes_in_order(instance_);
-    const std::int32_t most = std::ranges::max_element(instance_.lanes, {}, &Lane::count)->count;
+    const std::vector<std::size_t> queues = queues_in_order(instance_);
+    const std::int32_t most = std::ranges::max_element(instance_.queues, {}, &OpQueue::count)->count;
     std::vector<Position> positions;
     for (std::int32_t first = 0; first < most; first += instance_.slices) {
-      for (const std::size_t index : lanes) {
-        const std::int32_t stop = std::min(first + instance_.slices, instance_.lanes[index].count);
+      for (const std::size_t index : queues) {
+        const std::int32_t stop = std::min(first + instance_.slices, instance_.queues[index].count);
         for (std::int32_t k = first; k < stop; ++k) positions.push_back({index, k});
       }
     }
     return positions;
   }
 
-  /// Calls `use(input, delay)` for the ops that must end `delay` before this one starts: the lane's previous op, the
+  /// Calls `use(input, delay)` for the ops that must end `delay` before this one starts: the queue's previous op, the
   /// op's own previous step, its message, and the op that frees the memory which a forward takes.
   template <class Use>
   void for_each_input(Position at, const Use& use) const {
-    const std::size_t step = at.lane % kLanesOfChain;
-    const std::size_t chain = at.lane / kLanesOfChain;
-    if (at.k > 0) use({at.lane, at.k - 1}, 0);
-    if (step != kForwardStep) use({at.lane - 1, static_cast<std::int32_t>(instance_.needed(step, at.k)) - 1}, 0);
-    if (lane(at).input != kNoLane) use({static_cast<std::size_t>(lane(at).input), at.k}, lane(at).delay);
-    if (!lane(at).takes || at.k < most_alone_[chain]) return;
+    const std::size_t step = at.queue % kQueuesOfChain;
+    const std::size_t chain = at.queue / kQueuesOfChain;
+    if (at.k > 0) use({at.queue, at.k - 1}, 0);
+    if (step != kForwardStep) use({at.queue - 1, static_cast<std::int32_t>(instance_.needed(step, at.k)) - 1}, 0);
+    if (queue(at).input != kNoQueue) use({static_cast<std::size_t>(queue(at).input), at.k}, queue(at).delay);
+    if (!queue(at).takes || at.k < most_alone_[chain]) return;
     const std::size_t release = instance_.split_backward ? kWeightStep : kInputStep;
-    use({kLanesOfChain * chain + release, at.k - most_alone_[chain]}, 0);
+    use({kQueuesOfChain * chain + release, at.k - most_alone_[chain]}, 0);
   }
 
   const Instance& instance_;
@@ -219,8 +219,8 @@ class LongestPaths {
 std::size_t ops_of(const Instance& instance, const std::vector<std::int32_t>& chains) {
   std::size_t ops = 0;
   for (const std::int32_t chain : chains) {
-    for (LaneIndex step = 0; step < kLanesOfChain; ++step) {
-      ops += static_cast<std::size_t>(instance.lanes[static_cast<std::size_t>(kLanesOfChain * chain + step)].count);
+    for (QueueIndex step = 0; step < kQueuesOfChain; ++step) {
+      ops += static_cast<std::size_t>(instance.queues[static_cast<std::size_t>(kQueuesOfChain * chain + step)].count);
     }
   }
   return ops;
@@ -231,7 +231,7 @@ std::size_t ops_of(const Instance& instance, const std::vector<std::int32_t>& ch
 /// deadline.
 template <typename Conclude>
 double bisect(double bound, double open, double close, WindowState known, const Phase& phase, Conclude conclude) {
-  while (open - bound > close * open && !phase.over()) {
+  while (open - bound > close * open && !phase.is_over()) {
     const double middle = (bound + open) / 2;
     WindowState state = known;
     if (!conclude(state, middle)) {
@@ -252,15 +252,15 @@ double least_makespan(const Instance& instance) {
   const LongestPaths paths(instance);
   double bound = 0;
   std::vector<std::vector<OpWindow>> jobs(static_cast<std::size_t>(instance.workers));
-  for (const Lane& lane : instance.lanes) {
-    for (std::int32_t k = 0; k < lane.count; ++k) {
-      const auto op = static_cast<std::size_t>(lane.first + k);
-      bound = std::max(bound, paths.head(op) + lane.duration + paths.tail(op));
-      jobs[static_cast<std::size_t>(lane.worker)].push_back({.head = paths.head(op),
-                                                             .duration = lane.duration,
-                                                             .tail = paths.tail(op),
-                                                             .takes = lane.takes,
-                                                             .releases = lane.releases});
+  for (const OpQueue& queue : instance.queues) {
+    for (std::int32_t k = 0; k < queue.count; ++k) {
+      const auto op = static_cast<std::size_t>(queue.first + k);
+      bound = std::max(bound, paths.head(op) + queue.duration + paths.tail(op));
+      jobs[static_cast<std::size_t>(queue.worker)].push_back({.head = paths.head(op),
+                                                              .duration = queue.duration,
+                                                              .tail = paths.tail(op),
+                                                              .takes = queue.takes,
+                                                              .releases = queue.releases});
     }
   }
   WorkerBound of_worker;
@@ -280,12 +280,12 @@ RaisedBound raise_bound(const Instance& instance, double bound, double makespan,
   constexpr double kShareOfEach = 0.5;  // share of the remaining time
   // Windows keeps a matrix of all pairs of a worker's ops.
   const bool is_large = std::ranges::any_of(
-      instance.chains, [&](const auto& chains) { return ops_of(instance, chains) > kMostNarrowedOps; });
+      instance.chains, [&](const auto& chains) { return ops_of(instance, chains) > kMaxNarrowedOps; });
   if (is_large) return {bound, {}};
   Windows windows(instance);
   RaisedBound raised{bound, windows.at_start()};
   const double almost = deadline_below(makespan);
-  if (bound >= almost || phase.over()) return raised;
+  if (bound >= almost || phase.is_over()) return raised;
   const auto narrow = [&](WindowState& state, double deadline) {
     phase.count(kTimedForAState);
     return windows.narrow(state, deadline);

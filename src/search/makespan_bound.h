@@ -14,8 +14,8 @@
 
 namespace chimera {
 
-/// Returns the largest of these bounds (instance.h explains chains and lanes):
-/// - The longest path through dependencies, lanes and memory. Memory adds an edge: if a worker has memory for h
+/// Returns the largest of these bounds (instance.h explains chains and queues):
+/// - The longest path through dependencies, queues and memory. Memory adds an edge: if a worker has memory for h
 ///   micro-batches of a chain, micro-batch k + h cannot start there before micro-batch k has ended. The longest paths
 ///   also give each op a head (earliest start) and a tail (least time from its end to the end of the schedule).
 /// - For each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails. Source:
@@ -31,10 +31,10 @@ struct RaisedBound {
 
 /// Raises `bound` towards `makespan`, the makespan of the best known schedule. The result is about the largest deadline
 /// for which Windows (windows.h) proves that no schedule meets it, first by narrow(), then by probe(). If a worker has
-/// more than kMostNarrowedOps ops, returns `bound` and an empty state.
+/// more than kMaxNarrowedOps ops, returns `bound` and an empty state.
 [[nodiscard]] RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase);
 
 /// Maximum number of ops of a worker for Windows.
-inline constexpr std::size_t kMostNarrowedOps = 480;
+inline constexpr std::size_t kMaxNarrowedOps = 480;
 
 }  // namespace chimera

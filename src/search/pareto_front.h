@@ -12,7 +12,7 @@
 namespace chimera {
 
 /// A solution with its memory.
-struct Find : Solution {
+struct ParetoSolution : Solution {
   double peak = 0;  // maximum, over the workers, of the activations in flight at once, in stage units
 };
 
@@ -21,23 +21,24 @@ class ParetoFront {
  public:
   /// Returns whether no solution in the set is at least as good in both.
   [[nodiscard]] bool admits(double makespan, double peak) const {
-    return std::ranges::none_of(finds_, [&](const Find& find) { return covers(find, makespan, peak); });
+    return std::ranges::none_of(solutions_, [&](const ParetoSolution& find) { return covers(find, makespan, peak); });
   }
   /// Adds a solution for which admits() is true, and removes solutions that are not better than it in makespan or
   /// memory.
-  void add(Find find) {
-    std::erase_if(finds_, [&](const Find& other) { return covers(find, other.makespan, other.peak); });
-    finds_.insert(std::ranges::upper_bound(finds_, find.makespan, {}, &Find::makespan), std::move(find));
+  void add(ParetoSolution find) {
+    std::erase_if(solutions_, [&](const ParetoSolution& other) { return covers(find, other.makespan, other.peak); });
+    solutions_.insert(std::ranges::upper_bound(solutions_, find.makespan, {}, &ParetoSolution::makespan),
+                      std::move(find));
   }
   /// Returns the solutions by ascending makespan, and hence by descending peak.
-  [[nodiscard]] const std::vector<Find>& finds() const { return finds_; }
+  [[nodiscard]] const std::vector<ParetoSolution>& solutions() const { return solutions_; }
 
  private:
-  static bool covers(const Find& find, double makespan, double peak) {
+  static bool covers(const ParetoSolution& find, double makespan, double peak) {
     return find.makespan <= makespan * (1 + kRounding) && find.peak <= peak + kRounding;
   }
 
-  std::vector<Find> finds_;
+  std::vector<ParetoSolution> solutions_;
 };
 
 }  // namespace chimera

@@ -81,10 +81,10 @@ class Enumeration {
       least = std::min(least, renamed(permuted, static_cast<std::size_t>(workers_)));
     } while (std::next_permutation(order.begin(), order.end()));
     found_.insert(std::move(least));
-    if (found_.size() <= kMostPlacements) return;
+    if (found_.size() <= kMaxPlacements) return;
     throw ConfigError(fmt::format(
         "search: --placement any has more than {} ways to place {} replicas of {} stages on {} workers; use fewer",
-        kMostPlacements, rows_.size(), workers_ * chunks_, workers_));
+        kMaxPlacements, rows_.size(), workers_ * chunks_, workers_));
   }
 
   std::int64_t workers_;
@@ -184,16 +184,16 @@ class Rounds {
 
 }  // namespace
 
-std::vector<Layout> every_layout(const PipelineShape& shape) {
+std::vector<SearchLayout> all_layouts(const PipelineShape& shape) {
   require_searchable(shape, shape.chunks);
   if (shape.pipelines < 1 || shape.pipelines > shape.micro_batches) {
     throw ConfigError(fmt::format("search: --pipelines must be from 1 to N = {} for --placement any, not {}",
                                   shape.micro_batches, shape.pipelines));
   }
-  const auto dealt = deal_in_turn(shape.micro_batches, shape.pipelines);
+  const auto dealt = assign_round_robin(shape.micro_batches, shape.pipelines);
   std::vector<std::int64_t> counts;
   for (const auto& ids : dealt) counts.push_back(static_cast<std::int64_t>(ids.size()));
-  std::vector<Layout> layouts;
+  std::vector<SearchLayout> layouts;
   for (const Rows& rows : Enumeration(shape.stages, shape.chunks, counts).run())
     layouts.push_back({shape.stages, shape.stages * shape.chunks, placement_of(rows), dealt, shape.slices});
   return layouts;

@@ -14,13 +14,13 @@
 
 namespace chimera {
 
-inline constexpr std::size_t kMostPlacements = 1000;
+inline constexpr std::size_t kMaxPlacements = 1000;
 
 /// Returns every placement of `shape.pipelines` replicas of S = D v stages on D workers, with v stages of each replica
 /// per worker. Of placements that differ only in the numbers of workers, or of replicas with equally many
 /// micro-batches, returns one. Micro-batch m belongs to replica m mod shape.pipelines. Throws ConfigError if the shape
-/// has no layout, or exceeds kMostSearchedOps or kMostPlacements.
-[[nodiscard]] std::vector<Layout> every_layout(const PipelineShape& shape);
+/// has no layout, or exceeds kMaxSearchedOps or kMaxPlacements.
+[[nodiscard]] std::vector<SearchLayout> all_layouts(const PipelineShape& shape);
 
 struct PlacementSearch {
   SearchResult result;   // result of the best placement; `lower_bound` holds for all placements
@@ -28,7 +28,7 @@ struct PlacementSearch {
 };
 
 /// Throws ConfigError unless links_are_alike() for all problems. Otherwise placements that differ only in the numbers
-/// of workers would have different makespans, and every_layout() omits such placements.
+/// of workers would have different makespans, and all_layouts() omits such placements.
 void require_equal_links(const std::vector<SearchProblem>& problems);
 
 /// Searches problems that differ only in placement, in rounds of equal time. After each round, drops placements whose

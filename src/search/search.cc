@@ -12,7 +12,6 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "search/annealing.h"
-#include "search/arrangement.h"
 #include "search/branch_and_bound.h"
 #include "search/budget.h"
 #include "search/evaluator.h"
@@ -20,6 +19,7 @@
 #include "search/list_scheduling.h"
 #include "search/makespan_bound.h"
 #include "search/pareto_front.h"
+#include "search/problem_forms.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
@@ -27,7 +27,7 @@ namespace {
 
 void require_costs(const Instance& instance) {
   double sum = 0;
-  for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
+  for (const OpQueue& queue : instance.queues) sum += queue.count * (queue.duration + queue.delay);
   if (!std::isfinite(sum)) throw ConfigError("search: the costs are too large to add up; use a larger unit of time");
 }
 
@@ -39,27 +39,27 @@ bool is_plain(const CostModel& costs) {
 /// Does not depend on the number of cores, so that equal seeds give equal results.
 constexpr int kSearchers = 2;
 static_assert(kSearchers == 2, "one digit tells the parts of the tree apart");
-static_assert(kMostExactOps <= kMostNarrowedOps, "what is searched exactly has a state to begin with");
+static_assert(kMaxExactOps <= kMaxNarrowedOps, "what is searched exactly has a state to begin with");
 
 /// One of several independent searches for a faster schedule, with seeds of their own. Searchers share nothing during a
 /// round; after it, Search merges their results and learn() gives the best ones to all. A round first improves orders
-/// by simulated annealing: the symmetric orders of the folded problem if there is one (arrangement.h), then the orders
-/// of all workers. If the problem is small enough, it then searches its part of the tree of orders exactly
-/// (branch_and_bound.h). Holds a reference to the arrangement.
+/// by simulated annealing: the symmetric orders of the folded problem if there is one (problem_forms.h), then the
+/// orders of all workers. If the problem is small enough, it then searches its part of the tree of orders exactly
+/// (branch_and_bound.h). Holds a reference to the forms.
 class Searcher {
  public:
   /// `number`, from 0 to kSearchers - 1, selects the part of the tree. `makespan` is the makespan of a known schedule,
   /// and `state` holds facts that are true of every faster schedule; both are the same for all searchers. `goal` is a
   /// lower bound of the makespan.
-  Searcher(const Arrangement& arrangement, double goal, double makespan, const WindowState& state, int number,
+  Searcher(const ProblemForms& forms, double goal, double makespan, const WindowState& state, int number,
            std::uint64_t seed)
-      : arrangement_(arrangement), goal_(goal), random_(seed) {
-    if (can_be_exact(arrangement.whole)) exact_.emplace(arrangement.whole, makespan, state, number, 1);
+      : forms_(forms), goal_(goal), random_(seed) {
+    if (can_be_exact(forms.whole)) exact_.emplace(forms.whole, makespan, state, number, 1);
   }
 
   void learn(const Solution& symmetric, const Solution& whole) {
-    take_if_better(symmetric_, symmetric);
-    take_if_better(whole_, whole);
+    replace_if_better(symmetric_, symmetric);
+    replace_if_better(whole_, whole);
   }
 
   /// Searches until the budget is used, the goal is reached, or its part of the tree is exhausted.
@@ -70,7 +70,7 @@ class Searcher {
     if (goes_on && whole_.makespan > goal_) search_exactly(phase);
   }
 
-  /// Returns the best orders of the folded problem, if the arrangement has one.
+  /// Returns the best orders of the folded problem, if the forms has one.
   [[nodiscard]] const Solution& symmetric() const { return symmetric_; }
   /// Returns the best orders of all workers.
   [[nodiscard]] const Solution& whole() const { return whole_; }
@@ -84,28 +84,28 @@ class Searcher {
   static constexpr double kShareOfSymmetric = 0.7;
 
   void search_locally(const Phase& phase) {
-    if (arrangement_.folded && whole_.makespan > goal_) {
-      const FoldedProblem& folded = *arrangement_.folded;
+    if (forms_.folded && whole_.makespan > goal_) {
+      const FoldedProblem& folded = *forms_.folded;
       improve(folded.instance, symmetric_, Phase(phase, kShareOfSymmetric));
       Solution unfolded = symmetric_;
-      unfolded.orders = unfold(arrangement_.problem, folded, symmetric_.orders);
-      take_if_better(whole_, unfolded);
+      unfolded.orders = unfold(forms_.problem, folded, symmetric_.orders);
+      replace_if_better(whole_, unfolded);
     }
-    improve(arrangement_.whole, whole_, Phase(phase, 1));
+    improve(forms_.whole, whole_, Phase(phase, 1));
   }
 
   void improve(const Instance& instance, Solution& best, Phase phase) {
     best = anneal(instance, best, goal_, phase, random_,
-                  [&](const Solution& better) { note(front_, arrangement_, instance, better); });
+                  [&](const Solution& better) { note(front_, forms_, instance, better); });
   }
 
   void search_exactly(Phase phase) {
     const double before = whole_.makespan;
     exhausted_ = exact_->run(whole_, phase);
-    if (whole_.makespan < before) note(front_, arrangement_, arrangement_.whole, whole_);
+    if (whole_.makespan < before) note(front_, forms_, forms_.whole, whole_);
   }
 
-  const Arrangement& arrangement_;
+  const ProblemForms& forms_;
   double goal_;
   RandomSource random_;
   std::optional<BranchAndBound> exact_;
@@ -133,21 +133,20 @@ class Search {
  private:
   /// Returns the lower bound: the best makespan if proven.
   double solve(const SearchProblem& problem, Phase phase) {
-    const Arrangement arrangement(problem);
-    const double bound = bound_of(arrangement);
+    const ProblemForms forms(problem);
+    const double bound = bound_of(forms);
     const double goal = bound * (1 + kRounding);
-    Solution whole = best_start(arrangement);
-    list_schedules(arrangement, arrangement.whole, whole, goal,
-                   Phase(phase, arrangement.folded ? kShareOfLists / 2 : kShareOfLists));
-    Solution symmetric = arrangement.folded ? best_symmetric(arrangement, whole, goal, phase) : Solution();
-    if (whole.makespan <= goal || phase.over()) return bound;
-    const RaisedBound raised = raise(arrangement, bound, whole.makespan, Phase(phase, kShareOfBound));
+    Solution whole = best_start(forms);
+    list_schedules(forms, forms.whole, whole, goal, Phase(phase, forms.folded ? kShareOfLists / 2 : kShareOfLists));
+    Solution symmetric = forms.folded ? best_symmetric(forms, whole, goal, phase) : Solution();
+    if (whole.makespan <= goal || phase.is_over()) return bound;
+    const RaisedBound raised = raise(forms, bound, whole.makespan, Phase(phase, kShareOfBound));
     if (whole.makespan <= raised.bound * (1 + kRounding)) return raised.bound;
-    return search_together(arrangement, raised, symmetric, whole, phase);
+    return search_together(forms, raised, symmetric, whole, phase);
   }
 
-  RaisedBound raise(const Arrangement& arrangement, double bound, double makespan, Phase phase) const {
-    const auto run = [&] { return raise_bound(arrangement.whole, bound, makespan, phase); };
+  RaisedBound raise(const ProblemForms& forms, double bound, double makespan, Phase phase) const {
+    const auto run = [&] { return raise_bound(forms.whole, bound, makespan, phase); };
     if (available_cores() <= 1) return run();
     auto running = std::async(std::launch::async, run);
     report_until_ready(running);
@@ -155,21 +154,21 @@ class Search {
   }
 
   /// Each round takes twice as long as the last. Returns the lower bound: the best makespan if proven.
-  double search_together(const Arrangement& arrangement, const RaisedBound& raised, Solution symmetric, Solution whole,
+  double search_together(const ProblemForms& forms, const RaisedBound& raised, Solution symmetric, Solution whole,
                          const Phase& phase) {
     const double goal = raised.bound * (1 + kRounding);
     std::deque<Searcher> searchers;
     for (int i = 0; i < kSearchers; ++i) {
-      searchers.emplace_back(arrangement, goal, whole.makespan, raised.state, i, random_.seed());
+      searchers.emplace_back(forms, goal, whole.makespan, raised.state, i, random_.seed());
     }
     // Short rounds first: an early exchange of good orders between searchers helps most.
-    for (int round = kRounds; round > 0 && !phase.over() && whole.makespan > goal; --round) {
+    for (int round = kRounds; round > 0 && !phase.is_over() && whole.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);
       run_all(searchers, Phase(phase, 1.0 / ((1 << round) - 1)));
       for (const Searcher& each : searchers) {
-        take_if_better(symmetric, each.symmetric());
-        take_if_better(whole, each.whole());
-        for (const Find& find : each.front().finds()) {
+        replace_if_better(symmetric, each.symmetric());
+        replace_if_better(whole, each.whole());
+        for (const ParetoSolution& find : each.front().solutions()) {
           if (front_.admits(find.makespan, find.peak)) front_.add(find);
         }
       }
@@ -219,51 +218,50 @@ class Search {
 
   /// Takes the larger of two bounds: least_makespan() uses the limits; simulate()'s holds for every order of a
   /// schedule's ops, and includes costs that the search omits.
-  double bound_of(const Arrangement& arrangement) {
-    const double bound = least_makespan(arrangement.whole);
+  double bound_of(const ProblemForms& forms) {
+    const double bound = least_makespan(forms.whole);
     RandomSource random(0);
-    const Orders orders = orders_by_rule(arrangement.whole, {}, random);
-    const Timeline timeline = simulate(to_schedule(arrangement.problem, orders), arrangement.problem.costs);
-    lower_bound_ = std::max({lower_bound_, front_.finds().empty() ? bound : 0, timeline.lower_bound});
-    return is_plain(arrangement.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
+    const Orders orders = orders_by_rule(forms.whole, {}, random);
+    const Timeline timeline = simulate(to_schedule(forms.problem, orders), forms.problem.costs);
+    lower_bound_ = std::max({lower_bound_, front_.solutions().empty() ? bound : 0, timeline.lower_bound});
+    return is_plain(forms.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }
 
   /// List scheduling adapts starts that exceed a limit.
-  Solution best_start(const Arrangement& arrangement) {
+  Solution best_start(const ProblemForms& forms) {
     Solution best;
-    Evaluator evaluator(arrangement.whole);
+    Evaluator evaluator(forms.whole);
     const auto consider = [&](const Orders& orders, const std::string& origin) {
       const double makespan = evaluator.makespan(orders);
-      if (admissible(arrangement.whole, orders)) {
-        take(arrangement, best, {orders, makespan, origin});
+      if (is_admissible(forms.whole, orders)) {
+        take(forms, best, {orders, makespan, origin});
         return;
       }
-      if (makespan == kStuck) return;
+      if (makespan == kDeadlocked) return;
       for (const double window : kWindowsAfterModel) {
         ListRule rule;
         rule.window = window;
         rule.model = evaluator.ends();
-        Orders within = orders_by_rule(arrangement.whole, rule, random_);
-        const double time = Evaluator(arrangement.whole).makespan(within);
-        take(arrangement, best, {std::move(within), time, "list scheduling after " + origin});
+        Orders within = orders_by_rule(forms.whole, rule, random_);
+        const double time = Evaluator(forms.whole).makespan(within);
+        take(forms, best, {std::move(within), time, "list scheduling after " + origin});
       }
     };
-    for (const Schedule& start : starts_) consider(to_orders(arrangement.problem, start), start.name);
-    if (!front_.finds().empty()) {
-      const Find fastest = front_.finds().front();
+    for (const Schedule& start : starts_) consider(to_orders(forms.problem, start), start.name);
+    if (!front_.solutions().empty()) {
+      const ParetoSolution fastest = front_.solutions().front();
       consider(fastest.orders, fastest.origin);
     }
     return best;
   }
 
-  void take(const Arrangement& arrangement, Solution& best, const Solution& found) {
+  void take(const ProblemForms& forms, Solution& best, const Solution& found) {
     budget_.count();
-    note(arrangement, arrangement.whole, found);
-    take_if_better(best, found);
+    note(forms, forms.whole, found);
+    replace_if_better(best, found);
   }
 
-  void list_schedules(const Arrangement& arrangement, const Instance& instance, Solution& best, double goal,
-                      Phase phase) {
+  void list_schedules(const ProblemForms& forms, const Instance& instance, Solution& best, double goal, Phase phase) {
     Evaluator evaluator(instance);
     ListRule rule;
     do {
@@ -271,32 +269,32 @@ class Search {
       Orders orders = orders_by_rule(instance, rule, random_);
       const double makespan = evaluator.makespan(orders);
       const Solution found{std::move(orders), makespan, "list scheduling"};
-      note(arrangement, instance, found);
+      note(forms, instance, found);
       report();
-      take_if_better(best, found);
+      replace_if_better(best, found);
       rule = random_rule(instance, random_);
-    } while (!phase.over() && best.makespan > goal);
+    } while (!phase.is_over() && best.makespan > goal);
   }
 
   /// Returns the best symmetric orders: list schedules, or folded from `whole`.
-  Solution best_symmetric(const Arrangement& arrangement, const Solution& whole, double goal, const Phase& phase) {
-    const Instance& instance = arrangement.folded->instance;
+  Solution best_symmetric(const ProblemForms& forms, const Solution& whole, double goal, const Phase& phase) {
+    const Instance& instance = forms.folded->instance;
     Solution best;
-    list_schedules(arrangement, instance, best, goal, Phase(phase, kShareOfLists));
-    const Orders orders = fold_orders(arrangement.problem, *arrangement.folded, whole.orders);
-    if (admissible(instance, orders)) {
-      take_if_better(best, {orders, Evaluator(instance).makespan(orders), whole.origin});
+    list_schedules(forms, instance, best, goal, Phase(phase, kShareOfLists));
+    const Orders orders = fold_orders(forms.problem, *forms.folded, whole.orders);
+    if (is_admissible(instance, orders)) {
+      replace_if_better(best, {orders, Evaluator(instance).makespan(orders), whole.origin});
     }
     return best;
   }
 
-  void note(const Arrangement& arrangement, const Instance& instance, const Solution& found) {
-    if (chimera::note(front_, arrangement, instance, found)) report();
+  void note(const ProblemForms& forms, const Instance& instance, const Solution& found) {
+    if (chimera::note(front_, forms, instance, found)) report();
   }
 
   void report() const {
-    if (!options_.progress || front_.finds().empty()) return;
-    const Find& best = front_.finds().front();
+    if (!options_.progress || front_.solutions().empty()) return;
+    const ParetoSolution& best = front_.solutions().front();
     options_.progress({budget_.seconds(), best.makespan, lower_bound_, best.origin});
   }
 
@@ -305,9 +303,9 @@ class Search {
   void sweep_lower_limits() {
     const double unit = units_of_slice(problem_.layout);
     const double least = least_peak();
-    const double highest = front_.finds().front().peak - unit;
+    const double highest = front_.solutions().front().peak - unit;
     const double steps = std::floor((highest - least) / unit + kRounding) + 1;
-    const auto limits = static_cast<int>(std::min<double>(kMostLimits, steps));
+    const auto limits = static_cast<int>(std::min<double>(kMaxLimits, steps));
     const Phase sweep(budget_, std::min(1.0, (1 - kShareOfProblem) / std::max(kRounding, 1 - budget_.used())));
     for (int i = 0; i < limits; ++i) {
       const double step = std::floor(steps * i / limits);
@@ -331,7 +329,7 @@ class Search {
   /// Times all finds by simulate(), which knows costs that the search omits. That can change their order.
   ParetoFront timed_finds() const {
     ParetoFront timed;
-    for (Find find : front_.finds()) {
+    for (ParetoSolution find : front_.solutions()) {
       find.makespan = simulate(to_schedule(problem_, find.orders), problem_.costs).makespan;
       if (timed.admits(find.makespan, find.peak)) timed.add(std::move(find));
     }
@@ -340,7 +338,7 @@ class Search {
 
   SearchResult result() const {
     const ParetoFront timed = timed_finds();
-    const Find& best = timed.finds().front();
+    const ParetoSolution& best = timed.solutions().front();
     SearchResult result;
     result.schedule = to_schedule(problem_, best.orders);
     const auto violations = check(result.schedule);
@@ -349,11 +347,12 @@ class Search {
     result.set_lower_bound(lower_bound_);
     result.peak_in_flight = best.peak;
     result.origin = best.origin;
-    for (const Find& find : timed.finds()) result.pareto.push_back({find.makespan, find.peak, find.origin});
+    for (const ParetoSolution& find : timed.solutions())
+      result.pareto.push_back({find.makespan, find.peak, find.origin});
     return result;
   }
 
-  static constexpr int kMostLimits = 8;
+  static constexpr int kMaxLimits = 8;
   static constexpr int kRounds = 5;
   static constexpr std::array<double, 2> kWindowsAfterModel = {0, 1};
   // Fractions of the remaining time.

@@ -61,8 +61,9 @@ struct SearchResult {
 
 /// Searches for fast orders, in these steps:
 /// 1. Times `starts`, and list schedules by many rules. List scheduling adapts starts that exceed a memory limit.
-/// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (arrangement.h), then
-///    among all. They search problems of at most kMostExactOps ops exactly (branch_and_bound.h).
+/// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (problem_forms.h),
+/// then
+///    among all. They search problems of at most kMaxExactOps ops exactly (branch_and_bound.h).
 /// 3. The last quarter of the time goes to lower memory limits, for the Pareto front.
 ///
 /// Ends early if the result is proven optimal. There is always a result, at least a list schedule, which passes check()

@@ -9,14 +9,14 @@ namespace chimera {
 Windows::Windows(const Instance& instance)
     : instance_(instance),
       least_(mean_duration(instance) * kRounding),
-      lanes_(lanes_in_order(instance)),
+      queues_(queues_in_order(instance)),
       places_(static_cast<std::size_t>(instance.workers)),
       stale_(places_.size(), 1) {
-  for (std::size_t index = 0; index < instance.lanes.size(); ++index) {
-    const Lane& lane = instance.lanes[index];
-    for (std::int32_t k = 0; k < lane.count; ++k) {
-      places_[static_cast<std::size_t>(lane.worker)].push_back(
-          {static_cast<std::size_t>(lane.first + k), static_cast<LaneIndex>(index), k});
+  for (std::size_t index = 0; index < instance.queues.size(); ++index) {
+    const OpQueue& queue = instance.queues[index];
+    for (std::int32_t k = 0; k < queue.count; ++k) {
+      places_[static_cast<std::size_t>(queue.worker)].push_back(
+          {static_cast<std::size_t>(queue.first + k), static_cast<QueueIndex>(index), k});
     }
   }
   place_of_.resize(static_cast<std::size_t>(instance.ops));
@@ -26,15 +26,15 @@ Windows::Windows(const Instance& instance)
   }
 }
 
-/// Ops of a lane, steps of a micro-batch, and ops ordered by the memory of their chain.
+/// Ops of a queue, steps of a micro-batch, and ops ordered by the memory of their chain.
 bool Windows::precedes_anyway(const Place& a, const Place& b) const {
-  if (a.lane == b.lane) return a.k < b.k;
-  const LaneIndex chain = a.lane / kLanesOfChain;
-  if (chain != b.lane / kLanesOfChain) return false;
-  const bool is_forward = a.lane % kLanesOfChain == kForwardStep;
-  if (a.lane < b.lane) return a.k < instance_.needed(is_forward ? kInputStep : kWeightStep, b.k);
-  const Lane& later = lane(b);
-  return lane(a).releases && later.takes &&
+  if (a.queue == b.queue) return a.k < b.k;
+  const QueueIndex chain = a.queue / kQueuesOfChain;
+  if (chain != b.queue / kQueuesOfChain) return false;
+  const bool is_forward = a.queue % kQueuesOfChain == kForwardStep;
+  if (a.queue < b.queue) return a.k < instance_.needed(is_forward ? kInputStep : kWeightStep, b.k);
+  const OpQueue& later = queue(b);
+  return queue(a).releases && later.takes &&
          b.k - a.k >= most_in_flight_alone(instance_, static_cast<std::size_t>(chain));
 }
 
@@ -78,7 +78,7 @@ bool Windows::probe(WindowState& state, double deadline, Phase phase) {
         const std::size_t i = pair / places.size();
         const std::size_t j = pair % places.size();
         if (!is_strongest_open(state, worker, i, j)) continue;
-        if (phase.over()) return true;
+        if (phase.is_over()) return true;
         phase.count(kTimedForAState);
         assumed_ = state;
         if (narrow(assumed_, deadline, {places[i].op, places[j].op})) continue;
@@ -90,7 +90,7 @@ bool Windows::probe(WindowState& state, double deadline, Phase phase) {
   return true;
 }
 
-/// Returns whether i before j is undecided and not implied by another undecided precedence of their lanes: if that is
+/// Returns whether i before j is undecided and not implied by another undecided precedence of their queues: if that is
 /// not refuted, the implied one hardly is.
 bool Windows::is_strongest_open(const WindowState& state, std::size_t worker, std::size_t i, std::size_t j) const {
   const auto& places = places_[worker];
@@ -100,8 +100,8 @@ bool Windows::is_strongest_open(const WindowState& state, std::size_t worker, st
     return a != b && before[a * n + b] == 0 && before[b * n + a] == 0;
   };
   if (!is_open(i, j)) return false;
-  if (i + 1 < n && places[i + 1].lane == places[i].lane && is_open(i + 1, j)) return false;
-  return j == 0 || places[j - 1].lane != places[j].lane || !is_open(i, j - 1);
+  if (i + 1 < n && places[i + 1].queue == places[i].queue && is_open(i + 1, j)) return false;
+  return j == 0 || places[j - 1].queue != places[j].queue || !is_open(i, j - 1);
 }
 
 /// Alternates what follows from messages, which connect workers, with what follows on each worker whose windows
@@ -129,30 +129,30 @@ void Windows::raise(double& value, double to, std::size_t worker) {
 
 /// Returns false if a path misses the deadline.
 bool Windows::follow_messages(WindowState& state) {
-  for (const std::size_t index : lanes_) {
-    const Lane& lane = instance_.lanes[index];
-    if (lane.input == kNoLane) continue;
-    const Lane& input = instance_.lanes[static_cast<std::size_t>(lane.input)];
-    for (std::int32_t k = 0; k < lane.count; ++k) {
-      const auto op = static_cast<std::size_t>(lane.first + k);
-      const double arrival = state.head[static_cast<std::size_t>(input.first + k)] + input.duration + lane.delay;
-      raise(state.head[op], arrival, static_cast<std::size_t>(lane.worker));
+  for (const std::size_t index : queues_) {
+    const OpQueue& queue = instance_.queues[index];
+    if (queue.input == kNoQueue) continue;
+    const OpQueue& input = instance_.queues[static_cast<std::size_t>(queue.input)];
+    for (std::int32_t k = 0; k < queue.count; ++k) {
+      const auto op = static_cast<std::size_t>(queue.first + k);
+      const double arrival = state.head[static_cast<std::size_t>(input.first + k)] + input.duration + queue.delay;
+      raise(state.head[op], arrival, static_cast<std::size_t>(queue.worker));
     }
   }
-  for (auto index = lanes_.rbegin(); index != lanes_.rend(); ++index) {
-    const Lane& lane = instance_.lanes[*index];
-    if (lane.output == kNoLane) continue;
-    const Lane& output = instance_.lanes[static_cast<std::size_t>(lane.output)];
-    for (std::int32_t k = 0; k < lane.count; ++k) {
-      const auto op = static_cast<std::size_t>(lane.first + k);
+  for (auto index = queues_.rbegin(); index != queues_.rend(); ++index) {
+    const OpQueue& queue = instance_.queues[*index];
+    if (queue.output == kNoQueue) continue;
+    const OpQueue& output = instance_.queues[static_cast<std::size_t>(queue.output)];
+    for (std::int32_t k = 0; k < queue.count; ++k) {
+      const auto op = static_cast<std::size_t>(queue.first + k);
       const double behind = output.delay + output.duration + state.tail[static_cast<std::size_t>(output.first + k)];
-      raise(state.tail[op], behind, static_cast<std::size_t>(lane.worker));
+      raise(state.tail[op], behind, static_cast<std::size_t>(queue.worker));
     }
   }
-  for (const Lane& lane : instance_.lanes) {
-    for (std::int32_t k = 0; k < lane.count; ++k) {
-      const auto op = static_cast<std::size_t>(lane.first + k);
-      if (state.head[op] + lane.duration + state.tail[op] > deadline_) return false;
+  for (const OpQueue& queue : instance_.queues) {
+    for (std::int32_t k = 0; k < queue.count; ++k) {
+      const auto op = static_cast<std::size_t>(queue.first + k);
+      if (state.head[op] + queue.duration + state.tail[op] > deadline_) return false;
     }
   }
   return true;
@@ -165,7 +165,7 @@ bool Windows::narrow_worker(WindowState& state, std::size_t worker) {
     const View view{worker, backwards, backwards ? &state.tail : &state.head, backwards ? &state.head : &state.tail,
                     &state.before[worker]};
     if (!backwards && !decide_pairs(view)) return false;
-    look_at(view);
+    load_view(view);
     wait_for_predecessors(view);
     if (!find_edges(view)) return false;
     wait_for_room(view);
@@ -187,7 +187,7 @@ bool Windows::precede(const View& view, std::size_t i, std::size_t j) {
 }
 
 /// Copies the windows, because conclusions from an order of heads must not see them change.
-void Windows::look_at(const View& view) {
+void Windows::load_view(const View& view) {
   const auto& places = places_[view.worker];
   now_.clear();
   for (std::size_t i = 0; i < places.size(); ++i) {
@@ -287,9 +287,9 @@ bool Windows::find_edges_of(const View& view, std::size_t count, double end) {
 /// earlier than that many could have ended.
 void Windows::wait_for_room(const View& view) {
   const auto& places = places_[view.worker];
-  const auto takes = [&](std::size_t i) { return view.backwards ? lane(places[i]).releases : lane(places[i]).takes; };
+  const auto takes = [&](std::size_t i) { return view.backwards ? queue(places[i]).releases : queue(places[i]).takes; };
   const auto releases = [&](std::size_t i) {
-    return view.backwards ? lane(places[i]).takes : lane(places[i]).releases;
+    return view.backwards ? queue(places[i]).takes : queue(places[i]).releases;
   };
   for (std::size_t x = 0; x < places.size(); ++x) {
     if (!takes(x)) continue;
@@ -351,7 +351,7 @@ Orders Windows::orders_by_head(const WindowState& state) const {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [&](const Place& a, const Place& b) { return state.head[a.op] < state.head[b.op]; });
     auto& order = orders.emplace_back();
-    for (const Place& place : sorted) order.push_back(place.lane);
+    for (const Place& place : sorted) order.push_back(place.queue);
   }
   return orders;
 }

@@ -22,7 +22,7 @@
 
 namespace chimera {
 
-/// Order of two ops of a worker. The numbers of ops are those of the Instance (Lane::first).
+/// Order of two ops of a worker. The numbers of ops are those of the Instance (OpQueue::first).
 struct Precedence {
   std::size_t first = 0;
   std::size_t second = 0;
@@ -43,7 +43,7 @@ inline constexpr std::int64_t kTimedForAState = 256;
 
 /// Finds consequences of a deadline, until there are no more. It uses these rules:
 ///
-/// - Heads and tails follow dependencies and lanes.
+/// - Heads and tails follow dependencies and queues.
 /// - If two ops of a worker miss the deadline in one order, the other order holds.
 /// - An op starts after its predecessors on its worker, which run one at a time.
 /// - Edge finding: if a set of ops together with another op cannot end before the last deadline of the set, this op
@@ -73,15 +73,15 @@ class Windows {
   /// call of narrow() or probe().
   [[nodiscard]] std::optional<Precedence> tightest_choice(const WindowState& state) const;
 
-  /// Returns every worker's ops as lanes, sorted by their heads.
+  /// Returns every worker's ops as queues, sorted by their heads.
   [[nodiscard]] Orders orders_by_head(const WindowState& state) const;
 
  private:
   static constexpr double kEndless = std::numeric_limits<double>::infinity();
-  /// An op: the k-th of a lane.
+  /// An op: the k-th of a queue.
   struct Place {
     std::size_t op = 0;
-    LaneIndex lane = 0;
+    QueueIndex queue = 0;
     std::int32_t k = 0;
   };
   struct Window {
@@ -101,10 +101,10 @@ class Windows {
     std::vector<std::uint8_t>* before = nullptr;
   };
 
-  [[nodiscard]] const Lane& lane(const Place& place) const {
-    return instance_.lanes[static_cast<std::size_t>(place.lane)];
+  [[nodiscard]] const OpQueue& queue(const Place& place) const {
+    return instance_.queues[static_cast<std::size_t>(place.queue)];
   }
-  [[nodiscard]] double duration(const Place& place) const { return lane(place).duration; }
+  [[nodiscard]] double duration(const Place& place) const { return queue(place).duration; }
   [[nodiscard]] double& head(const View& view, std::size_t i) const { return (*view.head)[places_[view.worker][i].op]; }
   [[nodiscard]] double& tail(const View& view, std::size_t i) const { return (*view.tail)[places_[view.worker][i].op]; }
   [[nodiscard]] std::uint8_t& known(const View& view, std::size_t i, std::size_t j) const {
@@ -124,7 +124,7 @@ class Windows {
   /// Adds that the worker's i-th op precedes its j-th.
   bool precede(const View& view, std::size_t i, std::size_t j);
   /// Copies the windows of a view to now_.
-  void look_at(const View& view);
+  void load_view(const View& view);
   bool decide_pairs(const View& view);
   void wait_for_predecessors(const View& view);
   bool find_edges(const View& view);
@@ -134,7 +134,7 @@ class Windows {
   const Instance& instance_;
   double least_;  // smallest relevant difference
   double deadline_ = 0;
-  std::vector<std::size_t> lanes_;                             // all lanes, in topological order
+  std::vector<std::size_t> queues_;                            // all queues, in topological order
   std::vector<std::vector<Place>> places_;                     // [worker]
   std::vector<std::pair<std::size_t, std::size_t>> place_of_;  // [op]: worker, and index in places_
   std::vector<std::int64_t> room_;                             // [worker]: micro-batches

@@ -174,13 +174,13 @@ std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices) 
   return parts;
 }
 
-double share_of_stage(const Schedule& schedule) {
+double stage_fraction(const Schedule& schedule) {
   return static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
 }
 
 CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {
   StageCosts stage = share;
-  for (const auto time : kStageTimes) stage.*time *= share_of_stage(schedule);
+  for (const auto time : kStageTimes) stage.*time *= stage_fraction(schedule);
   return {.stages = std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), .latency = latency};
 }
 

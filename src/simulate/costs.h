@@ -141,7 +141,7 @@ struct CostModel {
 };
 
 /// Returns D/S: a stage is 1/S of the model, and this is its size relative to 1/D of the model.
-[[nodiscard]] double share_of_stage(const Schedule& schedule);
+[[nodiscard]] double stage_fraction(const Schedule& schedule);
 
 /// Times of the ops and messages of one schedule. Times of ops and messages are proportional to the size of the
 /// micro-batch (Schedule::micro_batch_scale) and of the slice; delays, all-reduces and updates are not. `made` is the

@@ -37,7 +37,7 @@ StageCosts read_stage(const JsonValue& value) {
 
 using Rows = std::vector<std::vector<double>>;
 
-constexpr std::int64_t kMostWorkers = 4096;  // the file has one row for each pair
+constexpr std::int64_t kMaxWorkers = 4096;  // the file has one row for each pair
 
 Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   const std::vector<JsonValue> rows = value.list();
@@ -81,14 +81,14 @@ class CsvLinks {
 
   std::int64_t worker(const std::string& cell) const {
     const auto number = parse_number<std::int64_t>(cell);
-    if (!number || *number < 0 || *number >= kMostWorkers)
-      fail(fmt::format("'{}' is not a worker; expected 0 to {}", cell, kMostWorkers - 1));
+    if (!number || *number < 0 || *number >= kMaxWorkers)
+      fail(fmt::format("'{}' is not a worker; expected 0 to {}", cell, kMaxWorkers - 1));
     return *number;
   }
 
   double seconds(const std::string& cell) const {
     const auto number = parse_number<double>(cell);
-    if (!number || !(*number >= 0 && *number <= JsonValue::kMost))
+    if (!number || !(*number >= 0 && *number <= JsonValue::kMax))
       fail(fmt::format("'{}' is not a finite number of 0 or more", cell));
     return *number;
   }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kFewClasses = 16;                    // maximum number of classes on a worker
 constexpr std::int64_t kManySteps = std::int64_t{1} << 24;  // ops times classes on a worker
 // maximum number of stages in all replicas: about 1 GB of classes
-constexpr std::size_t kMostCopies = std::size_t{1} << 22;
+constexpr std::size_t kMaxCopies = std::size_t{1} << 22;
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 using Counts = std::array<std::int64_t, kOpKinds>;
@@ -305,7 +305,7 @@ double work_of_ops(const Schedule& schedule, const CostTable& costs) {
 double lower_bound(const Schedule& schedule, const CostTable& costs) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   const std::vector<Counts> counts = count_ops(schedule);
-  if (counts.size() > kMostCopies || !complete(counts, stages)) return busiest(schedule, costs);
+  if (counts.size() > kMaxCopies || !complete(counts, stages)) return busiest(schedule, costs);
   const auto after = after_gradients(schedule, costs);
   std::vector<std::vector<OpClass>> classes(schedule.workers.size());
   for (std::size_t r = 0; r < schedule.placement.num_replicas(); ++r) {

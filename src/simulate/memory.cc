@@ -120,7 +120,7 @@ class Ledger {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const TimedOp& time = timeline_.workers[worker].ops[i];
       const double whole =
-          in_bytes ? memory(ops[i].stage).activations + keys_and_values(ops[i].stage) : share_of_stage(schedule_);
+          in_bytes ? memory(ops[i].stage).activations + keys_and_values(ops[i].stage) : stage_fraction(schedule_);
       // With recomputation, the forward keeps only the boundary (and keys and values); B or I adds the rest.
       const double kept =
           in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary + keys_and_values(ops[i].stage) : whole;

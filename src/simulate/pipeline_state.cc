@@ -20,7 +20,7 @@ std::vector<std::vector<std::vector<AllReduceStart>>> launches_of_steps(
   std::vector<std::vector<std::vector<AllReduceStart>>> all;
   const std::int64_t per_step = schedule.micro_batches / static_cast<std::int64_t>(ranges.size());
   for (std::size_t step = 0; step < ranges.size(); ++step) {
-    const Schedule part = part_of(schedule, per_step, static_cast<std::int64_t>(step), ranges[step]);
+    const Schedule part = extract_step(schedule, per_step, static_cast<std::int64_t>(step), ranges[step]);
     all.push_back(launches(OpTable(part)));
   }
   return all;
@@ -99,7 +99,7 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
   // Called twice: first for the all-reduce, then, at its end, for the update itself.
   if (!worker.update_start) {
     worker.update_start = now;
-    return {.work = Work::OwnSum, .time = costs_.all_reduce(group)};
+    return {.work = ActivityKind::OwnSum, .time = costs_.all_reduce(group)};
   }
   const double start = *worker.update_start;
   const Place place{w, *worker.update_after};
@@ -108,7 +108,7 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
     timeline_.workers[w].all_reduces.push_back(
         {.group = group, .start = start, .end = now, .launched_by = place, .after = after});
   timeline_.workers[w].updates.push_back({.after = after, .start = start, .end = now});
-  return {.work = Work::Update, .time = costs_.optimizer(stage)};
+  return {.work = ActivityKind::Update, .time = costs_.optimizer(stage)};
 }
 
 void PipelineState::finish_update(std::size_t w, double now) {

@@ -27,10 +27,10 @@
 #include "schedule/dependencies.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "simulate/all_reduce_queues.h"
 #include "simulate/copy_engines.h"
 #include "simulate/costs.h"
 #include "simulate/steps.h"
-#include "simulate/sum_lanes.h"
 #include "simulate/weight_versions.h"
 
 namespace chimera {
@@ -39,7 +39,7 @@ namespace chimera {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Kinds of activities. The first four keep a worker busy; the last two run beside the ops of workers.
-enum class Work : std::uint8_t {
+enum class ActivityKind : std::uint8_t {
   Recomputation,
   Op,
   OwnSum,   ///< the all-reduce of an asynchronous update
@@ -50,7 +50,7 @@ enum class Work : std::uint8_t {
 
 /// An activity that a worker begins.
 struct Activity {
-  Work work = Work::Op;
+  ActivityKind work = ActivityKind::Op;
   double time = 0;  // its duration on a core of its own, without contention
 };
 
@@ -66,9 +66,9 @@ class PipelineState {
   [[nodiscard]] const OpTable& table() const { return table_; }
   [[nodiscard]] const CostTable& costs() const { return costs_; }
   [[nodiscard]] std::size_t num_workers() const { return workers_.size(); }
-  /// Returns the all-reduces of synchronous steps. The clock calls SumLanes::begin_ready() to start them, and end_sum()
-  /// at their ends.
-  [[nodiscard]] SumLanes& sums() { return sums_; }
+  /// Returns the all-reduces of synchronous steps. The clock calls AllReduceQueues::begin_ready() to start them, and
+  /// end_sum() at their ends.
+  [[nodiscard]] AllReduceQueues& sums() { return sums_; }
   /// Returns the op or pair that the worker runs next, or runs now.
   [[nodiscard]] std::span<const Op> next_ops(std::size_t w) const {
     return concurrent_ops(table_.schedule().workers[w], workers_[w].position, costs_.pairs());
@@ -132,16 +132,16 @@ class PipelineState {
     }
     timeline_.workers[w].updates.push_back({.after = worker.position, .start = now, .end = now});
     worker.free = kNever;
-    return Activity{.work = Work::Update, .time = update_times_[w]};
+    return Activity{.work = ActivityKind::Update, .time = update_times_[w]};
   }
 
   /// Ends the worker's activity. Calls `send(made, to, now)` for each result that another worker needs. `send` returns
   /// the time of its arrival or, if this is not known yet, kNever; the clock then calls arrive() later.
   template <class Send>
-  void finish(Work work, std::size_t w, double now, const Send& send) {
+  void finish(ActivityKind work, std::size_t w, double now, const Send& send) {
     workers_[w].free = now;
-    if (work == Work::Op) finish_ops(w, now, send);
-    if (work == Work::Update) finish_update(w, now);
+    if (work == ActivityKind::Op) finish_ops(w, now, send);
+    if (work == ActivityKind::Update) finish_update(w, now);
   }
 
   /// Called when the message with the result of op `made` leaves its link. It arrives a delay later.
@@ -222,12 +222,12 @@ class PipelineState {
     worker.free = kNever;
     if (again > 0 && !worker.recomputed) {
       worker.recomputed = now;
-      return {.work = Work::Recomputation, .time = again};
+      return {.work = ActivityKind::Recomputation, .time = again};
     }
     double start = now;
     if (worker.recomputed) start = now > free ? std::max(*worker.recomputed, now - again) : *worker.recomputed;
     for (std::size_t k = 0; k < ops.size(); ++k) ops_[w][worker.position + k].start = start;
-    return {.work = Work::Op, .time = costs_.duration(ops) - again};
+    return {.work = ActivityKind::Op, .time = costs_.duration(ops) - again};
   }
 
   Activity begin_own_update(std::size_t w, double now);
@@ -270,7 +270,7 @@ class PipelineState {
   Timeline timeline_;
   std::vector<TimedOp*> ops_;  // [worker]: its ops in timeline_; the end of an op is kNever until it has ended
   std::vector<std::vector<std::vector<AllReduceStart>>> launches_;  // [step][worker]; empty: no all-reduces
-  SumLanes sums_;
+  AllReduceQueues sums_;
   std::vector<double> update_times_;  // [worker], at the end of a synchronous step
   UpdateCounter updates_;
   CopyEngines copies_;

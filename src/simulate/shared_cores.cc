@@ -18,7 +18,7 @@ namespace chimera {
 namespace {
 
 struct Running {
-  Work work = Work::Op;
+  ActivityKind work = ActivityKind::Op;
   std::size_t of = 0;  // worker; of a Message: op; of a Sum: parameter group
   double left = 0;     // remaining time with a core of its own, at `since`
   double demand = 1;   // cores used on each of its workers
@@ -176,9 +176,9 @@ class EventClock {
   void finish(const Running& each, double now) {
     count(each, -1);
     for_each_sender(each, [&](std::size_t w) { buckets_.end(interface(w), now); });
-    if (each.work == Work::Sum) {
+    if (each.work == ActivityKind::Sum) {
       state_.end_sum(ParameterGroupId(static_cast<std::int64_t>(each.of)), now);
-    } else if (each.work == Work::Message) {
+    } else if (each.work == ActivityKind::Message) {
       end_message(static_cast<OpIndex>(each.of), now);
     } else {
       state_.finish(each.work, each.of, now,
@@ -189,10 +189,10 @@ class EventClock {
   void begin_next(std::size_t w, double now) {
     const std::optional<Activity> next = state_.begin_next(w, now);
     if (!next) return;
-    const double share = next->work == Work::OwnSum ? cores_.all_reduce_share : 1;
+    const double share = next->work == ActivityKind::OwnSum ? cores_.all_reduce_share : 1;
     // A pair of ops takes less time than both in order, but does the same work: it keeps more than one core busy.
     double demand = share;
-    if (next->work == Work::Op && next->time > 0) demand = work_of_ops(w) / next->time;
+    if (next->work == ActivityKind::Op && next->time > 0) demand = work_of_ops(w) / next->time;
     begin({.work = next->work, .of = w, .left = next->time, .demand = demand, .share = share, .since = now});
   }
 
@@ -205,7 +205,7 @@ class EventClock {
   }
 
   void begin_sum(ParameterGroupId group, double now) {
-    begin({.work = Work::Sum,
+    begin({.work = ActivityKind::Sum,
            .of = group.index(),
            .left = costs_.all_reduce(group),
            .demand = cores_.all_reduce_share,
@@ -221,7 +221,7 @@ class EventClock {
       time -= buckets_.take(interface(from), now, time, costs_.burst(op),
                             cores_.nodes.copies_that_send(from, cores_.cores));
     }
-    begin({.work = Work::Message,
+    begin({.work = ActivityKind::Message,
            .of = static_cast<std::size_t>(made),
            .left = time,
            .demand = 0,
@@ -234,7 +234,7 @@ class EventClock {
     count(each, 1);
     for_each_sender(each, [&](std::size_t w) {
       buckets_.begin(interface(w), each.since);
-      if (each.work != Work::Message) buckets_.empty(interface(w));
+      if (each.work != ActivityKind::Message) buckets_.empty(interface(w));
     });
   }
 
@@ -290,33 +290,35 @@ class EventClock {
   /// Calls `act(worker)` for the workers that use up their interface's burst.
   template <class Act>
   void for_each_sender(const Running& each, const Act& act) const {
-    if (each.work == Work::OwnSum) act(each.of);
-    if (each.work == Work::Message) {
+    if (each.work == ActivityKind::OwnSum) act(each.of);
+    if (each.work == ActivityKind::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       if (costs_.burst(table_.op(op)) > 0) act(table_.worker(op));
     }
-    if (each.work != Work::Sum) return;
+    if (each.work != ActivityKind::Sum) return;
     if (!cores_.nodes.sums_leave.empty() && !cores_.nodes.sums_leave[each.of]) return;
     for (const WorkerId worker : members(each)) act(worker.index());
   }
 
   /// Returns the workers of an activity other than a message.
   std::span<const WorkerId> members(const Running& each) const {
-    if (each.work != Work::Sum) return std::span(workers_).subspan(each.of, 1);
+    if (each.work != ActivityKind::Sum) return std::span(workers_).subspan(each.of, 1);
     return state_.sums().holders(ParameterGroupId(static_cast<std::int64_t>(each.of)));
   }
 
-  static bool is_all_reduce(const Running& each) { return each.work == Work::Sum || each.work == Work::OwnSum; }
+  static bool is_all_reduce(const Running& each) {
+    return each.work == ActivityKind::Sum || each.work == ActivityKind::OwnSum;
+  }
 
   std::size_t group_of(const Running& all_reduce) const {
-    return all_reduce.work == Work::Sum ? all_reduce.of : state_.updated_stage(all_reduce.of).index();
+    return all_reduce.work == ActivityKind::Sum ? all_reduce.of : state_.updated_stage(all_reduce.of).index();
   }
 
   /// Network interface of the worker's node, or its own if nodes are unknown.
   std::size_t interface(std::size_t w) const { return cores_.nodes.node_of.empty() ? w : cores_.nodes.node(w); }
 
   void count(const Running& each, int change) {
-    if (each.work == Work::Message) {
+    if (each.work == ActivityKind::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       in_use_.count_message(table_.worker(op), consuming_worker(op), change);
     } else if (is_all_reduce(each)) {
@@ -328,15 +330,15 @@ class EventClock {
 
   /// An all-reduce is faster while all its workers have launched the next: one sends while the other adds.
   double slowdown(const Running& each, double now) const {
-    if (each.work == Work::Message) {
+    if (each.work == ActivityKind::Message) {
       const auto op = static_cast<OpIndex>(each.of);
       return in_use_.message(table_.worker(op), consuming_worker(op));
     }
-    if (each.work == Work::Op) return in_use_.op(each.of, state_.awaited_inputs(each.of, now));
+    if (each.work == ActivityKind::Op) return in_use_.op(each.of, state_.awaited_inputs(each.of, now));
     if (!is_all_reduce(each)) return in_use_.op(each.of, 0);
     const double slowest = in_use_.sum(members(each), group_of(each));
     const bool overlaps =
-        each.work == Work::Sum && state_.sums().has_next(ParameterGroupId(static_cast<std::int64_t>(each.of)));
+        each.work == ActivityKind::Sum && state_.sums().has_next(ParameterGroupId(static_cast<std::int64_t>(each.of)));
     return overlaps ? slowest * in_use_.overlap_factor() : slowest;
   }
 

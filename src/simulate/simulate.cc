@@ -120,7 +120,7 @@ class OwnCores {
 
   /// Ends the all-reduces; then the updates of all workers are ready.
   void end_step() {
-    SumLanes& sums = state_.sums();
+    AllReduceQueues& sums = state_.sums();
     for (auto begun = sums.begin_ready(); !begun.empty(); begun = sums.begin_ready()) {
       for (const auto& [group, start] : begun) state_.end_sum(group, start + state_.costs().all_reduce(group));
     }

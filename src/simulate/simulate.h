@@ -42,8 +42,8 @@ struct SimulationOptions {
 /// (simulate/copy_engines.h).
 ///
 /// A result for another worker is sent when its op ends (simulate/links.h); the sender continues unless sends block. A
-/// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/sum_lanes.h). In an
-/// asynchronous schedule, a worker all-reduces and updates right after the op that completes an update.
+/// synchronous step ends with all-reduces and, after all of them, one update per worker (simulate/all_reduce_queues.h).
+/// In an asynchronous schedule, a worker all-reduces and updates right after the op that completes an update.
 ///
 /// Shared cores and contention slow activities down (simulate/shared_cores.h). If there are cores for all workers, the
 /// times equal those on own cores bit by bit.

@@ -5,7 +5,7 @@
 #include "core/error.h"
 
 namespace chimera {
-std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps) {
+std::int64_t micro_batches_per_step(const Schedule& schedule, std::int64_t steps) {
   if (steps < 1 || schedule.micro_batches % steps != 0) {
     throw ConfigError(fmt::format("{} micro-batches of '{}' cannot be divided into {} equal steps",
                                   schedule.micro_batches, schedule.name, steps));
@@ -14,7 +14,7 @@ std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps) 
 }
 
 std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::int64_t steps) {
-  const std::int64_t per_step = micro_batches_a_step(schedule, steps);
+  const std::int64_t per_step = micro_batches_per_step(schedule, steps);
   std::vector<std::vector<StepRange>> ranges(static_cast<std::size_t>(steps),
                                              std::vector<StepRange>(schedule.workers.size()));
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -36,8 +36,8 @@ std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::i
   return ranges;
 }
 
-Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
-                 const std::vector<StepRange>& ranges) {
+Schedule extract_step(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
+                      const std::vector<StepRange>& ranges) {
   Schedule part{.name = schedule.name,
                 .stages = schedule.stages,
                 .micro_batches = per_step,

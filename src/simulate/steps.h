@@ -23,7 +23,7 @@ struct StepRange {
 
 /// Returns the number of micro-batches per step. Throws ConfigError if `steps` does not divide the schedule's
 /// micro-batches.
-[[nodiscard]] std::int64_t micro_batches_a_step(const Schedule& schedule, std::int64_t steps);
+[[nodiscard]] std::int64_t micro_batches_per_step(const Schedule& schedule, std::int64_t steps);
 
 /// Returns [step][worker]: the ops of each step. Throws ConfigError if `steps` does not divide the schedule's
 /// micro-batches, ScheduleError if a worker runs an op after an op of a later step.
@@ -31,7 +31,7 @@ struct StepRange {
 
 /// Returns the ops of step `step`, from 0, as a schedule of `per_step` micro-batches, numbered from 0. `ranges` are the
 /// positions of its ops on each worker.
-[[nodiscard]] Schedule part_of(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
-                               const std::vector<StepRange>& ranges);
+[[nodiscard]] Schedule extract_step(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
+                                    const std::vector<StepRange>& ranges);
 
 }  // namespace chimera

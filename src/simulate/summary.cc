@@ -26,7 +26,7 @@ Timeline empty_timeline(const Schedule& schedule) {
 }
 
 void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline) {
-  const std::int64_t per_step = micro_batches_a_step(schedule, steps);
+  const std::int64_t per_step = micro_batches_per_step(schedule, steps);
   timeline.step_ends.resize(static_cast<std::size_t>(steps), 0);
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
@@ -46,7 +46,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline) {
       if (gives_weight_gradient(op.kind)) --in_flight;
     }
     worker.peak_stage_units =
-        micro_batches_in_flight(schedule, worker) * share_of_stage(schedule) * schedule.micro_batch_scale;
+        micro_batches_in_flight(schedule, worker) * stage_fraction(schedule) * schedule.micro_batch_scale;
     worker.peak_weight_versions = peak_weight_versions(schedule, w);
   }
 }

@@ -18,9 +18,9 @@ namespace {
 
 using Row = std::vector<std::string>;  // name of a figure or setting, then its value per run
 
-std::vector<RunFigures> all_figures(const std::vector<RunHistory>& runs) {
-  std::vector<RunFigures> figures;
-  for (const RunHistory& run : runs) figures.push_back(figures_of(run));
+std::vector<RunResults> all_figures(const std::vector<RunHistory>& runs) {
+  std::vector<RunResults> figures;
+  for (const RunHistory& run : runs) figures.push_back(summarize_run(run));
   return figures;
 }
 
@@ -32,26 +32,26 @@ std::vector<std::string> names_of(const std::vector<RunHistory>& runs) {
 
 std::string memory_text(double bytes) { return bytes > 0 ? bytes_text(bytes) : "-"; }
 
-std::vector<Row> figure_rows(const std::vector<RunFigures>& all) {
+std::vector<Row> figure_rows(const std::vector<RunResults>& all) {
   std::vector<Row> rows;
   const auto add = [&](const char* name, const auto& text_of) {
     Row row{name};
-    for (const RunFigures& one : all) row.push_back(text_of(one));
+    for (const RunResults& one : all) row.push_back(text_of(one));
     rows.push_back(std::move(row));
   };
-  add("steps", [](const RunFigures& one) { return std::to_string(one.steps); });
-  add("last loss", [](const RunFigures& one) { return fmt::format("{:.4f}", one.final_loss); });
-  add("best validation loss", [](const RunFigures& one) {
+  add("steps", [](const RunResults& one) { return std::to_string(one.steps); });
+  add("last loss", [](const RunResults& one) { return fmt::format("{:.4f}", one.final_loss); });
+  add("best validation loss", [](const RunResults& one) {
     return one.best_validation_loss ? fmt::format("{:.4f}", *one.best_validation_loss) : "-";
   });
-  add("tokens/s, median", [](const RunFigures& one) { return fmt::format("{:.0f}", one.tokens_per_second); });
-  add("times the first", [&](const RunFigures& one) {
+  add("tokens/s, median", [](const RunResults& one) { return fmt::format("{:.0f}", one.tokens_per_second); });
+  add("times the first", [&](const RunResults& one) {
     const double first = all.front().tokens_per_second;
     return first > 0 ? fmt::format("{:.2f}", one.tokens_per_second / first) : "-";
   });
-  add("s/step, median", [](const RunFigures& one) { return fmt::format("{:.4f}", one.step_seconds); });
-  add("peak memory", [](const RunFigures& one) { return memory_text(one.peak_memory_bytes); });
-  add("seconds in steps", [](const RunFigures& one) { return fmt::format("{:.1f}", one.total_seconds); });
+  add("s/step, median", [](const RunResults& one) { return fmt::format("{:.4f}", one.step_seconds); });
+  add("peak memory", [](const RunResults& one) { return memory_text(one.peak_memory_bytes); });
+  add("seconds in steps", [](const RunResults& one) { return fmt::format("{:.1f}", one.total_seconds); });
   return rows;
 }
 
@@ -177,7 +177,7 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
   using Json = nlohmann::ordered_json;
   Json json = {{"runs", Json::array()}, {"differences", Json::object()}};
   for (const RunHistory& run : runs) {
-    const RunFigures figures = figures_of(run);
+    const RunResults figures = summarize_run(run);
     Json configuration = Json::object();
     for (const auto& [field, value] : run.configuration) configuration[field] = value;
     json["runs"].push_back(
@@ -203,7 +203,7 @@ std::string comparison_page(const std::vector<RunHistory>& runs) {
   const auto rows = difference_rows(runs);
   const std::string why = no_differences(runs);
   sections.push_back({"What differs", (rows.empty() ? "" : rows_as_html(runs, rows)) +
-                                          (why.empty() ? "" : fmt::format("<p>{}.</p>", escaped_markup(why)))});
+                                          (why.empty() ? "" : fmt::format("<p>{}.</p>", escape_markup(why)))});
   sections.push_back({"Loss", side_by_side({to_svg(loss_chart(runs, CurveOver::Steps)),
                                             to_svg(loss_chart(runs, CurveOver::Seconds))})});
   const LineChart time{.title = "Time of a step",

@@ -44,14 +44,14 @@ std::string html_table(const std::vector<std::string>& head, const std::vector<s
   for (std::size_t c = 0; c < head.size(); ++c) {
     // A head is aligned as the cells below it.
     const bool is_number = !rows.empty() && c < rows.front().size() && rows.front()[c].is_number;
-    text += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", escaped_markup(head[c]));
+    text += fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"number\"" : "", escape_markup(head[c]));
   }
   text += "</tr></thead><tbody>\n";
   for (const auto& row : rows) {
     text += "<tr>";
     for (std::size_t c = 0; c < row.size(); ++c) {
       const char* kind = row[c].is_number ? " class=\"number\"" : "";
-      const std::string words = escaped_markup(row[c].text);
+      const std::string words = escape_markup(row[c].text);
       text += c == 0 ? fmt::format("<th scope=\"row\">{}</th>", words) : fmt::format("<td{}>{}</td>", kind, words);
     }
     text += "</tr>\n";
@@ -68,7 +68,7 @@ std::string side_by_side(const std::vector<std::string>& pictures) {
 std::string html_page(const std::string& title, const std::string& subtitle, const std::vector<Section>& sections) {
   std::string body;
   for (const Section& section : sections) {
-    body += fmt::format("<section><h2>{}</h2>\n{}</section>\n", escaped_markup(section.heading), section.body);
+    body += fmt::format("<section><h2>{}</h2>\n{}</section>\n", escape_markup(section.heading), section.body);
   }
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
@@ -76,7 +76,7 @@ std::string html_page(const std::string& title, const std::string& subtitle, con
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<link rel=\"icon\" href=\"data:,\">\n<title>{0}</title>\n<style>{1}{2}</style></head>\n"
       "<body><main><h1>{0}</h1><p class=\"subtitle\">{3}</p>\n{4}</main></body></html>\n",
-      escaped_markup(title), kStyle, chart_style(), escaped_markup(subtitle), body);
+      escape_markup(title), kStyle, chart_style(), escape_markup(subtitle), body);
 }
 
 }  // namespace chimera

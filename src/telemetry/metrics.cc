@@ -34,7 +34,7 @@ bool is_locked(const FileDescriptor& file, int kind) {
 /// Locks the file; truncates a regular file to `bytes`.
 FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   try {
-    make_parents(path);
+    make_parent_folders(path);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("--metrics {}", error.what()));
   }
@@ -55,7 +55,7 @@ AppendFile lines_of(const std::string& path, off_t bytes) {
 
 }  // namespace
 
-double LossWatch::deviation() const { return std::max(std::sqrt(variance), kLeastDeviation * std::abs(mean)); }
+double LossWatch::deviation() const { return std::max(std::sqrt(variance), kMinDeviation * std::abs(mean)); }
 
 double LossWatch::deviations_above(double loss) const {
   // The first losses fall so fast that their deviation says nothing.

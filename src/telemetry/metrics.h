@@ -21,9 +21,9 @@ namespace chimera {
 /// the mean distance by many standard deviations.
 struct LossWatch {
   static constexpr double kWeight = 0.2;  ///< Weight of a new loss in the mean; the first losses weigh the same
-  static constexpr double kDistanceWeight = 0.05;       ///< Weight of a new distance in its mean and variance
-  static constexpr std::int64_t kWarmUp = 20;           ///< Number of losses before the first check
-  static constexpr double kLeastDeviation = 1.0 / 256;  ///< Minimum of deviation(), relative to the mean
+  static constexpr double kDistanceWeight = 0.05;     ///< Weight of a new distance in its mean and variance
+  static constexpr std::int64_t kWarmUp = 20;         ///< Number of losses before the first check
+  static constexpr double kMinDeviation = 1.0 / 256;  ///< Minimum of deviation(), relative to the mean
 
   double mean = 0;
   double distance = 0;      ///< Weighted mean of loss minus preceding mean

@@ -58,7 +58,7 @@ MetricsLine parse_step(std::string_view text, const std::string& where) {
           .validation_loss = number_of(line, "validation_loss")};
 }
 
-constexpr std::size_t kMostMetricsBytes = std::size_t{1} << 30;
+constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -121,7 +121,7 @@ RunHistory read_run(const std::string& path) {
   RunHistory run{.name = path, .metrics = metrics_path(path), .steps = {}, .configuration = {}};
   // Shells complete folders with a slash.
   while (run.name.size() > 1 && run.name.ends_with('/')) run.name.pop_back();
-  const std::string text = read_whole(run.metrics, kMostMetricsBytes);
+  const std::string text = read_whole(run.metrics, kMaxMetricsBytes);
   require_no_foreign_content(run.metrics, text);
   run.steps = parse_metrics(run.metrics, text);
   // Checkpoints of a run are beside its metrics by default.
@@ -144,9 +144,9 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-RunFigures figures_of(const RunHistory& run) {
+RunResults summarize_run(const RunHistory& run) {
   if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has not finished a step yet", run.metrics));
-  RunFigures figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
+  RunResults figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
   std::vector<double> rates;
   std::vector<double> seconds;
   for (const MetricsLine& step : run.steps) {

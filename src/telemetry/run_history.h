@@ -64,7 +64,7 @@ struct RunHistory {
 
 /// Results of a run. If there are several steps, the medians exclude the first one, which is slow because it touches
 /// memory for the first time.
-struct RunFigures {
+struct RunResults {
   std::int64_t steps = 0;  ///< Number of the last step
   double final_loss = 0;
   std::optional<double> best_validation_loss = {};
@@ -74,7 +74,7 @@ struct RunFigures {
   double total_seconds = 0;  ///< Sum of step times
 };
 /// Returns the results of a run. Throws ConfigError if it has no step.
-[[nodiscard]] RunFigures figures_of(const RunHistory& run);
+[[nodiscard]] RunResults summarize_run(const RunHistory& run);
 
 /// Returns the median, or 0 if there are no values.
 [[nodiscard]] double median_of(std::vector<double> values);

@@ -12,10 +12,10 @@ namespace chimera {
 namespace {
 
 std::string figures_list(const RunHistory& run) {
-  const RunFigures figures = figures_of(run);
+  const RunResults figures = summarize_run(run);
   std::string text = "<dl class=\"figures\">\n";
   const auto add = [&](const char* name, const std::string& value) {
-    text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escaped_markup(value));
+    text += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, escape_markup(value));
   };
   add("steps", std::to_string(figures.steps));
   add("last loss", fmt::format("{:.4f}", figures.final_loss));
@@ -57,7 +57,7 @@ std::string forecast_table(const RunPage& report) {
                     {fmt::format("{:+.1f} %", error), true}});
   }
   return html_table({"", "predicted", "measured", "error"}, rows) +
-         fmt::format("<p>{}</p>\n", escaped_markup(report.forecast_note));
+         fmt::format("<p>{}</p>\n", escape_markup(report.forecast_note));
 }
 
 /// The pictures have one time axis and scroll together, so that the eye compares measured and simulated ops.
@@ -69,9 +69,9 @@ std::string timeline_pictures(const std::vector<Panel>& panels) {
   for (const Panel& panel : panels) {
     const std::int64_t ops = num_ops(panel.schedule);
     // A page has several pictures and is read on a screen.
-    if (ops > kMostSvgOps / 20) {
+    if (ops > kMaxSvgOps / 20) {
       text += fmt::format("<p>{}: {} ops are too many for this page; `--timeline` draws them.</p>\n",
-                          escaped_markup(panel.title), ops);
+                          escape_markup(panel.title), ops);
     } else {
       pictures += to_svg(panel, axis);
     }

@@ -114,14 +114,14 @@ double planned_seconds(const FlightJob& job, const OpKey& key) {
 
 constexpr double kStraggler = 1.1;
 
-const RankSpeed* straggler_of(const SpeedReport& report) {
+const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
   return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
 }
 
 /// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
 /// is longer than they are: then the largest wait does.
-std::string cause_of(const SpeedReport& report) {
+std::string cause_of(const SpeedAnalysis& report) {
   if (const RankSpeed* slow = straggler_of(report)) {
     return fmt::format(
         "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
@@ -150,10 +150,10 @@ std::string cause_of(const SpeedReport& report) {
 
 }  // namespace
 
-std::optional<SpeedReport> speed_of(const Flight& flight) {
+std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   std::vector<RankSteps> all;
   for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
-  SpeedReport report{.planned = flight.job.planned_step_seconds};
+  SpeedAnalysis report{.planned = flight.job.planned_step_seconds};
   if (flight.verdict) report.others_share = flight.verdict->others_share;
   std::vector<double> step_seconds;
   std::map<OpKey, OpTotal> ops;
@@ -186,7 +186,7 @@ std::optional<SpeedReport> speed_of(const Flight& flight) {
   return report;
 }
 
-std::string to_text(const SpeedReport& report) {
+std::string to_text(const SpeedAnalysis& report) {
   std::string text =
       fmt::format("\nspeed of the last {} steps: {:.4f} s a step (median)", report.steps, report.step_seconds);
   if (report.planned > 0) {
@@ -212,7 +212,7 @@ std::string to_text(const SpeedReport& report) {
   return text + fmt::format("\n  {}\n", cause_of(report));
 }
 
-nlohmann::ordered_json to_json(const SpeedReport& report) {
+nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
   const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nullptr; };
   const auto parts_json = [](const SpeedParts& parts) {
     nlohmann::ordered_json json;

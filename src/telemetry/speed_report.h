@@ -6,7 +6,7 @@
 // last lines (train/observe/step_summary.h) and the report as text. `chimera diagnose` prints the report.
 //
 //   flight records -> complete steps of each rank --+
-//                                                   +-> SpeedReport -> text, JSON
+//                                                   +-> SpeedAnalysis -> text, JSON
 //   end of a run -> speed.json ---------------------+
 
 #include <cstdint>
@@ -48,7 +48,7 @@ struct RankSpeed {
 };
 
 /// Where the time of a run's steps went.
-struct SpeedReport {
+struct SpeedAnalysis {
   std::int64_t steps = 0;                   ///< Complete steps in the records of all ranks, or of the run
   double step_seconds = 0;                  ///< Median
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
@@ -64,12 +64,12 @@ inline constexpr const char* kSpeedName = "speed.json";
 
 /// Returns the speed of the complete steps in flight records. Excludes the first step of the run, which is slow because
 /// it touches memory for the first time. Returns nothing if the records hold no complete step.
-[[nodiscard]] std::optional<SpeedReport> speed_of(const Flight& flight);
+[[nodiscard]] std::optional<SpeedAnalysis> speed_of(const Flight& flight);
 
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
-[[nodiscard]] std::string to_text(const SpeedReport& report);
+[[nodiscard]] std::string to_text(const SpeedAnalysis& report);
 /// Returns the figures, and to_text() as `text`.
-[[nodiscard]] nlohmann::ordered_json to_json(const SpeedReport& report);
+[[nodiscard]] nlohmann::ordered_json to_json(const SpeedAnalysis& report);
 /// Reads kSpeedName in a run's folder; nothing if there is no such file. Throws ConfigError if it is damaged.
 [[nodiscard]] std::optional<nlohmann::ordered_json> read_speed(const std::string& folder);
 

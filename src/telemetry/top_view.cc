@@ -29,7 +29,7 @@ std::optional<ProgressPage> page_of(const fs::path& files) {
     FileDescriptor page(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
     if (page.get() < 0) continue;
     try {
-      return ProgressPage::seen(std::move(page));
+      return ProgressPage::open_read_only(std::move(page));
     } catch (const Error&) {
       continue;  // written by another version of the program
     }
@@ -179,14 +179,14 @@ std::string ranks_as_text(const TopView& view) {
     text += fmt::format("bubble    ranks wait for each other {:.0f} % of their time\n", 100 * *waiting);
   }
   text += fmt::format("\n{:>4} {:>8}  {:<28} {}\n", "rank", "step", "does now", "waits for others");
-  constexpr std::size_t kMostRanks = 64;
-  for (std::size_t r = 0; r < std::min(view.ranks.size(), kMostRanks); ++r) {
+  constexpr std::size_t kMaxRanks = 64;
+  for (std::size_t r = 0; r < std::min(view.ranks.size(), kMaxRanks); ++r) {
     const LiveRank& rank = view.ranks[r];
     text += fmt::format("{:>4} {:>8}  {:<28} {} {:>3.0f} %{}\n", r, rank.step == 0 ? "-" : std::to_string(rank.step),
                         rank.doing.substr(0, 28), bar(rank.waiting, 10), 100 * rank.waiting,
                         std::ranges::find(slow, r) == slow.end() ? "" : "  straggler: the others wait for it");
   }
-  if (view.ranks.size() > kMostRanks) text += fmt::format("     and {} more\n", view.ranks.size() - kMostRanks);
+  if (view.ranks.size() > kMaxRanks) text += fmt::format("     and {} more\n", view.ranks.size() - kMaxRanks);
   return text;
 }
 

@@ -12,8 +12,8 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostIds = std::int64_t{1} << 22;
-constexpr std::size_t kMostSteps = std::tuple_size_v<WordBuffers>;
+constexpr std::int64_t kMaxIds = std::int64_t{1} << 22;
+constexpr std::size_t kMaxSteps = std::tuple_size_v<WordBuffers>;
 
 constexpr std::pair<const char*, WordPattern> kPatterns[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", WordPattern::Gpt2},
@@ -96,7 +96,7 @@ WordPattern known_pattern(const JsonValue& part) {
 /// Reads always, first or never; older files have true or false.
 BlankSignStep::Prepend prepend_of(const JsonValue& part) {
   using enum BlankSignStep::Prepend;
-  const bool old = truth_or(part, "add_prefix_space", true);
+  const bool old = bool_or(part, "add_prefix_space", true);
   const std::string scheme = text_or(part, "prepend_scheme", old ? "always" : "never");
   const std::vector<std::string> names = {"always", "first", "never"};
   if (scheme == "always") return Always;
@@ -157,7 +157,7 @@ void require_object(const JsonValue& value) {
 
 bool is_set(const JsonValue& value, const char* field) { return value.has(field) && !value.json()[field].is_null(); }
 
-bool truth_or(const JsonValue& value, const char* field, bool fallback) {
+bool bool_or(const JsonValue& value, const char* field, bool fallback) {
   return is_set(value, field) ? value.truth(field) : fallback;
 }
 
@@ -166,8 +166,8 @@ std::string text_or(const JsonValue& value, const char* field, const std::string
 }
 
 TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token) {
-  if (!json.is_number_unsigned() || json.get<std::uint64_t>() >= kMostIds) {
-    place.fail(fmt::format("the id of '{}' is not a whole number from 0 to {}", printable(token), kMostIds - 1));
+  if (!json.is_number_unsigned() || json.get<std::uint64_t>() >= kMaxIds) {
+    place.fail(fmt::format("the id of '{}' is not a whole number from 0 to {}", printable(token), kMaxIds - 1));
   }
   return json.get<TokenId>();
 }
@@ -203,10 +203,10 @@ Normalizer read_normalizer(const JsonValue& file) {
       steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
     } else if (part.is("BertNormalizer", {"clean_text", "handle_chinese_chars", "strip_accents", "lowercase"})) {
       // BERT strips accents of lower-case models unless the file says otherwise.
-      const bool lower = truth_or(json, "lowercase", true);
-      steps.emplace_back(BertStep{.clean_text = truth_or(json, "clean_text", true),
-                                  .handle_chinese_chars = truth_or(json, "handle_chinese_chars", true),
-                                  .strip_accents = truth_or(json, "strip_accents", lower),
+      const bool lower = bool_or(json, "lowercase", true);
+      steps.emplace_back(BertStep{.clean_text = bool_or(json, "clean_text", true),
+                                  .handle_chinese_chars = bool_or(json, "handle_chinese_chars", true),
+                                  .strip_accents = bool_or(json, "strip_accents", lower),
                                   .lowercase = lower});
     } else {
       part.refuse();
@@ -222,20 +222,20 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
     // Later steps would see letters instead of bytes.
     const bool follows_byte_level = parts.byte_level;
     if (part.is("ByteLevel", kByteLevelFields)) {
-      if (truth_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
-      if (truth_or(json, "use_regex", true)) parts.steps.emplace_back(WordStep{WordPattern::Gpt2});
+      if (bool_or(json, "add_prefix_space", true)) parts.steps.emplace_back(BlankStep{});
+      if (bool_or(json, "use_regex", true)) parts.steps.emplace_back(WordStep{WordPattern::Gpt2});
       parts.byte_level = true;
     } else if (part.is("Split", {"pattern", "behavior", "invert"})) {
       if (json.text("behavior") != "Isolated") json.fail("only the behavior Isolated is supported");
-      if (truth_or(json, "invert", false)) json.fail("an inverted pattern is not supported");
+      if (bool_or(json, "invert", false)) json.fail("an inverted pattern is not supported");
       parts.steps.emplace_back(WordStep{known_pattern(json)});
     } else if (part.is("Digits", {"individual_digits"})) {
-      parts.steps.emplace_back(DigitStep{truth_or(json, "individual_digits", false)});
+      parts.steps.emplace_back(DigitStep{bool_or(json, "individual_digits", false)});
     } else if (part.is("BertPreTokenizer")) {
       parts.steps.emplace_back(BertWordStep{});
     } else if (part.is("Metaspace", kMetaspaceFields)) {
       parts.steps.emplace_back(BlankSignStep{
-          .sign = replacement_of(json), .prepend = prepend_of(json), .split = truth_or(json, "split", true)});
+          .sign = replacement_of(json), .prepend = prepend_of(json), .split = bool_or(json, "split", true)});
     } else {
       part.refuse();
     }
@@ -243,8 +243,8 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
       file.field("pre_tokenizer").fail("nothing may follow ByteLevel, which writes bytes as letters");
     }
   }
-  if (parts.steps.size() > kMostSteps) {
-    file.field("pre_tokenizer").fail(fmt::format("more than {} steps are not supported", kMostSteps));
+  if (parts.steps.size() > kMaxSteps) {
+    file.field("pre_tokenizer").fail(fmt::format("more than {} steps are not supported", kMaxSteps));
   }
   return parts;
 }
@@ -270,7 +270,7 @@ Decoder read_decoder(const JsonValue& file) {
     if (part.is("ByteLevel", kByteLevelFields)) {
       steps.emplace_back(ByteLevelDecoding{});
     } else if (part.is("WordPiece", {"prefix", "cleanup"})) {
-      steps.emplace_back(WordPieceDecoding{.prefix = json.text("prefix"), .cleanup = truth_or(json, "cleanup", true)});
+      steps.emplace_back(WordPieceDecoding{.prefix = json.text("prefix"), .cleanup = bool_or(json, "cleanup", true)});
     } else if (part.is("Replace", {"pattern", "content"})) {
       steps.emplace_back(ReplaceStep{.from = string_pattern(json), .to = json.text("content")});
     } else if (part.is("ByteFallback")) {

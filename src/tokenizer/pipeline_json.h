@@ -36,7 +36,7 @@ void require_object(const JsonValue& value);
 /// Returns whether the object has the field, and the field is not null.
 [[nodiscard]] bool is_set(const JsonValue& value, const char* field);
 /// Return the field's value, or `fallback` unless is_set().
-[[nodiscard]] bool truth_or(const JsonValue& value, const char* field, bool fallback);
+[[nodiscard]] bool bool_or(const JsonValue& value, const char* field, bool fallback);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* field, const std::string& fallback);
 /// Returns the id in `json` of a token. Throws ConfigError at `place` unless it is an integer of 0 to 2^22 - 1.
 [[nodiscard]] TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::string& token);

@@ -22,7 +22,7 @@ constexpr const char* kExpectedEmpty[] = {"never_split", "additional_special_tok
 
 /// Returns whether a token does not match like a plain text.
 bool has_flags(const JsonValue& token) {
-  const auto is_true = [&token](const char* flag) { return truth_or(token, flag, false); };
+  const auto is_true = [&token](const char* flag) { return bool_or(token, flag, false); };
   return is_true("lstrip") || is_true("rstrip") || is_true("single_word");
 }
 
@@ -64,7 +64,7 @@ void read_more_special(const JsonValue& file, const char* field, TokenizerConfig
 
 void read_unsupported(const JsonValue& file, TokenizerConfig& config) {
   for (const auto& [field, expected] : kExpected) {
-    if (truth_or(file, field, expected) != expected) config.unsupported = field;
+    if (bool_or(file, field, expected) != expected) config.unsupported = field;
   }
   for (const char* field : kExpectedEmpty) {
     if (is_set(file, field) && !file.json()[field].empty()) config.unsupported = field;
@@ -91,9 +91,9 @@ TokenizerConfig read_tokenizer_config(const std::string& text, const std::string
     if (is_set(file, flag)) config.flags[flag] = file.truth(flag);
   }
   read_added_tokens_decoder(file, source, config);
-  config.bert.lowercase = truth_or(file, "do_lower_case", true);
-  config.bert.strip_accents = truth_or(file, "strip_accents", config.bert.lowercase);
-  config.bert.handle_chinese_chars = truth_or(file, "tokenize_chinese_chars", true);
+  config.bert.lowercase = bool_or(file, "do_lower_case", true);
+  config.bert.strip_accents = bool_or(file, "strip_accents", config.bert.lowercase);
+  config.bert.handle_chinese_chars = bool_or(file, "tokenize_chinese_chars", true);
   read_unsupported(file, config);
   return config;
 }

@@ -227,9 +227,9 @@ bool makes_bytes(const std::string& path) {
   if (path == kBytes) return true;
   const std::optional<TokenizerFile> file = main_tokenizer_file(path);
   if (!file || file->name != kTokenizerJson) return false;
-  constexpr std::uintmax_t kMost = 1 << 16;  // far above the size of byte_tokenizer_json()
+  constexpr std::uintmax_t kMax = 1 << 16;  // far above the size of byte_tokenizer_json()
   std::error_code error;
-  if (!fs::is_regular_file(file->path, error) || fs::file_size(file->path, error) > kMost) return false;
+  if (!fs::is_regular_file(file->path, error) || fs::file_size(file->path, error) > kMax) return false;
   return is_byte_tokenizer_json(read_whole(file->path));
 }
 

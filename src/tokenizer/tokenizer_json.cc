@@ -90,10 +90,10 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
   if (!merges.json().is_array()) merges.fail(fmt::format("expected an array, found {}", merges.json().type_name()));
   for (std::size_t i = 0; i < merges.json().size(); ++i) parts.merges.push_back(read_merge(merges, i));
   parts.byte_level = byte_level;
-  parts.byte_fallback = truth_or(model, "byte_fallback", false);
+  parts.byte_fallback = bool_or(model, "byte_fallback", false);
   if (byte_level && parts.byte_fallback) model.fail("byte_fallback with a ByteLevel pre-tokenizer is not supported");
-  parts.fuse_unknown = truth_or(model, "fuse_unk", false);
-  parts.whole_words_first = truth_or(model, "ignore_merges", false);
+  parts.fuse_unknown = bool_or(model, "fuse_unk", false);
+  parts.whole_words_first = bool_or(model, "ignore_merges", false);
   if (!text_or(model, "unk_token", "").empty()) parts.unknown = named_token(model, "unk_token", parts.vocabulary);
   auto bpe = make_bpe_model(parts, source);
   vocabulary = std::move(parts.vocabulary);
@@ -130,11 +130,11 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
     AddedToken token;
     token.content = value.text("content");
     token.id = id_of(value.field("id").json(), value, token.content);
-    token.single_word = truth_or(value, "single_word", false);
-    token.lstrip = truth_or(value, "lstrip", false);
-    token.rstrip = truth_or(value, "rstrip", false);
-    token.special = truth_or(value, "special", false);
-    token.normalized = truth_or(value, "normalized", !token.special);
+    token.single_word = bool_or(value, "single_word", false);
+    token.lstrip = bool_or(value, "lstrip", false);
+    token.rstrip = bool_or(value, "rstrip", false);
+    token.special = bool_or(value, "special", false);
+    token.normalized = bool_or(value, "normalized", !token.special);
     if (token.content.empty()) value.fail("the content is empty");
     if (!seen.emplace(token.content, token.id).second) {
       value.fail(fmt::format("{} is given twice; leave one of them out", in_quotes(token.content)));

@@ -64,13 +64,13 @@ std::string normalization_of(std::string_view text, const icu::Normalizer2* norm
   if (U_FAILURE(status)) throw Error(std::string("ICU has no normal forms: ") + u_errorName(status));
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  constexpr std::size_t kMostAtOnce = std::size_t{1} << 28;  // ICU's lengths have 31 bits
+  constexpr std::size_t kMaxAtOnce = std::size_t{1} << 28;  // ICU's lengths have 31 bits
   std::size_t start = 0;
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t here = i;
     const char32_t c = next_character(text, i);
     // Text before a line end never combines with it.
-    const bool may_cut = c == U'\n' && here - start > kMostAtOnce;
+    const bool may_cut = c == U'\n' && here - start > kMaxAtOnce;
     if (!may_cut && (c < 0x80 || !is_young(c))) continue;
     append_normalized(out, text.substr(start, here - start), *normalizer);
     out += text.substr(here, i - here);

@@ -55,7 +55,7 @@ class WordCache {
       slot = {key, {}, static_cast<std::uint16_t>(ids.size()), static_cast<std::uint16_t>(word.size())};
       std::copy(ids.begin(), ids.end(), slot.ids);
     } else if (word.size() <= kLongest) {
-      if (long_.size() >= kMostLong) long_.clear();
+      if (long_.size() >= kMaxLong) long_.clear();
       long_.emplace(word, TokenIds(ids.begin(), ids.end()));
     }
   }
@@ -65,8 +65,8 @@ class WordCache {
   static constexpr std::size_t kSlots = std::size_t{1} << kSlotBits;
   static constexpr std::size_t kShort = 16;  // bytes
   static constexpr std::size_t kFewIds = 3;
-  static constexpr std::size_t kLongest = 256;     // bytes
-  static constexpr std::size_t kMostLong = 32768;  // words in the map
+  static constexpr std::size_t kLongest = 256;    // bytes
+  static constexpr std::size_t kMaxLong = 32768;  // words in the map
 
   /// First and last bytes of a short word. With its length, they are the whole word.
   struct Key {

@@ -37,7 +37,7 @@ struct NcclOptions {
   /// If an operation takes longer, the process ends; NCCL cannot name the rank that is late. Slow steps extend the
   /// limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::function<void()> advanced = {};  ///< called after each step of connecting; see CommunicatorPlan
+  std::function<void()> on_group_connected = {};  ///< called after each step of connecting; see CommunicatorPlan
 };
 
 /// Properties of a GPU.

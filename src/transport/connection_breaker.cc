@@ -39,12 +39,12 @@ std::map<ino_t, int> open_connections() {
 
 }  // namespace
 
-void ConnectionBreaker::spare_open() {
+void ConnectionBreaker::exclude_open() {
   const std::lock_guard lock(mutex_);
   for (const auto& [inode, descriptor] : open_connections()) spared_.insert(inode);
 }
 
-void ConnectionBreaker::spare_later() {
+void ConnectionBreaker::exclude_later() {
   const std::lock_guard lock(mutex_);
   broken_only_.emplace();
   for (const auto& [inode, descriptor] : open_connections()) broken_only_->insert(inode);

@@ -14,20 +14,21 @@
 namespace chimera {
 
 /// Breaks the connections of this process: every wait for another rank fails, even if this rank is alive. Thread-safe.
-/// If the process has other TCP connections than those between ranks, spare_open() or spare_later() must exclude them.
+/// If the process has other TCP connections than those between ranks, exclude_open() or exclude_later() must exclude
+/// them.
 class ConnectionBreaker {
  public:
   /// Excludes the TCP connections that are open now: break_all() will not shut them down.
-  void spare_open();
+  void exclude_open();
   /// Excludes all TCP connections that will be opened from now on.
-  void spare_later();
+  void exclude_later();
   /// Shuts down all open TCP connections that are not excluded, and aborts the current Wait. Later connections and
   /// waits need another call.
   void break_all() noexcept;
-  /// Returns whether break_all() was called after the last mend().
-  [[nodiscard]] bool broken() const noexcept { return broken_; }
+  /// Returns whether break_all() was called after the last reset().
+  [[nodiscard]] bool is_broken() const noexcept { return broken_; }
   /// Forgets break_all(), before new connections are made.
-  void mend() noexcept { broken_ = false; }
+  void reset() noexcept { broken_ = false; }
 
   /// Scope during which break_all() also calls `abort`: some waits do not end although their connection is shut down.
   /// Only one may exist at a time.
@@ -45,7 +46,7 @@ class ConnectionBreaker {
  private:
   std::mutex mutex_;
   std::set<ino_t> spared_;                      // by inode of the socket
-  std::optional<std::set<ino_t>> broken_only_;  // set by spare_later()
+  std::optional<std::set<ino_t>> broken_only_;  // set by exclude_later()
   std::function<void()> abort_wait_;            // empty: no wait is registered
   std::atomic<bool> broken_ = false;
 };

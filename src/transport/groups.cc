@@ -61,7 +61,7 @@ TreePlace place_in_tree(int rank, int world_size) {
   }
 }
 
-std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank) {
+std::size_t index_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank) {
   if (group.index() < groups.size()) {
     const auto& members = groups[group.index()];
     const auto found = std::find(members.begin(), members.end(), rank);

@@ -41,6 +41,6 @@ inline constexpr int kTreeBranches = 4;
 [[nodiscard]] TreePlace place_in_tree(int rank, int world_size);
 
 /// Returns the position of `rank` among the ranks of the group. Throws TransportError if it is not one of them.
-[[nodiscard]] std::size_t place_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
+[[nodiscard]] std::size_t index_in_group(const RankGroups& groups, ParameterGroupId group, RankId rank);
 
 }  // namespace chimera

@@ -34,13 +34,13 @@ void use_on_current_stream(const at::Tensor& tensor) {
   if (has_streams(tensor.device())) tensor.record_stream(current_stream(tensor.device()));
 }
 
-OwnStream::OwnStream(at::Device device) {
+PooledStreamGuard::PooledStreamGuard(at::Device device) {
   if (const auto stream = pooled_stream(device)) guard_.emplace(*stream);
 }
 
-RankStream::RankStream(at::Device device) : device_(device), stream_(pooled_stream(device)) {}
+SideStream::SideStream(at::Device device) : device_(device), stream_(pooled_stream(device)) {}
 
-StreamMark RankStream::run(const StreamMark& begin, const std::function<void()>& work) const {
+StreamMark SideStream::run(const StreamMark& begin, const std::function<void()>& work) const {
   const c10::OptionalStreamGuard guard(stream_);
   begin.await();
   work();

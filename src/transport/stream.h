@@ -34,9 +34,9 @@ void use_on_current_stream(const at::Tensor& tensor);
 
 /// Guard that makes a stream from the pool of `device` the current stream. Autograd runs a backward op on the stream of
 /// its forward op.
-class OwnStream {
+class PooledStreamGuard {
  public:
-  explicit OwnStream(at::Device device);
+  explicit PooledStreamGuard(at::Device device);
 
  private:
   std::optional<c10::StreamGuard> guard_;
@@ -44,9 +44,9 @@ class OwnStream {
 
 /// Separate stream for occasional work, such as copies of activations to host memory. An object keeps one stream for
 /// all its work, because PyTorch caches memory per stream.
-class RankStream {
+class SideStream {
  public:
-  explicit RankStream(at::Device device);
+  explicit SideStream(at::Device device);
   /// Runs `work` on this stream after `begin`. Returns the mark at the end of `work`.
   StreamMark run(const StreamMark& begin, const std::function<void()>& work) const;
 

@@ -58,14 +58,14 @@ TEST(FlagValuesTest, ASetFlagReplacesEarlierValues) {
   EXPECT_EQ(command.schedule, "1f1b");
   set_flag(command.app, "schedule", "zb-h1");
   EXPECT_EQ(command.schedule, "zb-h1");
-  EXPECT_THAT(given_words(command.app), ElementsAre("--schedule=zb-h1"));
+  EXPECT_THAT(given_arguments(command.app), ElementsAre("--schedule=zb-h1"));
 }
 
 TEST(FlagValuesTest, WordsOfARankHoldAllValues) {
   Command command({"--stages", "2", "--stages", "8", "--prompt", "", "--data", "0.7:a", "0.3:b"});
   merge_config_text(command.app, "schedule = \"--odd name\"\nshard-optimizer = true\nlearning-rate = 1e-3\n",
                     "run.toml");
-  const Words words = given_words(command.app);
+  const Words words = given_arguments(command.app);
   EXPECT_THAT(words, ElementsAre("--schedule=--odd name", "--stages=8", "--learning-rate=0.001",
                                  "--shard-optimizer=true", "--prompt", "", "--data=0.7:a 0.3:b"));
   Command rank(words);
@@ -75,10 +75,10 @@ TEST(FlagValuesTest, WordsOfARankHoldAllValues) {
   EXPECT_TRUE(rank.shards);
   EXPECT_EQ(rank.prompt, "");
   EXPECT_THAT(rank.data, ElementsAre("0.7:a 0.3:b"));
-  EXPECT_EQ(given_words(rank.app), words);
+  EXPECT_EQ(given_arguments(rank.app), words);
 }
 
-TEST(FlagValuesTest, NoFlagHasNoWords) { EXPECT_THAT(given_words(Command().app), IsEmpty()); }
+TEST(FlagValuesTest, NoFlagHasNoWords) { EXPECT_THAT(given_arguments(Command().app), IsEmpty()); }
 
 TEST(FlagValuesTest, TheFileCannotNameAnotherFile) {
   Command command;

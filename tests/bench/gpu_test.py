@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`tools/gpu` where there is no GPU: it refuses in one line, its parts fit into their time, and failures, skips and
 time limits show in its summary. `tools/gpu-pack`: a packed build runs elsewhere.
-gpu_test.py ROOT [MODELS: the benchmark program, below the build folder that is packed]"""
+gpu_test.py ROOT [MODELS: the benchmark program, below the build folder that is packed  FAKE: the fake GPU library]"""
 import argparse
 import itertools
 import json
@@ -16,6 +16,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(sys.argv[1])
 MODELS = sys.argv[2] if len(sys.argv) > 2 else None
+FAKE_GPU = sys.argv[3] if len(sys.argv) > 3 else None
 sys.path.insert(0, str(ROOT / "benchmarks/gpu"))
 import measure  # noqa: E402
 
@@ -54,7 +55,7 @@ class GpuTest(unittest.TestCase):
     def test_the_halves_have_the_parts_in_their_order(self):
         first, second = ([name for name, _, _ in self.dry_run("--packed", "nowhere", "--half", half)] for half in "12")
         self.assertEqual(first[:5], ["start", "idle", "tests", "compare", "compare-odd"])
-        self.assertEqual(first[-3:], ["large-graphs", "no-graphs", "graphs"])
+        self.assertEqual(first[-3:], ["no-graphs", "graphs", "op-graphs"])
         self.assertEqual([name for name in second if name.startswith("nccl")],
                          ["nccl-chimera", "nccl-1f1b-cuda-graphs", "nccl-chimera-canonical", "nccl-8", "nccl-64"])
         for name in ("python", "memory", "killed", "stopped", "compiled", "peer-pipelining"):
@@ -82,7 +83,7 @@ class GpuTest(unittest.TestCase):
     def test_ranks_share_one_gpu_and_the_summary_says_so(self):
         def part(gpus):
             with unittest.mock.patch.object(measure, "count_gpus", lambda: gpus):
-                options = argparse.Namespace(packed=None, output=pathlib.Path("out"), peak=None)
+                options = argparse.Namespace(packed=None, output=pathlib.Path("out"), peak=None, rehearse=None)
                 return measure.Runs(options).over_nccl("chimera")
 
         shared, own = part(1), part(4)
@@ -266,6 +267,29 @@ class GpuTest(unittest.TestCase):
                    "--micro-batch-size", "1"]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         self.assertEqual(len(measure.of_tensors(text)), 3)
+
+    def rehearse(self, half):
+        """Returns the states of the parts on the fake device."""
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, ROOT / "benchmarks/gpu/measure.py", "--rehearse", FAKE_GPU, "--half", half,
+                       "--output", folder]
+            ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 0, ended.stdout)
+        return dict(re.findall(r"^(\S+) +(passed|FAILED|not run) ", ended.stdout, re.MULTILINE))
+
+    @unittest.skipUnless(FAKE_GPU, "built without LibTorch")
+    def test_the_list_runs_on_the_fake_device(self):
+        first, second = (self.rehearse(half) for half in "12")
+        self.assertEqual([name for name, state in first.items() if state == "not run"], ["idle", "tests", "products"])
+        self.assertEqual([name for name, state in second.items() if state == "passed"],
+                         ["start", "losses-cpu", "losses-gpu", "blocks"])
+
+    def test_a_rehearsal_judges_losses_and_tensors_but_not_speed(self):
+        options = argparse.Namespace(packed=None, output=pathlib.Path("out"), peak=None, half=2, rehearse=FAKE_GPU or "x")
+        parts = {part.name: part for part in measure.parts_of(options)}
+        self.assertIs(parts["losses-gpu"].verdict, measure.other_losses)
+        self.assertIsNone(parts["blocks"].verdict)
+        self.assertEqual(parts["nccl-chimera"].skip, "needs a GPU")
 
     @unittest.skipUnless(MODELS, "built without LibTorch")
     def test_without_a_gpu_no_kernels_are_counted(self):

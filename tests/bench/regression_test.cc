@@ -33,7 +33,7 @@ TEST(RegressionTest, FindsTheBurst) {
     // both directions at once
     if (point.bytes > 1024 && point.bytes < 64 << 10) point.seconds = 0.5 + 0.5e-3 * point.bytes;
   }
-  const Line line = regress_behind_burst(points);
+  const Line line = regress_with_burst(points);
   EXPECT_NEAR(line.burst, 3000, 1e-3);
   EXPECT_NEAR(line.alpha, 0.5, 1e-12);
   EXPECT_NEAR(line.beta, 1e-3, 1e-12);
@@ -43,11 +43,11 @@ TEST(RegressionTest, NoBurstIsNegative) {
   std::vector<TimedSize> points;
   for (double bytes = 1024; bytes <= 1 << 20; bytes *= 2) points.push_back({bytes, 0.5 + 1e-3 * bytes});
   for (TimedSize& point : points) point.seconds += point.bytes >= 64 << 10 ? 20 : 0;
-  EXPECT_EQ(regress_behind_burst(points).burst, 0);
+  EXPECT_EQ(regress_with_burst(points).burst, 0);
 }
 
 TEST(RegressionTest, WithoutLongMessagesNoBurstIsKnown) {
-  const Line line = regress_behind_burst({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
+  const Line line = regress_with_burst({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
   EXPECT_EQ(line.burst, 0);
   EXPECT_DOUBLE_EQ(line.beta, 2e-3);
 }

@@ -25,7 +25,7 @@ bool gets_stuck(const std::vector<Violation>& violations) {
 }
 
 TEST(InterleavingTest, AllRunsOfATinyProgramEndInTheStateThatCheckFinds) {
-  constexpr std::size_t kMostStates = 200'000;
+  constexpr std::size_t kMaxStates = 200'000;
   std::size_t programs = 0;
   std::size_t stuck = 0;
   for (const auto& [name, shape] : std::vector<std::pair<const char*, PipelineShape>>{
@@ -39,11 +39,11 @@ TEST(InterleavingTest, AllRunsOfATinyProgramEndInTheStateThatCheckFinds) {
           std::swap(list[random() % list.size()], list[random() % list.size()]);
         }
         const testing::WaitTable waits(program, discipline);
-        const auto ends = testing::final_states(waits, kMostStates);
+        const auto ends = testing::final_states(waits, kMaxStates);
         ASSERT_EQ(ends.size(), 1U) << name << ", seed " << seed;
         EXPECT_EQ(*ends.begin(), testing::final_state(waits, seed));
         const auto violations = check(program, discipline);
-        EXPECT_EQ(violations.empty(), testing::plays(program, discipline, kMostStates)) << name << ", seed " << seed;
+        EXPECT_EQ(violations.empty(), testing::plays(program, discipline, kMaxStates)) << name << ", seed " << seed;
         if (violations.empty()) {
           EXPECT_EQ(*ends.begin(), waits.end());
         }

@@ -48,7 +48,7 @@ TEST(CheckpointFolderTest, KeepsCheckpointsNewerThanTheCommitted) {
   const Scratch scratch;
   for (const std::int64_t step : {10, 20, 30})
     std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
-  remove_superfluous(real_disk(), scratch.path(""), 20, {.last = 1, .every = 0});
+  remove_expired(real_disk(), scratch.path(""), 20, {.last = 1, .every = 0});
   EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(20, 30));
 }
 
@@ -59,9 +59,9 @@ TEST(CheckpointFolderTest, RemovesNoLinks) {
   std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("step-00000010"));
   std::filesystem::create_directory_symlink(scratch.path("elsewhere"), scratch.path("step-00000015.tmp"));
   for (const std::int64_t step : {20, 30}) std::filesystem::create_directory(checkpoint_path(scratch.path(""), step));
-  remove_superfluous(real_disk(), scratch.path(""), 30, {.last = 1, .every = 0});
+  remove_expired(real_disk(), scratch.path(""), 30, {.last = 1, .every = 0});
   EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(10, 30));
-  remove_leftovers(real_disk(), scratch.path(""));
+  remove_unfinished(real_disk(), scratch.path(""));
   remove_with_files(real_disk(), scratch.path("step-00000010"));
   EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(30));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("step-00000015.tmp")));
@@ -72,11 +72,11 @@ TEST(CheckpointFolderTest, SaysWhichNamesAreNoCheckpoints) {
   const Scratch scratch;
   static_cast<void>(scratch.write("step-00000010", "a file"));
   std::filesystem::create_symlink(scratch.path("absent"), scratch.path("step-00000020"));
-  const Newest newest = newest_checkpoint(scratch.path("."), 0);
+  const NewestCheckpoint newest = newest_checkpoint(scratch.path("."), 0);
   EXPECT_FALSE(newest.checkpoint);
-  EXPECT_THAT(newest.refused, ::testing::UnorderedElementsAre(
-                                  scratch.path("./step-00000010") + ": is a file, not the folder of a checkpoint",
-                                  scratch.path("./step-00000020") + ": is a link to no folder"));
+  EXPECT_THAT(newest.rejected, ::testing::UnorderedElementsAre(
+                                   scratch.path("./step-00000010") + ": is a file, not the folder of a checkpoint",
+                                   scratch.path("./step-00000020") + ": is a link to no folder"));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ bool save_with_fault(FaultyDisk& disk, const std::string& folder, std::int64_t s
 
 /// The step of the newest valid checkpoint, whose content is verified; 0 if there is none.
 std::int64_t newest_good(const std::string& folder) {
-  const Newest newest = newest_checkpoint(folder, 1);
+  const NewestCheckpoint newest = newest_checkpoint(folder, 1);
   if (!newest.checkpoint) return 0;
   const std::int64_t step = newest.checkpoint->manifest.step;
   EXPECT_EQ(read_sample(*newest.checkpoint), testing::sample_elements(step));
@@ -97,7 +97,7 @@ TEST(CommitTest, EveryCallOfASaveMayFail) {
       const bool saved = save_with_fault(disk, folder, 20, kRanks);
       const std::int64_t found = newest_good(folder);
       ASSERT_TRUE(found == 20 || (found == 10 && !saved)) << "fault " << static_cast<int>(fault) << " at " << call;
-      remove_leftovers(real_disk(), folder);
+      remove_unfinished(real_disk(), folder);
       save_sample(sound_disk(), folder, 30, kNewestOnly);  // after the disk is repaired
       ASSERT_EQ(newest_good(folder), 30);
       ASSERT_THAT(list_steps(folder), ElementsAre(30));
@@ -111,8 +111,8 @@ TEST(CommitTest, FirstSaveIsAtomic) {
       const Scratch scratch;
       FaultyDisk disk(fault, call);
       save_with_fault(disk, scratch.path("run"), 20);
-      const Newest newest = newest_checkpoint(scratch.path("run"), 1);
-      ASSERT_THAT(newest.refused, IsEmpty()) << "fault " << static_cast<int>(fault) << " at " << call;
+      const NewestCheckpoint newest = newest_checkpoint(scratch.path("run"), 1);
+      ASSERT_THAT(newest.rejected, IsEmpty()) << "fault " << static_cast<int>(fault) << " at " << call;
     }
   }
 }
@@ -157,7 +157,7 @@ TEST(CommitTest, AnotherRunsLeftoversAreRemoved) {
   const std::string folder = scratch.path("run");
   static_cast<void>(open_unfinished(real_disk(), folder, 7));
   std::filesystem::create_directory(folder + "/notes.tmp");  // not ours
-  remove_leftovers(real_disk(), folder);
+  remove_unfinished(real_disk(), folder);
   EXPECT_FALSE(std::filesystem::exists(unfinished_path(folder, 7)));
   EXPECT_TRUE(std::filesystem::exists(folder + "/notes.tmp"));
 }

@@ -43,11 +43,11 @@ class CorruptionTest : public ::testing::Test {
 
   /// The newer checkpoint is rejected with a line that names it, and the older checkpoint is found.
   void expect_fall_back() {
-    const Newest newest = newest_checkpoint(folder_, 1);
+    const NewestCheckpoint newest = newest_checkpoint(folder_, 1);
     ASSERT_TRUE(newest.checkpoint.has_value());
     ASSERT_EQ(newest.checkpoint->manifest.step, 10);
-    ASSERT_EQ(newest.refused.size(), 1U);
-    ASSERT_THAT(newest.refused[0], HasSubstr(newer_));
+    ASSERT_EQ(newest.rejected.size(), 1U);
+    ASSERT_THAT(newest.rejected[0], HasSubstr(newer_));
   }
 
   /// Number of cases that fit into a second, or the whole campaign with CHIMERA_LONG_TESTS.
@@ -140,9 +140,9 @@ TEST_F(CorruptionTest, SwappedMissingAndOlderFiles) {
 
 TEST_F(CorruptionTest, ValidCheckpointUnderAnotherNameIsRejected) {
   fs::rename(newer_, folder_ + "/step-00000030");
-  const Newest newest = newest_checkpoint(folder_, 1);
+  const NewestCheckpoint newest = newest_checkpoint(folder_, 1);
   EXPECT_EQ(newest.checkpoint->manifest.step, 10);
-  EXPECT_THAT(newest.refused.at(0), HasSubstr("is a checkpoint of step 20"));
+  EXPECT_THAT(newest.rejected.at(0), HasSubstr("is a checkpoint of step 20"));
 }
 
 TEST_F(CorruptionTest, TheMessageNamesFileAndBytes) {

@@ -24,12 +24,13 @@ void save_sample(Disk& disk, const std::string& folder, std::int64_t step, const
     const auto write = [&](ShardKind kind, const std::vector<ShardTensor>& tensors) {
       return write_shard(disk, unfinished, shard_name(kind, rank, ranks), tensors, [] {});
     };
-    finish_part(disk, unfinished, rank,
-                {write(ShardKind::Weights, {tensor(name)}),
-                 write(ShardKind::OptimizerState, {tensor(name + ".first_moment"), tensor(name + ".second_moment")})});
+    mark_rank_written(
+        disk, unfinished, rank,
+        {write(ShardKind::Weights, {tensor(name)}),
+         write(ShardKind::OptimizerState, {tensor(name + ".first_moment"), tensor(name + ".second_moment")})});
   }
   commit(disk, folder, step, ranks, {{{"model", {{"layers", 2}}}}, {{"config.json", "{}\n"}}});
-  remove_superfluous(disk, folder, step, retention);
+  remove_expired(disk, folder, step, retention);
 }
 
 }  // namespace chimera::testing

@@ -66,13 +66,13 @@ TEST(ConsoleTest, MemoryOfPendingTextIsBounded) {
   const std::size_t full = fill(pipe);
   Console console(pipe.write.get());
   const std::string line(1000, '.');
-  for (std::size_t i = 0; i < 3 * Console::kMostWaiting / line.size(); ++i) console.write(line);
+  for (std::size_t i = 0; i < 3 * Console::kMaxWaiting / line.size(); ++i) console.write(line);
   console.write("last");
   read_bytes(pipe, full);
-  const std::size_t kept = Console::kMostWaiting / line.size() * line.size();
+  const std::size_t kept = Console::kMaxWaiting / line.size() * line.size();
   std::string text = read_bytes(pipe, kept - line.size());  // and perhaps a line that was being written
   while (!text.ends_with("last")) text += read_bytes(pipe, 1);
-  EXPECT_LE(text.size(), Console::kMostWaiting + line.size());
+  EXPECT_LE(text.size(), Console::kMaxWaiting + line.size());
 }
 
 TEST(ConsoleTest, AClosedReaderIsNotAFailure) {

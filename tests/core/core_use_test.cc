@@ -32,19 +32,19 @@ TEST(CoreUseTest, CountsBusyTimeOfTheCores) {
 TEST(CoreUseTest, OthersHaveWhatTheJobHasNot) {
   const CoreUse begin{.time = 10, .busy_seconds = 100, .own_seconds = 1, .cores = 4};
   const CoreUse end{.time = 20, .busy_seconds = 130, .own_seconds = 11, .cores = 4};
-  EXPECT_THAT(share_of_others(begin, end, 20), Optional(0.25));
-  EXPECT_THAT(share_of_others(begin, end, 31), Optional(0.0)) << "the kernel counts in ticks";
-  EXPECT_EQ(share_of_others(begin, {.time = 10.4, .busy_seconds = 101, .cores = 4}, 0), std::nullopt) << "too short";
+  EXPECT_THAT(load_of_others(begin, end, 20), Optional(0.25));
+  EXPECT_THAT(load_of_others(begin, end, 31), Optional(0.0)) << "the kernel counts in ticks";
+  EXPECT_EQ(load_of_others(begin, {.time = 10.4, .busy_seconds = 101, .cores = 4}, 0), std::nullopt) << "too short";
 }
 
 TEST(CoreUseTest, OwnWorkIsCounted) {
-  const auto begin = core_use();
+  const auto begin = sample_core_use();
   if (!begin) return;  // A kernel without /proc/stat
   const double end = monotonic_seconds() + 0.05;
   while (monotonic_seconds() < end) {
   }
-  EXPECT_GT(core_use()->own_seconds, begin->own_seconds);
-  EXPECT_GE(core_use()->busy_seconds, begin->busy_seconds);
+  EXPECT_GT(sample_core_use()->own_seconds, begin->own_seconds);
+  EXPECT_GE(sample_core_use()->busy_seconds, begin->busy_seconds);
 }
 
 }  // namespace

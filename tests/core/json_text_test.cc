@@ -14,7 +14,7 @@ namespace {
 TEST(JsonTextTest, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_EQ(json_text(nlohmann::json{{"bad\xFF.json", "caf\xE9"}}), "{\"bad\uFFFD.json\":\"caf\uFFFD\"}");
   EXPECT_EQ(json_text(nlohmann::ordered_json{"\xFF"}, 0), "[\n\"\uFFFD\"\n]");
-  EXPECT_EQ(json_text(nlohmann::json("\xFF"), -1, JsonLetters::Ascii), "\"\\ufffd\"");
+  EXPECT_EQ(json_text(nlohmann::json("\xFF"), -1, JsonEncoding::Ascii), "\"\\ufffd\"");
 }
 
 /// The library's own writers throw for such bytes.

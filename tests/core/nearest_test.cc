@@ -8,20 +8,20 @@ namespace {
 const std::vector<std::string> kSomeNames = {"chimera", "gpipe", "1f1b"};
 
 TEST(NearestTest, FindsAMisspelledName) {
-  EXPECT_EQ(nearest("chimra", kSomeNames), "chimera");
-  EXPECT_EQ(nearest("1f1d", kSomeNames), "1f1b");
+  EXPECT_EQ(find_nearest("chimra", kSomeNames), "chimera");
+  EXPECT_EQ(find_nearest("1f1d", kSomeNames), "1f1b");
 }
 
 TEST(NearestTest, ASwapOfNeighborsIsOneEdit) {
-  EXPECT_EQ(nearest("hepl", std::vector<std::string>{"heads", "help"}), "help");
-  EXPECT_EQ(nearest("jsno", std::vector<std::string>{"json"}), "json");
+  EXPECT_EQ(find_nearest("hepl", std::vector<std::string>{"heads", "help"}), "help");
+  EXPECT_EQ(find_nearest("jsno", std::vector<std::string>{"json"}), "json");
 }
 
 TEST(NearestTest, FindsNothingNearAnUnrelatedWord) {
-  EXPECT_EQ(nearest("batch-size", std::vector<std::string>{"machine", "steps"}), std::nullopt);
-  EXPECT_EQ(nearest("gpus", std::vector<std::string>{"run", "top"}), std::nullopt);
-  EXPECT_EQ(nearest("xyzzyxyzzy", kSomeNames), std::nullopt);
-  EXPECT_EQ(nearest(std::string(100'000, 'c'), kSomeNames), std::nullopt);
+  EXPECT_EQ(find_nearest("batch-size", std::vector<std::string>{"machine", "steps"}), std::nullopt);
+  EXPECT_EQ(find_nearest("gpus", std::vector<std::string>{"run", "top"}), std::nullopt);
+  EXPECT_EQ(find_nearest("xyzzyxyzzy", kSomeNames), std::nullopt);
+  EXPECT_EQ(find_nearest(std::string(100'000, 'c'), kSomeNames), std::nullopt);
 }
 
 TEST(NearestTest, UnknownNameSaysTheNearestOrAll) {

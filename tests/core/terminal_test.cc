@@ -31,15 +31,15 @@ class TerminalTest : public ::testing::Test {
 
 TEST_F(TerminalTest, DumbTerminalsTakeNoEscapes) {
   ::setenv("TERM", "xterm", 1);
-  EXPECT_TRUE(takes_escapes(terminal_.get()));
+  EXPECT_TRUE(supports_escapes(terminal_.get()));
   for (const char* name : {"dumb", ""}) {
     ::setenv("TERM", name, 1);
-    EXPECT_FALSE(takes_escapes(terminal_.get())) << name;
+    EXPECT_FALSE(supports_escapes(terminal_.get())) << name;
   }
   ::unsetenv("TERM");
-  EXPECT_FALSE(takes_escapes(terminal_.get()));
+  EXPECT_FALSE(supports_escapes(terminal_.get()));
   ::setenv("TERM", "xterm", 1);
-  EXPECT_FALSE(takes_escapes(-1));
+  EXPECT_FALSE(supports_escapes(-1));
 }
 
 TEST_F(TerminalTest, TheWidthIsZeroWithoutATerminal) {
@@ -48,10 +48,10 @@ TEST_F(TerminalTest, TheWidthIsZeroWithoutATerminal) {
 }
 
 TEST(ClippedTest, CutsEachLineBetweenCharacters) {
-  EXPECT_EQ(clipped("step 1\nséance\n\nab", 3), "ste\nséa\n\nab");
-  EXPECT_EQ(clipped("███", 2), "██");
-  EXPECT_EQ(clipped("step 1", 0), "step 1");
-  EXPECT_EQ(clipped("", 3), "");
+  EXPECT_EQ(clip_lines("step 1\nséance\n\nab", 3), "ste\nséa\n\nab");
+  EXPECT_EQ(clip_lines("███", 2), "██");
+  EXPECT_EQ(clip_lines("step 1", 0), "step 1");
+  EXPECT_EQ(clip_lines("", 3), "");
 }
 
 }  // namespace

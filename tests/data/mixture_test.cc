@@ -137,11 +137,11 @@ TEST(MixtureTest, ATrillionTokensTakeNoMemory) {
     ASSERT_EQ(samples.sample(step, 999, 1000).tokens.size(), 1023U);
   }
 #ifdef CHIMERA_SANITIZED
-  constexpr double kMost = 64 << 20;
+  constexpr double kMax = 64 << 20;
 #else
-  constexpr double kMost = 1 << 20;
+  constexpr double kMax = 1 << 20;
 #endif
-  EXPECT_LT(peak_resident_bytes() - before, kMost);
+  EXPECT_LT(peak_resident_bytes() - before, kMax);
 }
 
 TEST(MixtureTest, AnEpochOfATrillionTokensRepeatsNoWindow) {

@@ -154,16 +154,16 @@ TEST_F(FolderTest, HiddenFilesAreNotRead) {
   add(".txt", "hidden");
   const FoundTokens found = open_tokens(folder(), {});
   EXPECT_THAT(all_of(found.training), ElementsAre('1', '2', '3'));
-  EXPECT_EQ(found.passed_over, "");
+  EXPECT_EQ(found.ignored_files_note, "");
 }
 
 TEST_F(FolderTest, SaysWhatItPassesOver) {
   add("a.txt", "123");
   add("b.jsonl", "{}");
-  EXPECT_EQ(open_tokens(folder(), {}).passed_over,
+  EXPECT_EQ(open_tokens(folder(), {}).ignored_files_note,
             folder() + ": passed over b.jsonl; only names that end in .txt are read");
   for (const char* name : {"c.TXT", "d.md", "e.gz"}) add(name, "?");
-  EXPECT_EQ(open_tokens(folder(), {}).passed_over,
+  EXPECT_EQ(open_tokens(folder(), {}).ignored_files_note,
             folder() + ": passed over b.jsonl, c.TXT, d.md and 1 more; only names that end in .txt are read");
 }
 

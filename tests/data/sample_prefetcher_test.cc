@@ -24,15 +24,15 @@ using ::testing::ThrowsMessage;
 const std::string kPrefetchedText = sentences(200);
 
 /// Micro-batches of two samples, four per step.
-std::vector<BatchPlace> places_of(std::int64_t step) {
-  std::vector<BatchPlace> places;
+std::vector<BatchPosition> places_of(std::int64_t step) {
+  std::vector<BatchPosition> places;
   for (std::int64_t first = 0; first < 8; first += 2) places.push_back({step, first, 2, 8});
   return places;
 }
 
 /// Makes samples whose first token encodes their place, and counts samples made by the caller and by the thread.
 struct Maker {
-  std::vector<Sample> operator()(const BatchPlace& place) {
+  std::vector<Sample> operator()(const BatchPosition& place) {
     (std::this_thread::get_id() == caller ? made_by_caller : made_ahead) += 1;
     std::vector<Sample> samples(1);
     samples[0].tokens = {100 * place.step + place.first};
@@ -47,11 +47,11 @@ struct Maker {
 TEST(SamplePrefetcherTest, GivesTheSameSamplesInAnyOrder) {
   for (const SampleKind kind : {SampleKind::NextToken, SampleKind::MaskedPairs}) {
     const Samples samples(view_of(kPrefetchedText), {.kind = kind, .sequence = 16});
-    SamplePrefetcher prefetcher([&](const BatchPlace& place) { return samples_at(samples, place); });
+    SamplePrefetcher prefetcher([&](const BatchPosition& place) { return samples_at(samples, place); });
     for (std::int64_t step = 0; step < 20; ++step) {
       prefetcher.forget_before(step);
       prefetcher.prefetch(places_of(step + 1));
-      const std::vector<BatchPlace> places = places_of(step);
+      const std::vector<BatchPosition> places = places_of(step);
       for (auto place = places.rbegin(); place != places.rend(); ++place) {
         const std::vector<Sample> expected = {samples.sample(step, place->first, 8),
                                               samples.sample(step, place->first + 1, 8)};
@@ -67,7 +67,7 @@ TEST(SamplePrefetcherTest, MakesAnnouncedSamplesOnceOnItsThread) {
   SamplePrefetcher prefetcher(std::ref(maker));
   prefetcher.prefetch(places_of(1));
   prefetcher.prefetch(places_of(1));
-  for (const BatchPlace& place : places_of(1)) EXPECT_EQ(prefetcher.get(place)[0].tokens[0], 100 + place.first);
+  for (const BatchPosition& place : places_of(1)) EXPECT_EQ(prefetcher.get(place)[0].tokens[0], 100 + place.first);
   EXPECT_EQ(maker.made_ahead, 4);
   EXPECT_EQ(maker.made_by_caller, 0);
   (void)prefetcher.get(places_of(2)[0]);
@@ -80,17 +80,17 @@ TEST(SamplePrefetcherTest, DropsPastSteps) {
   SamplePrefetcher prefetcher(std::ref(maker));
   for (const std::int64_t step : {1, 2}) {
     prefetcher.prefetch(places_of(step));
-    for (const BatchPlace& place : places_of(step)) (void)prefetcher.get(place);
+    for (const BatchPosition& place : places_of(step)) (void)prefetcher.get(place);
   }
   prefetcher.forget_before(2);
-  for (const BatchPlace& place : places_of(2)) (void)prefetcher.get(place);
+  for (const BatchPosition& place : places_of(2)) (void)prefetcher.get(place);
   EXPECT_EQ(maker.made_by_caller, 0);
-  for (const BatchPlace& place : places_of(1)) (void)prefetcher.get(place);
+  for (const BatchPosition& place : places_of(1)) (void)prefetcher.get(place);
   EXPECT_EQ(maker.made_by_caller, 4);
 }
 
 TEST(SamplePrefetcherTest, ReportsErrorsWhenTheSamplesAreUsed) {
-  SamplePrefetcher prefetcher([](const BatchPlace& place) -> std::vector<Sample> {
+  SamplePrefetcher prefetcher([](const BatchPosition& place) -> std::vector<Sample> {
     if (place.first == 2) throw ConfigError("the text ends at sample 2");
     return {Sample{}};
   });
@@ -107,7 +107,7 @@ TEST(SamplePrefetcherTest, DestructorWaitsForSamplesInProgress) {
   std::atomic<bool> is_made = false;
   std::thread other;
   {
-    SamplePrefetcher prefetcher([&](const BatchPlace&) {
+    SamplePrefetcher prefetcher([&](const BatchPosition&) {
       begun.set_value();
       may_go_on.get_future().wait();
       is_made = true;
@@ -125,7 +125,7 @@ TEST(SamplePrefetcherTest, DropsForgottenSamplesBeforeMakingThem) {
   std::promise<void> begun;
   std::promise<void> may_go_on;
   std::atomic<int> made = 0;
-  SamplePrefetcher prefetcher([&](const BatchPlace&) {
+  SamplePrefetcher prefetcher([&](const BatchPosition&) {
     if (++made == 1) {
       begun.set_value();
       may_go_on.get_future().wait();

@@ -37,8 +37,8 @@ class TokenizeTest : public ::testing::Test {
     options_.overwrite = true;
   }
 
-  TokenizeReport run() {
-    return tokenize(options_, [](const TokenizeReport&) {});
+  TokenizeProgress run() {
+    return tokenize(options_, [](const TokenizeProgress&) {});
   }
   /// Like run, with ids printed.
   std::string printed() {
@@ -46,12 +46,12 @@ class TokenizeTest : public ::testing::Test {
     TokenizeOptions options = options_;
     options.output = "-";
     options.print = [&all](const std::string& text) { all += text; };
-    tokenize(options, [](const TokenizeReport&) {});
+    tokenize(options, [](const TokenizeProgress&) {});
     return all;
   }
   /// Starts a run that fails when it reports the block after `blocks`.
   void break_after(int blocks) {
-    const auto report = [&blocks](const TokenizeReport&) {
+    const auto report = [&blocks](const TokenizeProgress&) {
       if (blocks-- == 0) throw std::runtime_error("broken");
     };
     EXPECT_THROW(tokenize(options_, report), std::runtime_error);
@@ -113,7 +113,7 @@ TEST_F(TokenizeTest, DocumentsKeepTheirOrderForAnyWorkersAndBlocks) {
 
 TEST_F(TokenizeTest, MegatronHasAnIndexOfTheDocuments) {
   options_.inputs.paths = {scratch_.write("a.txt", "the heaven"), scratch_.write("b.txt", "God")};
-  const TokenizeReport report = run();
+  const TokenizeProgress report = run();
   const auto tokenizer = open_tokenizer(options_.tokenizer);
   const auto first = static_cast<std::int32_t>(encode(*tokenizer, "the heaven").size()) + 1;
   const auto second = static_cast<std::int32_t>(encode(*tokenizer, "God").size()) + 1;
@@ -140,7 +140,7 @@ TEST_F(TokenizeTest, MegatronHasAnIndexOfTheDocuments) {
 TEST_F(TokenizeTest, LlmcBeginsDocumentsWithTheEndOfTextAndCountsTokens) {
   options_.inputs.paths = {scratch_.write("a.txt", "the"), scratch_.write("b.txt", "God")};
   options_.format = TokenFileFormat::Llmc;
-  const TokenizeReport report = run();
+  const TokenizeProgress report = run();
   const std::string file = read_file(scratch_.path("out.bin"));
   EXPECT_THAT(numbers_at<std::int32_t>(file, 0, 4),
               ElementsAre(20240520, 1, static_cast<std::int32_t>(report.tokens), 0));
@@ -174,7 +174,7 @@ TEST_F(TokenizeTest, InterruptedRunResumes) {
     options_.save_every = 1500;
     break_after(blocks);
     EXPECT_FALSE(std::filesystem::exists(options_.output + ".bin"));
-    const TokenizeReport report = run();
+    const TokenizeProgress report = run();
     EXPECT_EQ(report.resumed > 0, blocks > 0) << blocks;
     EXPECT_EQ(read_file(options_.output + ".bin"), tokens) << blocks;
     EXPECT_EQ(read_file(options_.output + ".idx"), index) << blocks;

@@ -167,7 +167,7 @@ TEST(FitTest, GroupsRecomputationAndCustomOrdersTrainAlike) {
 Outcome run_over_pairs(const FitOptions& options) {
   const FitRun run = prepare_fit(small_network(), images, options);
   const auto ranks = static_cast<int>(run.num_ranks());
-  testing::FakeNetwork network(ranks, run.rank_groups(), run.talking_pairs());
+  testing::FakeNetwork network(ranks, run.rank_groups(), run.communicating_pairs());
   Outcome result;
   std::mutex mutex;
   const auto train = [&](RankId rank) {

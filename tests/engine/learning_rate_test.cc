@@ -82,22 +82,22 @@ TEST(LearningRateTest, ACooldownOfOneStepIsTheLastStep) {
 }
 
 TEST(LearningRateTest, RejectsInvalidOptions) {
-  EXPECT_EQ(fault_of(LearningRate{}, 10), "");
-  EXPECT_EQ(fault_of(LearningRate{.peak = 0}, 10), "learning-rate must be above 0");
-  EXPECT_EQ(fault_of(LearningRate{.peak = 1, .minimum = 2}, 10),
+  EXPECT_EQ(find_invalid_option(LearningRate{}, 10), "");
+  EXPECT_EQ(find_invalid_option(LearningRate{.peak = 0}, 10), "learning-rate must be above 0");
+  EXPECT_EQ(find_invalid_option(LearningRate{.peak = 1, .minimum = 2}, 10),
             "min-learning-rate must be 0 to the learning rate, 1, not 2");
-  EXPECT_THAT(fault_of(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
+  EXPECT_THAT(find_invalid_option(LearningRate{.minimum = 0, .shape = LearningRateShape::Constant}, 10),
               HasSubstr("min-learning-rate has no effect on a constant learning rate"));
-  EXPECT_EQ(fault_of(LearningRate{.cooldown = 3}, 10), "cooldown is for --learning-rate-shape wsd");
-  EXPECT_EQ(fault_of(LearningRate{.warmup = 10}, 10), "");
-  EXPECT_EQ(fault_of(LearningRate{.warmup = 10, .shape = LearningRateShape::Constant}, 10), "");
-  EXPECT_THAT(fault_of(LearningRate{.warmup = 10, .shape = LearningRateShape::Wsd}, 10),
+  EXPECT_EQ(find_invalid_option(LearningRate{.cooldown = 3}, 10), "cooldown is for --learning-rate-shape wsd");
+  EXPECT_EQ(find_invalid_option(LearningRate{.warmup = 10}, 10), "");
+  EXPECT_EQ(find_invalid_option(LearningRate{.warmup = 10, .shape = LearningRateShape::Constant}, 10), "");
+  EXPECT_THAT(find_invalid_option(LearningRate{.warmup = 10, .shape = LearningRateShape::Wsd}, 10),
               StartsWith("warmup: 10 steps are the whole run"));
-  EXPECT_EQ(fault_of(LearningRate{.warmup = 11}, 10),
+  EXPECT_EQ(find_invalid_option(LearningRate{.warmup = 11}, 10),
             "warmup: 11 steps are more than the run's 10; the learning rate would never reach its peak");
   const LearningRate rate{.warmup = 6, .shape = LearningRateShape::Wsd, .cooldown = 5};
-  EXPECT_EQ(fault_of(rate, 10), "cooldown: 5 steps of it and 6 of warm-up are more than the run's 10");
-  EXPECT_EQ(fault_of(rate, 11), "");
+  EXPECT_EQ(find_invalid_option(rate, 10), "cooldown: 5 steps of it and 6 of warm-up are more than the run's 10");
+  EXPECT_EQ(find_invalid_option(rate, 11), "");
 }
 
 }  // namespace

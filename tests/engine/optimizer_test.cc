@@ -220,10 +220,10 @@ TEST(OptimizerTest, ClippingBoundsTheGlobalNorm) {
 }
 
 TEST(OptimizerTest, SaysWhatIsWrongWithItsOptions) {
-  EXPECT_EQ(fault_of(OptimizerOptions{}), "");
-  EXPECT_EQ(fault_of(OptimizerOptions{.beta1 = -0.1}), "beta1 must be at least 0 and below 1, not -0.1");
-  EXPECT_EQ(fault_of(OptimizerOptions{.beta2 = 1}), "beta2 must be at least 0 and below 1, not 1");
-  EXPECT_EQ(fault_of(OptimizerOptions{.epsilon = 0}), "epsilon must be above 0, not 0");
+  EXPECT_EQ(find_invalid_option(OptimizerOptions{}), "");
+  EXPECT_EQ(find_invalid_option(OptimizerOptions{.beta1 = -0.1}), "beta1 must be at least 0 and below 1, not -0.1");
+  EXPECT_EQ(find_invalid_option(OptimizerOptions{.beta2 = 1}), "beta2 must be at least 0 and below 1, not 1");
+  EXPECT_EQ(find_invalid_option(OptimizerOptions{.epsilon = 0}), "epsilon must be above 0, not 0");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(ProgramsTest, ReceivesArePostedAheadAsOftenAsChosen) {
 
 TEST(ProgramsTest, StreamsHaveTheGivenNumberOfSteps) {
   const RunShape run = run_shape({.schedule = {.name = "pipedream", .shape = {2, 2}}});
-  EXPECT_EQ(stream_program(run, 5, {}).steps, 5);
+  EXPECT_EQ(continuous_program(run, 5, {}).steps, 5);
   EXPECT_EQ(run.updates(), 2) << "after every micro-batch";
 }
 

@@ -46,11 +46,11 @@ TEST(TensorPartTest, PartsOfEveryCutMakeTheWhole) {
   const at::Tensor whole = at::arange(7 * 12, at::kFloat).view({7, 12});
   for (const TensorCut& cut : {TensorCut{0, 1}, TensorCut{1, 1}, TensorCut{1, 3}}) {
     share(4, [&](TensorGroup& group) {
-      const at::Tensor part = part_of(whole, cut, group.place());
-      EXPECT_TRUE(at::equal(whole_of(part, cut, {7, 12}, group), whole));
+      const at::Tensor part = local_part(whole, cut, group.place());
+      EXPECT_TRUE(at::equal(gather_whole(part, cut, {7, 12}, group), whole));
     });
   }
-  EXPECT_EQ(part_of(whole, {0, 1}, {3, 4}).size(0), 1) << "7 rows are 2, 2, 2 and 1";
+  EXPECT_EQ(local_part(whole, {0, 1}, {3, 4}).size(0), 1) << "7 rows are 2, 2, 2 and 1";
 }
 
 struct Problem {
@@ -63,7 +63,7 @@ struct Problem {
 /// Loss, and gradients of hidden, weight and bias.
 std::vector<at::Tensor> head_of(const Problem& problem, TensorGroup* group, std::int64_t logits_of_chunk, bool splits) {
   const auto leaf = [&](const at::Tensor& whole, bool is_cut) {
-    const at::Tensor own = is_cut && group != nullptr ? part_of(whole, {0, 1}, group->place()) : whole.clone();
+    const at::Tensor own = is_cut && group != nullptr ? local_part(whole, {0, 1}, group->place()) : whole.clone();
     return own.requires_grad_();
   };
   const Linear head{leaf(problem.weight, true), leaf(problem.bias, true)};
@@ -81,8 +81,8 @@ std::vector<at::Tensor> head_of(const Problem& problem, TensorGroup* group, std:
   queue->run();
   std::vector<at::Tensor> results = {loss.detach(), hidden.grad(), head.weight.grad(), head.bias.grad()};
   if (group != nullptr) {
-    results[2] = whole_of(results[2], {0, 1}, {11, 6}, *group);
-    results[3] = whole_of(results[3], {0, 1}, {11}, *group);
+    results[2] = gather_whole(results[2], {0, 1}, {11, 6}, *group);
+    results[3] = gather_whole(results[3], {0, 1}, {11}, *group);
   }
   return results;
 }

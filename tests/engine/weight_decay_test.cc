@@ -22,7 +22,7 @@ std::set<std::string> decayed(const std::string& model, DecayedWeights which) {
   std::set<std::string> names;
   for (const ParameterSpec& parameter : stage_parameters(config, {0, 1, true, true})) {
     const auto dimensions = static_cast<std::int64_t>(parameter.shape.size());
-    if (decays(which, parameter.name, dimensions)) names.insert(parameter.name);
+    if (has_decay(which, parameter.name, dimensions)) names.insert(parameter.name);
   }
   return names;
 }

@@ -11,8 +11,8 @@ namespace {
 
 /// Whatever the header contains, tokens are read within the file, and documents begin within it.
 void exercise_tokens(const TokenFile& file) {
-  constexpr std::int64_t kMost = 1000;
-  const std::int64_t count = std::min(file.size(), kMost);
+  constexpr std::int64_t kMax = 1000;
+  const std::int64_t count = std::min(file.size(), kMax);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
   file.read(file.size() - count, tokens);
   require(std::ranges::none_of(tokens, [](std::int64_t token) { return token < 0; }), "ids are not negative");

@@ -13,11 +13,11 @@ namespace {
 
 /// Documents follow each other from the first token to the last, and each is found from its own tokens.
 void exercise_documents(const MegatronIndex& index, std::int64_t token_bytes) {
-  constexpr std::int64_t kMost = 100;
+  constexpr std::int64_t kMax = 100;
   require(index.document_start(0) == 0, "the first document begins with the first token");
   require(index.document_start(index.documents()) * width_of(index.type()) == token_bytes,
           "the last ends with the last");
-  for (std::int64_t document = 0; document < std::min(index.documents(), kMost); ++document) {
+  for (std::int64_t document = 0; document < std::min(index.documents(), kMax); ++document) {
     const std::int64_t start = index.document_start(document);
     const std::int64_t end = index.document_start(document + 1);
     require(start < end, "no document is empty");

@@ -36,12 +36,12 @@ void exercise_run(std::string_view bytes) {
                              }
                            }).value_or(false);
   if (!is_accepted) return;
-  const std::vector<std::string> words = apps::given_words(command.app);
+  const std::vector<std::string> words = apps::given_arguments(command.app);
   const bool has_schedule = std::ranges::any_of(words, [](const auto& word) { return word.starts_with("--schedule"); });
   require(command.text.empty() || has_schedule, "a value comes from its key");
   Command rank;
   rank.app.parse(std::vector(words.rbegin(), words.rend()));
-  require(apps::given_words(rank.app) == words, "the words of the flags parse to the same flags");
+  require(apps::given_arguments(rank.app) == words, "the words of the flags parse to the same flags");
   require(rank.text == command.text && rank.list == command.list && rank.number == command.number,
           "the words of the flags parse to the same values");
 }

@@ -92,7 +92,7 @@ TEST(ChimeraChunksTest, DoublingLosesAVthOfItsBubble) {
 
 TEST(ChimeraChunksTest, FigureIsTheGoldenFile) {
   const Schedule schedule = chimera(chunked(4, 4, 2));
-  EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden("chimera-chunks.txt"));
+  EXPECT_EQ(to_text(schedule, slot_timeline(schedule)), testing::golden("chimera-chunks.txt"));
 }
 
 TEST(ChimeraChunksTest, RejectsTooManyOps) {

@@ -24,7 +24,7 @@ double makespan(const PipelineShape& shape, double forward, double backward) {
 /// The table of unit-time slots of each worker, as the paper draws it: `F0 . F1`.
 std::vector<std::string> slot_table(const PipelineShape& shape) {
   const Schedule schedule = chimera(shape);
-  const Timeline timeline = in_slots(schedule);
+  const Timeline timeline = slot_timeline(schedule);
   std::vector<std::string> rows;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     std::vector<std::string> cells(static_cast<std::size_t>(timeline.makespan), ".");

@@ -156,7 +156,7 @@ TEST(ChimeraZbChunksTest, DocumentedMakespansAreCorrect) {
 
 TEST(ChimeraZbChunksTest, FigureIsTheGoldenFile) {
   const Schedule schedule = chimera_zb(ordered(OpOrder::Slots, 4, 4, 2));
-  EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden("chimera-zb-chunks.txt"));
+  EXPECT_EQ(to_text(schedule, slot_timeline(schedule)), testing::golden("chimera-zb-chunks.txt"));
 }
 
 TEST(ChimeraZbChunksTest, RejectsTooManyOps) {

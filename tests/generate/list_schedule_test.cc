@@ -161,10 +161,10 @@ TEST(ListScheduleTest, BetterMeansEarlierThenLessMemory) {
   const ListResult early{.schedule = {}, .makespan = 3, .peak_in_flight = 9};
   const ListResult late{.schedule = {}, .makespan = 4, .peak_in_flight = 1};
   const ListResult lean{.schedule = {}, .makespan = 3, .peak_in_flight = 2};
-  EXPECT_EQ(better(late, early).makespan, 3);
-  EXPECT_EQ(better(early, late).makespan, 3);
-  EXPECT_EQ(better(early, lean).peak_in_flight, 2);
-  EXPECT_EQ(better(lean, early).peak_in_flight, 2);
+  EXPECT_EQ(pick_better(late, early).makespan, 3);
+  EXPECT_EQ(pick_better(early, late).makespan, 3);
+  EXPECT_EQ(pick_better(early, lean).peak_in_flight, 2);
+  EXPECT_EQ(pick_better(lean, early).peak_in_flight, 2);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ std::vector<PipelineShape> all_shapes(const Generator& generator) {
   for (std::int64_t d = 0; d <= 6; ++d) {
     for (std::int64_t n = 0; n <= 13; ++n) shapes.push_back(default_shape(generator, d, n));
   }
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     const std::int64_t most = taken.axis == Axis::Slices ? 4 : 8;  // k multiplies the ops
     const std::int64_t end = axis.is_number() ? most : static_cast<std::int64_t>(axis.names.size());
@@ -58,7 +58,7 @@ TEST(RegistryTest, EveryFigureIsTheGoldenFile) {
   for (const Generator& generator : generators()) {
     const Schedule schedule =
         generator.generate(default_shape(generator, generator.figure.stages, generator.figure.micro_batches));
-    EXPECT_EQ(to_text(schedule, in_slots(schedule)), testing::golden(generator.name + ".txt")) << generator.name;
+    EXPECT_EQ(to_text(schedule, slot_timeline(schedule)), testing::golden(generator.name + ".txt")) << generator.name;
   }
 }
 
@@ -66,11 +66,11 @@ TEST(RegistryTest, ARenamedFileHasTheSamePicture) {
   for (const Generator& generator : generators()) {
     Schedule schedule =
         generator.generate(default_shape(generator, generator.figure.stages, generator.figure.micro_batches));
-    const std::string picture = to_text(schedule, in_slots(schedule));
+    const std::string picture = to_text(schedule, slot_timeline(schedule));
     for (const char* name : {"chimera", "chimera-zb", "1f1b", "a user's own"}) {
       schedule.name = name;
       const Schedule read = schedule_from_json(to_json(schedule), "text");
-      EXPECT_EQ(to_text(read, in_slots(read)), picture) << generator.name << " as " << name;
+      EXPECT_EQ(to_text(read, slot_timeline(read)), picture) << generator.name << " as " << name;
     }
   }
 }
@@ -78,7 +78,7 @@ TEST(RegistryTest, ARenamedFileHasTheSamePicture) {
 TEST(RegistryTest, AnEntryRefusesTheSameShapesAsItsGenerator) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : all_shapes(generator)) {
-      const auto refusal = generator.refusal(shape);
+      const auto refusal = generator.find_shape_error(shape);
       std::string error;
       try {
         (void)generator.generate(shape);
@@ -95,7 +95,7 @@ TEST(RegistryTest, AnEntryCountsTheOpsOfItsGenerator) {
   for (const Generator& generator : generators()) {
     for (const PipelineShape& shape : testing::small_shapes(generator.name, 6)) {
       const Schedule schedule = generator.generate(shape);
-      EXPECT_EQ(schedule.stages, shape.stages * generator.stages_a_worker(shape)) << generator.name;
+      EXPECT_EQ(schedule.stages, shape.stages * generator.stages_per_worker(shape)) << generator.name;
       EXPECT_EQ(schedule.placement.num_replicas(), static_cast<std::size_t>(generator.replicas(shape)))
           << testing::describe(generator.name, shape);
       EXPECT_EQ(schedule.updates.has_value(), !generator.synchronous) << generator.name;
@@ -117,11 +117,11 @@ TEST(RegistryTest, UnusedParametersChangeNothing) {
 
 TEST(RegistryTest, PlannedValuesAreValid) {
   for (const Generator& generator : generators()) {
-    for (const TakenAxis& taken : generator.axes) {
+    for (const SupportedAxis& taken : generator.axes) {
       PipelineShape shape = default_shape(generator, 4, 8);
       for (const std::int64_t value : taken.planned(shape)) {
         shape_axis(taken.axis).set(shape, value);
-        EXPECT_EQ(generator.refusal(shape), std::nullopt) << generator.name;
+        EXPECT_EQ(generator.find_shape_error(shape), std::nullopt) << generator.name;
       }
     }
   }
@@ -130,10 +130,10 @@ TEST(RegistryTest, PlannedValuesAreValid) {
 TEST(RegistryTest, ThePlainScheduleTakesAnyShapeAndHoldsOneStage) {
   const Generator& plain = find_generator(kPlainSchedule);
   for (std::int64_t d = 1; d <= 8; ++d) {
-    for (std::int64_t n = 1; n <= 8; ++n) EXPECT_EQ(plain.refusal({d, n}), std::nullopt);
+    for (std::int64_t n = 1; n <= 8; ++n) EXPECT_EQ(plain.find_shape_error({d, n}), std::nullopt);
   }
   EXPECT_TRUE(plain.synchronous);
-  EXPECT_EQ(plain.stages_a_worker({4, 4}), 1);
+  EXPECT_EQ(plain.stages_per_worker({4, 4}), 1);
   EXPECT_EQ(find_generator(kDefaultSchedule).name, kDefaultSchedule);
 }
 

@@ -40,7 +40,8 @@ std::vector<PipelineShape> sliced_shapes(const char* name, std::int64_t most_sta
       }
     }
   }
-  std::erase_if(shapes, [&](const PipelineShape& shape) { return find_generator(name).refusal(shape).has_value(); });
+  std::erase_if(shapes,
+                [&](const PipelineShape& shape) { return find_generator(name).find_shape_error(shape).has_value(); });
   return shapes;
 }
 
@@ -185,7 +186,7 @@ TEST(SlicesTest, DeepestHidesShortMessages) {
 TEST(SlicesTest, ScalesWithoutSlicesAreRefused) {
   PipelineShape shape = sliced(4, 8, 2);
   shape.scale = ScaleMethod::Doubling;
-  EXPECT_EQ(find_generator("chimera").refusal(shape), "--slices needs --scale direct");
+  EXPECT_EQ(find_generator("chimera").find_shape_error(shape), "--slices needs --scale direct");
 }
 
 }  // namespace

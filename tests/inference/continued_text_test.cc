@@ -25,7 +25,7 @@ Said say(const Tokenizer& tokenizer, const std::string& words, std::vector<std::
   Said said;
   for (const TokenId id : encode(tokenizer, words)) said.pieces.push_back(text.push(id));
   said.pieces.push_back(text.finish());
-  said.stopped = text.stopped();
+  said.stopped = text.has_stopped();
   return said;
 }
 

@@ -69,7 +69,7 @@ TEST(DiagnosisTest, RankThatDoesNotWaitIsGuilty) {
   EXPECT_THAT(diagnosis.ranks[1].waits_for, ElementsAre(3)) << "worker 1 of its own group";
   EXPECT_THAT(diagnosis.ranks[2].waits_for, ElementsAre(0, 1, 3));
   EXPECT_THAT(diagnosis.ranks[3].waits_for, IsEmpty());
-  EXPECT_EQ(diagnosis.guilty, 3);
+  EXPECT_EQ(diagnosis.culprit, 3);
   EXPECT_TRUE(diagnosis.is_inferred);
   EXPECT_EQ(diagnosis.op, "0F1 in step 4");
 }
@@ -94,7 +94,7 @@ TEST(DiagnosisTest, RankThatTheLauncherBlamedIsGuilty) {
   blamed.verdict = {
       .reason = "rank 1 failed at 1B1: out of memory", .culprit = 1, .op = "1B1", .nanoseconds = 107 * kMillisecond};
   const Diagnosis diagnosis = diagnose(blamed);
-  EXPECT_EQ(diagnosis.guilty, 1);
+  EXPECT_EQ(diagnosis.culprit, 1);
   EXPECT_FALSE(diagnosis.is_inferred);
   EXPECT_EQ(diagnosis.op, "1B1");
   EXPECT_DOUBLE_EQ(diagnosis.ranks[1].seconds, 0.1);
@@ -121,7 +121,7 @@ TEST(DiagnosisTest, RanksThatJoinWaitForThoseThatStart) {
   const FlightEvent starting{kMillisecond, {RankProgress::Phase::StartUp}};
   const Diagnosis diagnosis = diagnose(flight({Events{joining}, Events{starting}, Events{joining}, {}}));
   EXPECT_THAT(diagnosis.ranks[0].waits_for, ElementsAre(1, 3)) << "a rank without a record has not come either";
-  EXPECT_EQ(diagnosis.guilty, 1);
+  EXPECT_EQ(diagnosis.culprit, 1);
 }
 
 TEST(DiagnosisTest, PrintsTextAndJson) {

@@ -232,10 +232,10 @@ TEST(HangTest, IsDescribedInOneLine) {
 TEST(ProgressPageTest, MoreOfAnActivityIsProgressToo) {
   ProgressPage page(2);
   note_more_progress();  // Outside of a rank
-  note_progress_on(&page, 1);
+  set_progress_page(&page, 1);
   note_progress({RankProgress::Phase::Steps, 7, {}});
   for (int tensor = 0; tensor < 3; ++tensor) note_more_progress();
-  note_progress_on(nullptr, 0);
+  set_progress_page(nullptr, 0);
   EXPECT_EQ(page.count(1), 4U);
   EXPECT_EQ(page.last(1).phase, RankProgress::Phase::Steps);
   EXPECT_EQ(page.last(1).step, 7);

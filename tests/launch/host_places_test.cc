@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Host a has ranks 0 and 1, b has rank 2, c has ranks 3 to 5. Spare host d can take one rank, e any number.
-HostAssignment places() { return {parse_hosts("a:2,b:1,c:3", 1), parse_hosts("d:1,e", kMostRanksOfHost)}; }
+HostAssignment places() { return {parse_hosts("a:2,b:1,c:3", 1), parse_hosts("d:1,e", kMaxRanksOfHost)}; }
 
 std::vector<std::string> in_words(const std::vector<HostRanks>& hosts) {
   std::vector<std::string> words;

@@ -193,7 +193,7 @@ void meet(const RankEnvironment& self, const std::string& store) {
 /// `lose_itself` once all ranks train.
 int outlive(const RankEnvironment& self, const std::function<void()>& lose_itself) {
   std::atomic<bool> broken = false;
-  RecoveryLink link(self.rank, self.epoch, FileDescriptor(*self.orders), [&] { broken = true; });
+  RecoveryLink link(self.rank, self.generation, FileDescriptor(*self.orders), [&] { broken = true; });
   if (!link.is_recovering()) {
     note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     meet(self, self.rendezvous.file);

@@ -11,7 +11,7 @@ const RankGroups kFourRanksOfChimera = {{RankId(0), RankId(3)}, {RankId(1), Rank
 
 void all_say(Recovery& recovery, RecoveryNote::Kind kind, std::int64_t step = 0) {
   for (int rank = 0; rank < 4; ++rank) {
-    recovery.note({.rank = rank, .kind = kind, .epoch = recovery.epoch(), .step = step});
+    recovery.note({.rank = rank, .kind = kind, .generation = recovery.generation(), .step = step});
   }
 }
 
@@ -26,40 +26,40 @@ void recover(Recovery& recovery, std::int64_t step) {
 
 TEST(RecoveryTest, RecoveryWaitsForAllRanksToLeaveAndToResume) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
-  const Recovery::Answer answer = recovery.lose({2}, 7);
+  const Recovery::Answer answer = recovery.handle_loss({2}, 7);
   EXPECT_EQ(answer.why_not, "");
-  EXPECT_TRUE(answer.begins_epoch);
-  EXPECT_EQ(recovery.epoch(), 1);
+  EXPECT_TRUE(answer.begins_generation);
+  EXPECT_EQ(recovery.generation(), 1);
   EXPECT_FALSE(recovery.has_weights(2));
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_FALSE(recovery.all_left());
-    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .epoch = 1});
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .generation = 1});
   }
   EXPECT_TRUE(recovery.all_left());
   recovery.join();
   EXPECT_FALSE(recovery.all_left());
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_FALSE(recovery.all_resumed());
-    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .epoch = 1, .step = 6});
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .generation = 1, .step = 6});
   }
   EXPECT_TRUE(recovery.all_resumed());
   recovery.finish();
-  EXPECT_EQ(recovery.state(), Recovery::State::Undisturbed);
+  EXPECT_EQ(recovery.state(), Recovery::State::Running);
   EXPECT_EQ(recovery.resumed_after(), 6);
   EXPECT_TRUE(recovery.has_weights(2));
 }
 
 TEST(RecoveryTest, MessagesOfEarlierEpochsAreDropped) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
-  EXPECT_EQ(recovery.lose({2}, 7).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");
   all_say(recovery, RecoveryNote::Kind::Left);
   recovery.join();
-  EXPECT_TRUE(recovery.lose({2}, 8).begins_epoch) << "a rank that was told to join may not come back";
+  EXPECT_TRUE(recovery.handle_loss({2}, 8).begins_generation) << "a rank that was told to join may not come back";
   for (int rank = 0; rank < 4; ++rank) {
-    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .epoch = 1});
-    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .epoch = 2});
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .generation = 1});
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .generation = 2});
   }
-  recovery.note({.rank = 17, .kind = RecoveryNote::Kind::Left, .epoch = 2});
+  recovery.note({.rank = 17, .kind = RecoveryNote::Kind::Left, .generation = 2});
   EXPECT_FALSE(recovery.all_left());
   all_say(recovery, RecoveryNote::Kind::Left);
   EXPECT_TRUE(recovery.all_left());
@@ -67,51 +67,53 @@ TEST(RecoveryTest, MessagesOfEarlierEpochsAreDropped) {
 
 TEST(RecoveryTest, RankLostDuringARecoveryJoinsTheSameRecovery) {
   Recovery recovery(4, kFourRanksOfChimera, 1);
-  EXPECT_EQ(recovery.lose({2}, 7).why_not, "");
-  recovery.note({.rank = 3, .kind = RecoveryNote::Kind::Left, .epoch = 1});
-  const Recovery::Answer answer = recovery.lose({3}, 7);
+  EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");
+  recovery.note({.rank = 3, .kind = RecoveryNote::Kind::Left, .generation = 1});
+  const Recovery::Answer answer = recovery.handle_loss({3}, 7);
   EXPECT_EQ(answer.why_not, "");
-  EXPECT_FALSE(answer.begins_epoch);
-  EXPECT_EQ(recovery.epoch(), 1);
-  for (const int rank : {0, 1, 2}) recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .epoch = 1});
+  EXPECT_FALSE(answer.begins_generation);
+  EXPECT_EQ(recovery.generation(), 1);
+  for (const int rank : {0, 1, 2}) recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .generation = 1});
   EXPECT_FALSE(recovery.all_left()) << "the new rank 3 has not said so";
-  recovery.note({.rank = 3, .kind = RecoveryNote::Kind::Left, .epoch = 1});
+  recovery.note({.rank = 3, .kind = RecoveryNote::Kind::Left, .generation = 1});
   EXPECT_TRUE(recovery.all_left());
 }
 
 TEST(RecoveryTest, StageWithoutAReplicaCannotBeRestored) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
-  EXPECT_EQ(recovery.lose({1, 2}, 7).why_not, "not recovered: no rank is left that holds stage 1");
+  EXPECT_EQ(recovery.handle_loss({1, 2}, 7).why_not, "not recovered: no rank is left that holds stage 1");
   Recovery later(4, kFourRanksOfChimera, 5);
-  EXPECT_EQ(later.lose({1}, 7).why_not, "");
-  EXPECT_EQ(later.lose({2}, 7).why_not, "not recovered: no rank is left that holds stage 1") << "1 has no weights yet";
+  EXPECT_EQ(later.handle_loss({1}, 7).why_not, "");
+  EXPECT_EQ(later.handle_loss({2}, 7).why_not, "not recovered: no rank is left that holds stage 1")
+      << "1 has no weights yet";
 }
 
 TEST(RecoveryTest, RepeatedlyFailingStepEndsTheJob) {
   Recovery recovery(4, kFourRanksOfChimera, 50);
   for (const int rank : {1, 2}) {
-    EXPECT_EQ(recovery.lose({rank}, 7).why_not, "");
+    EXPECT_EQ(recovery.handle_loss({rank}, 7).why_not, "");
     recover(recovery, 6);
   }
-  EXPECT_EQ(recovery.lose({1}, 7).why_not, "not recovered: it has failed in step 7 3 times in a row");
+  EXPECT_EQ(recovery.handle_loss({1}, 7).why_not, "not recovered: it has failed in step 7 3 times in a row");
 }
 
 TEST(RecoveryTest, RepeatedDeathsOfANewRankEndTheJob) {
   Recovery recovery(4, kFourRanksOfChimera, 50);
-  EXPECT_EQ(recovery.lose({1}, 7).why_not, "");
-  EXPECT_EQ(recovery.lose({1}, 0).why_not, "");
-  EXPECT_EQ(recovery.lose({1}, 0).why_not, "");
-  EXPECT_EQ(recovery.lose({1}, 0).why_not, "not recovered: it has failed before its first step 3 times in a row");
+  EXPECT_EQ(recovery.handle_loss({1}, 7).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not,
+            "not recovered: it has failed before its first step 3 times in a row");
 }
 
 TEST(RecoveryTest, RecoveriesAreLimited) {
   Recovery recovery(4, kFourRanksOfChimera, 2);
   for (const std::int64_t step : {7, 20}) {
-    EXPECT_EQ(recovery.lose({1}, step).why_not, "");
+    EXPECT_EQ(recovery.handle_loss({1}, step).why_not, "");
     recover(recovery, step - 1);
   }
   EXPECT_EQ(recovery.done(), 2);
-  EXPECT_EQ(recovery.lose({1}, 30).why_not, "not recovered: all attempts of --max-recoveries 2 are used");
+  EXPECT_EQ(recovery.handle_loss({1}, 30).why_not, "not recovered: all attempts of --max-recoveries 2 are used");
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(ReportTest, RejectsOtherText) {
 
 TEST(ReportTest, NoteRoundTripsAndIsNotAReport) {
   for (const auto kind : {RecoveryNote::Kind::Left, RecoveryNote::Kind::Resumed}) {
-    const RecoveryNote note{.rank = 3, .kind = kind, .epoch = 2, .step = 41};
+    const RecoveryNote note{.rank = 3, .kind = kind, .generation = 2, .step = 41};
     std::string line = to_line(note);
     EXPECT_EQ(line.back(), '\n');
     line.pop_back();

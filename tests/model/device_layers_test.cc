@@ -409,7 +409,7 @@ TEST_F(DeviceLayersTest, TheBfloat16HeadWithAnOddVocabularyIsRight) {
     });
     std::vector<at::Tensor> found;
     {
-      const OwnStream stream(kDevice);
+      const PooledStreamGuard stream(kDevice);
       found = head_results(kOdd, biased, kDevice);
     }
     FakeDevice::get().wait_at_first_uses({});

@@ -66,10 +66,10 @@ TEST_P(LinearTest, SplitBackwardGivesTheBitsOfTheWhole) {
   queue->defer();
   torch::autograd::backward({output}, {output_gradient_});
   EXPECT_TRUE(at::equal(input.grad(), whole_input.grad()));
-  EXPECT_EQ(queue->kept(), 1U);
+  EXPECT_EQ(queue->num_deferred(), 1U);
   EXPECT_FALSE(split.weight.grad().defined());
   queue->run();
-  EXPECT_EQ(queue->kept(), 0U);
+  EXPECT_EQ(queue->num_deferred(), 0U);
   EXPECT_TRUE(at::equal(split.weight.grad(), whole.weight.grad()));
   EXPECT_TRUE(at::equal(split.bias.grad(), whole.bias.grad()));
 }

@@ -22,7 +22,7 @@ TEST(MessageLayoutTest, MessagesKeepAllBits) {
                             at::ones({}, at::kBool),
                             at::Tensor(),
                             at::empty({0, 4})};
-  const MessageLayout layout = layout_of(values);
+  const MessageLayout layout = message_layout_of(values);
   EXPECT_EQ(find_fault(values), "");
   const at::Tensor message = pack(values, layout);
   EXPECT_EQ(message_shape(layout), (TensorShape{message.sizes().vec(), at::kDouble}));
@@ -40,17 +40,18 @@ TEST(MessageLayoutTest, MessagesKeepAllBits) {
 
 TEST(MessageLayoutTest, AFloatingPointTensorIsItsOwnMessage) {
   const at::Tensor tensor = at::ones({2, 3}, at::kBFloat16);
-  const MessageLayout layout = layout_of({tensor});
+  const MessageLayout layout = message_layout_of({tensor});
   EXPECT_EQ(message_shape(layout), (TensorShape{{2, 3}, at::kBFloat16}));
   EXPECT_TRUE(pack({tensor}, layout).is_same(tensor));
   EXPECT_TRUE(unpack(tensor, layout).front().is_same(tensor));
-  EXPECT_EQ(message_shape(layout_of({at::arange(3)})), (TensorShape{{32}, at::kFloat})) << "24 bytes and padding";
+  EXPECT_EQ(message_shape(message_layout_of({at::arange(3)})), (TensorShape{{32}, at::kFloat}))
+      << "24 bytes and padding";
 }
 
 TEST(MessageLayoutTest, GradientsReturnToTensorsThatHadOne) {
   const at::Tensor leaf = at::ones({3}).requires_grad_();
   const TensorVector values{leaf * 2, at::ones({3}), at::arange(3)};
-  const MessageLayout layout = layout_of(values);
+  const MessageLayout layout = message_layout_of(values);
   const at::Tensor message = pack(values, layout);
   const at::Tensor received = message.detach().requires_grad_();
   const TensorVector found = unpack(received, layout);
@@ -62,8 +63,8 @@ TEST(MessageLayoutTest, GradientsReturnToTensorsThatHadOne) {
 }
 
 TEST(MessageLayoutTest, AGradientMayBeMissingButNotAppear) {
-  const MessageLayout without = layout_of({at::ones({3}), at::ones({3})});
-  const MessageLayout with = layout_of({at::ones({3}).requires_grad_(), at::ones({3})});
+  const MessageLayout without = message_layout_of({at::ones({3}), at::ones({3})});
+  const MessageLayout with = message_layout_of({at::ones({3}).requires_grad_(), at::ones({3})});
   EXPECT_TRUE(fits(without, with));
   EXPECT_FALSE(fits(with, without));
   EXPECT_EQ(describe(with), "[3] of Float, [3] of Float without a gradient");

@@ -55,4 +55,6 @@ int run(int count, char** arguments) {
 }  // namespace
 }  // namespace chimera
 
-int main(int count, char** arguments) { chimera::end_at_once(chimera::run(count, arguments), chimera::kPromptEnd); }
+int main(int count, char** arguments) {
+  chimera::exit_now(chimera::run(count, arguments), chimera::kDrainAfterFailure);
+}

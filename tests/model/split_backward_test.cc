@@ -118,7 +118,7 @@ Gradients through(const Example& example, bool deferred) {
     for (std::size_t i = 0; i < before.size(); ++i) {
       EXPECT_TRUE(at::equal(example.parameters[i].grad(), before[i])) << "I touched parameter " << i;
     }
-    EXPECT_EQ(queue->kept(), 1U);
+    EXPECT_EQ(queue->num_deferred(), 1U);
     queue->run();
   });
 }

@@ -90,5 +90,5 @@ int run_main(int argc, char** argv) {
 int main(int argc, char** argv) {
   const int code = chimera::run_main(argc, argv);
   chimera::testing::remove_text_file();
-  chimera::end_at_once(code, chimera::kPromptEnd);
+  chimera::exit_now(code, chimera::kDrainAfterFailure);
 }

@@ -19,7 +19,7 @@ double rate_of(const Recipe& recipe, std::int64_t step) {
   return recipe.minimum + (recipe.learning_rate - recipe.minimum) * (1 + std::cos(3.14159265358979323846 * way)) / 2;
 }
 
-bool decays(Decay decay, const std::string& name, const at::Tensor& weight) {
+bool has_decay(Decay decay, const std::string& name, const at::Tensor& weight) {
   static const std::set<std::string> kEmbeddings = {
       "wte.weight", "wpe.weight", "bert.embeddings.word_embeddings.weight",
       "bert.embeddings.position_embeddings.weight", "bert.embeddings.token_type_embeddings.weight"};
@@ -31,7 +31,7 @@ torch::optim::AdamW make_optimizer(const Recipe& recipe, const Weights& weights)
   std::vector<at::Tensor> decaying;
   std::vector<at::Tensor> others;
   for (const auto& [name, weight] : weights) {
-    (decays(recipe.decay, name, weight) ? decaying : others).push_back(weight);
+    (has_decay(recipe.decay, name, weight) ? decaying : others).push_back(weight);
   }
   const auto options = [&](double weight_decay) {
     auto made = std::make_unique<torch::optim::AdamWOptions>();
@@ -60,7 +60,7 @@ class Lamb {
       const at::Tensor m_hat = m_[name] / (1 - std::pow(recipe_.beta1, t_));
       const at::Tensor v_hat = v_[name] / (1 - std::pow(recipe_.beta2, t_));
       at::Tensor update = m_hat / (v_hat.sqrt() + recipe_.epsilon);
-      if (decays(recipe_.decay, name, weight)) update = update + recipe_.weight_decay * weight;
+      if (has_decay(recipe_.decay, name, weight)) update = update + recipe_.weight_decay * weight;
       const double weight_norm = weight.norm().item<double>();
       const double update_norm = update.norm().item<double>();
       const double trust = weight_norm == 0 || update_norm == 0 ? 1 : weight_norm / update_norm;

@@ -14,7 +14,7 @@ Schedule step_of(const char* name, std::int64_t stages, std::int64_t micro_batch
 }
 
 /// All pieces of a worker, concatenated.
-std::vector<Instruction> joined(const Stream& stream, std::size_t worker, std::int64_t first = 0) {
+std::vector<Instruction> joined(const ContinuousProgram& stream, std::size_t worker, std::int64_t first = 0) {
   std::vector<Instruction> all;
   for (std::int64_t step = 0; step < stream.steps; ++step) {
     const auto piece = stream.piece(worker, step, first);
@@ -33,7 +33,7 @@ TEST(StreamTest, PiecesAddUpToTheProgramOfTheWholeRun) {
         options.all_reduces.every_stage = d == 2;
         if (d == 3) options.recompute = {StageId(0), StageId(1)};
         const Schedule step = step_of(name, d, n);
-        const Stream stream = lower_stream(step, kSteps, options);
+        const ContinuousProgram stream = lower_continuous(step, kSteps, options);
         EXPECT_LT(stream.program.steps, kSteps) << name << " never repeats itself, D = " << d << ", N = " << n;
         options.steps = kSteps;
         const Program whole = lower(unroll(step, kSteps), options);
@@ -49,7 +49,7 @@ TEST(StreamTest, PiecesAddUpToTheProgramOfTheWholeRun) {
 TEST(StreamTest, AShortRunIsComplete) {
   for (const std::int64_t steps : {1, 2, 3}) {
     const Schedule step = step_of("pipedream", 4, 4);
-    const Stream stream = lower_stream(step, steps, {});
+    const ContinuousProgram stream = lower_continuous(step, steps, {});
     LoweringOptions options;
     options.steps = steps;
     const Program whole = lower(unroll(step, steps), options);
@@ -58,7 +58,7 @@ TEST(StreamTest, AShortRunIsComplete) {
 }
 
 TEST(StreamTest, ALaterRunContinuesTheCount) {
-  const Stream stream = lower_stream(step_of("pipedream", 2, 3), 2, {});
+  const ContinuousProgram stream = lower_continuous(step_of("pipedream", 2, 3), 2, {});
   const auto now = joined(stream, 0);
   const auto later = joined(stream, 0, 5);
   ASSERT_EQ(later.size(), now.size());
@@ -72,7 +72,7 @@ TEST(StreamTest, ALaterRunContinuesTheCount) {
 
 TEST(StreamTest, NothingDrainsBetweenSteps) {
   // Worker 0 runs forwards of the next step between backwards of this step.
-  const Stream stream = lower_stream(step_of("pipedream-2bw", 2, 2), 2, {});
+  const ContinuousProgram stream = lower_continuous(step_of("pipedream-2bw", 2, 2), 2, {});
   std::string ops;
   for (const Instruction& instruction : stream.piece(0, 0)) {
     if (instruction.kind == InstructionKind::Compute) ops += to_text(instruction.op) + " ";
@@ -83,7 +83,7 @@ TEST(StreamTest, NothingDrainsBetweenSteps) {
 TEST(StreamTest, RefusesUpdatesThatCrossSteps) {
   Schedule step = step_of("pipedream-2bw", 2, 4);
   step.updates->micro_batches = 3;
-  EXPECT_THROW((void)lower_stream(step, 2, {}), ConfigError);
+  EXPECT_THROW((void)lower_continuous(step, 2, {}), ConfigError);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ using ::testing::ThrowsMessage;
 
 std::string cut(const std::string& name, const char* schedule, PipelineShape shape, const ModelConfig& model) {
   const Schedule generated = find_generator(schedule).generate(shape);
-  return to_text(named_partition(parse_partition(name), {.schedule = generated, .model = model, .workload = {4, 128}}));
+  return to_text(
+      resolve_partition(parse_partition(name), {.schedule = generated, .model = model, .workload = {4, 128}}));
 }
 
 ModelConfig large_head() {
@@ -53,7 +54,7 @@ TEST(NamedPartitionTest, AutoStaysWithinMemory) {
   const Schedule schedule = find_generator("1f1b").generate({2, 8});
   const auto in = [&](double memory) {
     const PartitionProblem problem{.schedule = schedule, .model = large_head(), .workload = {4, 128}, .memory = memory};
-    return named_partition({PartitionRule::Auto}, problem).front().end_layer;
+    return resolve_partition({PartitionRule::Auto}, problem).front().end_layer;
   };
   std::vector<std::int64_t> blocks;
   for (double memory = 100e6; memory < 300e6; memory += 10e6) blocks.push_back(in(memory));
@@ -70,7 +71,7 @@ TEST(NamedPartitionTest, BytesCountBesideFlops) {
     const Workload workload{.sequence = 1024, .compute_bytes = 2, .logits_of_chunk = kLogitsOfGpuChunk};
     const PartitionProblem problem{
         .schedule = schedule, .model = find_model("gpt2"), .workload = workload, .flops_per_byte = flops_per_byte};
-    return to_text(named_partition({PartitionRule::Auto}, problem));
+    return to_text(resolve_partition({PartitionRule::Auto}, problem));
   };
   EXPECT_EQ(cut_by(0), "8,4");
   EXPECT_EQ(cut_by(200), "9,3");
@@ -84,7 +85,7 @@ TEST(NamedPartitionTest, TakesMeasuredTimes) {
   loads.embedding.weight_gradient = 8 * loads.blocks.front().weight_gradient;
   const PartitionProblem problem{
       .schedule = schedule, .model = find_model("gpt2-mini"), .workload = {4, 128}, .loads = loads};
-  EXPECT_EQ(to_text(named_partition({PartitionRule::Auto}, problem)), "2,6");
+  EXPECT_EQ(to_text(resolve_partition({PartitionRule::Auto}, problem)), "2,6");
 }
 
 TEST(NamedPartitionTest, RefusesInvalidPartitions) {

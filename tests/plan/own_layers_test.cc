@@ -31,9 +31,9 @@ PlanProblem problem_of_layers(std::vector<OwnLayer> layers) {
 
 TEST(OwnLayersTest, TimesLieOnTheLineOfTheMeasuredSizes) {
   const std::vector<LayerTime> times = {{1, 3, 0, 0}, {3, 7, 0, 0}};
-  EXPECT_DOUBLE_EQ(time_at(times, 2).forward, 5);
-  EXPECT_DOUBLE_EQ(time_at(times, 4).forward, 9);
-  EXPECT_DOUBLE_EQ(time_at({{2, 3, 4, 0}}, 4).input_gradient, 8);
+  EXPECT_DOUBLE_EQ(interpolate_time(times, 2).forward, 5);
+  EXPECT_DOUBLE_EQ(interpolate_time(times, 4).forward, 9);
+  EXPECT_DOUBLE_EQ(interpolate_time({{2, 3, 4, 0}}, 4).input_gradient, 8);
 }
 
 TEST(OwnLayersTest, StagesAddUpTheirLayers) {

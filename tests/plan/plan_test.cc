@@ -31,7 +31,7 @@ TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
   PlanOptions options;
   options.schedules = {"1f1b"};
   std::set<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>> found;
-  for (const Candidate& each : candidates_of(problem_of(4, 8), options)) {
+  for (const Candidate& each : list_candidates(problem_of(4, 8), options)) {
     found.emplace(each.data_parallel, each.shape.stages, each.shape.micro_batches, each.micro_batch_size);
   }
   EXPECT_THAT(found,
@@ -42,7 +42,7 @@ TEST(PlanTest, CandidatesAreAllWaysToShareTheWork) {
 
 TEST(PlanTest, CandidatesIncludeShapesOfEverySchedule) {
   std::set<std::string> words;
-  for (const Candidate& each : candidates_of(problem_of(4, 16), {})) words.insert(describe(each));
+  for (const Candidate& each : list_candidates(problem_of(4, 16), {})) words.insert(describe(each));
   for (const char* expected :
        {"chimera 2f 4 direct  W 1 x D 4, 16 micro-batches of 1", "chimera doubling  W 1 x D 4, 8 micro-batches of 2",
         "chimera halving  W 1 x D 4, 8 micro-batches of 2", "hanayo  W 1 x D 4, 4 micro-batches of 4",
@@ -57,7 +57,7 @@ TEST(PlanTest, EveryCandidateCanBeGenerated) {
   options.schedules = schedule_names();
   const PlanProblem problem = problem_of(8, 24);
   Predictor predictor(problem);
-  for (const Candidate& each : candidates_of(problem, options))
+  for (const Candidate& each : list_candidates(problem, options))
     EXPECT_NO_THROW((void)predictor.prepare(each)) << describe(each);
 }
 
@@ -87,7 +87,7 @@ TEST(PlanTest, TheReplicaLayoutIsNearIfItChangesNoLink) {
   for (const std::int64_t places : {1, 4}) {
     PlanProblem problem = problem_of(4, 8);
     problem.machine.workers_per_node = places;
-    for (const Candidate& each : candidates_of(problem, {})) EXPECT_EQ(each.replica_layout, ReplicaLayout::Near);
+    for (const Candidate& each : list_candidates(problem, {})) EXPECT_EQ(each.replica_layout, ReplicaLayout::Near);
   }
 }
 
@@ -232,7 +232,7 @@ TEST(PlanTest, GivenParametersAreNotSearched) {
   PlanOptions options;
   options.given = {.stages = {2, 4}, .data_parallel = {2}, .micro_batch_sizes = {1, 2}, .pipelines = {2}};
   std::set<std::string> schedules;
-  for (const Candidate& each : candidates_of(problem, options)) {
+  for (const Candidate& each : list_candidates(problem, options)) {
     schedules.insert(each.schedule);
     EXPECT_EQ(each.shape.stages, 4) << "W x D = 8 leaves no other";
     EXPECT_EQ(each.shape.pipelines, 2);
@@ -240,7 +240,7 @@ TEST(PlanTest, GivenParametersAreNotSearched) {
   }
   EXPECT_THAT(schedules, ::testing::ElementsAre("chimera", "chimera-rotated", "chimera-zb"));
   options.given = {.stages = {3}};
-  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+  EXPECT_THAT([&] { (void)list_candidates(problem, options); },
               ThrowsMessage<ConfigError>(::testing::AllOf(HasSubstr("--stages 3: no configuration of 8 workers"),
                                                           HasSubstr("possible values such as"))));
 }
@@ -274,7 +274,7 @@ TEST(PlanTest, LessMemoryTakesMoreTime) {
   PlanOptions options;
   options.partition = {PartitionRule::Even};
   const Predictor predictor(problem);
-  const auto rows = time_against_memory(predictor, options);
+  const auto rows = plan_pareto_front(predictor, options);
   ASSERT_GT(rows.size(), 3U);
   EXPECT_EQ(rows.front().prediction.step_seconds, planned(problem, options).ranked.front().prediction.step_seconds);
   for (std::size_t i = 1; i < rows.size(); ++i) {
@@ -298,7 +298,7 @@ TEST(PlanTest, SlicesAreSearchedIfAsked) {
   PlanOptions options{.schedules = {"1f1b", "interleaved-1f1b"}, .given = {.stages = {4}}};
   const auto counts = [&] {
     std::set<std::int64_t> found;
-    for (const Candidate& each : candidates_of(problem, options)) found.insert(each.shape.slices);
+    for (const Candidate& each : list_candidates(problem, options)) found.insert(each.shape.slices);
     return found;
   };
   EXPECT_EQ(counts(), (std::set<std::int64_t>{1}));
@@ -309,16 +309,16 @@ TEST(PlanTest, SlicesAreSearchedIfAsked) {
   problem.machine.op_overhead = 1000;
   EXPECT_EQ(chosen(), 1);
   options.given.slices = {3};
-  for (const Candidate& each : candidates_of(problem, options)) {
+  for (const Candidate& each : list_candidates(problem, options)) {
     EXPECT_EQ(each.schedule, "1f1b") << "the other one has no slices";
     EXPECT_EQ(each.shape.slices, 3);
   }
   options.given.slices = {1025};
-  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+  EXPECT_THAT([&] { (void)list_candidates(problem, options); },
               ThrowsMessage<ConfigError>(HasSubstr("--slices 1025: a sequence has only 1024 tokens")));
   problem.model = find_model("bert-48");
   options.given.slices = {2};
-  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+  EXPECT_THAT([&] { (void)list_candidates(problem, options); },
               ThrowsMessage<ConfigError>(HasSubstr("--slices 2: model bert-48 attends to later tokens")));
   options.given.slices = {};
   EXPECT_EQ(counts(), (std::set<std::int64_t>{1}));
@@ -326,7 +326,7 @@ TEST(PlanTest, SlicesAreSearchedIfAsked) {
 
 TEST(PlanTest, RefusesIndivisibleWork) {
   const auto refuses = [](const PlanProblem& problem, const PlanOptions& options, const std::string& words) {
-    EXPECT_THAT([&] { (void)candidates_of(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));
+    EXPECT_THAT([&] { (void)list_candidates(problem, options); }, ThrowsMessage<ConfigError>(HasSubstr(words)));
   };
   refuses(problem_of(31, 32), {}, "31 workers: no W x D = 31 has W dividing the mini-batch of 32 and D at most the 8");
   refuses(problem_of(31, 32), {}, "28 workers would do");

@@ -56,9 +56,9 @@ TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
 TEST(TensorParallelTest, MatricesAreSplitAndVectorsAreNot) {
   const ModelConfig model = find_model("gpt2-mini");
   const std::int64_t h = model.hidden;
-  EXPECT_EQ(held_parameters(model, LayerKind::Block, 1), 12 * h * h + 13 * h);
-  EXPECT_EQ(held_parameters(model, LayerKind::Block, 4), 3 * h * h + 13 * h);
-  EXPECT_EQ(held_parameters(model, LayerKind::Embedding, 2), model.vocabulary * h / 2 + model.positions * h);
+  EXPECT_EQ(parameters_per_worker(model, LayerKind::Block, 1), 12 * h * h + 13 * h);
+  EXPECT_EQ(parameters_per_worker(model, LayerKind::Block, 4), 3 * h * h + 13 * h);
+  EXPECT_EQ(parameters_per_worker(model, LayerKind::Embedding, 2), model.vocabulary * h / 2 + model.positions * h);
 }
 
 TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
@@ -72,9 +72,9 @@ TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
 }
 
 TEST(TensorParallelTest, TokensAreCutIfTDividesThem) {
-  EXPECT_DOUBLE_EQ(held_activations(1, false), 1);
-  EXPECT_DOUBLE_EQ(held_activations(2, false), 22.0 / 34);
-  EXPECT_DOUBLE_EQ(held_activations(2, true), 19.0 / 34);
+  EXPECT_DOUBLE_EQ(activation_fraction(1, false), 1);
+  EXPECT_DOUBLE_EQ(activation_fraction(2, false), 22.0 / 34);
+  EXPECT_DOUBLE_EQ(activation_fraction(2, true), 19.0 / 34);
   PlanProblem problem = problem_of(8, 8);
   const auto boundary = [&](std::int64_t sequence, std::int64_t tensor_parallel) {
     problem.workload.sequence = sequence;
@@ -102,16 +102,16 @@ TEST(TensorParallelTest, IsPlannedIfAsked) {
   PlanProblem problem = problem_of(8, 8);
   problem.model.heads = 4;
   PlanOptions options{.schedules = {"1f1b"}};
-  for (const Candidate& each : candidates_of(problem, options)) EXPECT_EQ(each.tensor_parallel, 1);
+  for (const Candidate& each : list_candidates(problem, options)) EXPECT_EQ(each.tensor_parallel, 1);
   options.given.tensor_parallel = {};
   std::set<std::int64_t> found;
-  for (const Candidate& each : candidates_of(problem, options)) {
+  for (const Candidate& each : list_candidates(problem, options)) {
     EXPECT_EQ(each.tensor_parallel * each.data_parallel * each.shape.stages, 8);
     found.insert(each.tensor_parallel);
   }
   EXPECT_EQ(found, (std::set<std::int64_t>{1, 2, 4})) << "of the divisors of 8 those that divide 4 heads";
   options.given.tensor_parallel = {3};
-  EXPECT_THAT([&] { (void)candidates_of(problem, options); },
+  EXPECT_THAT([&] { (void)list_candidates(problem, options); },
               ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: no configuration of 8 workers")));
 }
 

@@ -25,16 +25,16 @@ TEST(EncodingTest, ColumnsTakeTheNarrowestType) {
 }
 
 TEST(EncodingTest, MarkupIsEscaped) {
-  EXPECT_EQ(escaped_markup("a<b> & \"c\" d'"), "a&lt;b&gt; &amp; &quot;c&quot; d'");
-  EXPECT_EQ(escaped_markup("2\xC2\xB5s"), "2\xC2\xB5s");
+  EXPECT_EQ(escape_markup("a<b> & \"c\" d'"), "a&lt;b&gt; &amp; &quot;c&quot; d'");
+  EXPECT_EQ(escape_markup("2\xC2\xB5s"), "2\xC2\xB5s");
 }
 
 TEST(EncodingTest, ReplacesInvalidXmlCharacters) {
   const std::string replaced = "\xEF\xBF\xBD";
-  EXPECT_EQ(escaped_markup(std::string_view("a\0b", 3)), "a" + replaced + "b");
-  EXPECT_EQ(escaped_markup("\x1B[31m"), replaced + "[31m");
-  EXPECT_EQ(escaped_markup("\xFF"), replaced);
-  EXPECT_EQ(escaped_markup("\xEF\xBF\xBE!"), replaced + "!");
+  EXPECT_EQ(escape_markup(std::string_view("a\0b", 3)), "a" + replaced + "b");
+  EXPECT_EQ(escape_markup("\x1B[31m"), replaced + "[31m");
+  EXPECT_EQ(escape_markup("\xFF"), replaced);
+  EXPECT_EQ(escape_markup("\xEF\xBF\xBE!"), replaced + "!");
 }
 
 }  // namespace

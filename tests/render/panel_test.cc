@@ -59,7 +59,7 @@ TEST(PanelTest, BytesInFourDigits) {
 }
 
 TEST(PanelTest, ComparisonSaysHowMuchLongerTheOthersTake) {
-  const std::string table = comparison({testing::panel_of("chimera", {4, 4}), testing::panel_of("1f1b", {4, 4})});
+  const std::string table = comparison_table({testing::panel_of("chimera", {4, 4}), testing::panel_of("1f1b", {4, 4})});
   EXPECT_NE(table.find("chimera          16           "), std::string::npos) << table;
   EXPECT_NE(table.find("1f1b             21   +31.2 %"), std::string::npos) << table;
   EXPECT_EQ(testing::count(table, "\n"), 3U);

@@ -123,14 +123,14 @@ TEST(HeartbeatsTest, ARankThatLosesRankZeroNamesIt) {
 }
 
 TEST(HeartbeatsTest, NamesLostRanksWithTheirHost) {
-  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
+  const std::map<int, PeerHeartbeat> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
   EXPECT_EQ(describe_gone(all, {3}), "rank 3 on host b is gone: killed, or ended without an error report");
   EXPECT_EQ(describe_gone(all, {2, 3}), "ranks 2, 3 on host b are gone: killed, or ended without an error report");
   EXPECT_EQ(describe_gone(all, {1, 3}), "rank 1 on host a is gone: killed, or ended without an error report");
 }
 
 TEST(HeartbeatsTest, NamesAHostIfAllItsRanksAreSilent) {
-  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
+  const std::map<int, PeerHeartbeat> all = {{1, {.host = "a"}}, {2, {.host = "b"}}, {3, {.host = "b"}}};
   EXPECT_EQ(describe_silence(all, {2, 3}, milliseconds(3000), "c"),
             "host b (ranks 2, 3) silent for 3 s: it is down, stopped or cut off");
   EXPECT_EQ(describe_silence(all, {3}, milliseconds(3000), "c"), "rank 3 on host b silent for 3 s: stopped");
@@ -139,7 +139,7 @@ TEST(HeartbeatsTest, NamesAHostIfAllItsRanksAreSilent) {
 }
 
 TEST(HeartbeatsTest, HostOfTheReportingRankIsNotDown) {
-  const std::map<int, HeardRank> all = {{1, {.host = "a"}}, {2, {.host = "b"}}};  // rank 0 is on host a
+  const std::map<int, PeerHeartbeat> all = {{1, {.host = "a"}}, {2, {.host = "b"}}};  // rank 0 is on host a
   EXPECT_EQ(describe_silence(all, {1}, milliseconds(3000), "a"), "rank 1 on host a silent for 3 s: stopped");
 }
 

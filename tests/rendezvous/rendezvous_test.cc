@@ -128,7 +128,7 @@ TEST(RendezvousTest, UnknownClientsGetNothingAndChangeNothing) {
   constexpr std::size_t kGreetingBytes = 21 + 32;
   for (int round = 0; round < 50; ++round) {
     for (const std::string& words : words_of_strangers()) {
-      const FileDescriptor stranger = connect_to(place.rendezvous, after(kPatience));
+      const FileDescriptor stranger = connect_to(place.rendezvous, deadline_after(kPatience));
       static_cast<void>(::send(stranger.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
       ::shutdown(stranger.get(), SHUT_WR);
       EXPECT_LE(bytes_until_the_end(stranger), kGreetingBytes + 1) << "the greeting, and that it is none of us";
@@ -141,8 +141,8 @@ TEST(RendezvousTest, UnknownClientsGetNothingAndChangeNothing) {
 TEST(RendezvousTest, ManySilentClientsDoNotBlockRanksForLong) {
   const Place place;
   std::vector<FileDescriptor> strangers;
-  for (int each = 0; each < RendezvousServer::kMostStrangers + 10; ++each) {
-    strangers.push_back(connect_to(place.rendezvous, after(kPatience)));
+  for (int each = 0; each < RendezvousServer::kMaxUnauthenticated + 10; ++each) {
+    strangers.push_back(connect_to(place.rendezvous, deadline_after(kPatience)));
   }
   strangers.clear();
   RendezvousClient rank = place.join();
@@ -154,7 +154,7 @@ TEST(RendezvousTest, ServesConnectedRanksAfterItStopsListening) {
   RendezvousClient rank = place.join();
   place.server->stop_listening();
   EXPECT_EQ(rank.ask({.kind = RequestKind::Count}).number, 0);
-  EXPECT_THROW(static_cast<void>(connect_to(place.rendezvous, after(kPatience))), ChannelError);
+  EXPECT_THROW(static_cast<void>(connect_to(place.rendezvous, deadline_after(kPatience))), ChannelError);
 }
 
 TEST(RendezvousTest, NamesALostServer) {

@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::string hex(const Proof& proof) {
+std::string hex(const Digest& proof) {
   std::string text;
   for (const std::uint8_t byte : proof) text += fmt::format("{:02x}", byte);
   return text;
@@ -30,9 +30,9 @@ TEST(SecretTest, ProofsAreThoseOfRfc4231) {
 }
 
 TEST(SecretTest, ProofsNeedTheSameSecret) {
-  EXPECT_TRUE(same_proof(prove("one", "words"), prove("one", "words")));
-  EXPECT_FALSE(same_proof(prove("one", "words"), prove("other", "words")));
-  EXPECT_FALSE(same_proof(prove("", "words"), prove("one", "words")));
+  EXPECT_TRUE(are_equal_digests(prove("one", "words"), prove("one", "words")));
+  EXPECT_FALSE(are_equal_digests(prove("one", "words"), prove("other", "words")));
+  EXPECT_FALSE(are_equal_digests(prove("", "words"), prove("one", "words")));
 }
 
 TEST(SecretTest, SecretsAreUnique) {

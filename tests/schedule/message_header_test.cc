@@ -12,9 +12,9 @@ MessageTag tag(std::int64_t step, OpKind kind, std::int64_t replica, std::int64_
 }
 
 TEST(MessageHeaderTest, HoldsItsTag) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   for (const MessageTag& each : {tag(1, OpKind::Forward, 0, 0, 0), tag(7, OpKind::Backward, 1, 3, 12),
-                                 tag(kMost, OpKind::BackwardInput, 32767, 99'999, 99'999'999)}) {
+                                 tag(kMax, OpKind::BackwardInput, 32767, 99'999, 99'999'999)}) {
     EXPECT_EQ(tag_of(to_header(each)), each) << to_text(each);
   }
   MessageTag checked = tag(1, OpKind::Forward, 0, 0, 0);

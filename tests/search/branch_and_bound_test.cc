@@ -38,7 +38,7 @@ const std::vector<Case> kTiny = {
 /// A placeholder solution that is worse than any schedule: all ops in sequence.
 Solution longest(const Instance& instance) {
   double sum = 1;
-  for (const Lane& lane : instance.lanes) sum += lane.count * (lane.duration + lane.delay);
+  for (const OpQueue& queue : instance.queues) sum += queue.count * (queue.duration + queue.delay);
   return {{}, sum};
 }
 

@@ -58,7 +58,7 @@ TEST(InstanceTest, TheEvaluatorTimesAsSimulateDoes) {
     problem.costs.stages[1].forward = 1.7;
     const Instance instance = make_instance(problem);
     const Orders orders = to_orders(problem, chimera_of_four());
-    ASSERT_TRUE(admissible(instance, orders));
+    ASSERT_TRUE(is_admissible(instance, orders));
     EXPECT_DOUBLE_EQ(Evaluator(instance).makespan(orders),
                      simulate(to_schedule(problem, orders), problem.costs).makespan);
   }
@@ -72,8 +72,8 @@ TEST(InstanceTest, TheEvaluatorDetectsACycle) {
   for (auto& order : orders) std::stable_sort(order.begin(), order.end());
   std::rotate(orders[3].begin(), orders[3].begin() + static_cast<std::ptrdiff_t>(orders[3].size() / 2),
               orders[3].end());
-  ASSERT_TRUE(admissible(instance, orders));
-  EXPECT_EQ(Evaluator(instance).makespan(orders), kStuck);
+  ASSERT_TRUE(is_admissible(instance, orders));
+  EXPECT_EQ(Evaluator(instance).makespan(orders), kDeadlocked);
 }
 
 TEST(InstanceTest, OrdersOverALimitAreNotAdmissible) {
@@ -81,7 +81,7 @@ TEST(InstanceTest, OrdersOverALimitAreNotAdmissible) {
   const Schedule gpipe = find_generator("gpipe").generate(shape);
   for (const double room : {8.0, 7.0}) {
     SearchProblem problem = alike(PlacementKind::Linear, shape, split(1, 1, 1), 0, room);
-    EXPECT_EQ(admissible(make_instance(problem), to_orders(problem, gpipe)), room == 8) << room;
+    EXPECT_EQ(is_admissible(make_instance(problem), to_orders(problem, gpipe)), room == 8) << room;
   }
 }
 

@@ -9,7 +9,7 @@ namespace chimera {
 namespace {
 
 std::vector<std::int64_t> workers_of(PlacementKind kind, const PipelineShape& shape) {
-  const Layout layout = layout_of(kind, shape);
+  const SearchLayout layout = make_search_layout(kind, shape);
   std::vector<std::int64_t> workers;
   for (const WorkerId worker : layout.placement.worker_of.at(0)) workers.push_back(worker.value());
   return workers;
@@ -26,7 +26,7 @@ TEST(LayoutTest, PlacesOneReplica) {
 TEST(LayoutTest, PlacesAndNumbersAsChimera) {
   for (const std::int64_t chunks : {1, 2}) {
     const PipelineShape shape{.stages = 8, .micro_batches = 20, .pipelines = 4, .chunks = chunks};
-    const Layout layout = layout_of(PlacementKind::Bidirectional, shape);
+    const SearchLayout layout = make_search_layout(PlacementKind::Bidirectional, shape);
     EXPECT_EQ(layout.placement, chimera(shape).placement);
     EXPECT_EQ(layout.micro_batches, micro_batches_of_replicas(chimera(shape)));
   }
@@ -36,17 +36,21 @@ TEST(LayoutTest, RefusesShapesBeforeItAllocates) {
   const std::int64_t huge = 1'000'000'000'000;
   for (const PlacementKind kind :
        {PlacementKind::Linear, PlacementKind::Bidirectional, PlacementKind::Loop, PlacementKind::Wave}) {
-    EXPECT_THROW((void)layout_of(kind, {.stages = 0, .micro_batches = 4}), ConfigError);
-    EXPECT_THROW((void)layout_of(kind, {.stages = 4, .micro_batches = -1}), ConfigError);
-    EXPECT_THROW((void)layout_of(kind, {.stages = 4, .micro_batches = huge}), ConfigError);
-    EXPECT_THROW((void)layout_of(kind, {.stages = huge, .micro_batches = huge}), ConfigError);
+    EXPECT_THROW((void)make_search_layout(kind, {.stages = 0, .micro_batches = 4}), ConfigError);
+    EXPECT_THROW((void)make_search_layout(kind, {.stages = 4, .micro_batches = -1}), ConfigError);
+    EXPECT_THROW((void)make_search_layout(kind, {.stages = 4, .micro_batches = huge}), ConfigError);
+    EXPECT_THROW((void)make_search_layout(kind, {.stages = huge, .micro_batches = huge}), ConfigError);
   }
-  EXPECT_THROW((void)layout_of(PlacementKind::Loop, {.stages = 4, .micro_batches = 4, .chunks = huge}), ConfigError);
-  EXPECT_THROW((void)layout_of(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4, .chunks = huge}),
+  EXPECT_THROW((void)make_search_layout(PlacementKind::Loop, {.stages = 4, .micro_batches = 4, .chunks = huge}),
                ConfigError);
-  EXPECT_THROW((void)layout_of(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = huge}), ConfigError);
-  EXPECT_THROW((void)layout_of(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = 0}), ConfigError);
-  EXPECT_THROW((void)layout_of(PlacementKind::Bidirectional, {.stages = 5, .micro_batches = 4}), ConfigError);
+  EXPECT_THROW(
+      (void)make_search_layout(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4, .chunks = huge}),
+      ConfigError);
+  EXPECT_THROW((void)make_search_layout(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = huge}),
+               ConfigError);
+  EXPECT_THROW((void)make_search_layout(PlacementKind::Wave, {.stages = 4, .micro_batches = 4, .waves = 0}),
+               ConfigError);
+  EXPECT_THROW((void)make_search_layout(PlacementKind::Bidirectional, {.stages = 5, .micro_batches = 4}), ConfigError);
 }
 
 }  // namespace

@@ -37,8 +37,8 @@ TEST(ListSchedulingTest, AlwaysEndsWithinTheLimit) {
         RandomSource random(7);
         for (int i = 0; i < 12; ++i) {
           const Orders orders = orders_by_rule(instance, i == 0 ? ListRule() : random_rule(instance, random), random);
-          ASSERT_TRUE(admissible(instance, orders)) << room;
-          ASSERT_NE(Evaluator(instance).makespan(orders), kStuck) << room;
+          ASSERT_TRUE(is_admissible(instance, orders)) << room;
+          ASSERT_NE(Evaluator(instance).makespan(orders), kDeadlocked) << room;
         }
       }
     }

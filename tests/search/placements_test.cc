@@ -27,7 +27,7 @@ std::vector<Schedule> no_starts(std::size_t) { return {}; }
 std::vector<SearchProblem> problems_of(const PipelineShape& shape, const std::vector<StageCosts>& stages,
                                        double latency) {
   std::vector<SearchProblem> problems;
-  for (Layout& layout : every_layout(shape)) {
+  for (SearchLayout& layout : all_layouts(shape)) {
     SearchProblem problem;
     problem.layout = std::move(layout);
     problem.costs.stages = stages;
@@ -41,24 +41,24 @@ std::vector<SearchProblem> problems_of(const PipelineShape& shape, const std::ve
 // permutation. A permutation and its inverse are one placement with the replicas exchanged: (D! + involutions) / 2.
 // With one replica and v stages per worker: (v D)! / (v!^D D!) partitions.
 TEST(PlacementsTest, AreDistinctUpToRenaming) {
-  EXPECT_EQ(every_layout({.stages = 3, .micro_batches = 4}).size(), (6 + 4) / 2);
-  EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 4}).size(), (24 + 10) / 2);
-  EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 5}).size(), 24) << "replicas of 3 and 2 micro-batches differ";
-  EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 4, .pipelines = 1}).size(), 1);
-  EXPECT_EQ(every_layout({.stages = 3, .micro_batches = 4, .pipelines = 1, .chunks = 2}).size(), 15);
-  EXPECT_EQ(every_layout({.stages = 4, .micro_batches = 4, .pipelines = 1, .chunks = 2}).size(), 105);
+  EXPECT_EQ(all_layouts({.stages = 3, .micro_batches = 4}).size(), (6 + 4) / 2);
+  EXPECT_EQ(all_layouts({.stages = 4, .micro_batches = 4}).size(), (24 + 10) / 2);
+  EXPECT_EQ(all_layouts({.stages = 4, .micro_batches = 5}).size(), 24) << "replicas of 3 and 2 micro-batches differ";
+  EXPECT_EQ(all_layouts({.stages = 4, .micro_batches = 4, .pipelines = 1}).size(), 1);
+  EXPECT_EQ(all_layouts({.stages = 3, .micro_batches = 4, .pipelines = 1, .chunks = 2}).size(), 15);
+  EXPECT_EQ(all_layouts({.stages = 4, .micro_batches = 4, .pipelines = 1, .chunks = 2}).size(), 105);
 }
 
 TEST(PlacementsTest, IncludeChimerasPlacement) {
-  const Layout chimeras = layout_of(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4});
-  const auto all = every_layout({.stages = 4, .micro_batches = 4});
-  EXPECT_TRUE(std::ranges::any_of(all, [&](const Layout& each) { return each.placement == chimeras.placement; }));
+  const SearchLayout chimeras = make_search_layout(PlacementKind::Bidirectional, {.stages = 4, .micro_batches = 4});
+  const auto all = all_layouts({.stages = 4, .micro_batches = 4});
+  EXPECT_TRUE(std::ranges::any_of(all, [&](const SearchLayout& each) { return each.placement == chimeras.placement; }));
 }
 
 TEST(PlacementsTest, RefusesTooManyOrNone) {
-  EXPECT_THROW((void)every_layout({.stages = 8, .micro_batches = 8}), ConfigError);
-  EXPECT_THROW((void)every_layout({.stages = 2, .micro_batches = 1}), ConfigError) << "a replica without work";
-  EXPECT_THROW((void)every_layout({.stages = 0, .micro_batches = 1}), ConfigError);
+  EXPECT_THROW((void)all_layouts({.stages = 8, .micro_batches = 8}), ConfigError);
+  EXPECT_THROW((void)all_layouts({.stages = 2, .micro_batches = 1}), ConfigError) << "a replica without work";
+  EXPECT_THROW((void)all_layouts({.stages = 0, .micro_batches = 1}), ConfigError);
 }
 
 TEST(PlacementsTest, AreNotSearchedIfLinksDiffer) {

@@ -24,7 +24,7 @@ namespace chimera::testing {
 inline SearchProblem alike(PlacementKind kind, const PipelineShape& shape, const StageCosts& share, double latency = 0,
                            double max_in_flight = 0) {
   SearchProblem problem;
-  problem.layout = layout_of(kind, shape);
+  problem.layout = make_search_layout(kind, shape);
   problem.costs = CostModel::uniform(without_ops(problem.layout), share, latency);
   if (max_in_flight > 0) problem.limits.push_back(limit_in_flight(problem.layout, max_in_flight, "--max-in-flight"));
   return problem;
@@ -135,10 +135,10 @@ class EveryOrder {
       try {
         return simulate(schedule_, problem_.costs).makespan;
       } catch (const ScheduleError&) {  // a cycle
-        return kStuck;
+        return kDeadlocked;
       }
     }
-    double best = kStuck;
+    double best = kDeadlocked;
     for (const auto& order : orders_[worker]) {
       schedule_.workers[worker] = order;
       best = std::min(best, shortest(worker + 1));

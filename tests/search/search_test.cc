@@ -109,7 +109,7 @@ TEST(SearchTest, SlicesSaveMemory) {
   testing::expect_sound(problem, found.schedule, found.makespan);
   EXPECT_LE(found.peak_in_flight, 1.75) << "less than two micro-batches, where whole ones allow a single one";
   // Keys and values count, and slices count as the longest of a half and two quarters.
-  const Layout layout = layout_of(PlacementKind::Linear, {.stages = 1, .micro_batches = 1, .slices = 3});
+  const SearchLayout layout = make_search_layout(PlacementKind::Linear, {.stages = 1, .micro_batches = 1, .slices = 3});
   CostModel costs;
   costs.memory.assign(1, {.activations = 10, .keys_and_values = 2});
   costs.slices.bounds = {0, 0.5, 0.75, 1};
@@ -119,7 +119,7 @@ TEST(SearchTest, SlicesSaveMemory) {
 TEST(SearchTest, StartsAreTheGeneratedSchedulesThatFit) {
   const auto names = [](PlacementKind kind, const PipelineShape& shape) {
     std::vector<std::string> found;
-    for (const Schedule& start : generated_starts(layout_of(kind, shape), shape)) found.push_back(start.name);
+    for (const Schedule& start : generated_starts(make_search_layout(kind, shape), shape)) found.push_back(start.name);
     return found;
   };
   using ::testing::Contains;

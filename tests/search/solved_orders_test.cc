@@ -35,7 +35,7 @@ std::vector<Solved> solved_problems() {
     solved.shape = {.stages = each.at("stages"), .micro_batches = each.at("micro_batches")};
     solved.makespan = each.at("makespan");
     SearchProblem& problem = solved.problem;
-    problem.layout = layout_of(kind_of(each.at("placement")), solved.shape);
+    problem.layout = make_search_layout(kind_of(each.at("placement")), solved.shape);
     problem.costs.latency = each.at("latency");
     for (const auto& costs : each.at("costs")) {
       const auto [forward, input, weight] = costs.get<std::array<double, 3>>();

@@ -1,4 +1,4 @@
-#include "search/arrangement.h"
+#include "search/problem_forms.h"
 
 #include <gtest/gtest.h>
 

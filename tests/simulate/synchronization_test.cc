@@ -1,4 +1,4 @@
-#include "simulate/sum_lanes.h"
+#include "simulate/all_reduce_queues.h"
 
 #include <gtest/gtest.h>
 

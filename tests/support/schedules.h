@@ -83,7 +83,7 @@ inline Timeline timed(const Schedule& schedule, const SplitCosts& share, double 
 
 /// Values of an axis that property tests try: all names; numbers of plans, and numbers up to one above the usual, at
 /// most 3 or D: 2f to D, v to 3 or 4, w to 2.
-inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const PipelineShape& shape) {
+inline std::set<std::int64_t> tried_values(const SupportedAxis& taken, const PipelineShape& shape) {
   const ShapeAxis& axis = shape_axis(taken.axis);
   std::set<std::int64_t> values;
   const auto names = static_cast<std::int64_t>(axis.names.size());
@@ -97,7 +97,7 @@ inline std::set<std::int64_t> tried_values(const TakenAxis& taken, const Pipelin
 /// Every shape with this D and N that combines the schedule's axes at their tried_values().
 inline std::vector<PipelineShape> with_flags(const Generator& generator, const PipelineShape& shape) {
   std::vector<PipelineShape> shapes = {default_shape(generator, shape.stages, shape.micro_batches)};
-  for (const TakenAxis& taken : generator.axes) {
+  for (const SupportedAxis& taken : generator.axes) {
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {
       for (const std::int64_t value : tried_values(taken, shape)) {
@@ -106,7 +106,7 @@ inline std::vector<PipelineShape> with_flags(const Generator& generator, const P
     }
     shapes = varied;
   }
-  std::erase_if(shapes, [&](const PipelineShape& each) { return generator.refusal(each).has_value(); });
+  std::erase_if(shapes, [&](const PipelineShape& each) { return generator.find_shape_error(each).has_value(); });
   return shapes;
 }
 

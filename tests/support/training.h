@@ -81,7 +81,7 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) {
   std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
   run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
-    const OwnStream stream(device_of(options, rank));
+    const PooledStreamGuard stream(device_of(options, rank));
     Trained& result = results[rank.index()];
     Trainer trainer(job, rank, transport);
     for (std::int64_t step = 0; step < steps; ++step) {

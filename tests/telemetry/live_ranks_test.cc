@@ -38,7 +38,7 @@ TEST(LiveRanksTest, FindsTheWriterOfTheMetricsAndTheStatesOfRanks) {
 TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {
   const testing::Scratch folder;
   const std::string path = folder.write("odd", "nine bytes");
-  EXPECT_THROW((void)ProgressPage::seen(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
+  EXPECT_THROW((void)ProgressPage::open_read_only(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
 }
 
 TEST(LiveRanksTest, AStragglerHardlyWaits) {

@@ -57,7 +57,7 @@ TEST(RunHistoryTest, ANullLossIsNotANumber) {
 
 TEST(RunHistoryTest, MediansLeaveOutTheFirstStep) {
   const RunHistory run{.name = "a", .metrics = "a", .steps = parse_metrics("a", kLines), .configuration = {}};
-  const RunFigures figures = figures_of(run);
+  const RunResults figures = summarize_run(run);
   EXPECT_EQ(figures.steps, 3);
   EXPECT_EQ(figures.step_seconds, 2);
   EXPECT_EQ(figures.tokens_per_second, 64);

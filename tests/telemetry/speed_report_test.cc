@@ -109,7 +109,7 @@ TEST(SpeedReportTest, WithoutACompleteStepThereIsNoReport) {
 TEST(SpeedReportTest, IsReadBackFromTheFileOfARun) {
   const Scratch scratch;
   EXPECT_FALSE(read_speed(scratch.path("")).has_value());
-  SpeedReport report = *speed_of(recorded(20, 7, 4));
+  SpeedAnalysis report = *speed_of(recorded(20, 7, 4));
   report.simulated = 0.02;
   report.others_share = 0.4;
   report.ops[0].planned = 0.004;

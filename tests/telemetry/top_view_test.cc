@@ -52,7 +52,7 @@ TEST(TopViewTest, ShowsTheMemoryOfAGpu) {
 TEST(TopViewTest, BarsFitANarrowTerminal) {
   std::istringstream lines(to_text(view_of(40, ""), 20));
   for (std::string line; std::getline(lines, line);) {
-    if (line.find("▁") != std::string::npos) EXPECT_EQ(line, clipped(line, 20));
+    if (line.find("▁") != std::string::npos) EXPECT_EQ(line, clip_lines(line, 20));
   }
 }
 

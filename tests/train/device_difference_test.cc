@@ -97,7 +97,7 @@ TEST_F(DeviceDifferenceTest, NumbersThatAreNoneDiffer) {
 }
 
 TEST_F(DeviceDifferenceTest, ARecordingCountsItsKernels) {
-  const OwnStream stream(kFake);
+  const PooledStreamGuard stream(kFake);
   const at::Tensor ones = at::ones({4}, at::TensorOptions(kFake));
   const auto work = FakeDevice::get().record([&] { static_cast<void>(ones.add(1).mul(2)); });
   EXPECT_EQ(work->kernels().size(), 2);

@@ -33,9 +33,9 @@ class DeviceProgressTest : public ::testing::Test {
  protected:
   DeviceProgressTest() {
     FakeDevice::get().clear();
-    note_progress_on(&page_, 0);
+    set_progress_page(&page_, 0);
   }
-  ~DeviceProgressTest() override { note_progress_on(nullptr, 0); }
+  ~DeviceProgressTest() override { set_progress_page(nullptr, 0); }
 
   ProgressPage page_{1};
 };
@@ -85,12 +85,12 @@ TEST_F(DeviceProgressTest, DeviceProgressIsVisibleWhileTheHostWaits) {
   FakeDevice::get().finish_events_up_to(0);
   std::promise<void> all_noted;
   auto rank = std::async(std::launch::async, [&] {
-    note_progress_on(&page_, 0);
+    set_progress_page(&page_, 0);
     DeviceProgress progress(kLaggard);
     for (std::int64_t number = 1; number <= 3; ++number) progress.note(step(number));
     all_noted.set_value();
     progress.catch_up();
-    note_progress_on(nullptr, 0);
+    set_progress_page(nullptr, 0);
     return progress.behind();
   });
   all_noted.get_future().wait();
@@ -177,11 +177,11 @@ std::vector<std::int64_t> notes_of(const Job& job, std::vector<std::int64_t>& pa
   std::vector<std::int64_t> notes(static_cast<std::size_t>(ranks));
   parameters = notes;
   run_rank_threads(ranks, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
-    const OwnStream stream(device_of(job.options, rank));
+    const PooledStreamGuard stream(device_of(job.options, rank));
     Trainer trainer(job, rank, transport);
-    note_progress_on(&page, static_cast<int>(rank.value()));
+    set_progress_page(&page, static_cast<int>(rank.value()));
     static_cast<void>(trainer.run([](const StepMetrics&) {}));
-    note_progress_on(nullptr, 0);
+    set_progress_page(nullptr, 0);
     notes[rank.index()] = static_cast<std::int64_t>(page.count(static_cast<int>(rank.value())));
     for (const auto& [id, group] : trainer.model().groups())
       parameters[rank.index()] += std::ssize(group->parameters());

@@ -69,12 +69,12 @@ TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
   const testing::FakeAccelerator gpus;  // four GPUs
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
-  take_gpu(options, /*local_rank=*/1, /*local_size=*/4);
+  assign_gpu(options, /*local_rank=*/1, /*local_size=*/4);
   EXPECT_EQ(device_of(options, RankId(5)), at::Device(at::kCUDA, 1));  // rank 5 of eight, the second on its host
   EXPECT_NO_THROW(require_device(options, 8));
 
   TrainOptions on_cpu = on(DeviceKind::Cpu, TransportKind::Processes);
-  take_gpu(on_cpu, 1, 400);
+  assign_gpu(on_cpu, 1, 400);
   EXPECT_EQ(on_cpu.gpu, std::nullopt);
 }
 
@@ -82,12 +82,12 @@ TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
   testing::FakeAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
-  EXPECT_THAT(refusal_of([&] { take_gpu(options, 4, 8); }),
+  EXPECT_THAT(refusal_of([&] { assign_gpu(options, 4, 8); }),
               AllOf(HasSubstr("8 processes on this host"), HasSubstr("it has 4"), ::testing::Not(HasSubstr("\n"))));
   const TrainOptions launched = on(DeviceKind::Cuda, TransportKind::Processes);
   EXPECT_THAT(refusal_of([&] { require_device(launched, 5); }), HasSubstr("5 processes need a GPU each"));
   gpus.fault = "no driver";
-  EXPECT_THAT(refusal_of([&] { take_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
+  EXPECT_THAT(refusal_of([&] { assign_gpu(options, 0, 1); }), HasSubstr("no usable GPU here (no driver)"));
 }
 
 /// Records an environment variable when the GPUs are queried.
@@ -154,7 +154,7 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
   options.device = DeviceKind::Cuda;
   options.transport = TransportKind::Processes;
-  Job job = cut_job(job_shape(options));
+  Job job = partition_job(resolve_job(options));
   lower_programs(job);
   const auto resources = gpu_resources(job);
   ASSERT_TRUE(resources);
@@ -194,10 +194,10 @@ TEST(DeviceTest, AFullGpuIsReportedInOneLineWithWaysOut) {
   const std::string error =
       "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 MiB is "
       "free. Process 1546 has 70.25 GiB memory in use. Of the allocated memory 2.95 GiB is allocated by PyTorch";
-  EXPECT_EQ(out_of_memory(error),
+  EXPECT_EQ(summarize_out_of_memory(error),
             "CUDA out of memory. Tried to allocate 394.00 MiB. GPU 0 has a total capacity of 79.18 GiB of which 11.50 "
             "MiB is free. A smaller --micro-batch-size, --recompute full, --offload full or more --stages need less");
-  EXPECT_THAT(out_of_memory("out of memory\nat alloc.cc"), ::testing::StartsWith("out of memory A smaller"));
+  EXPECT_THAT(summarize_out_of_memory("out of memory\nat alloc.cc"), ::testing::StartsWith("out of memory A smaller"));
 }
 
 TEST(DeviceTest, StreamsOfProcessesHaveQueuesOfTheirOwn) {
@@ -294,9 +294,9 @@ TEST(DeviceTest, TheCpuDoesNotDecideForTheGpu) {
   options.dtype = DataType::BFloat16;
   options.transport = TransportKind::Threads;
   const bool native = has_native_bfloat16();
-  EXPECT_EQ(refusal_of([&] { static_cast<void>(job_shape(options)); }) == "", native);
+  EXPECT_EQ(refusal_of([&] { static_cast<void>(resolve_job(options)); }) == "", native);
   options.device = DeviceKind::Cuda;
-  EXPECT_EQ(refusal_of([&] { static_cast<void>(job_shape(options)); }), "");
+  EXPECT_EQ(refusal_of([&] { static_cast<void>(resolve_job(options)); }), "");
 }
 
 TEST(DeviceTest, OnlyGpusHaveTensorFloat32) {
@@ -308,10 +308,10 @@ TEST(DeviceTest, OnlyGpusHaveTensorFloat32) {
 TEST(DeviceTest, Float32ProductsAreExactByDefault) {
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
   options.tf32 = true;
-  use_numbers(options);
+  set_matmul_precision(options);
   EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGH);
   options.tf32 = false;
-  use_numbers(options);
+  set_matmul_precision(options);
   EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGHEST);
   EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(),
             at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);
@@ -353,16 +353,16 @@ TEST(DeviceTest, PeakOfAJobCountsItsGpusAndItsType) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
   options.device = DeviceKind::Cuda;
   options.dtype = DataType::BFloat16;
-  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 4 * 312e12);
+  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 4 * 312e12);
   options.transport = TransportKind::Threads;
-  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 312e12) << "ranks share a GPU";
+  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 312e12) << "ranks share a GPU";
   options.dtype = DataType::Float32;
-  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 0);
-  EXPECT_THAT(gpu_peak(job_shape(options)).what, AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
+  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);
+  EXPECT_THAT(gpu_peak(resolve_job(options)).what, AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
   options.tf32 = true;
-  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 156e12);
+  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 156e12);
   gpus.each.name = "NVIDIA A100-SXM4-80GB MIG 1g.10gb";
-  EXPECT_EQ(gpu_peak(job_shape(options)).flops, 0);
+  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
     const Job job = prepare_job(options);
     run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
                      [&](RankId rank, Transport& transport) {
-                       const OwnStream stream(device_of(options, rank));
+                       const PooledStreamGuard stream(device_of(options, rank));
                        Trainer trainer(job, rank, transport);
                        static_cast<void>(trainer.train_step(0));
                        EXPECT_EQ(settings(), reduction == ReductionOrder::Canonical ? canonical : before);
@@ -151,7 +151,7 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
     run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
                      [&](RankId rank, Transport& transport) {
                        at::set_num_threads(1);
-                       const OwnStream stream(device_of(options, rank));
+                       const PooledStreamGuard stream(device_of(options, rank));
                        Trainer trainer(job, rank, transport);
                        for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
                      });
@@ -306,7 +306,7 @@ TEST_F(FakeDeviceTest, MetricsHaveTheMemoryOfTheWholeGpu) {
     if (is_there) options = on_device(options);
     const Job job = prepare_job(options);
     run_rank_threads(4, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
-      const OwnStream stream(device_of(options, rank));
+      const PooledStreamGuard stream(device_of(options, rank));
       Trainer trainer(job, rank, transport);
       const StepMetrics metrics = trainer.train_step(0);
       EXPECT_EQ(metrics.used_memory_bytes, is_there ? std::optional(5000.0) : std::nullopt);

@@ -20,7 +20,7 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.data = "/nowhere";
   options.partition = parse_partition("8");  // one stage, but the model has four
-  const Job shape = job_shape(options);
+  const Job shape = resolve_job(options);
   EXPECT_EQ(shape.run.num_ranks(), 4);
   EXPECT_EQ(shape.run.mini_batch(), 16);
   EXPECT_THROW((void)prepare_job(shape), ConfigError);
@@ -35,21 +35,21 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
 TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.sequence = 1 << 20;
-  EXPECT_THROW((void)job_shape(options), ConfigError);
+  EXPECT_THROW((void)resolve_job(options), ConfigError);
 }
 
 TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
   const testing::Scratch scratch;
   Job job;
   const std::string path = scratch.path("report.html");
-  write_at_end(job, "--report", path, "first");
-  write_at_end(job, "--report", path, "second");
-  write_at_end(job, "--report", path, "third");
+  write_final_output(job, "--report", path, "first");
+  write_final_output(job, "--report", path, "second");
+  write_final_output(job, "--report", path, "third");
   EXPECT_EQ(testing::read_file(path), "first");
   EXPECT_EQ(testing::read_file(path + ".2"), "second");
   EXPECT_EQ(testing::read_file(path + ".3"), "third");
   job.options.overwrite = true;
-  write_at_end(job, "--report", path, "fourth");
+  write_final_output(job, "--report", path, "fourth");
   EXPECT_EQ(testing::read_file(path), "fourth");
 }
 
@@ -59,7 +59,7 @@ TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   options.dtype = DataType::Float32;
   options.overrides.hidden = 1024;
   const auto bytes_of_group = [&] {  // weights, gradients and two moments
-    return 16.0 * static_cast<double>(parameter_count(job_shape(options).model));
+    return 16.0 * static_cast<double>(parameter_count(resolve_job(options).model));
   };
   for (options.overrides.layers = 4; 2 * bytes_of_group() < available_memory_bytes();)
     options.overrides.layers = 2 * *options.overrides.layers;
@@ -68,15 +68,15 @@ TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   const Job job = prepare_job(options);
   EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
   options.local_ranks = 1000;  // too many ranks are rejected later, at the rendezvous
-  EXPECT_EQ(job_shape(options).local_ranks(), 32);
+  EXPECT_EQ(resolve_job(options).local_ranks(), 32);
 }
 
 TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
   options.pairs = Pairs::Together;
-  EXPECT_THROW((void)job_shape(options), ConfigError);
+  EXPECT_THROW((void)resolve_job(options), ConfigError);
   options.schedule = "dualpipe";
-  EXPECT_EQ(job_shape(options).run.num_ranks(), 4);
+  EXPECT_EQ(resolve_job(options).run.num_ranks(), 4);
   const Job job = prepare_job(options);
   const auto is_pair = [](const Instruction& instruction) { return begins_pair(instruction); };
   EXPECT_TRUE(std::ranges::any_of(job.programs.training.workers[0], is_pair));

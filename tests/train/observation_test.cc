@@ -28,7 +28,7 @@ RecordedStep recorded(const Job& job, const std::vector<std::map<std::string, do
       if (end != ends[w].end()) now = 100 + end->second;
       boundaries.push_back(now);
     }
-    step.summed_until.emplace_back(static_cast<std::size_t>(job.run.schedule.stages), 0);
+    step.all_reduce_ends.emplace_back(static_cast<std::size_t>(job.run.schedule.stages), 0);
   }
   return step;
 }
@@ -84,8 +84,8 @@ TEST(MeasuredStepTest, AllReducesGoFromTheLastLaunchToTheirEnd) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {2, 2}));
   auto step = recorded(job, {{{"0B0", 5}, {"wait for all-reduce of stage 0", 9}, {"wait for all-reduce of stage 1", 9}},
                              {{"1B0", 6}, {"wait for all-reduce of stage 0", 9}}});
-  step.summed_until[0][0] = 108;
-  step.summed_until[1][0] = 108.5;
+  step.all_reduce_ends[0][0] = 108;
+  step.all_reduce_ends[1][0] = 108.5;
   const MeasuredStep measured = measured_step(job, GroupId(0), step);
   const TimedAllReduce& sum = measured.timeline.workers[0].all_reduces.front();
   EXPECT_EQ(sum.group, ParameterGroupId(0));
@@ -115,13 +115,13 @@ TEST(TracerTest, KeepsTheLastSteps) {
     tracer.mark();
     tracer.mark();
   }
-  ASSERT_EQ(tracer.steps().size(), Tracer::kMostSteps);
+  ASSERT_EQ(tracer.steps().size(), Tracer::kMaxSteps);
   EXPECT_EQ(tracer.steps().back()->step, 19);
   EXPECT_EQ(tracer.steps().back()->boundaries.size(), 2U);
 }
 
 TEST(TracerTest, KeepsOneStepOfAnyLength) {
-  Tracer tracer(2 * Tracer::kMostInstructions, 1);
+  Tracer tracer(2 * Tracer::kMaxInstructions, 1);
   tracer.begin_step(0);
   tracer.begin_step(1);
   EXPECT_EQ(tracer.steps().size(), 1U);

@@ -35,7 +35,7 @@ struct Outcome {
 };
 
 Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
-  testing::FakeNetwork network(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), talking_pairs(job));
+  testing::FakeNetwork network(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), communicating_pairs(job));
   network.records = records;
   Outcome outcome;
   const auto train = [&](RankId rank) {
@@ -132,10 +132,10 @@ TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
 
 TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
-  EXPECT_THAT(talking_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
+  EXPECT_THAT(communicating_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
   options.data_parallel = 2;
   options.replica_layout = ReplicaLayout::Far;
-  EXPECT_THAT(talking_pairs(prepare_job(options)),
+  EXPECT_THAT(communicating_pairs(prepare_job(options)),
               ElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{3, 4}, RankPair{4, 5}));
 }
 
@@ -166,7 +166,7 @@ TEST(PairQueuesTest, StepsConnectNoSums) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.reduction = reduction;
     const Job job = prepare_job(options);
-    testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
+    testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
     std::vector<std::size_t> connections;
     const auto count = [&](std::int64_t, Transport&) { connections.push_back(network.sum_connections()); };
     ASSERT_EQ(train_and_act(options, network, job, count), "");
@@ -181,7 +181,7 @@ TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
     options.shard_optimizer = shards;
     const Job job = prepare_job(options);
-    testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
+    testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
     std::vector<std::int64_t> sent;
     const auto count = [&](std::int64_t, Transport&) { sent.push_back(network.sent_bytes(kind)); };
     EXPECT_EQ(train_and_act(options, network, job, count), "");
@@ -215,7 +215,7 @@ TEST(PairQueuesTest, TimeoutsAreLongerThanSteps) {
   using std::chrono::minutes;
   const TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
   const Job job = prepare_job(options);
-  testing::FakeNetwork network(4, job.run.rank_groups(), talking_pairs(job));
+  testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
   std::vector<std::set<std::chrono::milliseconds>> timeouts;
   const auto act = [&](std::int64_t step, Transport& transport) {
     timeouts.push_back(network.timeouts());

@@ -80,7 +80,7 @@ class RecordedStepsTest : public ::testing::Test {
     Outcome outcome;
     outcome.error = run_ranks(job, [&](RankId rank, Transport& transport) {
       const GroupWorker place = job.run.ranks.place(rank);
-      const auto stages = make_held_stages(job.run, place.worker, [&](StageId id) {
+      const auto stages = make_stages_of_worker(job.run, place.worker, [&](StageId id) {
         return make_stage(job.model, job.partition[id.index()], at::kDouble, initial_values_of(1), {}, kRecordedDevice);
       });
       const TensorSpec message{{job.run.samples_per_op(), options.sequence, job.model.hidden}, at::kDouble};
@@ -89,12 +89,12 @@ class RecordedStepsTest : public ::testing::Test {
         return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
       };
       const auto& program = job.programs.training.workers[place.worker.index()];
-      if (options.op_graphs) executor.record_ops(program, batch(0), record_on(gpus_));
+      if (options.op_graphs) executor.record_ops(program, batch(0), graph_capture_on(gpus_));
       for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
         const StepHooks hooks{
             .load = batch(step),
             .update = {.all_stages = [](double) {}},
-            .recording = {.record = options.cuda_graphs ? record_on(gpus_) : CaptureGraph(),
+            .recording = {.record = options.cuda_graphs ? graph_capture_on(gpus_) : CaptureGraph(),
                           .load_next = batch(step + 1)},
         };
         const StepResult result = executor.run(program, hooks);
@@ -114,13 +114,13 @@ class RecordedStepsTest : public ::testing::Test {
       batch.attention_mask = at::ones(batch.tokens.sizes(), at::kBool);
       batch.attention_mask.narrow(1, batch.tokens.size(1) - 2, 2).zero_();
     }
-    return on_device(ready_for(std::move(batch), kRecordedDevice), kRecordedDevice);
+    return on_device(pin_memory(std::move(batch), kRecordedDevice), kRecordedDevice);
   }
 
   /// Ranks are threads, each on its own stream, connected only by process groups. Returns the error.
   std::string run_ranks(const Job& job, const std::function<void(RankId, Transport&)>& run) const {
     const auto ranks = static_cast<int>(job.run.num_ranks());
-    testing::FakeNetwork network(ranks, job.run.rank_groups(), talking_pairs(job));
+    testing::FakeNetwork network(ranks, job.run.rank_groups(), communicating_pairs(job));
     network.records = [this](const at::Tensor& message) {
       if (FakeDevice::get().recording() == nullptr) return;
       ++recorded_messages_;
@@ -130,7 +130,7 @@ class RecordedStepsTest : public ::testing::Test {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), job.canonical.has_value());
       to.device = kRecordedDevice;
-      const OwnStream stream(kRecordedDevice);
+      const PooledStreamGuard stream(kRecordedDevice);
       run(rank, *make_pair_transport(std::move(to)));
     };
     const auto failed = RankThreads(ranks).run(ranks, run_rank, [&](const std::string& why) { network.close(why); });

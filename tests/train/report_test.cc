@@ -18,9 +18,9 @@ using ::testing::HasSubstr;
 
 TEST(ReportTest, TimesAreReadable) {
   using std::chrono::seconds;
-  EXPECT_EQ(in_words(seconds(45)), "45 s");
-  EXPECT_EQ(in_words(seconds(200)), "3 min 20 s");
-  EXPECT_EQ(in_words(seconds(7500)), "2 h 5 min");
+  EXPECT_EQ(duration_text(seconds(45)), "45 s");
+  EXPECT_EQ(duration_text(seconds(200)), "3 min 20 s");
+  EXPECT_EQ(duration_text(seconds(7500)), "2 h 5 min");
 }
 
 StepMetrics step_20() {
@@ -83,16 +83,16 @@ TEST(ReportTest, ProgressOfLongRunsOmitsDerivedNumbers) {
 }
 
 TEST(ReportTest, ALogHasALineAtLeastEveryTenSeconds) {
-  const LogPace usual(1000, {});
+  const LogInterval usual(1000, {});
   EXPECT_TRUE(usual.shows(1, 0));
   EXPECT_TRUE(usual.shows(50, 0)) << "one of twenty lines";
   EXPECT_FALSE(usual.shows(51, 9));
   EXPECT_TRUE(usual.shows(51, 10));
   EXPECT_TRUE(usual.shows(1000, 0));
-  const LogPace by_steps(1000, {.steps = 7});
+  const LogInterval by_steps(1000, {.steps = 7});
   EXPECT_TRUE(by_steps.shows(14, 0));
   EXPECT_FALSE(by_steps.shows(50, 100));
-  const LogPace by_time(1000, {.seconds = 60});
+  const LogInterval by_time(1000, {.seconds = 60});
   EXPECT_FALSE(by_time.shows(50, 59));
   EXPECT_TRUE(by_time.shows(51, 60));
   EXPECT_EQ(by_time.patience(), 60);
@@ -100,7 +100,7 @@ TEST(ReportTest, ALogHasALineAtLeastEveryTenSeconds) {
 }
 
 TEST(ReportTest, RemainingTimeUsesTheLastSteps) {
-  Pace pace(100);
+  RemainingTime pace(100);
   const auto after = [&](std::int64_t step, double seconds) { return pace.seconds_left(step, seconds); };
   EXPECT_DOUBLE_EQ(after(1, 10), 990);
   EXPECT_DOUBLE_EQ(after(2, 1), 98) << "the first step counts no more";
@@ -156,7 +156,7 @@ RunSummary measured(const Job& job, double forward, double backward) {
 
 TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  const std::string text = summary(job, measured(job, 1, 2), 4);
+  const std::string text = speed_summary(job, measured(job, 1, 2), 4);
   EXPECT_THAT(text, HasSubstr("measured 20.0000 s (median); simulated 16.0000 s (-20.0 %)\n"));
   EXPECT_THAT(text, Not(HasSubstr("planned")));
   EXPECT_THAT(text, Not(HasSubstr("other processes")));
@@ -173,16 +173,16 @@ RunSummary slower_than_simulated(const Job& job) {
 TEST(ReportTest, SummaryNamesTheLargestPartOfTheDifference) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   const RunSummary run = slower_than_simulated(job);
-  EXPECT_THAT(summary(job, run, 4),
+  EXPECT_THAT(speed_summary(job, run, 4),
               HasSubstr("  measured - simulated = +4.0000 s: compute +0.0000 s, messages +0.2500 s, sums +2.5000 s, "
                         "waiting +1.0000 s; mostly sums\n"));
   job.options.planned_step_seconds = 5;
-  const std::string planned = summary(job, run, 4);
+  const std::string planned = speed_summary(job, run, 4);
   EXPECT_THAT(planned, HasSubstr("simulated 16.0000 s (-20.0 %); planned 5.0000 s (-75.0 %)\n"));
   EXPECT_THAT(planned, HasSubstr("  measured - planned = +15.0000 s: compute +11.0000 s, messages +0.2500 s, "));
   EXPECT_THAT(planned, HasSubstr("; mostly compute\n"));
   job.options.planned_step_seconds = 19;
-  EXPECT_THAT(summary(job, run, 4), Not(HasSubstr("mostly"))) << "a small difference";
+  EXPECT_THAT(speed_summary(job, run, 4), Not(HasSubstr("mostly"))) << "a small difference";
 }
 
 TEST(ReportTest, SummaryBlamesOtherProcesses) {
@@ -190,9 +190,10 @@ TEST(ReportTest, SummaryBlamesOtherProcesses) {
   job.options.planned_step_seconds = 5;
   RunSummary run = slower_than_simulated(job);
   run.others_share = 0.04;
-  EXPECT_THAT(summary(job, run, 4), HasSubstr("; mostly compute\n  other processes used 4 % of the cores meanwhile\n"));
+  EXPECT_THAT(speed_summary(job, run, 4),
+              HasSubstr("; mostly compute\n  other processes used 4 % of the cores meanwhile\n"));
   run.others_share = 0.5;
-  EXPECT_THAT(summary(job, run, 4),
+  EXPECT_THAT(speed_summary(job, run, 4),
               HasSubstr("; mostly other processes\n  other processes used 50 % of the cores meanwhile\n"));
 }
 
@@ -200,40 +201,40 @@ TEST(ReportTest, SummarySaysIfNothingMeasuredExplainsTheDifference) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   RunSummary run = slower_than_simulated(job);
   run.waits = {.messages = 4};
-  EXPECT_THAT(summary(job, run, 4), HasSubstr("; no part explains it\n"));
+  EXPECT_THAT(speed_summary(job, run, 4), HasSubstr("; no part explains it\n"));
 }
 
 TEST(ReportTest, EndsWithWhatToDoNext) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  EXPECT_EQ(ending(job), "");
+  EXPECT_EQ(end_of_run_text(job), "");
   job.options.checkpoint.folder = "run";
   job.options.report = "report.html";
-  EXPECT_THAT(ending(job), ::testing::StartsWith("saved run/step-00000020\n"));
-  EXPECT_THAT(ending(job), HasSubstr("\nreport: report.html\n"));
-  EXPECT_THAT(ending(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
-                                    "chimera evaluate --from run --data FILE --sequence 16\n"));
+  EXPECT_THAT(end_of_run_text(job), ::testing::StartsWith("saved run/step-00000020\n"));
+  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nreport: report.html\n"));
+  EXPECT_THAT(end_of_run_text(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
+                                             "chimera evaluate --from run --data FILE --sequence 16\n"));
   job.data.tokenizer.clear();
-  EXPECT_THAT(ending(job), HasSubstr(" --prompt TEXT --tokenizer FILE, or chimera evaluate"));
+  EXPECT_THAT(end_of_run_text(job), HasSubstr(" --prompt TEXT --tokenizer FILE, or chimera evaluate"));
   job.model.family = Family::Bert;
-  EXPECT_THAT(ending(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
+  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
   job.options.export_folder = "hf";
-  EXPECT_THAT(ending(job), HasSubstr("\nexported hf\n"));
+  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nexported hf\n"));
   job.first_step = job.options.steps;
-  EXPECT_THAT(ending(job), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
+  EXPECT_THAT(end_of_run_text(job), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
 }
 
 TEST(ReportTest, SummaryHasTheMemoryOfAGpu) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   RunSummary run = measured(job, 1, 2);
   run.peak_memory_bytes = 3 << 20;
-  EXPECT_EQ(summary(job, run, 4).find("GPU"), std::string::npos);
+  EXPECT_EQ(speed_summary(job, run, 4).find("GPU"), std::string::npos);
   run.used_memory_bytes = 1.5 * (1 << 30);
-  EXPECT_THAT(summary(job, run, 4), HasSubstr("GPU memory: tensors 3 MiB at most; in use 1.50 GiB at most"));
+  EXPECT_THAT(speed_summary(job, run, 4), HasSubstr("GPU memory: tensors 3 MiB at most; in use 1.50 GiB at most"));
 }
 
 TEST(ReportTest, SummarySaysIfRanksShareCores) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  const std::string text = summary(job, measured(job, 1, 2), 2);
+  const std::string text = speed_summary(job, measured(job, 1, 2), 2);
   EXPECT_THAT(text, HasSubstr("4 ranks share 2 cores"));
   EXPECT_THAT(text, HasSubstr("simulated 24.0000 s"));  // 48 s of work on two cores
 }

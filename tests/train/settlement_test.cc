@@ -97,7 +97,7 @@ struct Model {
 };
 
 constexpr std::int64_t kSettlementSteps = 3;
-constexpr int kMostLosses = 2;
+constexpr int kMaxLosses = 2;
 
 /// Visits each reachable state once.
 class Explorer {
@@ -201,7 +201,7 @@ class Explorer {
 
   /// Any ranks die, as long as a copy of each stage remains. The others abandon the step and all its messages.
   void lose_some(const Model& model) {
-    if (model.losses == kMostLosses) return;
+    if (model.losses == kMaxLosses) return;
     for (unsigned dead = 1; dead < 8; ++dead) {
       Model next = model;
       ++next.losses;

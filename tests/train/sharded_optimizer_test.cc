@@ -123,7 +123,7 @@ class OnlyOwnSums final : public ForwardingTransport {
   std::unique_ptr<Pending> start_sum(ParameterGroupId group, GradientSum sum) override {
     if (!sum.scatters()) throw Error("an all-reduce of gradients");
     ++scattered_;
-    const auto own = place_in_group(groups_, group, rank_);
+    const auto own = index_in_group(groups_, group, rank_);
     auto pieces = sum.gradients.split_with_sizes(sum.counts);
     return std::make_unique<Spoiled>(ForwardingTransport::start_sum(group, std::move(sum)), std::move(pieces), own);
   }

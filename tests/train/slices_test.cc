@@ -252,7 +252,7 @@ TEST(SliceBoundsTest, SlicesTakeEqualTimes) {
     TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", shape);
     options.sequence = 1024;
     options.slice_lengths = lengths;
-    return job_shape(options);
+    return resolve_job(options);
   };
   EXPECT_THAT(job(1).slice_bounds, ElementsAre());
   const double attention = attention_share(job(4).model, 1024);

@@ -59,7 +59,7 @@ class WarmUpTest : public ::testing::Test {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
       to.device = kWarmDevice;
-      const OwnStream stream(kWarmDevice);
+      const PooledStreamGuard stream(kWarmDevice);
       body(rank, *make_pair_transport(std::move(to)));
     };
     const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
@@ -171,7 +171,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
       trained.validation_losses = {validation_loss};
     };
     std::int64_t reduced = 0;
-    ASSERT_EQ(on_devices(job.run, talking_pairs(job), job.canonical.has_value(), train, &reduced), "");
+    ASSERT_EQ(on_devices(job.run, communicating_pairs(job), job.canonical.has_value(), train, &reduced), "");
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
@@ -212,7 +212,7 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
         const std::int64_t small = 2 * options.sequence * options.micro_batch_size * job.model.hidden;
         EXPECT_GE(warm_up + small, steps) << "rank " << rank.value();
       };
-      EXPECT_EQ(on_devices(job.run, talking_pairs(job), false, train), "");
+      EXPECT_EQ(on_devices(job.run, communicating_pairs(job), false, train), "");
     }
   }
 }
@@ -320,7 +320,7 @@ TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
       if (rank == RankId(0)) before = state();
       trains ? trainer.warm_up() : trainer.warm_up_validation();
     };
-    ASSERT_EQ(on_devices(run, run.talking_pairs(), false, warm_up), "");
+    ASSERT_EQ(on_devices(run, run.communicating_pairs(), false, warm_up), "");
     EXPECT_TRUE(at::equal(state(), before));
     static_cast<void>(at::rand({1}));
     EXPECT_FALSE(at::equal(state(), before));
@@ -340,7 +340,7 @@ TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
     const Fitted own = fitted(run, rank, transport);
     if (rank == RankId(0)) on_device = own;
   };
-  ASSERT_EQ(on_devices(run, run.talking_pairs(), false, train), "");
+  ASSERT_EQ(on_devices(run, run.communicating_pairs(), false, train), "");
   Fitted on_cpu;
   const FitRun cpu_run = prepare_fit(small_network(at::kCPU), points_on(at::kCPU), options);
   run_rank_threads(4, cpu_run.rank_groups(), [&](RankId rank, Transport& transport) {

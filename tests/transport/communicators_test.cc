@@ -71,7 +71,7 @@ TEST(CommunicatorsTest, RanksCreateThemInOneOrderOnePerDirection) {
 TEST(CommunicatorsTest, EachCommunicatorIsProgress) {
   CommunicatorPlan plan = {.rank = 1, .world_size = 3, .groups = {{RankId(0), RankId(1)}}, .pairs = {{0, 1}, {1, 2}}};
   int notes = 0;
-  plan.advanced = [&] { ++notes; };
+  plan.on_group_connected = [&] { ++notes; };
   int made = 0;
   static_cast<void>(make_communicators(plan, {}, [&](const NewCommunicator& /*wanted*/) {
     EXPECT_EQ(notes, made++);
@@ -86,7 +86,7 @@ TEST(CommunicatorsTest, EachConnectedGroupIsProgress) {
   const auto connect = [&](int rank) {
     int notes = 0;
     Communicators to = network.communicators(rank);
-    to.advanced = [&] { ++notes; };
+    to.on_group_connected = [&] { ++notes; };
     static_cast<void>(make_pair_transport(std::move(to)));
     return notes;
   };
@@ -452,7 +452,7 @@ TEST(CommunicatorsTest, AllAreAbortedConcurrently) {
 }
 
 /// The error that each rank's comparison throws, or "".
-std::vector<std::string> compare(const std::vector<JoiningRank>& attendees) {
+std::vector<std::string> compare(const std::vector<RankIdentity>& attendees) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::string> errors(attendees.size());
   std::vector<std::jthread> ranks;

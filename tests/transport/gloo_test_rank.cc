@@ -255,8 +255,8 @@ void outlive(GlooOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
   options.breaker = std::make_shared<ConnectionBreaker>();
   const std::string folder = options.rendezvous.file;
-  for (int epoch = 0; epoch < 12; ++epoch) {
-    options.rendezvous.file = fmt::format("{}/{}", folder, epoch);
+  for (int generation = 0; generation < 12; ++generation) {
+    options.rendezvous.file = fmt::format("{}/{}", folder, generation);
     try {
       const auto transport = connect_gloo(options);
       std::array<double, 1> ranks{1};
@@ -266,7 +266,7 @@ void outlive(GlooOptions options) {
       throw PeerLostError("as intended");
     } catch (const PeerLostError&) {
     }
-    options.breaker->mend();
+    options.breaker->reset();
   }
 }
 
@@ -310,5 +310,5 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace chimera
 
 int main(int count, char** arguments) {
-  chimera::end_at_once(chimera::run({arguments, arguments + count}), chimera::kPromptEnd);
+  chimera::exit_now(chimera::run({arguments, arguments + count}), chimera::kDrainAfterFailure);
 }

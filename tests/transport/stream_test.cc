@@ -38,11 +38,11 @@ class StreamTest : public ::testing::Test {
 TEST_F(StreamTest, TheReceiversStreamWaitsForTheSendersAndKeepsTheMemory) {
   ThreadHub hub(2, {});
   std::thread([&] {
-    const OwnStream stream(kDevice);
+    const PooledStreamGuard stream(kDevice);
     hub.transport(RankId(0))->start_send(RankId(1), fake_tensor(), {})->wait();
   }).join();
   std::thread([&] {
-    const OwnStream stream(kDevice);
+    const PooledStreamGuard stream(kDevice);
     const auto transport = hub.transport(RankId(1));
     static_cast<void>(transport->post_receive(RankId(0), {.sizes = {1}, .dtype = at::kFloat}, {})->wait());
   }).join();
@@ -52,14 +52,14 @@ TEST_F(StreamTest, TheReceiversStreamWaitsForTheSendersAndKeepsTheMemory) {
 
 TEST_F(StreamTest, RestoresTheThreadsStream) {
   {
-    const OwnStream stream(kDevice);
+    const PooledStreamGuard stream(kDevice);
     EXPECT_EQ(current_fake_stream(), 1);
   }
   EXPECT_EQ(current_fake_stream(), 0);
 }
 
 TEST_F(StreamTest, RankStreamIsOrderedWithTheCallersStream) {
-  const RankStream stream(kDevice);
+  const SideStream stream(kDevice);
   for (int step = 0; step < 2; ++step) {
     const StreamMark begin(kDevice);
     const StreamMark end = stream.run(begin, [] { EXPECT_EQ(current_fake_stream(), 1); });
@@ -74,9 +74,9 @@ TEST_F(StreamTest, RankStreamIsOrderedWithTheCallersStream) {
 
 TEST_F(StreamTest, DoesNothingOnTheCpu) {
   bool has_run = false;
-  RankStream(at::kCPU).run(StreamMark(at::kCPU), [&] { has_run = true; }).await();
+  SideStream(at::kCPU).run(StreamMark(at::kCPU), [&] { has_run = true; }).await();
   EXPECT_TRUE(has_run);
-  const OwnStream stream(at::kCPU);
+  const PooledStreamGuard stream(at::kCPU);
   const at::Tensor tensor = at::ones({2});
   EXPECT_TRUE(Handover(tensor).take().is_same(tensor));
   EXPECT_FALSE(Handover().take().defined());

@@ -191,11 +191,11 @@ Diagnosis diagnose(const Flight& flight) {
     diagnosis.ranks.push_back(std::move(finding));
   }
   const bool is_blamed = flight.verdict && flight.verdict->culprit;
-  diagnosis.guilty = is_blamed ? flight.verdict->culprit : infer_guilty(diagnosis.ranks);
+  diagnosis.culprit = is_blamed ? flight.verdict->culprit : infer_guilty(diagnosis.ranks);
   diagnosis.is_inferred = !is_blamed;
-  if (!diagnosis.guilty || static_cast<std::size_t>(*diagnosis.guilty) >= diagnosis.ranks.size()) return diagnosis;
-  const RankFinding& guilty = diagnosis.ranks[static_cast<std::size_t>(*diagnosis.guilty)];
-  diagnosis.op = is_blamed && !flight.verdict->op.empty() ? flight.verdict->op : guilty.at ? to_text(*guilty.at) : "";
+  if (!diagnosis.culprit || static_cast<std::size_t>(*diagnosis.culprit) >= diagnosis.ranks.size()) return diagnosis;
+  const RankFinding& culprit = diagnosis.ranks[static_cast<std::size_t>(*diagnosis.culprit)];
+  diagnosis.op = is_blamed && !flight.verdict->op.empty() ? flight.verdict->op : culprit.at ? to_text(*culprit.at) : "";
   return diagnosis;
 }
 
@@ -205,8 +205,8 @@ std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_
       fmt::format("{}: {}\n", flight.folder, reason.empty() ? "no launcher has recorded the cause" : reason);
   text += ended_text(flight);
   if (!diagnosis.newest_checkpoint.empty()) text += fmt::format("newest checkpoint: {}\n", diagnosis.newest_checkpoint);
-  if (diagnosis.guilty) {
-    text += fmt::format("guilty: rank {}{}, at {}{}\n", *diagnosis.guilty, part_of(*diagnosis.guilty, flight.job),
+  if (diagnosis.culprit) {
+    text += fmt::format("guilty: rank {}{}, at {}{}\n", *diagnosis.culprit, part_of(*diagnosis.culprit, flight.job),
                         diagnosis.op,
                         diagnosis.is_inferred ? " (inferred: it waits for no other rank, or has waited longest)" : "");
   } else {
@@ -218,10 +218,10 @@ std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_
                                          waited_for(diagnosis, rank.waits_for));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
-  if (!diagnosis.guilty || events == 0) return text;
-  const auto& record = flight.ranks[static_cast<std::size_t>(*diagnosis.guilty)];
+  if (!diagnosis.culprit || events == 0) return text;
+  const auto& record = flight.ranks[static_cast<std::size_t>(*diagnosis.culprit)];
   if (!record) return text;
-  text += fmt::format("\nlast of rank {}, seconds before the end:\n", *diagnosis.guilty);
+  text += fmt::format("\nlast of rank {}, seconds before the end:\n", *diagnosis.culprit);
   for (const FlightEvent& event : last_of(*record, events)) {
     text += fmt::format("{:>10.6f}  {}\n", seconds_before(end_of(flight), event), to_text(event.progress));
   }
@@ -236,7 +236,7 @@ std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_
                       flight.verdict && flight.verdict->unix_seconds > 0 ? Json(flight.verdict->unix_seconds) : Json()},
                      {"host", flight.verdict ? flight.verdict->host : ""},
                      {"newest_checkpoint", diagnosis.newest_checkpoint},
-                     {"guilty", diagnosis.guilty ? Json(*diagnosis.guilty) : Json()},
+                     {"guilty", diagnosis.culprit ? Json(*diagnosis.culprit) : Json()},
                      {"inferred", diagnosis.is_inferred},
                      {"op", diagnosis.op},
                      {"ranks", findings_json(diagnosis, flight, events)}};

@@ -2,10 +2,10 @@
 
 // Finds the rank that stopped a job, for `chimera diagnose`, from the records of the flight recorders of all ranks
 // (flight_record.h). The last activity of a rank shows which ranks it waits for: a receive waits for the sender, an
-// all-reduce for the ranks that have not started it. The rank that stopped the job, here called guilty, waits for no
-// other rank. If all ranks wait, as in a deadlock, it is the rank that has waited longest.
+// all-reduce for the ranks that have not started it. The rank that stopped the job, here called the culprit, waits for
+// no other rank. If all ranks wait, as in a deadlock, it is the rank that has waited longest.
 //
-//   rank 0 waits for rank 1  ->  rank 1 waits for rank 3  ->  rank 3 is at 1B3: guilty
+//   rank 0 waits for rank 1  ->  rank 1 waits for rank 3  ->  rank 3 is at 1B3: the culprit
 
 #include <optional>
 #include <string>
@@ -25,19 +25,19 @@ struct RankFinding {
 
 /// The rank that stopped the job, and the last activities of all ranks.
 struct Diagnosis {
-  std::optional<int> guilty;  ///< Nothing if no rank can be named
-  bool is_inferred = false;   ///< Whether `guilty` follows only from the waits, not from the launcher's verdict
-  std::string op;             ///< Activity of the guilty rank; may be empty
+  std::optional<int> culprit;  ///< Nothing if no rank can be named
+  bool is_inferred = false;    ///< Whether `culprit` follows only from the waits, not from the launcher's verdict
+  std::string op;              ///< Activity of the culprit; may be empty
   std::vector<RankFinding> ranks;
   std::string newest_checkpoint = {};  ///< Path, set by the caller; may be empty
 };
 
-/// Takes the guilty rank from the launcher's verdict (FlightVerdict), if it names one. Otherwise chooses among the
+/// Takes the culprit from the launcher's verdict (FlightVerdict), if it names one. Otherwise chooses among the
 /// ranks that wait for no other or, if all wait, among all ranks: the one whose last activity began first. Excludes
 /// ranks that are ending.
 [[nodiscard]] Diagnosis diagnose(const Flight& flight);
 
-/// Returns a page of text, with the last `events` events of the guilty rank.
+/// Returns a page of text, with the last `events` events of the culprit.
 [[nodiscard]] std::string to_text(const Diagnosis& diagnosis, const Flight& flight, std::size_t events);
 /// Returns JSON, with the last `events` events of every rank.
 [[nodiscard]] std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_t events);

@@ -57,9 +57,9 @@ constexpr std::size_t kFileBytes = kHeaderBytes + kFlightEvents * sizeof(FlightE
 bool is_valid(const RankProgress& progress) {
   const auto& [kind, op, peer, group, step_of_program] = progress.instruction;
   return progress.phase <= RankProgress::Phase::Ending && kind <= InstructionKind::Load &&
-         static_cast<std::size_t>(op.kind) < kOpKinds && op.slice >= 0 && op.slice < kMostSlices &&
-         progress.step >= 0 && op.stage.value() >= 0 && op.micro_batch.value() >= 0 && op.replica.value() >= 0 &&
-         peer.value() >= 0 && group.value() >= 0;
+         static_cast<std::size_t>(op.kind) < kOpKinds && op.slice >= 0 && op.slice < kMaxSlices && progress.step >= 0 &&
+         op.stage.value() >= 0 && op.micro_batch.value() >= 0 && op.replica.value() >= 0 && peer.value() >= 0 &&
+         group.value() >= 0;
 }
 
 thread_local FlightRecorder* current_recorder = nullptr;
@@ -68,7 +68,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kJobName = "job.json";
 constexpr const char* kVerdictName = "verdict.json";
-constexpr int kMostRecordedRanks = 1 << 16;
+constexpr int kMaxRecordedRanks = 1 << 16;
 
 FlightJob job_of(const nlohmann::json& json) {
   FlightJob job{.schedule = json.at("schedule"),
@@ -77,7 +77,7 @@ FlightJob job_of(const nlohmann::json& json) {
                 .tensor_parallel = std::max<std::int64_t>(json.value("tensor_parallel", std::int64_t{1}), 1),
                 .planned_step_seconds = json.at("planned_step_seconds"),
                 .planned_ops = json.at("planned_ops")};
-  if (job.ranks.empty() || job.ranks.size() > kMostRecordedRanks) throw ConfigError("has no ranks, or too many");
+  if (job.ranks.empty() || job.ranks.size() > kMaxRecordedRanks) throw ConfigError("has no ranks, or too many");
   return job;
 }
 
@@ -179,7 +179,7 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
   return events;
 }
 
-void record_flight_on(FlightRecorder* recorder) { current_recorder = recorder; }
+void set_flight_recorder(FlightRecorder* recorder) { current_recorder = recorder; }
 
 void record_flight(const RankProgress& progress) {
   if (current_recorder != nullptr) current_recorder->note(progress);

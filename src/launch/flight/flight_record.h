@@ -50,7 +50,7 @@ class FlightRecorder {
 [[nodiscard]] std::vector<FlightEvent> read_flight(const std::string& path);
 
 /// Sets the recorder of the calling thread; null: none.
-void record_flight_on(FlightRecorder* recorder);
+void set_flight_recorder(FlightRecorder* recorder);
 /// Adds an event to the recorder of the calling thread, if any. note_progress() (progress.h) calls it.
 void record_flight(const RankProgress& progress);
 

@@ -95,13 +95,13 @@ std::string describe_hang(const StuckRank& stuck, HangWatch::Duration pause) {
   return text;
 }
 
-ThreadWatch::ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
-                         bool waits_idle, bool records_steps)
+ThreadHangWatch::ThreadHangWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start,
+                                 bool waits_idle, bool records_steps)
     : page_(ranks), ranks_(ranks), watch_(hang, hang_at_start, records_steps), waits_idle_(waits_idle) {
   if (hang.count() > 0) thread_ = std::thread([this] { run(); });
 }
 
-ThreadWatch::~ThreadWatch() {
+ThreadHangWatch::~ThreadHangWatch() {
   {
     const std::scoped_lock lock(mutex_);
     is_over_ = true;
@@ -110,7 +110,7 @@ ThreadWatch::~ThreadWatch() {
   if (thread_.joinable()) thread_.join();
 }
 
-void ThreadWatch::run() {
+void ThreadHangWatch::run() {
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, watch_.interval(), [&] { return is_over_; })) {
     HangWatch::Observation now = observe(page_, ranks_);
@@ -120,16 +120,16 @@ void ThreadWatch::run() {
 }
 
 // Nothing can be cleaned up: the stuck thread may hold any lock.
-void ThreadWatch::end_hang() const {
+void ThreadHangWatch::end_hang() const {
   std::vector<StuckRank> stuck;
   for (int rank = 0; rank < ranks_; ++rank) stuck.push_back({.rank = rank, .progress = page_.last(rank)});
   messages().write("chimera: " + describe_hang(find_stuck(stuck), watch_.pause()) + "\n");
-  messages().drain(kPromptEnd);
+  messages().drain(kDrainAfterFailure);
   ::_exit(static_cast<int>(ExitCode::No));
 }
 
-ThreadWatch::Rank::Rank(ThreadWatch& watch, int rank) { note_progress_on(&watch.page_, rank); }
+ThreadHangWatch::Rank::Rank(ThreadHangWatch& watch, int rank) { set_progress_page(&watch.page_, rank); }
 
-ThreadWatch::Rank::~Rank() { note_progress_on(nullptr, 0); }
+ThreadHangWatch::Rank::~Rank() { set_progress_page(nullptr, 0); }
 
 }  // namespace chimera

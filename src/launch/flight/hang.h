@@ -3,8 +3,8 @@
 // Detects hung jobs. Each rank counts its progress notes, about one per instruction, in shared memory (ProgressPage in
 // progress.h). The supervisor in the launcher reads the counts and the ranks' CPU time several times per second, and
 // gives them to HangWatch. If no rank makes progress for longer than the longest pause so far plus a limit, the job
-// hangs: the launcher names the stuck rank, and ends or recovers the job. ThreadWatch does the same for ranks that are
-// threads.
+// hangs: the launcher names the stuck rank, and ends or recovers the job. ThreadHangWatch does the same for ranks that
+// are threads.
 
 #include <chrono>
 #include <condition_variable>
@@ -96,21 +96,21 @@ struct StuckRank {
 
 /// Detects hangs of ranks that are threads of this process, on a thread of its own. If they hang, names the stuck rank
 /// on stderr and ends the process with ExitCode::No, because a hung thread cannot be ended.
-class ThreadWatch {
+class ThreadHangWatch {
  public:
   /// `hang` is the limit beyond the longest pause (0: no detection), and `hang_at_start` the limit until all ranks have
   /// completed a step (0: kStartUpFactor * hang). `waits_idle`: waiting ranks use no CPU time. `records_steps`: later
   /// steps have no progress notes (HangWatch).
-  ThreadWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
-              bool records_steps);
-  ThreadWatch(const ThreadWatch&) = delete;
-  ThreadWatch& operator=(const ThreadWatch&) = delete;
-  ~ThreadWatch();
+  ThreadHangWatch(int ranks, std::chrono::milliseconds hang, std::chrono::milliseconds hang_at_start, bool waits_idle,
+                  bool records_steps);
+  ThreadHangWatch(const ThreadHangWatch&) = delete;
+  ThreadHangWatch& operator=(const ThreadHangWatch&) = delete;
+  ~ThreadHangWatch();
 
   /// Scope of a rank's thread: its calls of note_progress() count in this watch.
   class Rank {
    public:
-    Rank(ThreadWatch& watch, int rank);
+    Rank(ThreadHangWatch& watch, int rank);
     Rank(const Rank&) = delete;
     Rank& operator=(const Rank&) = delete;
     ~Rank();

@@ -60,7 +60,7 @@ ProgressPage::ProgressPage(FileDescriptor page, std::size_t ranks, int protectio
 }
 
 // `chimera top` maps the page of a job that another process started, so the size must come from the file.
-ProgressPage ProgressPage::seen(FileDescriptor page) {
+ProgressPage ProgressPage::open_read_only(FileDescriptor page) {
   struct stat status {};
   check_system(::fstat(page.get(), &status), "get the size of the progress page");
   const auto bytes = static_cast<std::size_t>(status.st_size);
@@ -108,8 +108,10 @@ void note_more_progress() {
   if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, page->last(rank));
 }
 
-void note_progress_on(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
+void set_progress_page(ProgressPage* page, int rank) { thread_progress = {page, rank}; }
 
-void note_progress_of_process(ProgressPage page, int rank) { own_progress.emplace(OwnProgress{std::move(page), rank}); }
+void set_process_progress_page(ProgressPage page, int rank) {
+  own_progress.emplace(OwnProgress{std::move(page), rank});
+}
 
 }  // namespace chimera

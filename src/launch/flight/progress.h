@@ -24,7 +24,7 @@ class ProgressPage {
   ProgressPage(FileDescriptor page, int ranks);
   /// Maps the page read-only, for `chimera top`. `page` is an open file /proc/PID/fd/N of a rank, a memory file named
   /// kProgressName. Throws Error if it is not a progress page.
-  [[nodiscard]] static ProgressPage seen(FileDescriptor page);
+  [[nodiscard]] static ProgressPage open_read_only(FileDescriptor page);
   ProgressPage(ProgressPage&& other) noexcept
       : page_(std::move(other.page_)), ranks_(other.ranks_), slots_(std::exchange(other.slots_, nullptr)) {}
   ProgressPage& operator=(ProgressPage&&) = delete;
@@ -57,11 +57,11 @@ void note_progress(const RankProgress& progress);
 /// does not appear to hang. Flight records omit it.
 void note_more_progress();
 
-/// Sets the page to which note_progress() of the calling thread writes, for ranks that are threads (ThreadWatch in
+/// Sets the page to which note_progress() of the calling thread writes, for ranks that are threads (ThreadHangWatch in
 /// hang.h). Null: the page of the process.
-void note_progress_on(ProgressPage* page, int rank);
+void set_progress_page(ProgressPage* page, int rank);
 
 /// Sets the page of the process, and its rank.
-void note_progress_of_process(ProgressPage page, int rank);
+void set_process_progress_page(ProgressPage page, int rank);
 
 }  // namespace chimera

@@ -132,7 +132,7 @@ int run_host_ranks(int input) {
   LineReader lines(input);
   const HostOrder order = read_order(lines);
   const int code = HostRanksRun(order, lines, signals).run();
-  messages().drain(kPromptEnd);
+  messages().drain(kDrainAfterFailure);
   return code;
 }
 

@@ -102,7 +102,7 @@ class HostRestarts {
   std::optional<std::map<std::string, std::string>> silent_hosts() {
     const Words names = places_.names();
     std::vector<Words> commands;
-    for (const std::string& name : names) commands.push_back(job_.program_on(name, {"--version"}));
+    for (const std::string& name : names) commands.push_back(job_.remote_command(name, {"--version"}));
     // spares are awaited only if a host is lost
     const auto replies = run_commands(commands, kAnswerWithin, signals_, job_.hosts.size());
     std::map<std::string, std::string> silent;
@@ -130,7 +130,7 @@ class HostRestarts {
   /// Runs on the first host, which has the model and LibTorch; nullopt after a signal.
   std::optional<LayoutReply> dry_run(const Words& flags) {
     const Words arguments = concatenate(concatenate(job_.arguments, flags), {"--dry-run", "--format", "json"});
-    const auto command = job_.program_on(places_.with_ranks(1).front().host, arguments);
+    const auto command = job_.remote_command(places_.with_ranks(1).front().host, arguments);
     const auto reply = run_commands({command}, kDryRunWithin, signals_).front();
     if (signals_.has_signal()) return std::nullopt;
     if (!reply) return LayoutReply{.layout = {}, .message = "a dry run has not ended"};
@@ -230,7 +230,7 @@ int launch_on_hosts(const HostJob& job) {
   ::signal(SIGPIPE, SIG_IGN);  // a write to a lost host must not end this process
   SignalInbox signals;         // before the first process, so that no signal is missed
   const int code = HostRestarts(job, signals).run();
-  messages().drain(kPromptEnd);
+  messages().drain(kDrainAfterFailure);
   return code;
 }
 

@@ -65,7 +65,7 @@ struct HostJob {
   std::function<std::vector<HostCommand>(const std::vector<HostRanks>&, const std::vector<std::string>&)> start;
   /// Returns the command line that runs chimera with these arguments on a host, in the job's folder. Only needed if
   /// restarts are allowed.
-  std::function<std::vector<std::string>(const std::string& host, const std::vector<std::string>&)> program_on = {};
+  std::function<std::vector<std::string>(const std::string& host, const std::vector<std::string>&)> remote_command = {};
   int most_restarts = 0;  ///< Maximum number of restarts
   /// Returns where a restarted job continues. Called before each restart.
   std::function<HostResume()> resume = {};

@@ -27,9 +27,9 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   const bool ends_in_bracket = word.ends_with(']');
   if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
     const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
-    if (!count || *count < 1 || *count > kMostRanksOfHost) {
+    if (!count || *count < 1 || *count > kMaxRanksOfHost) {
       throw ConfigError(fmt::format("{}: '{}' has no number of ranks after its colon; expected HOST:N, N from 1 to {}",
-                                    flag, word, kMostRanksOfHost));
+                                    flag, word, kMaxRanksOfHost));
     }
     ranks.host = word.substr(0, colon);
     ranks.count = *count;
@@ -80,7 +80,7 @@ std::string to_text(const HostRanks& ranks) {
   return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
 }
 
-std::string to_line(const HostOrder& order) { return json_text(nlohmann::json(order), -1, JsonLetters::Ascii); }
+std::string to_line(const HostOrder& order) { return json_text(nlohmann::json(order), -1, JsonEncoding::Ascii); }
 
 HostOrder parse_order(const std::string& line) {
   try {

@@ -38,8 +38,8 @@ struct RecoveryNote {
   };
   int rank = 0;
   Kind kind = Kind::Left;
-  std::int64_t epoch = 0;  ///< Generation of connections that the rank joins
-  std::int64_t step = 0;   ///< For Resumed: last completed step, from 1
+  std::int64_t generation = 0;  ///< Generation of connections that the rank joins
+  std::int64_t step = 0;        ///< For Resumed: last completed step, from 1
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 

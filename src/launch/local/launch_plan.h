@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-inline constexpr int kMostRanksOfHost = 1024;  ///< Maximum number of ranks of a host
+inline constexpr int kMaxRanksOfHost = 1024;  ///< Maximum number of ranks of a host
 
 /// Returns the path of the running executable.
 [[nodiscard]] std::string own_executable();
@@ -28,7 +28,7 @@ struct NextStart {
 
 /// A job of ranks on one host.
 struct LaunchPlan {
-  int ranks = 1;                              ///< 1 .. kMostRanksOfHost
+  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
   std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()

@@ -54,11 +54,11 @@ struct Start {
 /// A restarted or replaced rank must not meet fault points of its predecessor again, so it gets the number of its
 /// start.
 Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
-                     std::int64_t epoch, int orders) {
+                     std::int64_t generation, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
   if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
   std::vector<std::string> arguments = start.arguments;
-  if (epoch > 0)
+  if (generation > 0)
     arguments.insert(arguments.end(), plan.replacement_arguments.begin(), plan.replacement_arguments.end());
   Command command{
       .executable = plan.executable,
@@ -68,14 +68,14 @@ Command rank_command(const LaunchPlan& plan, const Start& start, const RankChann
                       fmt::format("{}={}", kInputVariable, path_of(channels.input)),
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
-                      fmt::format("{}={}", kStartVariable, start.restarts + epoch),
+                      fmt::format("{}={}", kStartVariable, start.restarts + generation),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
       .descriptors = std::move(descriptors),
       .entry = plan.entry};
   if (orders >= 0) {
     command.descriptors.push_back(orders);
     command.environment.push_back(fmt::format("{}={}", kOrdersVariable, orders));
-    command.environment.push_back(fmt::format("{}={}", kEpochVariable, epoch));
+    command.environment.push_back(fmt::format("{}={}", kGenerationVariable, generation));
   }
   return command;
 }
@@ -91,15 +91,15 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
 
 StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
   RankChannels channels = open_channels(plan);
-  const auto begin = core_use();
+  const auto begin = sample_core_use();
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
-  StartOutcome outcome = supervise(channels, signals, plan, [&](int rank, std::int64_t epoch, int orders) {
-    return ChildProcess(rank_command(plan, start, channels, rank, epoch, orders));
+  StartOutcome outcome = supervise(channels, signals, plan, [&](int rank, std::int64_t generation, int orders) {
+    return ChildProcess(rank_command(plan, start, channels, rank, generation, orders));
   });
   try_flight(plan.flight_folder, [&] {
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
     if (is_well) return remove_flight(plan.flight_folder);
-    outcome.verdict->others_share = share_of_others_since(begin);  // All ranks have been waited for
+    outcome.verdict->others_share = load_of_others_since(begin);  // All ranks have been waited for
     write_verdict(plan.flight_folder, *outcome.verdict);
   });
   return outcome;
@@ -135,11 +135,11 @@ std::string own_executable() {
 }
 
 int launch(const LaunchPlan& plan) {
-  if (plan.ranks < 1 || plan.ranks > kMostRanksOfHost) {
-    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMostRanksOfHost));
+  if (plan.ranks < 1 || plan.ranks > kMaxRanksOfHost) {
+    throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost));
   }
   const int exit_code = run_with_restarts(plan);
-  messages().drain(kPromptEnd);
+  messages().drain(kDrainAfterFailure);
   return exit_code;
 }
 

@@ -20,8 +20,8 @@ namespace chimera {
 /// ...". After a rank that only lost a peer, waits kVictimGrace for the culprit. If the job hangs, names the stuck rank
 /// and its activity. Ends the other ranks by SIGTERM, and by SIGKILL 0.5 s later; if plan.saves, by SIGKILL at once.
 /// Then restarts the job if the plan allows it and the exit code would be 1. If recoveries are allowed, ranks that fail
-/// or hang in a step are replaced, and the others continue. Finally waits up to kPromptEnd for the reader of stderr.
-/// Leaves no process (see rank_environment()) or file, even if the launcher is killed by SIGKILL.
+/// or hang in a step are replaced, and the others continue. Finally waits up to kDrainAfterFailure for the reader of
+/// stderr. Leaves no process (see rank_environment()) or file, even if the launcher is killed by SIGKILL.
 ///
 /// Call it from the main thread, while no other thread receives signals. Throws ConfigError if plan.ranks is out of
 /// range, Error if the system refuses a process or descriptor; started ranks are killed.

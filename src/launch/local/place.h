@@ -28,7 +28,7 @@ inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of e
 /// Descriptor of the orders during a recovery (recovery.h); unset if the job has no recoveries
 inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";
 /// Generation of connections that the rank joins; above 0 for a rank that replaces a lost one
-inline constexpr const char* kEpochVariable = "CHIMERA_EPOCH";
+inline constexpr const char* kGenerationVariable = "CHIMERA_EPOCH";
 inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< Rank on this host
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< Number of ranks on this host
 inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   ///< Host of the rendezvous server

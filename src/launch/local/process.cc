@@ -147,7 +147,7 @@ void close_descriptors_but(const std::vector<int>& kept) {
   }
   std::vector<std::string> arguments = argv_of(command);
   const auto argc = static_cast<int>(arguments.size());
-  end_at_once(command.entry(argc, c_array(arguments).data()), kPromptEnd);
+  exit_now(command.entry(argc, c_array(arguments).data()), kDrainAfterFailure);
 }
 
 /// A fork shares the memory of the loaded libraries with the launcher, and saves the rank their start-up of seconds.
@@ -219,9 +219,9 @@ std::optional<int> SignalInbox::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-bool SignalInbox::has_signal(std::chrono::milliseconds patience) const {
+bool SignalInbox::has_signal(std::chrono::milliseconds timeout) const {
   pollfd watched{fd_.get(), POLLIN, 0};
-  return ::poll(&watched, 1, static_cast<int>(patience.count())) > 0;
+  return ::poll(&watched, 1, static_cast<int>(timeout.count())) > 0;
 }
 
 // A signal between attempts finds nothing to save: the newest checkpoint is complete.

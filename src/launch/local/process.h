@@ -96,8 +96,8 @@ class SignalInbox {
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// Returns the number of the next pending signal, or nothing.
   [[nodiscard]] std::optional<int> next();
-  /// Waits until a signal is pending, at most for `patience`. Returns whether one is, without reading it.
-  [[nodiscard]] bool has_signal(std::chrono::milliseconds patience = {}) const;
+  /// Waits until a signal is pending, at most for `timeout`. Returns whether one is, without reading it.
+  [[nodiscard]] bool has_signal(std::chrono::milliseconds timeout = {}) const;
 
  private:
   FileDescriptor fd_;

@@ -58,7 +58,7 @@ void end_with_parent(int rank) {
   if (parent == 0) return;  // first process of a container, which ends with it
   const auto end = [rank] {
     messages().write(fmt::format("chimera: rank {} ends: the process that started it has ended\n", rank));
-    messages().drain(kPromptEnd);
+    messages().drain(kDrainAfterFailure);
     ::_exit(static_cast<int>(ExitCode::PeerLost));
   };
   const int process = static_cast<int>(::syscall(SYS_pidfd_open, parent, 0U));  // never closed
@@ -124,7 +124,7 @@ void print_failure(const FailureReport& report) {
                                   ? describe_failure(report.rank, {.report = report, .ending = {}})
                                   : fmt::format("rank {} ended at {}: {}", report.rank, report.op, report.message);
   messages().write("chimera: " + message + "\n");
-  messages().drain(kPromptEnd);
+  messages().drain(kDrainAfterFailure);
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path != nullptr && *path != '\0' && report.own_cause) write_error_file(path, message);
 }
@@ -152,17 +152,17 @@ std::optional<RankEnvironment> rank_environment() {
   close_on_exec(required_number(kProgressVariable));
   if (std::getenv(kOrdersVariable) != nullptr) {
     self.orders = required_number(kOrdersVariable);
-    self.epoch = required_number(kEpochVariable);
+    self.generation = required_number(kGenerationVariable);
     close_on_exec(*self.orders);
   }
-  note_progress_of_process({FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank);
+  set_process_progress_page({FileDescriptor(required_number(kProgressVariable)), self.world_size}, self.rank);
   set_fault_rank(self.rank);
   fault_point("start");
   return self;
 }
 
 // A user who sets CHIMERA_RANK by hand may start ranks from scripts that end, so only launchers are watched.
-RankEnvironment join_place(const RankPlace& place) {
+RankEnvironment join_external_launcher(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
   if (std::getenv(kPartVariable) != nullptr) die_with_launcher(required_number(kPartVariable));
   if (place.launcher != LauncherKind::Variables) end_with_parent(place.rank);

@@ -2,7 +2,8 @@
 
 // How a rank process learns its rank and where to meet the other ranks, and how it reports a failure. main() first
 // calls rank_environment(), which returns a value if launch() of chimera started the process. If another launcher
-// started it, such as torchrun, find_place() (place.h) returns its rank, and join_place() makes the RankEnvironment.
+// started it, such as torchrun, find_place() (place.h) returns its rank, and join_external_launcher() makes the
+// RankEnvironment.
 
 #include <cstdint>
 #include <memory>
@@ -26,13 +27,13 @@ struct RankEnvironment {
   /// Keeps the rendezvous file of ranks that another launcher started, until all have joined; else null
   std::shared_ptr<const RendezvousFile> rendezvous_file = {};
   std::optional<int> orders = {};  ///< Descriptor from which the rank reads orders (recovery.h), if the job can recover
-  std::int64_t epoch = 0;          ///< Generation of connections that it joins; above 0 if it replaces a lost rank
+  std::int64_t generation = 0;     ///< Generation of connections that it joins; above 0 if it replaces a lost rank
 };
 
 /// Initializes a rank that another launcher started. From then on, report_failure() writes to stderr and to torchrun's
 /// TORCHELASTIC_ERROR_FILE, if set. The process ends with ExitCode::PeerLost when its parent process dies, unless the
 /// user set its variables by hand. Throws the errors of rendezvous_point() (rendezvous.h).
-[[nodiscard]] RankEnvironment join_place(const RankPlace& place);
+[[nodiscard]] RankEnvironment join_external_launcher(const RankPlace& place);
 
 /// Returns the environment of this rank, or nullopt unless launch() (launcher.h) started this process. Call it once,
 /// first in main(). Makes the kernel kill this process when the launcher dies; if it is already dead, exits with

@@ -77,13 +77,13 @@ std::optional<ReceivedOrder> receive_order(int rank) {
   return received;
 }
 
-RecoveryLink::RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits)
+RecoveryLink::RecoveryLink(int rank, std::int64_t generation, FileDescriptor orders, std::function<void()> end_waits)
     : rank_(rank),
       orders_(std::move(orders)),
       end_waits_(std::move(end_waits)),
-      epoch_(epoch),
-      ordered_(epoch),
-      left_(epoch),
+      generation_(generation),
+      ordered_(generation),
+      left_(generation),
       joined_(0),
       thread_([this] { take_orders(); }) {}
 
@@ -99,15 +99,15 @@ RecoveryLink::~RecoveryLink() {
 
 void RecoveryLink::take_orders() {
   while (auto received = receive_order(orders_.get())) {
-    const std::int64_t epoch = received->order.epoch;
+    const std::int64_t generation = received->order.generation;
     std::unique_lock lock(mutex_);
     if (received->order.kind == Order::Kind::Join) {
-      joined_ = epoch;
+      joined_ = generation;
       store_ = std::move(received->store);
       news_.notify_all();
       continue;
     }
-    ordered_ = epoch;
+    ordered_ = generation;
     news_.notify_all();
     // Repeats, because a wait may begin after the connections were broken. The lock is released meanwhile: end_waits_()
     // may block until the rank's thread has moved on, and that thread needs the lock in rejoin().
@@ -123,24 +123,24 @@ void RecoveryLink::take_orders() {
   }
 }
 
-bool RecoveryLink::must_leave(std::chrono::milliseconds patience) {
+bool RecoveryLink::must_leave(std::chrono::milliseconds timeout) {
   std::unique_lock lock(mutex_);
-  return news_.wait_for(lock, patience, [&] { return ordered_ > epoch_; });
+  return news_.wait_for(lock, timeout, [&] { return ordered_ > generation_; });
 }
 
 FileDescriptor RecoveryLink::rejoin(const std::function<void()>& on_left) {
   std::unique_lock lock(mutex_);
-  epoch_ = left_ = ordered_;
+  generation_ = left_ = ordered_;
   news_.notify_all();
   news_.wait(lock, [&] { return !is_ending_waits_; });
   on_left();
-  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Left, .epoch = epoch_});
-  news_.wait(lock, [&] { return joined_ == epoch_; });
+  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Left, .generation = generation_});
+  news_.wait(lock, [&] { return joined_ == generation_; });
   return std::move(store_);
 }
 
 void RecoveryLink::note_resumed(std::int64_t step) const {
-  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Resumed, .epoch = epoch_, .step = step});
+  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Resumed, .generation = generation_, .step = step});
 }
 
 Recovery::Recovery(int ranks, RankGroups copies, int most)
@@ -160,7 +160,7 @@ std::string Recovery::missing_copy() const {
 
 // Ranks that are lost while the others still leave belong to the same recovery and cost no other attempt: a host takes
 // several ranks with it. A replacement that is lost has failed on its own, so it costs one.
-Recovery::Answer Recovery::lose(const std::vector<int>& ranks, std::int64_t step) {
+Recovery::Answer Recovery::handle_loss(const std::vector<int>& ranks, std::int64_t step) {
   bool is_another = state_ != State::Leaving;
   for (const int rank : ranks) {
     const auto index = static_cast<std::size_t>(rank);
@@ -176,16 +176,16 @@ Recovery::Answer Recovery::lose(const std::vector<int>& ranks, std::int64_t step
     for (const int rank : ranks) places_[static_cast<std::size_t>(rank)] = Place::Elsewhere;
     return {};
   }
-  ++epoch_;
+  ++generation_;
   std::ranges::fill(places_, Place::Elsewhere);
   state_ = State::Leaving;
-  return {.begins_epoch = true};
+  return {.begins_generation = true};
 }
 
-// A note may be late: it was written before its rank was lost, or belongs to an epoch that ended by another loss.
+// A note may be late: it was written before its rank was lost, or belongs to a generation that ended by another loss.
 void Recovery::note(const RecoveryNote& note) {
   const bool is_known = note.rank >= 0 && note.rank < static_cast<int>(places_.size());
-  if (!is_known || note.epoch != epoch_ || state_ == State::Undisturbed) return;
+  if (!is_known || note.generation != generation_ || state_ == State::Running) return;
   const bool has_resumed = note.kind == RecoveryNote::Kind::Resumed;
   if (has_resumed && state_ != State::Joining) return;
   places_[static_cast<std::size_t>(note.rank)] = has_resumed ? Place::Resumed : Place::Left;
@@ -197,13 +197,14 @@ bool Recovery::all_are_at(Place place) const {
 }
 
 void Recovery::join() {
-  require_invariant(all_left(), fmt::format("ranks join epoch {} before all have left the previous one", epoch_));
+  require_invariant(all_left(), fmt::format("ranks join epoch {} before all have left the previous one", generation_));
   state_ = State::Joining;
 }
 
 void Recovery::finish() {
-  require_invariant(all_resumed(), fmt::format("a recovery ends before all ranks have resumed in epoch {}", epoch_));
-  state_ = State::Undisturbed;
+  require_invariant(all_resumed(),
+                    fmt::format("a recovery ends before all ranks have resumed in epoch {}", generation_));
+  state_ = State::Running;
   std::fill(has_weights_.begin(), has_weights_.end(), true);
 }
 

@@ -1,14 +1,14 @@
 #pragma once
 
 // Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
-// that still runs. An epoch is a generation of connections between the ranks, counted from 0; a recovery begins the
-// next epoch. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
+// that still runs. Connections have a generation, counted from 0, and a recovery begins the next
+// generation. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
 // ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink
-// receives the orders. The order to join also passes the rendezvous store of the next epoch, as a descriptor of an
+// receives the orders. The order to join also passes the rendezvous store of the next generation, as a descriptor of an
 // unnamed file.
 //
-//   Undisturbed --lose()--> Leaving: ranks leave their step, replacements start
-//               --join()--> Joining: all connect in the next epoch; replacements receive weights
+//   Undisturbed --handle_loss()--> Leaving: ranks leave their step, replacements start
+//               --join()--> Joining: all connect in the next generation; replacements receive weights
 //               --finish()--> Undisturbed
 
 #include <chrono>
@@ -35,7 +35,7 @@ struct Order {
     Join,   ///< Reconnect through the rendezvous store that comes with the order
   };
   Kind kind = Kind::Leave;
-  std::int64_t epoch = 0;  ///< The epoch to begin
+  std::int64_t generation = 0;  ///< The generation to begin
 };
 
 /// Both ends of a socket pair for orders; the rank process inherits its end.
@@ -62,25 +62,25 @@ struct ReceivedOrder {
 /// A rank's receiver of orders. A thread of its own receives them; the rank's main thread calls the member functions.
 class RecoveryLink {
  public:
-  /// `epoch` is the epoch in which the rank starts. If it is above 0, the rank is a replacement and must call rejoin().
-  /// `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it repeatedly,
-  /// from the order to leave until rejoin().
-  RecoveryLink(int rank, std::int64_t epoch, FileDescriptor orders, std::function<void()> end_waits);
+  /// `generation` is the generation in which the rank starts. If it is above 0, the rank is a replacement and must call
+  /// rejoin(). `end_waits` must interrupt waits of the main thread for other ranks. The receiving thread calls it
+  /// repeatedly, from the order to leave until rejoin().
+  RecoveryLink(int rank, std::int64_t generation, FileDescriptor orders, std::function<void()> end_waits);
   RecoveryLink(const RecoveryLink&) = delete;
   RecoveryLink& operator=(const RecoveryLink&) = delete;
   ~RecoveryLink();
 
-  /// Waits up to `patience` for an order to leave, and returns whether it came. Call it after a failed communication,
+  /// Waits up to `timeout` for an order to leave, and returns whether it came. Call it after a failed communication,
   /// to find out whether a recovery has begun.
-  [[nodiscard]] bool must_leave(std::chrono::milliseconds patience);
+  [[nodiscard]] bool must_leave(std::chrono::milliseconds timeout);
   /// Sends RecoveryNote::Kind::Left and waits for the order to join. Returns the rendezvous store. Calls `on_left` as
   /// soon as `end_waits` will not be called any more.
   [[nodiscard]] FileDescriptor rejoin(const std::function<void()>& on_left);
   /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const;
 
-  /// Returns whether this rank has joined a later epoch than 0.
-  [[nodiscard]] bool is_recovering() const { return epoch_ > 0; }
+  /// Returns whether this rank has joined a later generation than 0.
+  [[nodiscard]] bool is_recovering() const { return generation_ > 0; }
 
  private:
   void take_orders();
@@ -88,27 +88,27 @@ class RecoveryLink {
   int rank_;
   FileDescriptor orders_;
   std::function<void()> end_waits_;
-  std::int64_t epoch_;
+  std::int64_t generation_;
   std::mutex mutex_;
   std::condition_variable news_;
-  std::int64_t ordered_;  // newest epoch that the launcher has ordered
-  std::int64_t left_;     // newest epoch that this rank is ready to join
-  std::int64_t joined_;   // newest epoch that may be joined
+  std::int64_t ordered_;  // newest generation that the launcher has ordered
+  std::int64_t left_;     // newest generation that this rank is ready to join
+  std::int64_t joined_;   // newest generation that may be joined
   FileDescriptor store_;
   bool is_ending_waits_ = false;
   std::thread thread_;  // last member, because it uses the others
 };
 
-/// State machine of a recovery. The supervisor calls lose() when ranks are lost, note() for each RecoveryNote, and
-/// join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their step
-/// and connections, new processes replace the lost ranks, all ranks join a new epoch, and the replacements receive the
-/// weights of other replicas. If a rank is lost after the order to join, another epoch begins.
+/// State machine of a recovery. The supervisor calls handle_loss() when ranks are lost, note() for each RecoveryNote,
+/// and join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their
+/// step and connections, new processes replace the lost ranks, all ranks join a new generation, and the replacements
+/// receive the weights of other replicas. If a rank is lost after the order to join, another generation begins.
 class Recovery {
  public:
   enum class State : std::uint8_t {
-    Undisturbed,  ///< No recovery is under way
-    Leaving,      ///< Waits until all ranks have left their step, and all replacements have started
-    Joining,      ///< Waits until all ranks have reconnected and resumed
+    Running,  ///< No recovery is under way
+    Leaving,  ///< Waits until all ranks have left their step, and all replacements have started
+    Joining,  ///< Waits until all ranks have reconnected and resumed
   };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
   /// number of recoveries.
@@ -116,13 +116,13 @@ class Recovery {
 
   /// Decision about the loss of ranks.
   struct Answer {
-    std::string why_not = "";   ///< Empty if the job can continue
-    bool begins_epoch = false;  ///< Whether the other ranks must be ordered to leave
+    std::string why_not = "";        ///< Empty if the job can continue
+    bool begins_generation = false;  ///< Whether the other ranks must be ordered to leave
   };
   /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. Ranks that are lost while
   /// others leave belong to the same recovery, unless they are replacements.
-  [[nodiscard]] Answer lose(const std::vector<int>& ranks, std::int64_t step);
-  /// Processes a rank's note; ignores notes of other epochs.
+  [[nodiscard]] Answer handle_loss(const std::vector<int>& ranks, std::int64_t step);
+  /// Processes a rank's note; ignores notes of other generations.
   void note(const RecoveryNote& note);
 
   /// Returns whether all ranks of State::Leaving have sent RecoveryNote::Kind::Left; then call join().
@@ -135,8 +135,8 @@ class Recovery {
   void finish();
 
   [[nodiscard]] State state() const { return state_; }
-  /// Returns the current epoch, or the epoch about to begin.
-  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  /// Returns the current generation, or the generation about to begin.
+  [[nodiscard]] std::int64_t generation() const { return generation_; }
   /// Returns false for replacements until finish().
   [[nodiscard]] bool has_weights(int rank) const { return has_weights_[static_cast<std::size_t>(rank)]; }
   /// Returns the last step that was completed before ranks resumed, from 1.
@@ -145,15 +145,15 @@ class Recovery {
   [[nodiscard]] int done() const { return restarts_.done(); }
 
  private:
-  /// Newest note of a rank in this epoch; Elsewhere: none
+  /// Newest note of a rank in this generation; Elsewhere: none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
   [[nodiscard]] std::string missing_copy() const;
 
   RankGroups copies_;
   Restarts restarts_;
-  State state_ = State::Undisturbed;
-  std::int64_t epoch_ = 0;
+  State state_ = State::Running;
+  std::int64_t generation_ = 0;
   std::int64_t resumed_after_ = 0;
   std::vector<Place> places_;      // [rank]
   std::vector<bool> has_weights_;  // [rank]

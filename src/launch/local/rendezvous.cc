@@ -164,7 +164,7 @@ RendezvousPoint slurm_server(const Variables& variables) {
 /// Appends the hosts of the ranges in a bracket, such as 0-2,07, behind `prefix`.
 void add_ranges(const std::string& list, const std::string& prefix, const std::string& ranges,
                 std::vector<std::string>& hosts) {
-  constexpr std::uint32_t kMostHosts = 1 << 16;  // MaxNodeCount of SLURM
+  constexpr std::uint32_t kMaxHosts = 1 << 16;  // MaxNodeCount of SLURM
   for (std::size_t at = 0; at <= ranges.size();) {
     const std::size_t end = std::min(ranges.find(',', at), ranges.size());
     const std::string range = ranges.substr(at, end - at);
@@ -172,7 +172,7 @@ void add_ranges(const std::string& list, const std::string& prefix, const std::s
     const std::string digits = range.substr(0, dash);
     const auto first = parse_number<std::uint32_t>(digits);
     const auto last = dash == range.size() ? first : parse_number<std::uint32_t>(range.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= kMostHosts) {
+    if (!first || !last || *last < *first || *last - *first >= kMaxHosts) {
       refuse_nodes(list, fmt::format("has '{}' in place of a number or range", range));
     }
     for (std::uint64_t n = *first; n <= *last; ++n) {

@@ -34,7 +34,7 @@ std::string last_line(std::string errors) {
 }
 
 std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vector<std::string>>& commands,
-                                                      std::chrono::milliseconds patience, const SignalInbox& signals,
+                                                      std::chrono::milliseconds timeout, const SignalInbox& signals,
                                                       std::size_t enough) {
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
   std::vector<CommandOutput> files(commands.size());
@@ -47,7 +47,7 @@ std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vec
                                 .output = files[i].output.get(),
                                 .errors = files[i].errors.get()}));
   }
-  const auto deadline = Clock::now() + patience;
+  const auto deadline = Clock::now() + timeout;
   std::vector<std::optional<CommandReply>> replies(commands.size());
   const auto has_succeeded = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
   const auto needed = replies.begin() + static_cast<std::ptrdiff_t>(std::min(enough, replies.size()));

@@ -25,11 +25,11 @@ struct CommandReply {
 [[nodiscard]] std::string last_line(std::string errors);
 
 /// Runs the commands concurrently with empty standard input, and returns their replies. A first word without a slash is
-/// looked up in PATH. Returns when all commands have ended; earlier after `patience`, after a signal (which stays in
+/// looked up in PATH. Returns when all commands have ended; earlier after `timeout`, after a signal (which stays in
 /// the inbox), or once the first `enough` commands have all succeeded. It then kills the other commands, which have no
 /// reply (nullopt). Throws Error if the system refuses a process.
 [[nodiscard]] std::vector<std::optional<CommandReply>> run_commands(
-    const std::vector<std::vector<std::string>>& commands, std::chrono::milliseconds patience,
+    const std::vector<std::vector<std::string>>& commands, std::chrono::milliseconds timeout,
     const SignalInbox& signals, std::size_t enough = SIZE_MAX);
 
 }  // namespace chimera

@@ -49,8 +49,8 @@ class RankProcesses {
   [[nodiscard]] const ChildProcess& operator[](int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
 
   [[nodiscard]] bool can_recover() const { return recovery_.has_value(); }
-  [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Undisturbed; }
-  /// Returns whether some ranks have not left the previous epoch.
+  [[nodiscard]] bool is_recovering() const { return recovery_ && recovery_->state() != Recovery::State::Running; }
+  /// Returns whether some ranks have not left the previous generation.
   [[nodiscard]] bool is_leaving() const { return recovery_ && recovery_->state() == Recovery::State::Leaving; }
   /// Returns whether the rank is lost and has no replacement yet.
   [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
@@ -59,9 +59,9 @@ class RankProcesses {
 
   /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
   /// continue, only returns why. Requires can_recover().
-  [[nodiscard]] std::string lose(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
+  [[nodiscard]] std::string handle_loss(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
     const bool is_first = !is_recovering();
-    auto [why_not, begins_epoch] = recovery().lose(ranks, step);
+    auto [why_not, begins_generation] = recovery().handle_loss(ranks, step);
     if (!why_not.empty()) return why_not;
     if (is_first) {
       reason_ = reason;
@@ -74,8 +74,8 @@ class RankProcesses {
       if ((*this)[rank].is_running()) (*this)[rank].send(SIGKILL);
       if (!is_lost(rank)) lost_.push_back(rank);
     }
-    if (!begins_epoch) return "";
-    const Order leave{.kind = Order::Kind::Leave, .epoch = recovery().epoch()};
+    if (!begins_generation) return "";
+    const Order leave{.kind = Order::Kind::Leave, .generation = recovery().generation()};
     for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
       if (!is_lost(static_cast<int>(rank))) send_order(orders_[rank].get(), leave);
     }
@@ -126,13 +126,13 @@ class RankProcesses {
     progress_.note(rank, {.phase = RankProgress::Phase::StartUp});
     OrderChannel channel = open_order_channel();
     orders_[index] = std::move(channel.launcher);
-    ranks_.replace(index, start_(rank, recovery().epoch(), channel.rank.get()));
+    ranks_.replace(index, start_(rank, recovery().generation(), channel.rank.get()));
   }
 
   void order_to_join() {
     recovery().join();
     const FileDescriptor store = make_memory_file("chimera-store", 0);
-    const Order join{.kind = Order::Kind::Join, .epoch = recovery().epoch()};
+    const Order join{.kind = Order::Kind::Join, .generation = recovery().generation()};
     for (const FileDescriptor& orders : orders_) send_order(orders.get(), join, store.get());
   }
 
@@ -297,7 +297,7 @@ class Supervisor {
   /// Returns whether the job can continue. Before its first step it has nothing to recover.
   bool recover_from(const std::vector<int>& lost, int culprit, const std::string& reason) {
     if (!ranks_.can_recover() || (!ranks_.is_recovering() && !are_all_in({Phase::Steps}))) return false;
-    const std::string why_not = ranks_.lose(lost, reason, progress_.last(culprit).step);
+    const std::string why_not = ranks_.handle_loss(lost, reason, progress_.last(culprit).step);
     if (!why_not.empty()) {
       print_message(why_not);
       return false;

@@ -5,7 +5,7 @@
 // these decisions is in decide() of the source. The launcher (launcher.h) calls supervise() for each attempt, and
 // decides from its outcome whether the job restarts.
 //
-//   exits, reports, signals, hang watch -> decide() -> RankProcesses::lose() or end_job() -> StartOutcome
+//   exits, reports, signals, hang watch -> decide() -> RankProcesses::handle_loss() or end_job() -> StartOutcome
 
 #include <cstdint>
 #include <functional>
@@ -35,9 +35,9 @@ struct StartOutcome {
   std::optional<FlightVerdict> verdict = {};  ///< Empty after a normal end
 };
 
-/// Starts the process of a rank in this epoch (generation of connections, recovery.h). `orders` is the rank's end of an
+/// Starts the process of a rank in this generation of connections (recovery.h). `orders` is the rank's end of an
 /// OrderChannel, or -1 if the job does not recover.
-using RankStarter = std::function<ChildProcess(int rank, std::int64_t epoch, int orders)>;
+using RankStarter = std::function<ChildProcess(int rank, std::int64_t generation, int orders)>;
 
 /// Starts the ranks and supervises them until all have ended. Writes the cause of an abnormal end to messages(). If it
 /// throws, running ranks are killed.

@@ -83,15 +83,15 @@ Evaluation evaluate(const EvaluationOptions& options, const std::function<void(c
   require_memory_for(model, "weights", weight_bytes(model, options.dtype));
   const DataTokenizer tokenizer(options.tokenizer, folder.get(), model);
   const WholeSource source = open_whole_source(options.data, tokenizer.token_options());
-  for (const std::string& line : source.opened.passed_over) messages().write("chimera: " + line + "\n");
+  for (const std::string& line : source.opened.ignored_files_note) messages().write("chimera: " + line + "\n");
   SampleOptions sample_options = tokenizer.sample_options(source.opened.is_plain_text);
   sample_options.sequence = options.sequence;
   sample_options.seed = static_cast<std::uint64_t>(options.seed);
   const Samples samples(source.tokens, sample_options);
   at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : available_cores());
   // One stage holds all layers: no pipeline is needed to compute forwards of windows one after another.
-  const LoneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
-                        stored_values(folder));
+  const StandaloneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(options.dtype),
+                              values_from_folder(folder));
   return {.loss = mean_loss(options, samples, model.family, *whole.stage, progress),
           .tokens = samples.ordered_count() * samples.targets_per_sample(),
           .windows = samples.ordered_count(),

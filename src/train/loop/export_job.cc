@@ -25,8 +25,9 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 Tensors first_weights(const Job& job) {
   // The initial values depend on seed and parameter name alone, so one stage with all layers has those of every layout.
-  const LoneStage whole(job.model, even_partition(job.model.layers, 1).front(),
-                        scalar_type(master_type(job.options.dtype)), first_values(job.from, job.options.seed));
+  const StandaloneStage whole(job.model, even_partition(job.model.layers, 1).front(),
+                              scalar_type(master_type(job.options.dtype)),
+                              folder_or_random_values(job.from, job.options.seed));
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();

@@ -23,7 +23,7 @@ at::Tensor stacked(const std::vector<Sample>& samples, const std::vector<Element
 
 }  // namespace
 
-MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place) {
+MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPosition& place) {
   return make_micro_batch(samples_at(samples, place), family, samples.targets_per_sample(), place.mini_batch);
 }
 
@@ -47,7 +47,7 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
   return batch;
 }
 
-MicroBatch ready_for(MicroBatch batch, at::Device device) {
+MicroBatch pin_memory(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
   for (at::Tensor* tensor : tensors_of(batch)) *tensor = tensor->pin_memory();
   return batch;
@@ -60,8 +60,8 @@ MicroBatch on_device(MicroBatch batch, at::Device device) {
 }
 
 Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
-    : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPlace& place) {
-        return ready_for(make_micro_batch(*job_.data.training, job_.model.family, place), device_);
+    : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPosition& place) {
+        return pin_memory(make_micro_batch(*job_.data.training, job_.model.family, place), device_);
       }) {
   // A worker may read a micro-batch for two stages; it is prepared once.
   std::unordered_set<MicroBatchId> seen;
@@ -75,7 +75,7 @@ void Loader::begin_step(std::int64_t step) {
   prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
   for (const std::int64_t announced : {step, step + 1}) {
     if (announced == job_.options.steps) return;
-    std::vector<BatchPlace> places;
+    std::vector<BatchPosition> places;
     for (const MicroBatchId micro_batch : micro_batches_) places.push_back(place_of(announced, micro_batch));
     prefetcher_.prefetch(places);
   }
@@ -101,7 +101,7 @@ void Loader::warm_up(std::int64_t step) {
 MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro_batch) {
   MicroBatch batch;
   // Even a stage that reads no samples needs their position, because dropout masks depend on it.
-  const BatchPlace place = place_of(step, micro_batch);
+  const BatchPosition place = place_of(step, micro_batch);
   if (reads_samples(stage)) batch = on_device(prefetcher_.get(place), device_);
   batch.dropout = {.probability = job_.options.dropout,
                    .seed = static_cast<std::uint64_t>(job_.options.seed),
@@ -117,7 +117,7 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
 MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const {
   if (!reads_samples(stage)) return {};
   const Samples& source = *job_.data.validation;
-  const BatchPlace place = place_of(batch, micro_batch);
+  const BatchPosition place = place_of(batch, micro_batch);
   // All ranks run the whole program, so a short split is filled up with samples whose targets do not count.
   const std::int64_t counted = std::min(source.count(), place.mini_batch);
   std::vector<Sample> samples = samples_at(source, place);
@@ -127,7 +127,7 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
     again.next_sentence = kIgnoredTarget;
   }
   return on_device(
-      ready_for(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted), device_), device_);
+      pin_memory(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted), device_), device_);
 }
 
 /// Blocks of causal models read only hidden states, unless attention is limited to documents.
@@ -136,7 +136,7 @@ bool Loader::reads_samples(StageId stage) const {
   return first_or_last || !is_causal(job_.model.family) || job_.options.documents == Documents::Split;
 }
 
-BatchPlace Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
+BatchPosition Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
   return {step, first, job_.run.samples_per_op(), job_.run.mini_batch()};
 }

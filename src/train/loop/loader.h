@@ -19,7 +19,7 @@ namespace chimera {
 /// Returns the micro-batch with the samples at `place`: tokens, targets and masks [b, L], and the loss scales.
 /// MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is 1
 /// divided by the number of samples in the whole step.
-[[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPlace& place);
+[[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPosition& place);
 /// Returns the micro-batch with these samples. For the loss scales, the step has `mini_batch` samples with
 /// `targets_per_sample` targets each.
 [[nodiscard]] MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family,
@@ -27,7 +27,7 @@ namespace chimera {
 
 /// Returns the micro-batch in pinned memory, from which on_device() can copy asynchronously; unchanged if `device` is
 /// the CPU.
-[[nodiscard]] MicroBatch ready_for(MicroBatch batch, at::Device device);
+[[nodiscard]] MicroBatch pin_memory(MicroBatch batch, at::Device device);
 /// Returns the micro-batch on `device`; pinned memory is copied asynchronously on the current stream.
 [[nodiscard]] MicroBatch on_device(MicroBatch batch, at::Device device);
 
@@ -51,7 +51,7 @@ class Loader {
 
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;
-  [[nodiscard]] BatchPlace place_of(std::int64_t step, MicroBatchId micro_batch) const;
+  [[nodiscard]] BatchPosition place_of(std::int64_t step, MicroBatchId micro_batch) const;
 
   const Job& job_;
   GroupWorker place_;

@@ -67,7 +67,7 @@ FailureReport failure_of(const std::exception_ptr& exception, const std::string&
   } catch (const FinalError& error) {
     return {.op = op, .message = first_line(error.what()), .is_final = true};
   } catch (const c10::OutOfMemoryError& error) {
-    return {.op = op, .message = out_of_memory(error.what_without_backtrace())};
+    return {.op = op, .message = summarize_out_of_memory(error.what_without_backtrace())};
   } catch (const c10::Error& error) {
     return {.op = op, .message = first_line(error.what_without_backtrace())};
   } catch (const std::exception& error) {
@@ -84,7 +84,7 @@ void use_threads(const Job& job) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
   at::set_num_threads(intra_op_threads(job));
-  use_numbers(job.options);
+  set_matmul_precision(job.options);
 }
 
 std::optional<MemoryMeter> meter_of(const Job& job) {
@@ -97,8 +97,8 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
   const double own = static_cast<double>(meter.usage(rank).peak);
   for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
   if (rank != RankId(0)) return;
-  write_at_end(job, "--tensor-memory", job.options.tensor_memory,
-               fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
+  write_final_output(job, "--tensor-memory", job.options.tensor_memory,
+                     fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
 }
 
 void say_saved(const Job& job) {
@@ -117,7 +117,7 @@ void write_speed(const Job& job, const RunSummary& run) {
   const std::string& folder = job.options.checkpoint.folder;
   if (folder.empty() || uses_gpu(job.options)) return;
   try {
-    const SpeedReport report = speed_report(job, run, available_cores());
+    const SpeedAnalysis report = analyze_speed(job, run, available_cores());
     write_whole(folder + "/" + kSpeedName, json_text(to_json(report), 2) + "\n");
   } catch (const Error& error) {
     messages().write(fmt::format("chimera: {}\n", error.what()));
@@ -153,7 +153,7 @@ RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTr
       return trainer->run(on_step);
     } catch (const FinalError&) {
       throw;
-    } catch (const FinalElsewhereError&) {
+    } catch (const PeerFinalError&) {
       throw;
     } catch (const std::exception& error) {
       if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
@@ -186,7 +186,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     };
     std::optional<Progress> progress;
     if (speaks) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
-    Pace pace(job.options.steps);
+    RemainingTime pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     std::int64_t spoken = 0;  // Last reported step
     const auto on_step = [&](StepMetrics step) {
@@ -222,11 +222,11 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     if (meter) write_tensor_memory(job, rank, transport, *meter);
     if (speaks && run.steps > 0) {
-      output().write(summary(job, run, available_cores()));
+      output().write(speed_summary(job, run, available_cores()));
       write_speed(job, run);
     }
     if (speaks && !run.rank_op_times.empty()) {
-      output().write(straggler_report(paces(run.rank_op_times, run.steps), run.step_seconds));
+      output().write(straggler_report(compute_times_of_ranks(run.rank_op_times, run.steps), run.step_seconds));
     }
     if (metrics) metrics->finish();
     if (events) events->finish();
@@ -234,7 +234,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }
     note_progress({RankProgress::Phase::Ending});
-    if (speaks && run.is_whole) output().write(ending(job));
+    if (speaks && run.is_whole) output().write(end_of_run_text(job));
     if (speaks && !run.is_whole) say_saved(job);
     return run.is_whole;
   } catch (...) {
@@ -272,7 +272,7 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                          .timeout = timeout,
                          .start_up_timeout = start_up_timeout,
                          .groups = job.rank_groups(),
-                         .pairs = talking_pairs(job),
+                         .pairs = communicating_pairs(job),
                          .fingerprint = std::move(own),
                          // A failed rank stays until the culprit is known, but peers must notice at once.
                          .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
@@ -282,13 +282,13 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
                                 .rendezvous = rank.rendezvous,
                                 .groups = job.rank_groups(),
-                                .pairs = talking_pairs(job),
+                                .pairs = communicating_pairs(job),
                                 .sums_in_order = job.canonical.has_value(),
                                 .has_early_sums = has_early_sums(job),
                                 .fingerprint = std::move(own),
                                 .start_up_timeout = start_up_timeout,
                                 .timeout = timeout,
-                                .advanced = note_more_progress});
+                                .on_group_connected = note_more_progress});
 }
 
 /// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
@@ -302,7 +302,7 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
                          .rendezvous = rendezvous,
                          .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
                          .groups = job.rank_groups(),
-                         .pairs = talking_pairs(job),
+                         .pairs = communicating_pairs(job),
                          .fingerprint = std::move(compared),
                          .breaker = breaker});
   };
@@ -313,24 +313,25 @@ ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironm
 int run_threads(const Job& job) {
   fix_products(job);
   begin_own_flight(job);
-  const auto begin = core_use();
+  const auto begin = sample_core_use();
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
   std::optional<MemoryMeter> meter = meter_of(job);
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
   // No launcher watches thread ranks, so this process detects its own hangs.
-  ThreadWatch watch(ranks, milliseconds(job.options.hang_seconds), milliseconds(job.options.hang_seconds_at_start()),
-                    !uses_gpu(job.options), job.options.cuda_graphs);
+  ThreadHangWatch watch(ranks, milliseconds(job.options.hang_seconds),
+                        milliseconds(job.options.hang_seconds_at_start()), !uses_gpu(job.options),
+                        job.options.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
-    const ThreadWatch::Rank watched(watch, static_cast<int>(rank.value()));
-    const RecordedRank recorded(job, static_cast<int>(rank.value()));
-    const OwnStream stream(device_of(job.options, rank));
+    const ThreadHangWatch::Rank watched(watch, static_cast<int>(rank.value()));
+    const FlightRecordingScope recorded(job, static_cast<int>(rank.value()));
+    const PooledStreamGuard stream(device_of(job.options, rank));
     if (!train_as(job, rank, transport, meter, ops[rank.index()])) is_whole = false;
   });
   if (!failed) {
     end_own_flight(job, std::nullopt);
-    finish_output(kPatientEnd);
+    finish_output(kDrainAfterSuccess);
     return exit_code(is_whole);
   }
   FailureReport failure = failure_of(failed->error, ops[failed->rank.index()]);
@@ -341,8 +342,8 @@ int run_threads(const Job& job) {
                                     .culprit = failure.rank,
                                     .op = failure.op,
                                     .nanoseconds = monotonic_nanoseconds(),
-                                    .others_share = share_of_others_since(begin)});
-  messages().drain(kPromptEnd);
+                                    .others_share = load_of_others_since(begin)});
+  messages().drain(kDrainAfterFailure);
   return static_cast<int>(ExitCode::No);
 }
 
@@ -366,7 +367,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     }
     bool is_whole = true;
     bind_near_gpu(job, rank.rank);
-    std::optional<RecordedRank> recorded;
+    std::optional<FlightRecordingScope> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {
       std::optional<ReconnectingTransport> epochs;
@@ -387,7 +388,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       static auto signals =
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
-        const OwnStream stream(device_of(job.options, RankId(rank.rank)));
+        const PooledStreamGuard stream(device_of(job.options, RankId(rank.rank)));
         is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
       } catch (...) {
         // Reports first, because NCCL's shutdown may take long without peers.
@@ -403,7 +404,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
     }
     op = "its end";
     if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);
-    finish_output(kPatientEnd);
+    finish_output(kDrainAfterSuccess);
     return exit_code(is_whole);
   } catch (...) {
     return told ? *told : tell();

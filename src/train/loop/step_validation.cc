@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "inference/continuation.h"
-#include "inference/spread_model.h"
+#include "inference/distributed_model.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 

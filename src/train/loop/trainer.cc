@@ -108,7 +108,7 @@ void Trainer::run_step(std::int64_t step) {
 std::vector<Instruction> Trainer::program_of(std::int64_t step) const {
   const Job& job = self_.job;
   if (!job.run.schedule.updates) return job.programs.training.workers[self_.place.worker.index()];
-  const auto [first, steps] = job.steps_around(step);
+  const auto [first, steps] = job.flush_interval(step);
   return job.programs.runs.at(steps).piece(self_.place.worker.index(), step - first, first);
 }
 
@@ -129,7 +129,7 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
           .skip_non_finite = losses_.skip_hook(step + 1),
           .is_left_out = losses_.leaves_out(step + 1)},
       .observation = progress_.observe(step + 1),
-      .recording = {.record = options().cuda_graphs ? record_on(accelerator()) : CaptureGraph()},
+      .recording = {.record = options().cuda_graphs ? graph_capture_on(accelerator()) : CaptureGraph()},
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
   };
   hooks.observation.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); };
@@ -268,7 +268,7 @@ void Trainer::warm_up(std::int64_t step) {
   if (options().op_graphs) {
     const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
     driver_.executor().record_ops(job.programs.training.workers[self_.place.worker.index()], load,
-                                  record_on(accelerator()));
+                                  graph_capture_on(accelerator()));
   }
   require_gpu_margin(self_.device);
 }

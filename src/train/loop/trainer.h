@@ -96,7 +96,7 @@ class Trainer {
   RunSummary run(const OnStep& on_step);
   /// Runs one step without `on_step`, validation and saves, for tests. `step` counts from 0; call it for all steps in
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
-  /// unless `step` is the last of its Job::steps_around().
+  /// unless `step` is the last of its Job::flush_interval().
   StepMetrics train_step(std::int64_t step);
   /// Returns the mean loss over at most --validate-batches mini-batches of validation data.
   double validation_loss() { return validation_.loss(steps_.step()); }

@@ -34,7 +34,7 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedSt
     MeasuredSum& sum = sums[program[i].group];
     if (program[i].kind == InstructionKind::StartAllReduce) sum.launched = boundaries[i];
     if (program[i].kind != InstructionKind::WaitAllReduce) continue;
-    const double noted = recorded.summed_until[rank.index()][program[i].group.index()];
+    const double noted = recorded.all_reduce_ends[rank.index()][program[i].group.index()];
     sum.awaited = boundaries[i];
     sum.done_in_wait = noted == 0;
     sum.done = sum.done_in_wait ? boundaries[i + 1] : noted;

@@ -33,9 +33,9 @@ struct RunSummary {
 
 /// A traced step of all ranks. Times are in seconds of rank 0's clock, to which the clocks of all ranks are converted.
 struct RecordedStep {
-  std::int64_t step = 0;                          // Counted from 0
-  std::vector<std::vector<double>> boundaries;    // [rank][i]: start of instruction i, and end of i - 1 (StepTrace)
-  std::vector<std::vector<double>> summed_until;  // [rank][parameter group]: end of the all-reduce; 0: unknown
+  std::int64_t step = 0;                             // Counted from 0
+  std::vector<std::vector<double>> boundaries;       // [rank][i]: start of instruction i, and end of i - 1 (StepTrace)
+  std::vector<std::vector<double>> all_reduce_ends;  // [rank][parameter group]: end of the all-reduce; 0: unknown
 };
 
 /// A message between two workers of a data-parallel group. Times are in seconds from the start of the step.
@@ -58,8 +58,8 @@ struct MeasuredRecomputation {
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
   double start = 0;       // Start of the step in seconds of rank 0's clock
-  /// In this timeline, an all-reduce starts when the last of its ranks launches it; if RecordedStep::summed_until is 0
-  /// for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
+  /// In this timeline, an all-reduce starts when the last of its ranks launches it; if RecordedStep::all_reduce_ends is
+  /// 0 for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
   /// Timeline::lower_bound is 0.
   Timeline timeline;
   /// Result of explain_measured(); recomputations are not idle time.

@@ -122,7 +122,7 @@ class TraceWriter {
   }
 
   void write_lanes(TraceProcess process, RankId rank, std::vector<Interval>& intervals) {
-    constexpr std::size_t kMostLanes = 1000;  // Per rank; others share the last
+    constexpr std::size_t kMaxLanes = 1000;  // Per rank; others share the last
     std::sort(intervals.begin(), intervals.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
     // A track shows intervals that do not overlap, so each interval takes the first lane that is free at its start.
     std::vector<double> free_from;  // [lane]
@@ -131,8 +131,8 @@ class TraceWriter {
       const auto free = static_cast<std::size_t>(std::ranges::find_if(free_from, is_free) - free_from.begin());
       if (free == free_from.size()) free_from.push_back(0);
       free_from[free] = interval.end;
-      const std::size_t lane = std::min(free, kMostLanes - 1);
-      const std::size_t track = rank.index() * kMostLanes + lane;
+      const std::size_t lane = std::min(free, kMaxLanes - 1);
+      const std::size_t track = rank.index() * kMaxLanes + lane;
       events_.name(process, {track, lane == 0 ? name_of(rank) : fmt::format("{} ({})", name_of(rank), lane + 1)});
       events_.slice(process, track, interval.name, interval.start, interval.end, interval.arguments);
     }
@@ -196,7 +196,7 @@ std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& t
   };
   std::vector<RecordedStep> steps;
   for (const auto& trace : tracer.steps()) {
-    steps.push_back({trace->step, of_all(trace->boundaries), of_all(trace->summed_until)});
+    steps.push_back({trace->step, of_all(trace->boundaries), of_all(trace->all_reduce_ends)});
   }
   return steps;
 }
@@ -237,13 +237,15 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
   auto steps = measured_steps(job, recorded);
-  if (!options.trace.empty()) write_at_end(job, "--trace", options.trace, trace_text(job, steps));
+  if (!options.trace.empty()) write_final_output(job, "--trace", options.trace, trace_text(job, steps));
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
-  if (!options.op_times.empty()) write_at_end(job, "--op-times", options.op_times, costs_to_json(costs));
-  if (!options.timeline.empty()) write_at_end(job, "--timeline", options.timeline, timeline_page(job, steps, costs));
+  if (!options.op_times.empty()) write_final_output(job, "--op-times", options.op_times, costs_to_json(costs));
+  if (!options.timeline.empty())
+    write_final_output(job, "--timeline", options.timeline, timeline_page(job, steps, costs));
   if (!options.report.empty()) {
-    write_at_end(job, "--report", options.report, report_text(job, run, metrics, timeline_panels(job, steps, costs)));
+    write_final_output(job, "--report", options.report,
+                       report_text(job, run, metrics, timeline_panels(job, steps, costs)));
   }
 }
 

@@ -34,14 +34,14 @@ void try_in_folder(const Job& job, const std::string& who, const Act& act) {
 
 }  // namespace
 
-RecordedRank::RecordedRank(const Job& job, int rank) {
+FlightRecordingScope::FlightRecordingScope(const Job& job, int rank) {
   try_in_folder(job, fmt::format("rank {}: ", rank), [&](const std::string& folder) {
     recorder_.emplace(flight_path(folder, rank));
-    record_flight_on(&*recorder_);
+    set_flight_recorder(&*recorder_);
   });
 }
 
-RecordedRank::~RecordedRank() { record_flight_on(nullptr); }
+FlightRecordingScope::~FlightRecordingScope() { set_flight_recorder(nullptr); }
 
 void begin_own_flight(const Job& job) {
   try_in_folder(job, "", [&](const std::string& folder) { begin_flight(folder, flight_job(job)); });

@@ -17,12 +17,12 @@ namespace chimera {
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
 /// Scope in which the activities of the calling thread are recorded as those of `rank`.
-class RecordedRank {
+class FlightRecordingScope {
  public:
-  RecordedRank(const Job& job, int rank);
-  RecordedRank(const RecordedRank&) = delete;
-  RecordedRank& operator=(const RecordedRank&) = delete;
-  ~RecordedRank();
+  FlightRecordingScope(const Job& job, int rank);
+  FlightRecordingScope(const FlightRecordingScope&) = delete;
+  FlightRecordingScope& operator=(const FlightRecordingScope&) = delete;
+  ~FlightRecordingScope();
 
  private:
   std::optional<FlightRecorder> recorder_;

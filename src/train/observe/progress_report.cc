@@ -74,7 +74,7 @@ std::int64_t tokens_of(const MixedTokens& tokens) {
 
 }  // namespace
 
-std::string memory_in_words(double bytes) {
+std::string memory_text(double bytes) {
   constexpr double kMiB = 1 << 20;
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
@@ -85,7 +85,7 @@ double step_flops(const Job& job) {
   return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
 }
 
-double Pace::seconds_left(std::int64_t step, double seconds) {
+double RemainingTime::seconds_left(std::int64_t step, double seconds) {
   constexpr std::size_t kSteps = 20;
   if (step == 2) last_.clear();
   last_.push_back(seconds);
@@ -94,7 +94,7 @@ double Pace::seconds_left(std::int64_t step, double seconds) {
   return mean * static_cast<double>(steps_ - step);
 }
 
-std::string in_words(std::chrono::duration<double> time) {
+std::string duration_text(std::chrono::duration<double> time) {
   const auto seconds = static_cast<std::int64_t>(time.count() + 0.5);
   if (seconds < 60) return fmt::format("{} s", seconds);
   if (seconds < 3600) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
@@ -112,10 +112,10 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps, std::s
   parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 5});
   parts.push_back({tokens_per_second(metrics.tokens_per_second), 1});
   if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 3});
-  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_in_words(metrics.peak_memory_bytes), 4});
+  if (metrics.peak_memory_bytes > 0) parts.push_back({memory_text(metrics.peak_memory_bytes), 4});
   parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 6});
   const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));
-  parts.push_back({"ETA " + in_words(std::chrono::duration<double>(left)), 2});
+  parts.push_back({"ETA " + duration_text(std::chrono::duration<double>(left)), 2});
   return joined_within(std::move(parts), columns);
 }
 
@@ -130,7 +130,7 @@ std::string sample_line(const std::string& sample) {
   return line;
 }
 
-bool LogPace::shows(std::int64_t step, double seconds) const {
+bool LogInterval::shows(std::int64_t step, double seconds) const {
   if (step == 1 || step == steps_) return true;
   if (every_.steps > 0) return step % every_.steps == 0;
   if (every_.seconds > 0) return seconds >= every_.seconds;
@@ -138,11 +138,11 @@ bool LogPace::shows(std::int64_t step, double seconds) const {
 }
 
 std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time) {
-  return fmt::format("step {}/{}  running for {}", step, steps, in_words(time));
+  return fmt::format("step {}/{}  running for {}", step, steps, duration_text(time));
 }
 
 Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every)
-    : steps_(steps), pace_(steps, every), on_terminal_(takes_escapes(STDERR_FILENO)), running_(first_step + 1) {
+    : steps_(steps), pace_(steps, every), on_terminal_(supports_escapes(STDERR_FILENO)), running_(first_step + 1) {
   if (running_ > steps_) return;
   const BackgroundThreads background;
   try {
@@ -155,7 +155,7 @@ Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval eve
 void Progress::put(const std::string& line, bool stays) {
   if (!on_terminal_) return messages().write(line + "\n");
   if (stays) return messages().write("\r\033[K" + line + "\n");
-  messages().show("\r\033[K" + clipped(line, terminal_columns(STDERR_FILENO)));
+  messages().show("\r\033[K" + clip_lines(line, terminal_columns(STDERR_FILENO)));
 }
 
 void Progress::show(const StepMetrics& metrics) {
@@ -202,7 +202,7 @@ std::string data_line(const Corpus& corpus) {
                      amount_in_words(tokens_of(corpus.split(Split::Validation))));
 }
 
-std::string ending(const Job& job) {
+std::string end_of_run_text(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string& folder = options.checkpoint.folder;
   std::string text;
@@ -248,7 +248,7 @@ std::string describe(const Job& job) {
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   text += partition_line(job);
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
-    text += fmt::format("\n{}\n", to_text(job.run.schedule, in_slots(job.run.schedule)));
+    text += fmt::format("\n{}\n", to_text(job.run.schedule, slot_timeline(job.run.schedule)));
   }
   return text;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 // Console output of `chimera train`, from rank 0 or the launcher. describe() returns the lines before the first step.
-// During the run, Progress writes lines with loss, speed and remaining time. After the run, summary() (step_summary.h)
-// compares the measured step time with its predictions, and ending() lists the files and the next commands. The other
-// functions each format one line or field, and other commands use some of them.
+// During the run, Progress writes lines with loss, speed and remaining time. After the run, speed_summary()
+// (step_summary.h) compares the measured step time with its predictions, and end_of_run_text() lists the files and the
+// next commands. The other functions each format one line or field, and other commands use some of them.
 
 #include <chrono>
 #include <condition_variable>
@@ -28,9 +28,9 @@ namespace chimera {
 [[nodiscard]] double step_flops(const Job& job);
 
 /// Estimate of a run's remaining time.
-class Pace {
+class RemainingTime {
  public:
-  explicit Pace(std::int64_t steps) : steps_(steps) {}
+  explicit RemainingTime(std::int64_t steps) : steps_(steps) {}
   /// Adds `step` (from 1), which took `seconds` with the validation before it. Returns the remaining seconds by the
   /// mean of the last 20 steps. The first step is slow, so it is dropped when the second is added.
   [[nodiscard]] double seconds_left(std::int64_t step, double seconds);
@@ -41,10 +41,10 @@ class Pace {
 };
 
 /// Returns `981 MiB`, `1.20 GiB`.
-[[nodiscard]] std::string memory_in_words(double bytes);
+[[nodiscard]] std::string memory_text(double bytes);
 
 /// Returns `45 s`, `3 min 20 s`, `2 h 5 min`.
-[[nodiscard]] std::string in_words(std::chrono::duration<double> time);
+[[nodiscard]] std::string duration_text(std::chrono::duration<double> time);
 
 /// Returns `3499 tok/s`, `12.3 ktok/s`.
 [[nodiscard]] std::string tokens_per_second(double rate);
@@ -60,11 +60,11 @@ inline constexpr std::size_t kProgressColumns = 100;
 [[nodiscard]] std::string sample_line(const std::string& sample);
 
 /// Selects the steps for which Progress writes a line if standard error is not a terminal, for example a log file.
-class LogPace {
+class LogInterval {
  public:
   /// `every` is the value of --log-every. If it is empty, about 20 steps of the run have a line, and also each step
   /// that ends kLogSeconds or more after the last line.
-  LogPace(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
+  LogInterval(std::int64_t steps, SaveInterval every) : steps_(steps), every_(every) {}
   /// Returns whether `step` (from 1) has a line if `seconds` have passed since the last line. The first and the last
   /// step always have one.
   [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
@@ -82,7 +82,7 @@ class LogPace {
 [[nodiscard]] std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::duration<double> time);
 
 /// Shows the progress of a run on standard error. On a terminal, it rewrites one line after each step. Other outputs
-/// get a line for the steps that LogPace selects and for each validation or sample, with the time of day. A thread
+/// get a line for the steps that LogInterval selects and for each validation or sample, with the time of day. A thread
 /// writes running_line() during long steps. Rank 0 calls show() after each step.
 class Progress {
  public:
@@ -97,7 +97,7 @@ class Progress {
   void put(const std::string& line, bool stays);
 
   std::int64_t steps_;
-  LogPace pace_;
+  LogInterval pace_;
   bool on_terminal_;
   std::mutex mutex_;
   std::condition_variable_any wakes_;
@@ -115,6 +115,6 @@ class Progress {
 [[nodiscard]] std::string describe(const Job& job);
 
 /// Returns the last lines of a finished run: its checkpoint and exported model, and commands that use them.
-[[nodiscard]] std::string ending(const Job& job);
+[[nodiscard]] std::string end_of_run_text(const Job& job);
 
 }  // namespace chimera

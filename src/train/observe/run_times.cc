@@ -11,7 +11,7 @@ void RunTimes::note_step(const StepMetrics& metrics, bool is_warm_up) {
   used_memory_bytes_ = std::max(used_memory_bytes_, metrics.used_memory_bytes.value_or(0));
   if (is_warm_up) {
     update_seconds_ = 0;
-    begin_ = core_use();
+    begin_ = sample_core_use();
   } else {
     step_seconds_.push_back(metrics.step_seconds);
   }
@@ -20,7 +20,7 @@ void RunTimes::note_step(const StepMetrics& metrics, bool is_warm_up) {
 RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) const {
   const auto steps = static_cast<double>(std::max<std::size_t>(step_seconds_.size(), 1));
   const std::int64_t ranks = self.job.num_ranks();
-  const auto end = begin_ ? core_use() : std::nullopt;
+  const auto end = begin_ ? sample_core_use() : std::nullopt;
   std::vector<double> total = own.op_times().numbers();
   self.transport.all_sum(total);
   RunSummary summary{.steps = static_cast<std::int64_t>(step_seconds_.size()),
@@ -42,7 +42,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
   }
   // Thread ranks are one process. Ranks of other hosts use other cores.
   if (self.job.options.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
-  if (end && self.job.local_ranks() == ranks) summary.others_share = share_of_others(*begin_, *end, job_cpu_seconds);
+  if (end && self.job.local_ranks() == ranks) summary.others_share = load_of_others(*begin_, *end, job_cpu_seconds);
   if (!self.job.options.report_stragglers) return summary;
   for (const auto& times : gather(own.op_times().numbers(), self.world_rank, ranks, self.transport)) {
     summary.rank_op_times.emplace_back(times);

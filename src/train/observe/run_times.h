@@ -33,7 +33,7 @@ class RunTimes {
   std::vector<double> step_seconds_;
   double update_seconds_ = 0;
   double used_memory_bytes_ = 0;
-  std::optional<CoreUse> begin_ = core_use();  // Of the measured steps
+  std::optional<CoreUse> begin_ = sample_core_use();  // Of the measured steps
 };
 
 }  // namespace chimera

@@ -76,7 +76,7 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   return made;
 }
 
-std::string summary(const Job& job, const RunSummary& run, int cores) {
+std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
   const StepForecast made = forecast(job, run, cores);
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); simulated {}", run.step_seconds,
                                  compared(made.step_seconds, run.step_seconds));
@@ -99,22 +99,22 @@ std::string summary(const Job& job, const RunSummary& run, int cores) {
   }
   if (run.used_memory_bytes > 0) {
     text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
-                        memory_in_words(run.peak_memory_bytes), memory_in_words(run.used_memory_bytes));
+                        memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
   }
   return text;
 }
 
-SpeedReport speed_report(const Job& job, const RunSummary& run, int cores) {
-  SpeedReport report{.steps = run.steps,
-                     .step_seconds = run.step_seconds,
-                     .planned = job.options.planned_step_seconds,
-                     .simulated = forecast(job, run, cores).step_seconds,
-                     .others_share = run.others_share,
-                     .parts = {.ops = run.compute_seconds,
-                               .messages = run.waits.messages,
-                               .sums = run.waits.sums,
-                               .ranks = run.waits.ranks,
-                               .updates = run.optimizer_seconds}};
+SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
+  SpeedAnalysis report{.steps = run.steps,
+                       .step_seconds = run.step_seconds,
+                       .planned = job.options.planned_step_seconds,
+                       .simulated = forecast(job, run, cores).step_seconds,
+                       .others_share = run.others_share,
+                       .parts = {.ops = run.compute_seconds,
+                                 .messages = run.waits.messages,
+                                 .sums = run.waits.sums,
+                                 .ranks = run.waits.ranks,
+                                 .updates = run.optimizer_seconds}};
   SpeedParts& parts = report.parts;
   parts.rest = std::max(0.0, run.step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
   for (std::int64_t stage = 0; stage < run.op_times.num_stages(); ++stage) {
@@ -129,7 +129,7 @@ SpeedReport speed_report(const Job& job, const RunSummary& run, int cores) {
     }
   }
   if (run.rank_op_times.empty()) return report;
-  for (const RankPace& pace : paces(run.rank_op_times, run.steps)) {
+  for (const RankComputeTime& pace : compute_times_of_ranks(run.rank_op_times, run.steps)) {
     report.ranks.push_back({.rank = static_cast<int>(pace.rank.value()),
                             .parts = {.ops = pace.seconds},
                             .elsewhere = pace.elsewhere.value_or(0)});

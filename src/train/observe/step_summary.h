@@ -36,9 +36,9 @@ struct StepForecast {
 ///
 /// If the difference is more than a tenth, another line names its largest part, or the load of other processes. `cores`
 /// is the number of cores that this process may use.
-[[nodiscard]] std::string summary(const Job& job, const RunSummary& run, int cores);
+[[nodiscard]] std::string speed_summary(const Job& job, const RunSummary& run, int cores);
 
-/// Returns the numbers of summary() for `chimera diagnose`.
-[[nodiscard]] SpeedReport speed_report(const Job& job, const RunSummary& run, int cores);
+/// Returns the numbers of speed_summary() for `chimera diagnose`.
+[[nodiscard]] SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores);
 
 }  // namespace chimera

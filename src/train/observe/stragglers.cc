@@ -18,8 +18,8 @@ OpTimes elsewhere_than(std::size_t rank, const std::vector<OpTimes>& times) {
   return OpTimes(std::move(sums));
 }
 
-RankPace pace_of(const std::vector<OpTimes>& times, std::size_t rank) {
-  RankPace pace{.rank = RankId(static_cast<std::int64_t>(rank)), .seconds = 0, .elsewhere = 0};
+RankComputeTime pace_of(const std::vector<OpTimes>& times, std::size_t rank) {
+  RankComputeTime pace{.rank = RankId(static_cast<std::int64_t>(rank)), .seconds = 0, .elsewhere = 0};
   const OpTimes others = elsewhere_than(rank, times);
   for (std::int64_t s = 0; s < others.num_stages(); ++s) {
     for (int k = 0; k < kOpKinds; ++k) {
@@ -37,10 +37,10 @@ RankPace pace_of(const std::vector<OpTimes>& times, std::size_t rank) {
 
 }  // namespace
 
-std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t steps) {
-  std::vector<RankPace> ranks;
+std::vector<RankComputeTime> compute_times_of_ranks(const std::vector<OpTimes>& times, std::int64_t steps) {
+  std::vector<RankComputeTime> ranks;
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
-    RankPace pace = pace_of(times, rank);
+    RankComputeTime pace = pace_of(times, rank);
     pace.seconds /= static_cast<double>(steps);
     if (pace.elsewhere) *pace.elsewhere /= static_cast<double>(steps);
     ranks.push_back(pace);
@@ -48,10 +48,10 @@ std::vector<RankPace> paces(const std::vector<OpTimes>& times, std::int64_t step
   return ranks;
 }
 
-std::string straggler_report(const std::vector<RankPace>& ranks, double step_seconds) {
+std::string straggler_report(const std::vector<RankComputeTime>& ranks, double step_seconds) {
   std::string text = "\nrank  computes, s/step  its ops on other ranks\n";
   std::string slow;
-  for (const RankPace& pace : ranks) {
+  for (const RankComputeTime& pace : ranks) {
     text += fmt::format("{:4}  {:16.4f}  {:>22}\n", pace.rank.value(), pace.seconds,
                         pace.elsewhere ? fmt::format("{:.4f}", *pace.elsewhere) : "none");
     // A rank with a slow stage is no straggler. It is compared with other ranks at the same ops, which replicas and

@@ -47,7 +47,7 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
       throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
     }
     // Only the holder of the lock may clean up; another run could still be writing.
-    remove_leftovers(disk, folder);
+    remove_unfinished(disk, folder);
     return held;
   } catch (const CheckpointError& error) {
     throw ConfigError(fmt::format("--checkpoint {}", error.what()));
@@ -118,7 +118,7 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
   for (std::vector<Piece>* pieces : {&weights_, &state_}) {
     for (Piece& piece : *pieces) {
       at::Tensor source = piece.source.detach();
-      if (piece.cut) source = whole_of(source, *piece.cut, piece.entry.shape, *tensor_);
+      if (piece.cut) source = gather_whole(source, *piece.cut, piece.entry.shape, *tensor_);
       if (!is_written()) continue;
       if (!piece.copy.defined()) piece.copy = at::empty_like(source, source.options().device(at::kCPU));
       piece.copy.copy_(source);
@@ -193,7 +193,7 @@ bool Checkpointer::is_due(std::int64_t step) {
 
 /// Updates of an asynchronous schedule are complete only at a flush.
 bool Checkpointer::may_save_after(std::int64_t step) const {
-  return !job_.run.schedule.updates || job_.steps_around(step).first == step;
+  return !job_.run.schedule.updates || job_.flush_interval(step).first == step;
 }
 
 void Checkpointer::save(const StepMetrics& metrics) {
@@ -294,7 +294,7 @@ void SaveThread::start(std::function<void()> task, std::string failure) {
 void Checkpointer::write_part() {
   fault_point("save");
   const std::string unfinished = open_unfinished(disk_, job_.options.checkpoint.folder, current_.metrics.step);
-  finish_part(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished, [] {}));
+  mark_rank_written(disk_, unfinished, static_cast<int>(rank_.value()), part_.write(disk_, unfinished, [] {}));
   fault_point("saved");
 }
 
@@ -304,7 +304,7 @@ void Checkpointer::commit_parts() {
   // The manifest is written last. A checkpoint without one does not exist for readers, so a crash at any point leaves
   // the earlier checkpoints valid.
   try {
-    Description description{job_.checkpoints->record, job_.checkpoints->files};
+    CheckpointContent description{job_.checkpoints->record, job_.checkpoints->files};
     description.run["progress"] = progress_of(job_, current_.metrics);
     description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
     commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.num_ranks()), description);
@@ -313,7 +313,7 @@ void Checkpointer::commit_parts() {
     throw;
   }
   try {
-    remove_superfluous(disk_, options.folder, current_.metrics.step, options.keep);
+    remove_expired(disk_, options.folder, current_.metrics.step, options.keep);
   } catch (const CheckpointError& error) {
     messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training continues\n", error.what()));
   }

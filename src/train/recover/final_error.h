@@ -18,13 +18,13 @@ class FinalError : public Error {
   using Error::Error;
 };
 /// The same error on the other ranks.
-class FinalElsewhereError : public PeerLostError {
+class PeerFinalError : public PeerLostError {
  public:
   using PeerLostError::PeerLostError;
 };
 
-/// All ranks call it; `why` is the error message. Throws FinalError on the rank with `is_own`, and FinalElsewhereError
+/// All ranks call it; `why` is the error message. Throws FinalError on the rank with `is_own`, and PeerFinalError
 /// on the others, after they have lost the connection to this rank.
-[[noreturn]] void end_everywhere(const std::string& why, bool is_own, Transport& transport);
+[[noreturn]] void fail_on_all_ranks(const std::string& why, bool is_own, Transport& transport);
 
 }  // namespace chimera

@@ -23,7 +23,7 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
   const auto place = find_place(own_variables());
   if (own && (rank == 0 || (place && place->local_rank == 0))) {
     messages().write("chimera: " + reason + "\n");
-    messages().drain(kPromptEnd);
+    messages().drain(kDrainAfterFailure);
   }
   ::_exit(static_cast<int>(ExitCode::PeerLost));
 }

@@ -16,9 +16,9 @@ std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t 
   if (!leaves_out(step) && !self_.job.options.skips_non_finite(step)) return nullptr;
   return [this, step](const std::string& what, bool is_own) {
     // Single bad mini-batches are skipped. A model that has diverged would skip all further steps in silence.
-    if (skipped_in_row_ == kMostSkippedInRow) {
+    if (skipped_in_row_ == kMaxSkippedInRow) {
       const std::string why =
-          fmt::format("{}, and the {} steps before it were not finite either", what, kMostSkippedInRow);
+          fmt::format("{}, and the {} steps before it were not finite either", what, kMaxSkippedInRow);
       if (is_own) throw Error(why + "; try a lower --learning-rate");
       throw PeerLostError(why);
     }
@@ -48,7 +48,7 @@ void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch
     all.push_back(range);
     write_left_out(options.checkpoint.folder, all);
   }
-  end_everywhere(
+  fail_on_all_ranks(
       fmt::format("the loss, {:.4f}, is {:.1f} deviations of {:.4f} above the expected {:.4f} (--spike {:g}); "
                   "steps {} to {} make no update from now on",
                   metrics.loss, watch.deviations_above(metrics.loss), watch.deviation(), watch.expected(),

@@ -1,7 +1,7 @@
 #pragma once
 
 // Checks the loss of each step for two kinds of failure. First, a loss or gradient may be infinite or NaN. If
-// --non-finite allows it, the step then makes no update; after kMostSkippedInRow such steps in a row, the run ends.
+// --non-finite allows it, the step then makes no update; after kMaxSkippedInRow such steps in a row, the run ends.
 // Second, the loss may have a spike: it is far above the expected loss (--spike). The attempt of the job then ends on
 // all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike (left_out_steps.h).
 // Trainer calls note() after each step.
@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-inline constexpr std::int64_t kMostSkippedInRow = 10;
+inline constexpr std::int64_t kMaxSkippedInRow = 10;
 
 /// Checks of a rank. Steps count from 1. Borrows the context.
 class LossGuard {
@@ -28,7 +28,7 @@ class LossGuard {
   /// end the run.
   [[nodiscard]] std::function<void(const std::string& what, bool is_own)> skip_hook(std::int64_t step) const;
   /// Counts skipped steps. Compares the loss with the loss that `watch` expects (its state before this step), and sets
-  /// metrics.loss_watch to its state after the step. Throws the errors of end_everywhere() for a spike.
+  /// metrics.loss_watch to its state after the step. Throws the errors of fail_on_all_ranks() for a spike.
   void note(StepMetrics& metrics, const LossWatch& watch);
 
   /// Returns how many of the last steps in a row made no update.

@@ -48,14 +48,14 @@ void require_twins(const Job& job) {
 ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank, Connect connect)
     : first_rendezvous_(rank.rendezvous),
       connect_(std::move(connect)),
-      link_(rank.rank, rank.epoch, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
+      link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
 void ReconnectingTransport::join() {
   note_progress({RankProgress::Phase::Joining});
   if (!is_recovering() && !link_.must_leave(std::chrono::milliseconds(0))) {
     connected_ = connect_(first_rendezvous_, breaker_, /*is_first=*/true);
   } else {
-    const FileDescriptor store = link_.rejoin([this] { breaker_->mend(); });
+    const FileDescriptor store = link_.rejoin([this] { breaker_->reset(); });
     note_progress({RankProgress::Phase::Joining});
     connected_ = connect_(file_rendezvous(fmt::format("/proc/self/fd/{}", store.get())), breaker_, /*is_first=*/false);
   }

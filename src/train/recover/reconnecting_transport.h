@@ -19,8 +19,9 @@
 
 namespace chimera {
 
-/// A transport that gets new connections after each loss of a rank. An epoch is a generation of connections; messages
-/// of different epochs cannot mix, because no connection lives longer than its epoch. run.cc calls its functions.
+/// A transport that gets new connections after each loss of a rank. Messages of different
+/// generations of connections cannot mix, because no connection lives longer than its generation. run.cc calls its
+/// functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
@@ -31,7 +32,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   /// Requires rank.orders, the rank's end of an OrderChannel.
   ReconnectingTransport(const RankEnvironment& rank, Connect connect);
 
-  /// Connects, at the start and after each leave(). In later epochs, first waits for the launcher's order to join.
+  /// Connects, at the start and after each leave(). In later generations, first waits for the launcher's order to join.
   /// Throws the errors of Connect.
   void join();
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }

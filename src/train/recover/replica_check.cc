@@ -17,8 +17,8 @@ using Halves = std::pair<double, double>;  // HashHalves
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
 /// groups, because the pipelines of a bidirectional schedule update their weights at different times.
-std::vector<StageCopies> stage_copies(const Job& job) {
-  std::vector<StageCopies> all;
+std::vector<StageReplicas> stage_copies(const Job& job) {
+  std::vector<StageReplicas> all;
   const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
     if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
   };
@@ -41,15 +41,15 @@ std::vector<StageCopies> stage_copies(const Job& job) {
 }
 
 /// The largest set of equal replicas is right; the first one in a tie.
-DeviatingStage stage_of(const StageCopies& copies, const std::vector<Halves>& hashes) {
+DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& hashes) {
   const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
   const auto right = std::ranges::max_element(hashes, {}, count);
   DeviatingStage stage{.copies = copies,
-                       .odd = {},
-                       .right = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
+                       .deviating = {},
+                       .correct = copies.ranks[static_cast<std::size_t>(right - hashes.begin())],
                        .has_majority = 2 * count(*right) > std::ssize(hashes)};
   for (std::size_t i = 0; i < hashes.size(); ++i) {
-    if (hashes[i] != *right) stage.odd.push_back(copies.ranks[i]);
+    if (hashes[i] != *right) stage.deviating.push_back(copies.ranks[i]);
   }
   return stage;
 }
@@ -62,11 +62,11 @@ std::string numbers(const std::vector<RankId>& ranks) {
 
 /// Takes a small all-reduce. All ranks call it and get the same result. `own` holds all stages of `copies` on this
 /// rank.
-std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& copies, const StateHashes& own,
+std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& copies, const StateHashes& own,
                                              RankId rank, Transport& transport) {
   // Each rank fills in its own hashes; a sum with zeros is exact for halves of 32 bits.
   std::vector<double> numbers;  // [copies][rank], two halves each
-  for (const StageCopies& stage : copies) {
+  for (const StageReplicas& stage : copies) {
     for (const RankId member : stage.ranks) {
       const HashHalves hash(member == rank ? own.at(stage.group) : 0);
       numbers.insert(numbers.end(), {hash.high, hash.low});
@@ -76,19 +76,19 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageCopies>& cop
   transport.all_sum(numbers);
   std::vector<DeviatingStage> differing;
   auto number = numbers.begin();
-  for (const StageCopies& stage : copies) {
+  for (const StageReplicas& stage : copies) {
     std::vector<Halves> hashes;
     for (std::size_t i = 0; i < stage.ranks.size(); ++i, number += 2) hashes.emplace_back(number[0], number[1]);
-    if (DeviatingStage found = stage_of(stage, hashes); !found.odd.empty()) differing.push_back(std::move(found));
+    if (DeviatingStage found = stage_of(stage, hashes); !found.deviating.empty()) differing.push_back(std::move(found));
   }
   return differing;
 }
 
 /// Returns one line about a difference after `step` (from 1).
 std::string describe(const DeviatingStage& stage, std::int64_t step) {
-  const std::string which = stage.has_majority
-                                ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.odd))
-                                : "and no majority shows the right copy";
+  const std::string which =
+      stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.deviating))
+                         : "and no majority shows the right copy";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
       "test the machine, and train again",
@@ -119,7 +119,7 @@ void ReplicaCheck::compare(std::int64_t step) {
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
-    end_everywhere(describe(first, step), self_.rank == first.odd.front(), self_.transport);
+    fail_on_all_ranks(describe(first, step), self_.rank == first.deviating.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);
   model_.update_copies();
@@ -131,13 +131,13 @@ void ReplicaCheck::ensure_hashes(std::int64_t step) {
 }
 
 void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
-  for (const RankId odd : stage.odd) {
-    model_.transfer_state(stage.copies.group, stage.right, odd, step);
+  for (const RankId odd : stage.deviating) {
+    model_.transfer_state(stage.copies.group, stage.correct, odd, step);
     if (self_.rank != odd) continue;
     messages().write(
         fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
                     "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
-                    odd.value(), stage.copies.group.value(), step, stage.right.value()));
+                    odd.value(), stage.copies.group.value(), step, stage.correct.value()));
   }
 }
 

@@ -19,7 +19,7 @@
 namespace chimera {
 
 /// The ranks that hold a parameter group. Their state must be equal after every step.
-struct StageCopies {
+struct StageReplicas {
   ParameterGroupId group;
   std::vector<RankId> ranks;
 };
@@ -30,10 +30,10 @@ using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
 /// A parameter group whose ranks do not all have the same state. The largest set of ranks with equal state is assumed
 /// to be right (in a tie, the set that comes first).
 struct DeviatingStage {
-  StageCopies copies;
-  std::vector<RankId> odd;    ///< Ranks outside this set
-  RankId right{0};            ///< A rank of this set
-  bool has_majority = false;  ///< Whether this set has more than half of the ranks
+  StageReplicas copies;
+  std::vector<RankId> deviating;  ///< Ranks outside this set
+  RankId correct{0};              ///< A rank of this set
+  bool has_majority = false;      ///< Whether this set has more than half of the ranks
 };
 
 /// The check of one rank. The Trainer (train/loop/trainer.h) drives it. Borrows its arguments.
@@ -43,7 +43,7 @@ class ReplicaCheck {
 
   /// Compares the state of all ranks after `step` (from 1). Collective. Repairs deviating ranks if the job has
   /// --on-different-copies repair. If it does not or cannot, throws FinalError on a deviating rank and
-  /// FinalElsewhereError on the others.
+  /// PeerFinalError on the others.
   void compare(std::int64_t step);
   /// Calls compare() if the job repairs ranks and there are no hashes yet. Call it before the first step, because
   /// require_unchanged() needs hashes.
@@ -61,7 +61,7 @@ class ReplicaCheck {
   const RankContext& self_;
   const TrainedModel& model_;
   DeviceProgress& progress_;
-  std::vector<StageCopies> copies_;
+  std::vector<StageReplicas> copies_;
   StateHashes hashes_;  // Since the last comparison; empty after an update
 };
 

@@ -171,7 +171,7 @@ int intra_op_threads(const Job& job) {
   return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
 }
 
-std::vector<RankPair> talking_pairs(const Job& job) {
+std::vector<RankPair> communicating_pairs(const Job& job) {
   std::set<RankPair> pairs;
   add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
   add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
@@ -243,7 +243,7 @@ std::optional<GpuResources> gpu_resources(const Job& job) {
   if (!uses_gpu(job.options) || !has_processes(job.options) || job.num_ranks() == 1) return std::nullopt;
   const CommunicatorPlan plan{.world_size = static_cast<int>(job.num_ranks()),
                               .groups = job.rank_groups(),
-                              .pairs = talking_pairs(job),
+                              .pairs = communicating_pairs(job),
                               .has_early_sums = has_early_sums(job)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
@@ -263,14 +263,14 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
       "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
 }
 
-std::string out_of_memory(const std::string& error) {
+std::string summarize_out_of_memory(const std::string& error) {
   constexpr std::string_view kLastSize = " is free.";
   const std::size_t sizes = error.find(kLastSize);
   return error.substr(0, sizes == std::string::npos ? error.find('\n') : sizes + kLastSize.size()) +
          " A smaller --micro-batch-size, --recompute full, --offload full or more --stages need less";
 }
 
-CaptureGraph record_on(const Accelerator& gpus) {
+CaptureGraph graph_capture_on(const Accelerator& gpus) {
   return [&gpus](const std::function<void()>& work, const DeviceGraph* shared) {
     if (shared == nullptr) gpus.release_cache();
     return gpus.record(work, shared);
@@ -303,7 +303,7 @@ int gpu_of(int local_rank, int local_size, int visible) {
                   local_size, visible));
 }
 
-void take_gpu(TrainOptions& options, int local_rank, int local_size) {
+void assign_gpu(TrainOptions& options, int local_rank, int local_size) {
   if (!uses_gpu(options) || !has_processes(options)) return;
   options.gpu = 0;
   require_device(options, local_size);
@@ -357,7 +357,7 @@ GpuPeak gpu_peak(const Job& job) {
           .what = fmt::format("{} with {}{}", name, to_text(options.dtype), is_tf32 ? " and --tf32" : "")};
 }
 
-void use_numbers(const TrainOptions& options) {
+void set_matmul_precision(const TrainOptions& options) {
   if (!uses_gpu(options)) return;
   at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
   at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);

@@ -56,7 +56,7 @@ void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
 [[nodiscard]] int intra_op_threads(const Job& job);
 
 /// Returns the pairs of ranks that exchange messages, ascending.
-[[nodiscard]] std::vector<RankPair> talking_pairs(const Job& job);
+[[nodiscard]] std::vector<RankPair> communicating_pairs(const Job& job);
 
 /// Returns whether a rank starts sums of gradients before its last op, where they wait beside ops. Needs the programs.
 [[nodiscard]] bool has_early_sums(const Job& job);
@@ -99,15 +99,15 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 
 /// Assigns a GPU (TrainOptions::gpu) to a process started by another launcher, if its ranks are processes on GPUs.
 /// Throws as gpu_of() and require_device() do.
-void take_gpu(TrainOptions& options, int local_rank, int local_size);
+void assign_gpu(TrainOptions& options, int local_rank, int local_size);
 
 /// Returns one line for an out-of-memory error of PyTorch's allocator on a GPU: its sizes, without other processes and
 /// allocator settings, and what needs less memory.
-[[nodiscard]] std::string out_of_memory(const std::string& error);
+[[nodiscard]] std::string summarize_out_of_memory(const std::string& error);
 
 /// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
 /// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
-[[nodiscard]] CaptureGraph record_on(const Accelerator& gpus);
+[[nodiscard]] CaptureGraph graph_capture_on(const Accelerator& gpus);
 
 /// Throws ConfigError if --cuda-graphs or --op-graphs does not fit the options: on the CPU, with several thread ranks,
 /// or with dropout, because a graph would repeat its masks.
@@ -142,6 +142,6 @@ struct GpuPeak {
 
 /// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
 /// default torch lets cuBLAS sum split-K parts in bfloat16.
-void use_numbers(const TrainOptions& options);
+void set_matmul_precision(const TrainOptions& options);
 
 }  // namespace chimera

@@ -1,9 +1,10 @@
 #pragma once
 
 // A Job has everything that the ranks of `chimera train` need. It is made of TrainOptions in three phases
-// (prepare_job.h), each of which sets more fields. job_shape() resolves names and generates the schedule. cut_job()
-// divides the model into stages, which is sufficient for the forecast of --dry-run (dry_run.h). prepare_job() makes the
-// programs and opens data and checkpoints. After that, the job is constant, and all ranks of a process share it.
+// (prepare_job.h), each of which sets more fields. resolve_job() resolves names and generates the schedule.
+// partition_job() divides the model into stages, which is sufficient for the forecast of --dry-run (dry_run.h).
+// prepare_job() makes the programs and opens data and checkpoints. After that, the job is constant, and all ranks of a
+// process share it.
 
 #include <algorithm>
 #include <cstdint>
@@ -32,16 +33,16 @@ struct TrainingPrompt;
 struct JobCheckpoints;
 
 /// Consecutive steps of an asynchronous run without a flush.
-struct StepsBetweenFlushes {
+struct FlushInterval {
   std::int64_t first = 0;
   std::int64_t steps = 0;
 };
 
 /// The programs of a job: instructions of all workers (schedule/program.h).
 struct JobPrograms {
-  Program training;                     // One step; empty if asynchronous
-  std::map<std::int64_t, Stream> runs;  // Asynchronous: by number of steps between two flushes
-  Program validation;                   // Forward passes; empty without validation
+  Program training;                                // One step; empty if asynchronous
+  std::map<std::int64_t, ContinuousProgram> runs;  // Asynchronous: by number of steps between two flushes
+  Program validation;                              // Forward passes; empty without validation
 };
 
 /// Data of the training run; ranks that are threads share it.
@@ -54,7 +55,7 @@ struct JobData {
 };
 
 struct Job {
-  // Set by job_shape()
+  // Set by resolve_job()
   TrainOptions options;
   ModelConfig model;
   std::shared_ptr<const ModelFolder> from;  // Initial weights; null: from the seed
@@ -62,7 +63,7 @@ struct Job {
   // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
   std::vector<std::int64_t> slice_bounds;
 
-  // Set by cut_job()
+  // Set by partition_job()
   std::vector<StageLayers> partition;  // [stage]
   ChosenStages stages;                 // Stages of --recompute and --offload
   std::optional<CanonicalReduction> canonical;
@@ -79,7 +80,7 @@ struct Job {
 
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
   /// before validations, samples and saves.
-  [[nodiscard]] StepsBetweenFlushes steps_around(std::int64_t step) const {
+  [[nodiscard]] FlushInterval flush_interval(std::int64_t step) const {
     std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // gcd(a, 0) = a
     if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
     const std::int64_t longest = pause > 0 ? pause : options.steps;

@@ -25,8 +25,8 @@
 namespace chimera {
 
 NextStart next_start(const Job& job, std::int64_t failed_step) {
-  const Newest newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
-  for (const std::string& why : newest.refused) messages().write(fmt::format("chimera: refused {}\n", why));
+  const NewestCheckpoint newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
+  for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
   if (newest.checkpoint) {
     return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
             .description =
@@ -45,17 +45,17 @@ constexpr const char* kNone = "none";
 void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
 
 /// The result is empty for a new run.
-Newest look_up(const TrainOptions& options, const std::string& from) {
+NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
   if (from.empty() || from == kNone) return {};
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
   if (from != kAuto) return find_checkpoint(from, available_cores(), note_slow_checkpoint);
   if (options.checkpoint.folder.empty()) {
     throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
   }
-  Newest newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
+  NewestCheckpoint newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
   // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired.
-  if (newest.checkpoint || newest.refused.empty()) return newest;
-  throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.refused[0]));
+  if (newest.checkpoint || newest.rejected.empty()) return newest;
+  throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.rejected[0]));
 }
 
 [[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
@@ -112,7 +112,7 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
     refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
   }
   // A resumed pipeline starts empty, which changes an asynchronous run unless it was empty there before.
-  if (!job.run.schedule.updates || step == job.options.steps || job.steps_around(step).first == step) return;
+  if (!job.run.schedule.updates || step == job.options.steps || job.flush_interval(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
                                  "there; give a --save-every that divides this step",
                                  job.run.schedule.name, step));
@@ -250,8 +250,8 @@ void open_checkpoints(Job& job) {
   checkpoints->files = description_of(job);
   job.checkpoints = checkpoints;
   try {
-    Newest newest = look_up(job.options, asked);
-    for (const std::string& why : newest.refused) messages().write(fmt::format("chimera: refused {}\n", why));
+    NewestCheckpoint newest = look_up(job.options, asked);
+    for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
     if (newest.checkpoint) {
       require_same_run(job, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
@@ -275,7 +275,7 @@ void open_checkpoints(Job& job) {
 }
 
 InitialValue resumed_values(const Job& job) {
-  return values_at([&resumed = *job.checkpoints->resumed, &model = job.model](const ParameterSpec& parameter) {
+  return values_from_files([&resumed = *job.checkpoints->resumed, &model = job.model](const ParameterSpec& parameter) {
     return found_tensor(resumed, exported_names(model, parameter.name).front(), parameter.shape);
   });
 }
@@ -295,7 +295,7 @@ void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor)
     const at::Tensor whole = at::empty(found->tensor.shape, state.value.options());
     read_values(*found, whole);
     at::Tensor part = state.value;
-    part.copy_(part_of(whole, *cut, tensor->place()));
+    part.copy_(local_part(whole, *cut, tensor->place()));
   }
   optimizer.set_steps(resumed.updates);
 }

@@ -14,7 +14,7 @@ ElementType export_type(const TrainOptions& options) {
                               given.empty() ? std::string(to_text(master_type(options.dtype))) : given);
 }
 
-ExportPlan planned_export(const Job& job) {
+ExportPlan plan_job_export(const Job& job) {
   return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.export_shard_bytes);
 }
 
@@ -22,7 +22,7 @@ void require_exportable(const Job& job) {
   const ElementType type = export_type(job.options);
   if (!job.from) (void)to_config_json(job.model, type);
   std::uint64_t bytes = 0;
-  for (const ExportFile& file : planned_export(job).files) bytes += file.layout.file_bytes;
+  for (const ExportFile& file : plan_job_export(job).files) bytes += file.layout.file_bytes;
   try {
     require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
   } catch (const ConfigError& error) {

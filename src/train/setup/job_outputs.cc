@@ -230,7 +230,7 @@ void require_outputs(const Job& job) {
   }
 }
 
-void write_at_end(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+void write_final_output(const Job& job, const char* flag, const std::string& path, const std::string& text) {
   // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
   const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
   std::string own = path;

@@ -17,12 +17,12 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
     double seconds;  // 0: steps
   };
   constexpr std::array<Unit, 4> kUnits = {{{"", 0}, {"s", 1}, {"min", 60}, {"h", 3600}}};
-  constexpr std::int64_t kMost = 1'000'000'000;
+  constexpr std::int64_t kMax = 1'000'000'000;
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const auto unit = std::ranges::find(kUnits, name, &Unit::name);
-  if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMost) {
+  if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMax) {
     throw ConfigError(fmt::format("{} '{}': must be steps, such as 100, or a time: 30s, 10min, 2h", flag, text));
   }
   if (unit->seconds == 0) return {.steps = number, .seconds = 0};
@@ -31,11 +31,11 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
 
 double parse_deviations(const std::string& flag, const std::string& text) {
   constexpr std::string_view kUnit = "sigma";
-  constexpr double kMost = 1e6;
+  constexpr double kMax = 1e6;
   const bool has_unit = text.size() > kUnit.size() && text.ends_with(kUnit);
   const auto number =
       parse_number<double>(std::string_view(text).substr(0, text.size() - (has_unit ? kUnit.size() : 0)));
-  if (!number || !(*number > 0 && *number <= kMost)) {
+  if (!number || !(*number > 0 && *number <= kMax)) {
     throw ConfigError(fmt::format("{} '{}': must be deviations above 0, such as 5sigma", flag, text));
   }
   return *number;
@@ -43,7 +43,7 @@ double parse_deviations(const std::string& flag, const std::string& text) {
 
 namespace {
 
-constexpr std::int64_t kMostElements = 100'000'000'000;  // Elements of a message
+constexpr std::int64_t kMaxElements = 100'000'000'000;  // Elements of a message
 
 }  // namespace
 
@@ -54,7 +54,7 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
   }
   require_within_window(model, sequence);
   // The product is bounded before it is computed, because it could overflow.
-  if (micro_batch_size > kMostElements / sequence / model.hidden) {
+  if (micro_batch_size > kMaxElements / sequence / model.hidden) {
     throw ConfigError(
         fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
                     micro_batch_size, sequence, model.hidden));

@@ -29,7 +29,7 @@
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMostRanks = 65'536;  // Over all hosts
+constexpr std::int64_t kMaxRanks = 65'536;  // Over all hosts
 void require_possible(const TrainOptions& options) {
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
@@ -38,7 +38,7 @@ void require_possible(const TrainOptions& options) {
   require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
   require_between("--warmup", options.learning_rate.warmup, 0, kMany);
   require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
-  require_between("--threads", options.threads, 0, kMostThreads);
+  require_between("--threads", options.threads, 0, kMaxThreads);
   require_between("--validate-every", options.validate_every, 0, kMany);
   require_between("--sample-every", options.sample_every, 0, kMany);
   require_between("--validate-batches", options.validate_batches, 1, kMany);
@@ -50,8 +50,8 @@ void require_possible(const TrainOptions& options) {
   if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
-  require_between("--data-parallel", options.data_parallel, 1, kMostRanks);
-  require_between("--tensor-parallel", options.tensor_parallel, 1, kMostRanks);
+  require_between("--data-parallel", options.data_parallel, 1, kMaxRanks);
+  require_between("--tensor-parallel", options.tensor_parallel, 1, kMaxRanks);
   constexpr double kWeek = 7 * 24 * 3600;
   if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
     throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
@@ -60,7 +60,8 @@ void require_possible(const TrainOptions& options) {
     throw ConfigError(
         fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.rendezvous_seconds));
   }
-  for (const std::string& fault : {fault_of(options.learning_rate, options.steps), fault_of(options.optimizer)}) {
+  for (const std::string& fault :
+       {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
   }
   if (options.verify_messages && options.device != DeviceKind::Cpu) {
@@ -128,13 +129,14 @@ std::vector<StageLayers> partition_of(const Job& job) {
   // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.recompute.rule == StageRule::Attention;
   const Workload workload = workload_of(options);
-  return named_partition(options.partition, {.schedule = job.run.schedule,
-                                             .model = job.model,
-                                             .workload = workload,
-                                             .recompute = options.recompute.rule != StageRule::None && !attention_only,
-                                             .flops_per_byte = flops_per_byte(options),
-                                             .loads = measured_loads(job, workload),
-                                             .memory = tensor_memory(job)});
+  return resolve_partition(options.partition,
+                           {.schedule = job.run.schedule,
+                            .model = job.model,
+                            .workload = workload,
+                            .recompute = options.recompute.rule != StageRule::None && !attention_only,
+                            .flops_per_byte = flops_per_byte(options),
+                            .loads = measured_loads(job, workload),
+                            .memory = tensor_memory(job)});
 }
 
 std::string ranks_in_words(const Job& job) {
@@ -148,14 +150,14 @@ std::string ranks_in_words(const Job& job) {
 void require_fitting(const Job& job) {
   require_whole_micro_batches(job.run, "--micro-batch-size");
   require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
-  if (job.num_ranks() > kMostRanks)
-    throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMostRanks));
+  if (job.num_ranks() > kMaxRanks)
+    throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMaxRanks));
 }
 
 void require_host_for_ranks(const Job& job) {
-  if (job.local_ranks() <= kMostRanksOfHost) return;
+  if (job.local_ranks() <= kMaxRanksOfHost) return;
   throw ConfigError(fmt::format("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
-                                ranks_in_words(job), kMostRanksOfHost));
+                                ranks_in_words(job), kMaxRanksOfHost));
 }
 
 StageModel bytes_of_stages(const Job& job) {
@@ -267,9 +269,9 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
   if (job.run.schedule.updates) {
     // All stretches between flushes have one length, except the last, which may be shorter.
     for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
-      const std::int64_t steps = job.steps_around(step).steps;
+      const std::int64_t steps = job.flush_interval(step).steps;
       if (!job.programs.runs.contains(steps))
-        job.programs.runs.emplace(steps, stream_program(job.run, steps, recompute, offload));
+        job.programs.runs.emplace(steps, continuous_program(job.run, steps, recompute, offload));
     }
     return;
   }
@@ -400,7 +402,8 @@ void open_data(Job& job) {
   const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
   job.data.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
   if (options.reports) {
-    for (const std::string& line : job.data.corpus->opened.passed_over) messages().write("chimera: " + line + "\n");
+    for (const std::string& line : job.data.corpus->opened.ignored_files_note)
+      messages().write("chimera: " + line + "\n");
   }
   require_documents(job);
   SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
@@ -421,7 +424,7 @@ std::int64_t memory_files(const Job& job, std::int64_t groups) {
 
 }  // namespace
 
-Job job_shape(const TrainOptions& options) {
+Job resolve_job(const TrainOptions& options) {
   require_possible(options);
   Job job;
   job.options = options;
@@ -443,7 +446,7 @@ Job job_shape(const TrainOptions& options) {
   return job;
 }
 
-Job cut_job(Job job) {
+Job partition_job(Job job) {
   job.partition = partition_of(job);
   if (job.options.reduction == ReductionOrder::Canonical) {
     job.canonical = canonical_reduction(job.run, job.options.reduction_blocks, "--reduction-blocks");
@@ -462,7 +465,7 @@ void lower_programs(Job& job) {
 
 Job prepare_job(Job shape) {
   require_host_for_ranks(shape);
-  Job job = cut_job(std::move(shape));
+  Job job = partition_job(std::move(shape));
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_recordable(options, job.num_ranks());
@@ -500,7 +503,7 @@ std::int64_t descriptors_needed(const Job& job) {
   }
   const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // a file for each rank
   if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
-  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, talking_pairs(job)));
+  return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, communicating_pairs(job)));
 }
 
 }  // namespace chimera

@@ -12,11 +12,11 @@ namespace chimera {
 
 /// Resolves names, generates and checks the schedule, and validates the options. Reads only the model's file or folder
 /// headers. Throws ConfigError for invalid options.
-[[nodiscard]] Job job_shape(const TrainOptions& options);
+[[nodiscard]] Job resolve_job(const TrainOptions& options);
 
 /// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
 /// run.
-[[nodiscard]] Job cut_job(Job job);
+[[nodiscard]] Job partition_job(Job job);
 
 /// Sets the job's programs. Throws ScheduleError if one could deadlock.
 void lower_programs(Job& job);
@@ -24,7 +24,7 @@ void lower_programs(Job& job);
 /// Partitions the model, lowers the schedule, verifies that programs cannot deadlock, opens data and checkpoints, and
 /// checks outputs. Runs no tensor op. Throws ConfigError if anything does not fit.
 [[nodiscard]] Job prepare_job(Job shape);
-[[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(job_shape(options)); }
+[[nodiscard]] inline Job prepare_job(const TrainOptions& options) { return prepare_job(resolve_job(options)); }
 
 /// Returns the number of file descriptors that the process with most of them needs: a rank, the process of all thread
 /// ranks, or the launcher.

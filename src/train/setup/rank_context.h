@@ -28,7 +28,7 @@ struct RankContext {
         device(device_of(job.options, own_rank)),
         kernels(job.canonical.has_value()),
         tensor(tensor_group(job, own_rank, connections)),
-        lane(tensor ? std::make_unique<TensorLane>(connections, job.ranks(), tensor->place().rank) : nullptr),
+        lane(tensor ? std::make_unique<LaneTransport>(connections, job.ranks(), tensor->place().rank) : nullptr),
         verified(job.options.verify_messages ? std::optional<VerifiedMessages>(lane ? *lane : connections)
                                              : std::nullopt),
         transport(verified ? *verified
@@ -47,7 +47,7 @@ struct RankContext {
   const at::Device device;
   const DeterministicKernels kernels;             // On for canonical reduction, as long as the rank trains
   const std::unique_ptr<RankTensorGroup> tensor;  // Ranks that share this rank's layers; null without such
-  const std::unique_ptr<TensorLane> lane;         // Null without tensor parallelism
+  const std::unique_ptr<LaneTransport> lane;      // Null without tensor parallelism
   std::optional<VerifiedMessages> verified;       // Adds checksums, with --verify-messages
   Transport& transport;                           // To the ranks of the lane
 

@@ -23,7 +23,7 @@ InitialValue initial_value(const Job& job, WeightOrigin origin) {
       return at::empty(parameter.shape, options);
     };
   }
-  return [value = job.first_step > 0 ? resumed_values(job) : first_values(job.from, job.options.seed)](
+  return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.seed)](
              const ParameterSpec& parameter, const at::TensorOptions& options) {
     note_progress({RankProgress::Phase::StartUp});  // Large stages take long
     return value(parameter, options);
@@ -44,7 +44,7 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   if (job.model.tied && uses.any())
     tied_ = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
   const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
-  stages_ = make_held_stages(job.run, self.place.worker, [&](StageId id) {
+  stages_ = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
   for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
@@ -111,7 +111,7 @@ std::vector<Parameter> TrainedModel::whole_parameters() const {
     for (Parameter parameter : group->parameters()) {
       if (parameter.whole_elements > 0) {
         parameter.value =
-            whole_of(parameter.value, *tensor_cut(parameter.name), shapes.at(parameter.name), *self_.tensor);
+            gather_whole(parameter.value, *tensor_cut(parameter.name), shapes.at(parameter.name), *self_.tensor);
       }
       if (!self_.is_copy()) whole.push_back(std::move(parameter));
     }

@@ -51,7 +51,7 @@ class WithoutConnectLog : public std::streambuf {
 using c10d::ProcessGroupGloo;
 
 constexpr auto kLeaveTimeout = std::chrono::seconds(3);
-constexpr auto kMostClosing = std::chrono::milliseconds(100);
+constexpr auto kMaxClosing = std::chrono::milliseconds(100);
 constexpr auto kBetweenBreaks = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -106,7 +106,7 @@ void GlooConnections::connect_groups() {
 
 GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t size, int threads) {
   // A connection created while others are broken would hang.
-  if (options_.breaker && options_.breaker->broken())
+  if (options_.breaker && options_.breaker->is_broken())
     throw PeerLostError("another rank was lost before all ranks had connected");
   auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
   group_options->devices.push_back(device_);
@@ -117,7 +117,7 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
 
 GlooGroup GlooConnections::create_pair(const std::string& name, int other) {
   const auto [low, high] = std::minmax(options_.rank, other);
-  return create(fmt::format("{} {}-{}", name, low, high), place_in_pair(options_.rank, other), 2,
+  return create(fmt::format("{} {}-{}", name, low, high), index_in_pair(options_.rank, other), 2,
                 /*threads=*/0);
 }
 
@@ -265,7 +265,7 @@ void GlooConnections::close() noexcept {
       });
   std::future<void> is_destroyed = destroy.get_future();
   std::thread(std::move(destroy)).detach();  // a thread of Gloo that waits for the rest of a message blocks forever
-  const auto end = std::chrono::steady_clock::now() + kMostClosing;
+  const auto end = std::chrono::steady_clock::now() + kMaxClosing;
   do {
     options_.breaker->break_all();
   } while (is_destroyed.wait_for(kBetweenBreaks) != std::future_status::ready &&

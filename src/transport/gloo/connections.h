@@ -26,7 +26,7 @@ namespace chimera {
 void drop_connect_log();
 
 /// Returns the index of `rank` in the process groups of `rank` and `other`: the lower rank has index 0.
-[[nodiscard]] constexpr int place_in_pair(int rank, int other) { return rank < other ? 0 : 1; }
+[[nodiscard]] constexpr int index_in_pair(int rank, int other) { return rank < other ? 0 : 1; }
 
 /// All connections of one rank. GlooTransport owns it.
 class GlooConnections {

@@ -59,7 +59,7 @@ class GlooRank {
     } catch (const std::exception& error) {
       has_failed_ = true;
       const ConnectionBreaker* breaker = options_.breaker.get();
-      if (breaker != nullptr && breaker->broken()) throw PeerLostError(describe() + ": connections were broken");
+      if (breaker != nullptr && breaker->is_broken()) throw PeerLostError(describe() + ": connections were broken");
       if (dynamic_cast<const Error*>(&error) != nullptr) throw;
       rethrow_gloo(describe(), error);
     }
@@ -201,7 +201,7 @@ class GlooTransport final : public Transport {
     return self_.guarded(operation, [&] {
       std::vector<at::Tensor> tensors{make_message(tensor, tag)};
       auto work =
-          connections_.channel(self_.rank(), peer).send(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+          connections_.channel(self_.rank(), peer).send(tensors, index_in_pair(peer, self_.rank()), kMessageTag);
       return std::make_unique<GlooPending>(self_, operation, Works{std::move(work)}, at::Tensor());
     });
   }
@@ -212,7 +212,7 @@ class GlooTransport final : public Transport {
     return self_.guarded(operation, [&] {
       std::vector<at::Tensor> tensors{message_buffer(spec)};
       auto work =
-          connections_.channel(peer, self_.rank()).recv(tensors, place_in_pair(peer, self_.rank()), kMessageTag);
+          connections_.channel(peer, self_.rank()).recv(tensors, index_in_pair(peer, self_.rank()), kMessageTag);
       return std::make_unique<GlooReceive>(self_, operation, std::move(work), std::move(tensors.front()), spec, tag);
     });
   }
@@ -297,7 +297,7 @@ class GlooTransport final : public Transport {
   }
   /// Returns null if this rank is the only member.
   [[nodiscard]] const GlooGroup& group(ParameterGroupId id) const {
-    static_cast<void>(place_in_group(self_.options().groups, id, RankId(self_.rank())));
+    static_cast<void>(index_in_group(self_.options().groups, id, RankId(self_.rank())));
     return connections_.group(id);
   }
 

@@ -25,7 +25,7 @@ namespace chimera {
 namespace {
 
 constexpr std::size_t kFirstSlot = 64;               // a cache line, so that slots are aligned
-constexpr std::size_t kLeastSlotBytes = 64 * 1024;   // small sums do not make new slots again and again
+constexpr std::size_t kMinSlotBytes = 64 * 1024;     // small sums do not make new slots again and again
 constexpr std::int64_t kSumChunkBytes = 256 * 1024;  // fits into the cache
 constexpr int kYields = 200;                         // before a sleep: peers are usually a few microseconds apart
 constexpr long kSleepNanoseconds = 50'000'000;       // between looks at whether the peer still lives
@@ -69,7 +69,7 @@ OpSum::~OpSum() {
 
 /// All members need larger slots in the same sum, so they exchange the addresses then.
 void OpSum::make_slots(std::size_t bytes, std::chrono::milliseconds timeout) {
-  slot_bytes_ = std::bit_ceil(std::max(bytes, kLeastSlotBytes));
+  slot_bytes_ = std::bit_ceil(std::max(bytes, kMinSlotBytes));
   turn_ = 0;
   auto own = std::make_unique<Slots>(kFirstSlot + 2 * slot_bytes_);
   const SharedAddress address = own->memory.address();
@@ -105,7 +105,7 @@ void OpSum::await(std::size_t member, std::chrono::milliseconds timeout) const {
     const bool is_lost =
         peer.header().has_ended != 0 || (::kill(static_cast<pid_t>(peer.process), 0) != 0 && errno == ESRCH);
     if (is_lost) throw PeerLostError(fmt::format("member {} has ended", member));
-    if (breaker_ && breaker_->broken()) throw PeerLostError("connections were broken");
+    if (breaker_ && breaker_->is_broken()) throw PeerLostError("connections were broken");
     if (std::chrono::steady_clock::now() > end) throw TransportError(fmt::format("member {} did not come", member));
     const timespec limit{.tv_sec = 0, .tv_nsec = kSleepNanoseconds};
     futex(peer.header().turn, FUTEX_WAIT, seen, &limit);

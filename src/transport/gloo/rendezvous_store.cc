@@ -40,7 +40,7 @@ class BreakableStore final : public c10d::FileStore {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const auto end = std::chrono::steady_clock::now() + timeout;
     while (!check(keys)) {
-      if (breaker_->broken()) throw PeerLostError("another rank was lost before all ranks had joined");
+      if (breaker_->is_broken()) throw PeerLostError("another rank was lost before all ranks had joined");
       if (std::chrono::steady_clock::now() > end) throw TransportError("timeout: a rank has not joined");
       std::this_thread::sleep_for(kBetweenLooks);
     }
@@ -103,7 +103,7 @@ c10::intrusive_ptr<c10d::Store> connect_agent(const RendezvousPoint& rendezvous,
   std::thread(std::move(connecting)).detach();
   const auto no_answer = [&] {
     return TransportError(fmt::format("no answer from {}, the rendezvous server of torchrun's agent, within {:g} s",
-                                      place_of(rendezvous), std::chrono::duration<double>(timeout).count()));
+                                      server_name(rendezvous), std::chrono::duration<double>(timeout).count()));
   };
   if (connected.wait_for(timeout + std::chrono::seconds(1)) != std::future_status::ready) throw no_answer();
   try {
@@ -175,7 +175,7 @@ void RendezvousStore::await_all(int rank, int world_size) {
   // A wait of no time is a wait without a limit (c10d's kNoTimeout).
   const auto some = [](std::chrono::milliseconds time) { return std::max(time, std::chrono::milliseconds(1)); };
   const std::chrono::milliseconds quiet = some(store_->getTimeout() / kQuietPart);
-  const Deadline end_of_quiet = after(quiet);
+  const Deadline end_of_quiet = deadline_after(quiet);
   try {
     try {
       store_->wait(keys, quiet);
@@ -203,8 +203,8 @@ void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::mi
   }
   const std::vector<int> missing = missing_of(*store_, world_size);
   if (missing.empty()) return;
-  constexpr std::size_t kMostNamed = 16;
-  const auto named = std::span(missing).first(std::min(missing.size(), kMostNamed));
+  constexpr std::size_t kMaxNamed = 16;
+  const auto named = std::span(missing).first(std::min(missing.size(), kMaxNamed));
   messages().write(fmt::format("chimera: rank {} has waited {:g} s for {} of {} ranks: {}{}; {}\n", rank,
                                std::chrono::duration<double>(waited).count(), missing.size(), world_size,
                                fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "",

@@ -23,11 +23,11 @@ std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   auto& [memory, last_use] = found->second;
   last_use = ++uses_;
   std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
-  if (mapped_.size() > most_files_) forget_the_oldest();
+  if (mapped_.size() > most_files_) evict_oldest();
   return byte;
 }
 
-void MappedPeers::forget_the_oldest() {
+void MappedPeers::evict_oldest() {
   mapped_.erase(std::ranges::min_element(mapped_, {}, [](const auto& entry) { return entry.second.last_use; }));
 }
 

@@ -30,7 +30,7 @@ class MappedPeers {
     std::shared_ptr<SharedMemory> memory;
     std::uint64_t last_use = 0;
   };
-  void forget_the_oldest();
+  void evict_oldest();
 
   std::size_t most_files_;
   std::mutex mutex_;

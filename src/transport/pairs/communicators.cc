@@ -67,7 +67,7 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
         "fewer stages a rank, or --transport threads",
         count.all(), count.of_pairs, count.of_groups, why));
   };
-  if (count.all() > kMostCommunicators) refuse(fmt::format("the {} that get streams of their own", kMostCommunicators));
+  if (count.all() > kMaxCommunicators) refuse(fmt::format("the {} that get streams of their own", kMaxCommunicators));
   if (count.all() > multiprocessors / 2) {
     refuse(fmt::format("half of the GPU's {} multiprocessors, of which each occupies one while it waits",
                        multiprocessors));
@@ -77,7 +77,7 @@ void require_few(const CommunicatorCount& count, int multiprocessors) {
 }  // namespace
 
 // The text is the fingerprint's words, which have one length in every build, and then the GPU's id.
-void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size) {
+void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size) {
   const FingerprintWords words = words_of(own.fingerprint);
   const std::string text(reinterpret_cast<const char*>(words.data()), kWordsBytes);
   std::vector<FingerprintWords> of_ranks;
@@ -170,10 +170,10 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
 }
 
 Communicators make_communicators(const CommunicatorPlan& plan, const BlockLimits& limits, const MakeGroup& make_group) {
-  Communicators to{.rank = plan.rank, .groups = plan.groups, .advanced = plan.advanced};
+  Communicators to{.rank = plan.rank, .groups = plan.groups, .on_group_connected = plan.on_group_connected};
   const auto make = [&](const NewCommunicator& wanted) {
     Group group = make_group(wanted);
-    if (plan.advanced) plan.advanced();
+    if (plan.on_group_connected) plan.on_group_connected();
     return group;
   };
   to.process_groups.resize(plan.groups.size());

@@ -23,15 +23,15 @@
 namespace chimera {
 
 /// Properties of a rank that compare_ranks() compares at rendezvous.
-struct JoiningRank {
+struct RankIdentity {
   int rank = 0;
   Fingerprint fingerprint = {};  ///< empty: not compared
   std::string gpu = {};          ///< GpuTraits::uuid, or empty
 };
 
-/// Compares the JoiningRank of all ranks. Collective. Throws the errors of require_equal() (transport/fingerprint.h).
+/// Compares the RankIdentity of all ranks. Collective. Throws the errors of require_equal() (transport/fingerprint.h).
 /// If ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
-void compare_ranks(c10d::Store& store, const JoiningRank& own, int world_size);
+void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size);
 
 /// Returns the minimum over all ranks. Collective.
 [[nodiscard]] int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size);
@@ -92,7 +92,7 @@ struct Communicators {
   /// Least timeout of an operation (Transport::note_longest_step). c10d's default for NCCL is 10 minutes.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   /// Called after each group of this rank is connected, which can take seconds. May be empty.
-  std::function<void()> advanced = {};
+  std::function<void()> on_group_connected = {};
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
   /// Called at the transport's end; may be empty. If `has_failed`, pending operations must be aborted.
@@ -103,9 +103,10 @@ struct CommunicatorPlan {
   int rank = 0;
   int world_size = 1;
   RankGroups groups = {};
-  std::vector<RankPair> pairs = {};     ///< ascending
-  bool has_early_sums = false;          ///< whether sums of gradients wait beside ops
-  std::function<void()> advanced = {};  ///< Communicators::advanced, also called after each group is created
+  std::vector<RankPair> pairs = {};  ///< ascending
+  bool has_early_sums = false;       ///< whether sums of gradients wait beside ops
+  std::function<void()> on_group_connected =
+      {};  ///< Communicators::on_group_connected, also called after each group is created
 };
 
 /// Numbers of communicators: the maximum over all ranks.
@@ -120,7 +121,7 @@ struct CommunicatorCount {
 
 /// Each communicator of a rank takes one of PyTorch's 32 high-priority streams (c10/cuda/CUDAStream.h); one is left to
 /// other code. On a shared stream, a waiting receive would block other communicators.
-inline constexpr int kMostCommunicators = 31;
+inline constexpr int kMaxCommunicators = 31;
 
 /// Most thread blocks of a group whose sums start beside ops: its waiting blocks cost ops more than it gains.
 inline constexpr int kBlocksOfEarlySums = 8;
@@ -138,7 +139,7 @@ struct BlockLimits {
 
 /// Returns limits so that a rank's communicators occupy at most half of the multiprocessors; the work that they wait
 /// for needs the rest. Groups get at least as many blocks as pairs. Limits are powers of two, as NCCL rounds channels,
-/// and must be equal on all ranks. Throws ConfigError if a rank has more than kMostCommunicators, or if one block per
+/// and must be equal on all ranks. Throws ConfigError if a rank has more than kMaxCommunicators, or if one block per
 /// communicator exceeds the half.
 [[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
 

@@ -341,7 +341,7 @@ class PairTransport final : public Transport {
   }
 
   void advance() const {
-    if (to_.advanced) to_.advanced();
+    if (to_.on_group_connected) to_.on_group_connected();
   }
   [[nodiscard]] at::Tensor nothing(at::ScalarType type, std::int64_t elements = 1) const {
     return at::zeros({elements}, at::TensorOptions(to_.device).dtype(type));
@@ -371,7 +371,7 @@ class PairTransport final : public Transport {
   }
 
   [[nodiscard]] const Group& group_of(ParameterGroupId id) const {
-    static_cast<void>(place_in_group(to_.groups, id, RankId(to_.rank)));
+    static_cast<void>(index_in_group(to_.groups, id, RankId(to_.rank)));
     return to_.process_groups[id.index()];
   }
   /// Gathers all values and adds them in ascending order of ranks, so that the bits do not depend on NCCL's algorithm.

@@ -377,7 +377,7 @@ class ThreadTransport final : public Transport {
 
  private:
   std::unique_ptr<Pending> start(ParameterGroupId group, Addend addend, const char* name) {
-    const std::size_t member = place_in_group(hub_.groups, group, rank_);
+    const std::size_t member = index_in_group(hub_.groups, group, rank_);
     addend.ready = StreamMark(addend.sum.gradients.device());
     return std::make_unique<Sum>(hub_, hub_.sums[group.index()], rank_, member, std::move(addend),
                                  fmt::format("{} of stage {}", name, group.value()));

@@ -22,19 +22,19 @@
 namespace chimera {
 
 /// Keys (after rotary positions) and values of one micro-batch in the blocks of one stage, and their gradients. The
-/// executor makes one for each micro-batch and stage, and passes it to the stage in MicroBatch::carried. A forward may
+/// executor makes one for each micro-batch and stage, and passes it to the stage in MicroBatch::cached. A forward may
 /// run again (recomputation); it then reads the keys and values that it stored the first time.
-class CarriedKeyValues {
+class KeyValueCache {
  public:
   /// `sequence` is the number of tokens of all slices. The first slice allocates memory for all of them.
-  explicit CarriedKeyValues(std::int64_t sequence) : sequence_(sequence) {}
+  explicit KeyValueCache(std::int64_t sequence) : sequence_(sequence) {}
 
   [[nodiscard]] std::int64_t sequence() const { return sequence_; }
 
-  struct CarryFunction;  // of autograd
+  struct CacheFunction;  // of autograd
 
  private:
-  struct Carried {
+  struct CachedTensor {
     at::Tensor all;  // [b, sequence, heads * d]
     std::int64_t filled = 0;
     // [b, n, heads * d], of the n tokens before the last slice that ran backward, from all slices so far; in at least
@@ -42,11 +42,11 @@ class CarriedKeyValues {
     at::Tensor gradients;
   };
   struct Block {
-    Carried keys;
-    Carried values;
+    CachedTensor keys;
+    CachedTensor values;
   };
-  [[nodiscard]] at::Tensor append(Carried& carried, const at::Tensor& own, std::int64_t first) const;
-  [[nodiscard]] static at::Tensor take_own(Carried& carried, const at::Tensor& gradient, std::int64_t first);
+  [[nodiscard]] at::Tensor append(CachedTensor& cached, const at::Tensor& own, std::int64_t first) const;
+  [[nodiscard]] static at::Tensor take_own(CachedTensor& cached, const at::Tensor& gradient, std::int64_t first);
 
   std::int64_t sequence_;
   std::vector<Block> blocks_;
@@ -55,9 +55,9 @@ class CarriedKeyValues {
 /// Completes the attention inputs of a slice in block `block`: returns the queries of `own`, and the keys and values of
 /// all tokens from the start of the sequence to the slice's last, [b, first + l, heads * d]. `own` has the projections
 /// of the slice's l tokens, and `first` is the index of its first token. In backward, the gradients of the earlier
-/// slices' keys and values are added up in `carried`. The slice's own keys and values get the gradients that later
+/// slices' keys and values are added up in `cached`. The slice's own keys and values get the gradients that later
 /// slices have added there.
-[[nodiscard]] QueryKeyValue with_earlier_slices(const std::shared_ptr<CarriedKeyValues>& carried, std::size_t block,
-                                                std::int64_t first, const QueryKeyValue& own);
+[[nodiscard]] QueryKeyValue append_to_cache(const std::shared_ptr<KeyValueCache>& cached, std::size_t block,
+                                            std::int64_t first, const QueryKeyValue& own);
 
 }  // namespace chimera

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "model/carried_key_values.h"
+#include "model/key_value_cache.h"
 #include "model/stage.h"
 #include "model/transformer_stage.h"
 #include "tokenizer/tokenizer.h"
@@ -57,9 +57,9 @@ class DistributedModel {
   std::int64_t hidden_;
   at::ScalarType dtype_;
   at::Device device_;
-  std::map<std::size_t, std::shared_ptr<CarriedKeyValues>> carried_;  // [stage]
-  std::int64_t length_ = 0;                                           // tokens of the sequence so far
-  std::int64_t reads_ = 0;                                            // number of read() calls, for message tags
+  std::map<std::size_t, std::shared_ptr<KeyValueCache>> key_value_caches_;  // [stage]
+  std::int64_t length_ = 0;                                                 // tokens of the sequence so far
+  std::int64_t reads_ = 0;                                                  // number of read() calls, for message tags
 };
 
 }  // namespace chimera

@@ -33,8 +33,8 @@ struct FoldedProblem {
 [[nodiscard]] Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders);
 
 /// A problem in both forms: as a whole and, if it is symmetric, folded. Borrows the problem.
-struct Arrangement {
-  explicit Arrangement(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
+struct ProblemForms {
+  explicit ProblemForms(const SearchProblem& of) : problem(of), whole(make_instance(of)), folded(fold(of)) {}
 
   const SearchProblem& problem;
   Instance whole;
@@ -42,10 +42,10 @@ struct Arrangement {
 };
 
 /// Replaces `best` by `other` if `other` is faster.
-void take_if_better(Solution& best, const Solution& other);
+void replace_if_better(Solution& best, const Solution& other);
 
 /// Adds a solution `found` of `instance` to the Pareto front of makespan and memory, unless another solution is better
-/// in both. Returns whether it is now the fastest. `instance` must be one of the two in `arrangement`.
-bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Solution& found);
+/// in both. Returns whether it is now the fastest. `instance` must be one of the two in `forms`.
+bool note(ParetoFront& front, const ProblemForms& forms, const Instance& instance, const Solution& found);
 
 }  // namespace chimera

@@ -1,4 +1,4 @@
-#include "model_ranks.h"
+#include "run_on_model.h"
 
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
@@ -27,14 +27,14 @@ std::string model_folder(const std::string& from, const Invocation& invocation) 
   return {std::istreambuf_iterator<char>(found), {}};
 }
 
-void use_threads(const ModelRanks& model) {
+void use_threads(const ModelRunOptions& model) {
   // One op at a time: the ops of a forward depend on each other.
   at::set_num_interop_threads(1);
   at::set_num_threads(
       static_cast<int>(model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
 }
 
-void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank) {
+void run_rank(const RankFunction& body, const std::optional<RankEnvironment>& rank) {
   // One rank needs no other process, and its transport no peers.
   if (!rank) return run_rank_threads(1, {}, body);
   const auto transport =
@@ -44,12 +44,12 @@ void run_rank(const ModelRank& body, const std::optional<RankEnvironment>& rank)
 
 }  // namespace
 
-int run_on_model(const ModelRanks& model, const Invocation& invocation,
-                 const std::function<ModelRank(const std::string& folder)>& prepare) {
+int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
+                 const std::function<RankFunction(const std::string& folder)>& prepare) {
   keep_freed_memory();
   const std::string folder = model_folder(model.from, invocation);
-  const ModelRank body = prepare(folder);
-  if (!invocation.rank) report_surplus_threads("--threads", model.threads, model.ranks);
+  const RankFunction body = prepare(folder);
+  if (!invocation.rank) warn_about_surplus_threads("--threads", model.threads, model.ranks);
   if (!invocation.rank && model.ranks > 1) {
     return launch({.ranks = static_cast<int>(model.ranks),
                    .arguments = invocation.arguments,

@@ -1,6 +1,6 @@
 // Slices of a micro-batch give the loss and gradients of the whole micro-batch.
 
-#include "model/carried_key_values.h"
+#include "model/key_value_cache.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -57,15 +57,16 @@ struct SlicePass {
 
 /// Runs the slices forward in order and backward in reverse order; returns the loss.
 double run_slices(const Stages& stages, const MicroBatch& batch, const Bounds& bounds, const Passes& passes) {
-  std::vector<std::shared_ptr<CarriedKeyValues>> carried;  // [stage]
-  for (std::size_t s = 0; s < stages.size(); ++s) carried.push_back(std::make_shared<CarriedKeyValues>(bounds.back()));
+  std::vector<std::shared_ptr<KeyValueCache>> key_value_cache;  // [stage]
+  for (std::size_t s = 0; s < stages.size(); ++s)
+    key_value_cache.push_back(std::make_shared<KeyValueCache>(bounds.back()));
   std::vector<std::vector<SlicePass>> slices;  // [slice][stage]
   double loss = 0;
   for (std::size_t j = 0; j + 1 < bounds.size(); ++j) {
     auto& slice = slices.emplace_back();
     at::Tensor hidden;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      slice.emplace_back(*stages[s], hidden, slice_of(batch, bounds[j], bounds[j + 1], carried[s]));
+      slice.emplace_back(*stages[s], hidden, slice_of(batch, bounds[j], bounds[j + 1], key_value_cache[s]));
       slice.back().forward(/*keeps_graph=*/!passes.recomputes);
       hidden = slice.back().output;
     }
@@ -144,10 +145,10 @@ TEST_P(CarriedKeyValuesTest, ForwardsWithoutAGraphGiveTheLoss) {
   const auto& [family, bounds] = GetParam();
   const Stages stages = make_stages(family, 1);
   const MicroBatch batch = small_batch(family);
-  const auto carried = std::make_shared<CarriedKeyValues>(bounds.back());
+  const auto key_value_cache = std::make_shared<KeyValueCache>(bounds.back());
   double loss = 0;
   for (std::size_t j = 0; j + 1 < bounds.size(); ++j) {
-    loss += stages[0]->forward({}, slice_of(batch, bounds[j], bounds[j + 1], carried)).item<double>();
+    loss += stages[0]->forward({}, slice_of(batch, bounds[j], bounds[j + 1], key_value_cache)).item<double>();
   }
   const double expected = stages[0]->forward({}, batch).item<double>();
   EXPECT_NEAR(loss, expected, kTolerance * expected);
@@ -155,12 +156,12 @@ TEST_P(CarriedKeyValuesTest, ForwardsWithoutAGraphGiveTheLoss) {
 
 /// float32 gradients of keys are added in float32 even if the model computes in bfloat16.
 TEST(SliceGradientsTest, AreAddedInAtLeastFloat32) {
-  const auto carried = std::make_shared<CarriedKeyValues>(3);
+  const auto key_value_cache = std::make_shared<KeyValueCache>(3);
   std::vector<at::Tensor> keys;
   std::vector<QueryKeyValue> seen;
   for (std::int64_t token = 0; token < 3; ++token) {
     keys.push_back(at::ones({1, 1, 2}, at::kBFloat16).requires_grad_());
-    seen.push_back(with_earlier_slices(carried, 0, token, {keys.back(), keys.back(), keys.back().detach()}));
+    seen.push_back(append_to_cache(key_value_cache, 0, token, {keys.back(), keys.back(), keys.back().detach()}));
     EXPECT_EQ(seen.back().key.sizes(), at::IntArrayRef({1, token + 1, 2}));
   }
   // The gradients of token 0's key are 256, 1 and 1: bfloat16 would round 256 + 1 to 256 twice.

@@ -1,4 +1,4 @@
-#include "inference/spread_model.h"
+#include "inference/distributed_model.h"
 
 #include <ATen/ATen.h>
 
@@ -17,7 +17,7 @@ DistributedModel::DistributedModel(const std::map<StageId, Stage*>& stages, Stag
 
 void DistributedModel::begin(std::int64_t tokens) {
   length_ = 0;
-  for (const auto& [index, stage] : stages_) carried_[index] = std::make_shared<CarriedKeyValues>(tokens);
+  for (const auto& [index, stage] : stages_) key_value_caches_[index] = std::make_shared<KeyValueCache>(tokens);
 }
 
 TokenId DistributedModel::next(std::span<const TokenId> tokens, const Choose& choose) {
@@ -50,7 +50,7 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
 }
 
 at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {
-  MicroBatch batch{.carried = carried_.at(stage), .first_token = length_};
+  MicroBatch batch{.key_value_cache = key_value_caches_.at(stage), .first_token = length_};
   if (stage == 0) {
     const std::vector<std::int64_t> ids(tokens.begin(), tokens.end());
     batch.tokens = at::tensor(ids, at::kLong).unsqueeze(0).to(device_);

@@ -1,4 +1,4 @@
-#include "search/arrangement.h"
+#include "search/problem_forms.h"
 
 #include <algorithm>
 #include <limits>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kUnknown = std::numeric_limits<std::size_t>::max();
 
 /// images[r][w]: the worker that takes w's place when replica 0 moves onto replica r. Empty if that is not one-to-one.
-std::vector<std::vector<std::size_t>> images_of_workers(const Layout& layout) {
+std::vector<std::vector<std::size_t>> images_of_workers(const SearchLayout& layout) {
   std::vector<std::vector<std::size_t>> images;
   const auto workers = static_cast<std::size_t>(layout.workers);
   const auto& base = layout.placement.worker_of.front();
@@ -32,7 +32,7 @@ std::vector<std::vector<std::size_t>> images_of_workers(const Layout& layout) {
 }
 
 /// Returns whether each map moves every replica onto a replica, and only the first leaves a worker in place.
-bool form_a_symmetry(const Layout& layout, const std::vector<std::vector<std::size_t>>& images) {
+bool form_a_symmetry(const SearchLayout& layout, const std::vector<std::vector<std::size_t>>& images) {
   const auto& rows = layout.placement.worker_of;
   for (std::size_t r = 1; r < images.size(); ++r) {
     for (std::size_t w = 0; w < images[r].size(); ++w) {
@@ -67,7 +67,7 @@ bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::siz
   for (const auto& ids : micro_batches) {
     if (ids.size() != micro_batches.front().size()) return false;
   }
-  for (const HoldingLimit& limit : problem.limits) {
+  for (const InFlightLimit& limit : problem.limits) {
     for (std::size_t v = 0; v < orbit.size(); ++v) {
       for (std::size_t w = 0; w < v; ++w) {
         if (orbit[v] == orbit[w] && limit.room_of_worker[v] != limit.room_of_worker[w]) return false;
@@ -88,7 +88,7 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
   for (WorkerId& worker : first.layout.placement.worker_of.front()) {
     worker = WorkerId(static_cast<std::int64_t>(orbit[worker.index()]));
   }
-  for (HoldingLimit& limit : first.limits) {
+  for (InFlightLimit& limit : first.limits) {
     std::vector<double> room(workers);
     for (std::size_t w = 0; w < orbit.size(); ++w) room[orbit[w]] = limit.room_of_worker[w];
     limit.room_of_worker = room;
@@ -100,9 +100,9 @@ SearchProblem of_first_replica(const SearchProblem& problem, const std::vector<s
 Instance joined(const SearchProblem& first, const SearchProblem& problem) {
   Instance instance = make_instance(first);
   const Instance whole = make_instance(problem);
-  for (std::size_t lane = 0; lane < instance.lanes.size(); ++lane) {
-    instance.lanes[lane].delay = whole.lanes[lane].delay;
-    instance.lanes[lane].duration = whole.lanes[lane].duration;
+  for (std::size_t queue = 0; queue < instance.queues.size(); ++queue) {
+    instance.queues[queue].delay = whole.queues[queue].delay;
+    instance.queues[queue].duration = whole.queues[queue].duration;
   }
   return instance;
 }
@@ -121,12 +121,12 @@ std::optional<FoldedProblem> fold(const SearchProblem& problem) {
 }
 
 Orders fold_orders(const SearchProblem& problem, const FoldedProblem& folded, const Orders& orders) {
-  const auto lanes = static_cast<LaneIndex>(kLanesOfChain * problem.layout.stages);
+  const auto queues = static_cast<QueueIndex>(kQueuesOfChain * problem.layout.stages);
   Orders joined(static_cast<std::size_t>(folded.instance.workers));
   for (std::size_t w = 0; w < orders.size(); ++w) {
     auto& order = joined[folded.worker[w]];
     if (!order.empty()) continue;
-    for (const LaneIndex lane : orders[w]) order.push_back(lane % lanes);
+    for (const QueueIndex queue : orders[w]) order.push_back(queue % queues);
   }
   return joined;
 }
@@ -136,30 +136,30 @@ Orders unfold(const SearchProblem& problem, const FoldedProblem& folded, const O
   const auto& rows = problem.layout.placement.worker_of;
   Orders unfolded(static_cast<std::size_t>(problem.layout.workers));
   for (std::size_t w = 0; w < unfolded.size(); ++w) {
-    for (const LaneIndex lane : orders[folded.worker[w]]) {
-      const auto stage = static_cast<std::size_t>(lane / kLanesOfChain);
+    for (const QueueIndex queue : orders[folded.worker[w]]) {
+      const auto stage = static_cast<std::size_t>(queue / kQueuesOfChain);
       std::size_t replica = 0;
       // exists: the symmetry moves a holder of the stage to w
       while (rows[replica][stage].index() != w) ++replica;
-      unfolded[w].push_back(static_cast<LaneIndex>(kLanesOfChain * replica * stages) + lane);
+      unfolded[w].push_back(static_cast<QueueIndex>(kQueuesOfChain * replica * stages) + queue);
     }
   }
   return unfolded;
 }
 
-void take_if_better(Solution& best, const Solution& other) {
+void replace_if_better(Solution& best, const Solution& other) {
   if (other.makespan < best.makespan) best = other;
 }
 
-bool note(ParetoFront& front, const Arrangement& arrangement, const Instance& instance, const Solution& found) {
-  const std::vector<double> size(instance.replica.size(), units_of_slice(arrangement.problem.layout));
+bool note(ParetoFront& front, const ProblemForms& forms, const Instance& instance, const Solution& found) {
+  const std::vector<double> size(instance.replica.size(), units_of_slice(forms.problem.layout));
   double peak = 0;
   for (const auto& order : found.orders) peak = std::max(peak, peak_of(instance, size, order));
-  if (found.makespan == kStuck || !front.admits(found.makespan, peak)) return false;
-  Find find{found, peak};
-  if (&instance != &arrangement.whole) find.orders = unfold(arrangement.problem, *arrangement.folded, found.orders);
+  if (found.makespan == kDeadlocked || !front.admits(found.makespan, peak)) return false;
+  ParetoSolution find{found, peak};
+  if (&instance != &forms.whole) find.orders = unfold(forms.problem, *forms.folded, found.orders);
   front.add(std::move(find));
-  return front.finds().front().makespan == found.makespan;
+  return front.solutions().front().makespan == found.makespan;
 }
 
 }  // namespace chimera

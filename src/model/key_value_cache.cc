@@ -1,0 +1,78 @@
+#include "model/key_value_cache.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "core/invariant.h"
+
+namespace chimera {
+
+/// The result ends with the slice. It does not share the version counter of `all`, which later slices write to.
+at::Tensor KeyValueCache::append(CachedTensor& cached, const at::Tensor& own, std::int64_t first) const {
+  const std::int64_t end = first + own.size(1);
+  require_invariant(end <= sequence_, "a slice ends behind its sequence");
+  if (!cached.all.defined()) cached.all = at::empty({own.size(0), sequence_, own.size(2)}, own.options());
+  // A recomputed forward finds its tokens already there and must not write them again: later slices use them.
+  if (cached.filled < end) {
+    require_invariant(cached.filled == first, "slices run forward out of order");
+    cached.all.narrow(1, first, end - first).copy_(own);
+    cached.filled = end;
+  }
+  return cached.all.narrow(1, 0, end).variable_data();
+}
+
+/// Adds the earlier tokens' part of `gradient` to their gradients.
+at::Tensor KeyValueCache::take_own(CachedTensor& cached, const at::Tensor& gradient, std::int64_t first) {
+  const at::ScalarType type = gradient.scalar_type();
+  const std::int64_t length = gradient.size(1) - first;
+  // Slices run backward from the last, so the gradients of later slices are complete here.
+  at::Tensor sum = std::exchange(cached.gradients, {});
+  const at::Tensor own = gradient.narrow(1, first, length);
+  const at::Tensor result = sum.defined() ? (sum.narrow(1, first, length) + own).to(type) : own.clone();
+  if (first == 0) return result;
+  const at::Tensor earlier = gradient.narrow(1, 0, first);
+  cached.gradients = sum.defined()
+                         ? sum.narrow(1, 0, first).add_(earlier)
+                         : earlier.to(at::promote_types(type, at::kFloat), /*non_blocking=*/false, /*copy=*/true);
+  return result;
+}
+
+struct KeyValueCache::CacheFunction : torch::autograd::Function<KeyValueCache::CacheFunction> {
+  struct Place : torch::CustomClassHolder {
+    std::shared_ptr<KeyValueCache> cached;
+    std::size_t block = 0;
+    std::int64_t first = 0;
+  };
+
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& key,
+                                                const at::Tensor& value, const std::shared_ptr<KeyValueCache>& cached,
+                                                std::size_t block, std::int64_t first) {
+    auto& blocks = cached->blocks_;
+    if (block >= blocks.size()) blocks.resize(block + 1);
+    auto place = c10::make_intrusive<Place>();
+    place->cached = cached;
+    place->block = block;
+    place->first = first;
+    context->saved_data["place"] = at::IValue::make_capsule(std::move(place));
+    return {cached->append(blocks[block].keys, key, first), cached->append(blocks[block].values, value, first)};
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto place = c10::static_intrusive_pointer_cast<Place>(context->saved_data["place"].toCapsule());
+    auto& block = place->cached->blocks_[place->block];
+    return {KeyValueCache::take_own(block.keys, gradients[0], place->first),
+            KeyValueCache::take_own(block.values, gradients[1], place->first), at::Tensor(), at::Tensor(),
+            at::Tensor()};
+  }
+};
+
+QueryKeyValue append_to_cache(const std::shared_ptr<KeyValueCache>& cached, std::size_t block, std::int64_t first,
+                              const QueryKeyValue& own) {
+  const auto all = KeyValueCache::CacheFunction::apply(own.key, own.value, cached, block, first);
+  return {own.query.contiguous(), all[0], all[1]};  // not as part of one projection, which backward would keep whole
+}
+
+}  // namespace chimera
