@@ -217,10 +217,15 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
                                    fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds));
 }
 
-void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node) {
-  if (ranks_of_node >= 1 && ranks % ranks_of_node == 0) return;
-  throw ConfigError(
-      fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::int64_t tensor_parallel = 1) {
+  if (ranks_of_node < 1 || ranks % ranks_of_node != 0) {
+    throw ConfigError(
+        fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+  }
+  if (ranks_of_node % tensor_parallel == 0) return;
+  throw ConfigError(fmt::format(
+      "--ranks-per-node {}: the plan has {} ranks that share layers, on one node; expected a multiple of {}",
+      ranks_of_node, tensor_parallel, tensor_parallel));
 }
 
 void write_job(const PlanArguments& options, const PlanAnalysis& report) {
@@ -231,11 +236,12 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   const std::int64_t ranks = chosen.data_parallel * chosen.tensor_parallel * chosen.shape.stages;
   const bool has_gpus = report.problem.machine.cores == 0;
   std::int64_t ranks_of_node = options.ranks_of_node;
-  if (has_gpus && options.ranks_option->count() == 0) {
+  if (options.ranks_option->count() == 0) {
     // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers.
-    ranks_of_node = std::gcd(ranks, report.problem.machine.workers_per_node);  // whole nodes
+    ranks_of_node =
+        has_gpus ? std::gcd(ranks, report.problem.machine.workers_per_node) : chosen.tensor_parallel;  // whole nodes
   }
-  require_whole_nodes(ranks, ranks_of_node);
+  require_whole_nodes(ranks, ranks_of_node, chosen.tensor_parallel);
   const std::string gpus =
       has_gpus
           ? fmt::format(
@@ -254,7 +260,7 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
 #SBATCH --ntasks-per-node={ranks_of_node}
-{gpus}# The run saves before its time is over, and is queued again.
+{block}{gpus}# The run saves before its time is over, and is queued again.
 #SBATCH --time=24:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
@@ -281,6 +287,7 @@ exit "$code"
       fmt::arg("comment", as_comment(description(report, seconds))),
       fmt::arg("name", "chimera-" + options.problem.model), fmt::arg("nodes", ranks / ranks_of_node),
       fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
+      fmt::arg("block", chosen.tensor_parallel == 1 ? "" : "#SBATCH --distribution=block\n"),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
   write_output(options.sbatch, script);
 }

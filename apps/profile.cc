@@ -45,6 +45,8 @@ Words options_as_words(const ProfileOptions& options) {
           to_text(options.dtype),
           "--threads",
           std::to_string(options.threads),
+          "--tensor-parallel",
+          fmt::format("{}", fmt::join(options.tensor_parallel, ",")),
           "--seconds",
           fmt::format("{}", options.seconds),
           "--format",
@@ -128,8 +130,10 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
   // A rank of training has the same threads, and the profile predicts its times.
   at::set_num_interop_threads(1);
   at::set_num_threads(static_cast<int>(flags.options.threads));
-  const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = profile_groups()});
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = profile_groups(flags.options, available_cores())});
   const auto say = [&](const std::string& words) {
     if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
@@ -254,6 +258,12 @@ void add_flags(CLI::App& command, Flags& flags) {
       ->type_name("N,N");
   add_count(command, "--sequence", o.sequence, "tokens per sequence (default 128)");
   add_choice(command, "--dtype", o.dtype, "type of computation (default float32)");
+  command
+      .add_option("--tensor-parallel", o.tensor_parallel,
+                  "also measure layers that so many ranks share, and their sums inside ops; 1: none (default 2, if so "
+                  "many ranks compute)")
+      ->delimiter(',')
+      ->type_name("T,T");
   add_count(command, "--threads", o.threads, "intra-op threads of a worker (default 1)");
   add_number(command, "--seconds", o.seconds,
              "time for the measurements; exceeded if a few repetitions of each take longer (default 45)");
@@ -297,7 +307,8 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
   add_flags(*command, *flags);
   command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();  // as in the trainer
-    for (const char* flag : {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model"}) {
+    for (const char* flag :
+         {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model", "--tensor-parallel"}) {
       if (command->count(flag) > 0) flags->measuring = flag;
     }
     require_effect(*command, {"--ssh", "--master", "--program"}, command->count("--hosts") > 0, "--hosts");

@@ -1,8 +1,7 @@
 #pragma once
 
-// The progress of commands that take long: `tokenize` and `evaluate`. A person sees one line that
-// changes, and a log file gets a line now and then. Callers report as often as they like; the text is made only when it
-// is shown.
+// The progress of commands that take long: `tokenize` and `evaluate`. A person sees one line that changes, and a
+// log file gets a line now and then. Callers report as often as they like; the text is made only when it is shown.
 
 #include <chrono>
 #include <functional>

@@ -60,7 +60,7 @@ std::vector<std::string> placement_names() {
   return names;
 }
 
-bool takes(const NamedPlacement& placement, Axis axis) { return axis == Axis::Slices || placement.takes(axis); }
+bool takes(const NamedPlacement& placement, Axis axis) { return axis == Axis::Slices || placement.has_axis(axis); }
 
 /// Without --placement, returns all that accept the given shape flags, or the first if there is none.
 std::vector<NamedPlacement> chosen_placements(const SearchArguments& options) {

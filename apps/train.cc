@@ -41,6 +41,7 @@
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/prepare_job.h"
+#include "train/setup/rerouted_job.h"
 #include "train_command_line.h"
 #include "train_options.h"
 
@@ -304,18 +305,15 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
                                   to_text(place.launcher)));
   }
-  if (job.options.recover == Recover::Twin) {
-    throw ConfigError(fmt::format("--recover twin: {} has started the ranks, and would have to replace them",
-                                  to_text(place.launcher)));
+  if (job.options.outlives_ranks()) {
+    throw ConfigError(
+        fmt::format("--recover {}: {} has started the ranks and ends them all if one is lost; start the run with "
+                    "`chimera train` on one host, or use --recover restart",
+                    to_text(job.options.recover), to_text(place.launcher)));
   }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
+  require_group_on_one_host(place, static_cast<int>(job.options.tensor_parallel));
   if (place.rank == 0) output().write(describe(job));
-  if (place.local_rank == 0 && place.local_size % job.options.tensor_parallel != 0) {
-    messages().write(fmt::format(
-        "chimera: --tensor-parallel {} does not divide the {} ranks of this host: ranks that share layers are "
-        "on two hosts, and every sum in an op crosses the network\n",
-        job.options.tensor_parallel, place.local_size));
-  }
   RankEnvironment rank = join_external_launcher(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
   if (rank.rendezvous.listens && rank.rendezvous.secret.empty()) {
@@ -354,7 +352,7 @@ std::string way_to_continue(const Job& job, Words typed) {
 }
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
-  const bool has_twins = job.options.recover == Recover::Twin;
+  const bool has_twins = job.options.outlives_ranks();
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
@@ -386,6 +384,8 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
                  .copies = job.rank_groups(),
                  .replacement_arguments = {"--resume", "none"},
+                 .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
+                 .last_step = job.options.steps,
                  .flight_folder = job.options.flight_folder(),
                  .flight_job = flight_job(job)});
 }

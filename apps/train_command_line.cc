@@ -39,9 +39,12 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
   add_choice(
       app, "--recover", options.recover,
       "what to do if a rank dies: restart, as often as --max-restarts allows (3 if not given); twin, replace the rank "
-      "with the state of its replicas, without losing a step; or none, end the run (default restart)");
+      "with the state of its replicas, without losing a step; reroute, go on without it, the replicas do its work; or "
+      "none, end the run (default restart)");
   add_count(app, "--max-recoveries", options.max_recoveries,
-            "how often --recover twin replaces ranks in one attempt of the run (default 100)");
+            "how often ranks are lost in one attempt of the run until --recover twin or reroute ends it (default 100)");
+  add_number(app, "--spare-seconds", options.spare_seconds,
+             "how long --recover twin waits for a replacement before it goes on as reroute does (default 10)");
   add_choice(app, "--non-finite", options.non_finite,
              "what to do if the loss or a gradient is not finite: abort the run; skip the update; or rollback to the "
              "newest checkpoint, as --max-restarts allows, and skip the step if it fails again (default abort)");
@@ -86,7 +89,12 @@ void check_recovery(const TrainCommandLine& flags) {
           "--max-restarts starts processes again; leave out --transport threads");
   require(!restarts || options.recover != Recover::None,
           "--recover none leaves nothing to --max-restarts; leave out one of them");
-  require_effect(*flags.command, {"--max-recoveries"}, options.recover == Recover::Twin, "--recover twin");
+  require_effect(*flags.command, {"--max-recoveries"}, options.outlives_ranks(), "--recover twin or reroute");
+  require_effect(*flags.command, {"--spare-seconds"}, options.recover == Recover::Twin, "--recover twin");
+  if (!(options.spare_seconds > 0 && options.spare_seconds <= 1e6)) {
+    throw ConfigError(fmt::format("--spare-seconds {:g}: must be above 0, at most 1e6; --recover reroute never waits",
+                                  options.spare_seconds));
+  }
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--max-recoveries", options.max_recoveries, 1, kMany);
   require_between("--spike-skip", options.spike_skip, 1, kMany);
@@ -100,9 +108,18 @@ void add_optimization(CLI::App& app, TrainOptions& options) {
   LearningRate& rate = options.learning_rate;
   begin_group(app, heading::kOptimization);
   add_choice(app, "--optimizer", optimizer.kind, "optimizer of the master weights (default adamw)");
-  add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient, for adamw and lamb (default 0.9)");
+  add_number(app, "--beta1", optimizer.beta1, "decay rate of the mean gradient (default 0.9)");
   add_number(app, "--beta2", optimizer.beta2, "decay rate of the mean squared gradient (default 0.999)");
   add_number(app, "--epsilon", optimizer.epsilon, "term added to the root of the mean squared gradient (default 1e-8)");
+  add_number(app, "--momentum", optimizer.muon.momentum, "momentum of muon (default 0.95)");
+  add_choice(app, "--muon-adjust", optimizer.muon.adjust,
+             "learning rate of muon's matrices: as large updates as adamw, or the original rule (default "
+             "match-rms-adamw)");
+  add_choice(app, "--muon-dtype", optimizer.muon.iterations,
+             "type in which muon orthogonalizes matrices (default: that of the layers, --dtype)");
+  app.add_option("--muon-exclude", optimizer.muon.exclude,
+                 "matrices of blocks that adamw updates: parts of their names, such as mlp,v_proj")
+      ->delimiter(',');
   add_number(app, "--weight-decay", optimizer.weight_decay, "decoupled weight decay (default 0.01)");
   add_choice(
       app, "--decay", optimizer.decayed,
@@ -350,6 +367,8 @@ void TrainCommandLine::check_flags() const {
   require_effect(*command, {"--cooldown-shape"}, options.learning_rate.shape == LearningRateShape::Wsd,
                  "--learning-rate-shape wsd");
   require_effect(*command, {"--export-dtype", "--export-shard-size"}, !options.export_folder.empty(), "--export");
+  require_effect(*command, {"--momentum", "--muon-adjust", "--muon-dtype", "--muon-exclude"},
+                 options.optimizer.kind == OptimizerKind::Muon, "--optimizer muon");
   if (options.optimizer.kind != OptimizerKind::Sgd) return;
   for (const char* flag : {"--beta1", "--beta2", "--epsilon"}) {
     if (has(flag)) throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", flag));

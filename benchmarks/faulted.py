@@ -17,9 +17,10 @@ RANKS = 4
 MICRO_BATCHES = 8
 PATIENCE = 120  # Seconds for any wait
 SKIPPED = 77  # Exit code of a campaign that this machine does not permit
-SHAPE = ["--model", "gpt2-tiny", "--schedule", "chimera", "--stages", str(RANKS), "--micro-batches",
-         str(MICRO_BATCHES), "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout",
+MODEL = ["--model", "gpt2-tiny", "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout",
          "0.1", "--learning-rate-shape", "constant"]
+LAYOUT = ["--schedule", "chimera", "--stages", str(RANKS), "--micro-batches", str(MICRO_BATCHES)]
+SHAPE = [*MODEL, *LAYOUT]
 failures = []
 
 
@@ -83,9 +84,10 @@ class Lines:
 class Run:
     """A training run with live metrics. `steps` has the hash of the parameters after each step."""
 
-    def __init__(self, options, folder, steps, flags, fault=""):
+    def __init__(self, options, folder, steps, flags, fault="", layout=LAYOUT):
         self.options, self.folder, self.last_step = options, Path(folder), steps
-        self.flags = [options.program, "train", "--data", options.data, *SHAPE, "--steps", str(steps), *flags]
+        self.flags = [options.program, "train", "--data", options.data, *MODEL, *layout, "--steps", str(steps),
+                      *flags]
         self.fault = fault
         self.steps, self.contradictions = {}, []
         self.news = threading.Condition()

@@ -117,6 +117,7 @@ TrainOptions train_options(const Options& options, const Problem& problem, const
 /// Rank 0's profile, on all ranks.
 MachineProfile profiled(const Options& options, const Problem& problem, Transport& transport, int rank) {
   ProfileOptions profile;
+  profile.tensor_parallel = {};
   profile.models = {model_file(options, problem)};
   profile.micro_batch_sizes.clear();
   for (std::int64_t size = 1; size <= std::min<std::int64_t>(8, problem.mini_batch); size *= 2) {

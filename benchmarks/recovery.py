@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Measures the cost of failures and preemptions, and compares recovered runs with the undisturbed run.
 
-  benchmarks/recovery.py [--kills 100] [--twins 100] [--preemptions 100] [--faults 300] [--flips 1000] [--nans 1000]
-      [--seed 1] [--program build/chimera]
+  benchmarks/recovery.py [--kills 100] [--twins 100] [--reroutes 200] [--preemptions 100] [--faults 300] [--flips 1000]
+      [--nans 1000] [--seed 1] [--program build/chimera]
 
-Six campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 skips a campaign.
+Seven campaigns on gpt2-tiny, four ranks, `--reduction canonical`; 0 skips a campaign.
 
 kills        One run with --max-restarts; random ranks get SIGKILL at random moments. Measured: time from the kill to
              the end of the second new step, because the first may have been almost done. Every step, including
              repeated ones, must have the parameters of the undisturbed run.
 twins        The same with --recover twin: the other ranks continue. Measured: time from the kill to the end of the
              first step after recovery, and the number of repeated steps.
+reroutes     Short runs with --recover reroute, of chimera, chimera-zb and 1f1b, in one and two groups. In each run one or
+             two random ranks, never all holders of a stage, get SIGKILL at random moments, together or one after the
+             other. Measured: as twins. Each run must end with the parameters of the undisturbed run after every step.
 preemptions  SIGTERM, SIGUSR1 or SIGHUP to the launcher or to all processes at a random moment, then the same command
              again. Measured: time from the signal to the exit, which must have code 75.
 faults       Short runs with --max-restarts, each with one fault (CHIMERA_FAULT) of a random kind at a random place of
@@ -106,6 +109,69 @@ def twin_campaign(options, chance):
         within = [float(number) for number in re.findall(r"continues with step \d+ after ([\d.]+) s", messages)]
         describe("twins: from the death to the next step's beginning", within)
         require_undisturbed(run, "twins", folder)
+
+
+FOUR_STAGES = ["--stages", "4", "--micro-batches", "8"]
+TWO_GROUPS = ["--stages", "2", "--micro-batches", "4", "--data-parallel", "2"]
+# Flags of a layout, and the holders of each stage
+LAYOUTS = [(["--schedule", "chimera", *FOUR_STAGES], [{0, 3}, {1, 2}]),
+           (["--schedule", "chimera-zb", *FOUR_STAGES], [{0, 3}, {1, 2}]),
+           (["--schedule", "chimera", *TWO_GROUPS], [{0, 1, 2, 3}]),
+           (["--schedule", "1f1b", *TWO_GROUPS], [{0, 1}, {2, 3}])]
+
+
+def random_victims(chance, holders):
+    """Returns one or two ranks that leave each stage a holder."""
+    victims = chance.sample(range(RANKS), chance.choice([1, 2]))
+    return victims if not any(stage <= set(victims) for stage in holders) else victims[:1]
+
+
+def reroute_campaign(options, chance):
+    steps = 80
+    with tempfile.TemporaryDirectory() as folder:
+        clean = undisturbed(options, folder, steps)
+    seconds, kills, runs, equal, lost = [], 0, 0, 0, 0
+    while kills < options.reroutes:
+        layout, holders = chance.choice(LAYOUTS)
+        victims = random_victims(chance, holders)[:options.reroutes - kills]
+        moments = sorted(chance.randint(1, steps - 20) for _ in victims)
+        if chance.random() < 0.3:
+            moments = moments[:1] * len(moments)  # Together
+        with tempfile.TemporaryDirectory() as folder:
+            run = Run(options, folder, steps, saving(folder, "--recover", "reroute"), layout=layout)
+            run.start()
+            run.await_step_after(0)
+            ranks = run.ranks()
+            recoveries, before = 0, None
+            for victim, moment in zip(victims, moments):
+                if moment != before:
+                    if before is not None:
+                        finish_kill(run, recoveries, start, newest, seconds)
+                    run.await_step_after(moment - 1)
+                    time.sleep(chance.uniform(0, 0.05))
+                    start, newest, before = time.monotonic(), run.newest(), moment
+                    recoveries += 1
+                os.kill(ranks[victim], signal.SIGKILL)
+                kills += 1
+            lost += finish_kill(run, recoveries, start, newest, seconds)
+            code = run.end()
+            run.close()
+            is_equal = code == 0 and run.steps == clean and not run.contradictions
+            require(is_equal, f"reroutes: {' '.join(layout)}, ranks {victims} killed in steps {moments}: exit code {code}, "
+                    f"{len(run.steps)} steps: {run.messages()[-500:]}")
+            runs, equal = runs + 1, equal + is_equal
+    describe(f"reroutes: {kills} kills in {runs} runs, from the kill to the first new step", seconds)
+    print(f"reroutes: {equal} of {runs} runs ended with the parameters of the undisturbed run after every step; "
+          f"{lost} steps were lost", flush=True)
+
+
+def finish_kill(run, recoveries, start, newest, seconds):
+    """Waits for the first step after the recovery, and adds its time since the kill. Returns the number of lost steps."""
+    first = await_recovery(run, recoveries)
+    if first is None or not run.await_step_after(first - 1):
+        return 0
+    seconds.append(time.monotonic() - start)
+    return max(0, newest + 1 - first)
 
 
 def preemption_campaign(options, chance):
@@ -270,13 +336,14 @@ def main():
     parser = campaign_parser(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--twins", type=int, default=100)
+    parser.add_argument("--reroutes", type=int, default=200)
     parser.add_argument("--preemptions", type=int, default=100)
     parser.add_argument("--faults", type=int, default=300)
     parser.add_argument("--flips", type=int, default=1000)
     parser.add_argument("--nans", type=int, default=1000)
     options = parser.parse_args()
-    campaigns = {kill_campaign: options.kills, twin_campaign: options.twins, preemption_campaign: options.preemptions,
-                 fault_campaign: options.faults, flip_campaign: options.flips,
+    campaigns = {kill_campaign: options.kills, twin_campaign: options.twins, reroute_campaign: options.reroutes,
+                 preemption_campaign: options.preemptions, fault_campaign: options.faults, flip_campaign: options.flips,
                  nan_campaign: options.nans}
     with own_text(options):
         for campaign, count in campaigns.items():

@@ -15,6 +15,7 @@
 
 #include "bench/machine_line.h"
 #include "bench/random_letters.h"
+#include "core/cgroup.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -81,7 +82,10 @@ void measure_as_rank(const Options& options, const RankEnvironment& rank) {
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
   const auto transport = connect_gloo(
-      {.rank = rank.rank, .world_size = rank.world_size, .rendezvous = rank.rendezvous, .groups = profile_groups()});
+      {.rank = rank.rank,
+       .world_size = rank.world_size,
+       .rendezvous = rank.rendezvous,
+       .groups = profile_groups(ProfileOptions{}, available_cores())});
   const auto progress = [&](const std::string& words) {
     if (rank.rank == 0) say(words);
   };

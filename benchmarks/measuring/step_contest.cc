@@ -67,7 +67,7 @@ MachineProfile on_slower_processor(MachineProfile machine, double factor) {
   }
   for (LinkTimes* link :
        {&machine.point_to_point.within_node, &machine.point_to_point.between_nodes, &machine.all_reduce.within_node,
-        &machine.all_reduce.between_nodes, &machine.message_copy, &machine.node_message_copy}) {
+        &machine.all_reduce.between_nodes, &machine.op_sum, &machine.message_copy, &machine.node_message_copy}) {
     link->alpha *= factor;
     link->beta *= factor;
   }
@@ -136,11 +136,11 @@ class StepContest::Processes : public Entrant {
   Processes(const TrainOptions& options, int rank, const std::string& store, bool share_memory,
             const std::shared_ptr<gloo::transport::Device>& device)
       : Entrant(options), rank_(rank) {
-    const auto ranks = static_cast<int>(job_.run.num_ranks());
+    const auto ranks = static_cast<int>(job_.num_ranks());
     transport_ = connect_gloo({.rank = rank,
                                .world_size = ranks,
                                .rendezvous = file_rendezvous(store),
-                               .groups = job_.run.rank_groups(),
+                               .groups = job_.rank_groups(),
                                .share_memory = share_memory,
                                .device = device});
   }
@@ -157,14 +157,14 @@ class StepContest::Threads : public Entrant {
   Threads(const TrainOptions& options, RankThreads& threads)
       : Entrant(options),
         threads_(threads),
-        hub_(static_cast<int>(job_.run.num_ranks()), job_.run.rank_groups()),
-        trainers_(static_cast<std::size_t>(job_.run.num_ranks())) {
-    for (std::int64_t r = 0; r < job_.run.num_ranks(); ++r) transports_.push_back(hub_.transport(RankId(r)));
+        hub_(static_cast<int>(job_.num_ranks()), job_.rank_groups()),
+        trainers_(static_cast<std::size_t>(job_.num_ranks())) {
+    for (std::int64_t r = 0; r < job_.num_ranks(); ++r) transports_.push_back(hub_.transport(RankId(r)));
   }
 
   void step() override {
     const auto failure = threads_.run(
-        static_cast<int>(job_.run.num_ranks()),
+        static_cast<int>(job_.num_ranks()),
         [this](RankId rank) { step_of(trainers_[rank.index()], job_, rank, *transports_[rank.index()], steps_); },
         [this](const std::string& why) { hub_.close(why); });
     if (failure) std::rethrow_exception(failure->error);
@@ -181,7 +181,7 @@ class StepContest::Threads : public Entrant {
 int StepContest::ranks_for(const std::vector<ContestRun>& runs, bool as_threads) {
   std::int64_t most = 1;
   for (const auto& [run, _] : runs) {
-    if (on_threads(run) == as_threads) most = std::max(most, resolve_job(run).run.num_ranks());
+    if (on_threads(run) == as_threads) most = std::max(most, resolve_job(run).num_ranks());
   }
   return static_cast<int>(most);
 }
@@ -195,7 +195,7 @@ StepContest::StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, con
   for (std::size_t k = 0; k < runs.size(); ++k) {
     auto& entrant = entrants_.emplace_back();
     const TrainOptions& run = runs[k].options;
-    const auto needed = static_cast<int>(resolve_job(run).run.num_ranks());
+    const auto needed = static_cast<int>(resolve_job(run).num_ranks());
     if (on_threads(run)) {
       if (rank != 0) continue;
       entrant = std::make_unique<Threads>(run, *threads_);

@@ -3,7 +3,7 @@
 
     torch_pipelining.py DIR --schedule 1f1b --processes 2 --threads 1 --metrics FILE
 
-It uses the same weights, batches, optimizer and clipping. FILE (default: $CHIMERA_METRICS) gets one JSON object per
+It uses the same weights, batches, optimizer (AdamW, or Muon with AdamW) and clipping. FILE (default: $CHIMERA_METRICS) gets one JSON object per
 step, as in `chimera train --metrics`. `--schedule none --processes 1` trains without a pipeline. Needs torch 2.11 with
 all its Python dependencies, and safetensors.
 """
@@ -34,15 +34,17 @@ SCHEDULES = {
 class Stage(torch.nn.Module):
     """Layers `first` to `end` of a GPT-2, with embedding and head at its ends. Parameters keep their names."""
 
-    def __init__(self, model, weights, first, end):
+    def __init__(self, model, weights, first, end, splits=False):
+        """`splits`: matrices of blocks are parameters out x in, and queries, keys and values one each, for Muon."""
         super().__init__()
-        self.heads, self.layers = model["heads"], range(first, end)
+        self.heads, self.layers, self.splits = model["heads"], range(first, end), splits
         self.is_first, self.is_last = first == 0, end == model["layers"]
         prefixes = [f"h.{layer}." for layer in self.layers]
         prefixes += ["wte.", "wpe."] * self.is_first + ["ln_f.", "lm_head."] * self.is_last
-        self.values = torch.nn.ParameterDict(
-            {name.replace(".", "/"): value.clone() for name, value in weights.items()
-             if name.startswith(tuple(prefixes))})
+        own = {name: value for name, value in weights.items() if name.startswith(tuple(prefixes))}
+        if splits:
+            own = dict(matrix for item in own.items() for matrix in matrices(*item))
+        self.values = torch.nn.ParameterDict({name.replace(".", "/"): value.clone() for name, value in own.items()})
 
     def get(self, name):
         return self.values[name.replace(".", "/")]
@@ -51,12 +53,20 @@ class Stage(torch.nn.Module):
         return F.layer_norm(x, x.shape[-1:], self.get(name + ".weight"), self.get(name + ".bias"), 1e-5)
 
     def linear(self, x, name):  # GPT-2 keeps these matrices as [in, out]
-        return F.linear(x, self.get(name + ".weight").t(), self.get(name + ".bias"))
+        weight = self.get(name + ".weight")
+        return F.linear(x, weight if self.splits else weight.t(), self.get(name + ".bias"))
+
+    def projections(self, x, name):
+        """Returns queries, keys and values."""
+        if not self.splits:
+            return self.linear(x, name).chunk(3, dim=2)
+        biases = self.get(name + ".bias").chunk(3)
+        return [F.linear(x, self.get(f"{name}.weight.{i}"), bias) for i, bias in enumerate(biases)]
 
     def block(self, x, name):
         b, length, hidden = x.shape
         q, k, v = (part.view(b, length, self.heads, -1).transpose(1, 2)
-                   for part in self.linear(self.norm(x, name + ".ln_1"), name + ".attn.c_attn").chunk(3, dim=2))
+                   for part in self.projections(self.norm(x, name + ".ln_1"), name + ".attn.c_attn"))
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, length, hidden)
         x = x + self.linear(attended, name + ".attn.c_proj")
         inner = F.gelu(self.linear(self.norm(x, name + ".ln_2"), name + ".mlp.c_fc"), approximate="tanh")
@@ -68,6 +78,27 @@ class Stage(torch.nn.Module):
         for layer in self.layers:
             x = self.block(x, f"h.{layer}")
         return F.linear(self.norm(x, "ln_f"), self.get("lm_head.weight")) if self.is_last else x
+
+
+def matrices(name, value):
+    """Returns the parameters of Muon in a stored one, by name."""
+    if not name.startswith("h.") or value.dim() != 2:
+        return [(name, value)]
+    if not name.endswith("c_attn.weight"):
+        return [(name, value.t().contiguous())]
+    return [(f"{name}.{i}", part.t().contiguous()) for i, part in enumerate(value.chunk(3, dim=1))]
+
+
+def iterate_in(dtype):
+    """Makes torch.optim.Muon iterate in this type, with its own code."""
+    import inspect
+
+    from torch.optim import _muon
+
+    text = inspect.getsource(_muon._zeropower_via_newtonschulz)
+    if text.count(".bfloat16()") != 1:
+        sys.exit("torch_pipelining.py: this version of torch has another Muon")
+    exec(text.replace(".bfloat16()", f".to(torch.{dtype}, copy=True)"), vars(_muon))
 
 
 class Trainer:
@@ -89,17 +120,33 @@ class Trainer:
         weights = load_file(folder / "weights.safetensors")
         layers = self.job["model"]["layers"]
         cuts = [layers * s // self.num_stages for s in range(self.num_stages + 1)]
-        self.modules = [Stage(self.job["model"], weights, cuts[s], cuts[s + 1]) for s in self.held]
+        is_muon = self.job["optimizer"] == "muon"
+        self.modules = [Stage(self.job["model"], weights, cuts[s], cuts[s + 1], is_muon) for s in self.held]
         self.parameters = [p for module in self.modules for p in module.parameters()]
-        if (self.job["optimizer"], self.job["decay"]) != ("adamw", "matrices"):
-            sys.exit("torch_pipelining.py trains with AdamW, and matrices decay; leave out --optimizer and --decay")
-        matrices = [p for p in self.parameters if p.dim() >= 2]
-        others = [p for p in self.parameters if p.dim() < 2]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": self.job["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
-            lr=1.0, betas=self.job["betas"], eps=self.job["epsilon"], fused=True)
+        if self.job["optimizer"] not in ("adamw", "muon") or self.job["decay"] != "matrices":
+            sys.exit("torch_pipelining.py trains with AdamW or Muon, and matrices decay; leave out --decay")
+        self.optimizers = self.make_optimizers()
         self.count = self.batches["targets"][0].numel()
         self.schedule = None if options.schedule == "none" else self.make_schedule(options.schedule)
+
+    def make_optimizers(self):
+        named = [pair for module in self.modules for pair in module.values.items()]
+        decay = self.job["weight_decay"]
+        optimizers = []
+        if self.job["optimizer"] == "muon":
+            if self.job["muon_exclude"]:
+                sys.exit("torch_pipelining.py: leave out --muon-exclude")
+            if self.job["muon_dtype"] != "bfloat16":
+                iterate_in(self.job["muon_dtype"])
+            optimizers.append(torch.optim.Muon(
+                [p for name, p in named if name.startswith("h/") and p.dim() == 2], lr=1.0, weight_decay=decay,
+                momentum=self.job["momentum"], adjust_lr_fn=self.job["muon_adjust"].replace("-", "_")))
+            named = [(name, p) for name, p in named if not (name.startswith("h/") and p.dim() == 2)]
+        groups = [{"params": [p for _, p in named if p.dim() >= 2], "weight_decay": decay},
+                  {"params": [p for _, p in named if p.dim() < 2], "weight_decay": 0.0}]
+        optimizers.append(torch.optim.AdamW([group for group in groups if group["params"]], lr=1.0,
+                                            betas=self.job["betas"], eps=self.job["epsilon"], fused=True))
+        return optimizers
 
     def make_schedule(self, name):
         kind, per_process, v_shaped = SCHEDULES[name]
@@ -135,7 +182,8 @@ class Trainer:
         return losses
 
     def step(self, step):
-        self.optimizer.zero_grad(set_to_none=False)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=False)
         losses = self.forward_and_backward(self.batches["tokens"][step], self.batches["targets"][step])
         gradients = [p.grad for p in self.parameters]
         square = sum(norm.double() ** 2 for norm in torch._foreach_norm(gradients))
@@ -146,9 +194,10 @@ class Trainer:
         clip = self.job["clip"]
         if 0 < clip < norm:
             torch._foreach_mul_(gradients, clip / norm)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.job["learning_rates"][step]
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.job["learning_rates"][step]
+            optimizer.step()
         return numbers[0].item(), norm
 
     def run(self, metrics):

@@ -16,6 +16,7 @@ import time
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch.distributed.device_mesh import init_device_mesh
@@ -95,7 +96,34 @@ def clip(parameters, largest):
     return norm
 
 
+class SumClock:
+    """Counts the seconds of this rank in collectives of DTensor: their starts and the waits for their results."""
+
+    def __init__(self):
+        self.seconds, self.is_inside = 0.0, False
+        for name in ("all_reduce", "all_gather_tensor", "reduce_scatter_tensor", "wait_tensor"):
+            self.measure(functional, name)
+        for name in ("trigger_wait", "wait"):
+            self.measure(functional.AsyncCollectiveTensor, name)
+
+    def measure(self, owner, name):
+        function = getattr(owner, name)
+
+        def timed(*arguments, **keywords):
+            if self.is_inside:
+                return function(*arguments, **keywords)
+            self.is_inside, start = True, time.monotonic()
+            try:
+                return function(*arguments, **keywords)
+            finally:
+                self.is_inside = False
+                self.seconds += time.monotonic() - start
+
+        setattr(owner, name, timed)
+
+
 def run_rank(rank, options, store):
+    clock = SumClock()
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -111,7 +139,7 @@ def run_rank(rank, options, store):
     count = batches["targets"][0].numel()
     with open(options.metrics if rank == 0 else os.devnull, "w") as metrics:
         for step in range(len(batches["tokens"])):
-            start = time.monotonic()
+            clock.seconds, start = 0.0, time.monotonic()
             optimizer.zero_grad(set_to_none=True)
             total = 0.0
             size = job["micro_batch_size"]
@@ -127,7 +155,7 @@ def run_rank(rank, options, store):
             seconds = time.monotonic() - start
             if rank == 0:
                 metrics.write(json.dumps({"step": step + 1, "loss": total, "grad_norm": norm, "step_seconds": seconds,
-                                          "tokens_per_second": count / seconds}) + "\n")
+                                          "tokens_per_second": count / seconds, "op_sum_seconds": clock.seconds}) + "\n")
                 metrics.flush()
     dist.destroy_process_group()
 

@@ -24,6 +24,7 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   if (run.vocabulary > 0) options.overrides.vocabulary = run.vocabulary;
   options.sequence = run.sequence;
   options.data_parallel = run.data_parallel;
+  options.tensor_parallel = run.tensor_parallel;
   options.schedule = run.schedule;
   options.shape = {run.stages, run.micro_batches, 2};
   options.micro_batch_size = run.micro_batch_size;
@@ -74,6 +75,8 @@ std::vector<GaugedBlocks> gauged_blocks(const GridMeasurement& grid) {
 ProfileOptions profile_options(const GridMeasurement& grid) {
   ProfileOptions options;
   options.models.clear();
+  const auto is_split = [](const GridRun& run) { return run.tensor_parallel > 1; };
+  if (std::ranges::none_of(grid.runs, is_split)) options.tensor_parallel = {};
   options.others = profiled_models(grid);
   options.seconds = grid.profile_seconds;
   return options;

@@ -56,6 +56,7 @@ std::string row(const Validated& one) {
 
 std::string kind_of(const GridRun& run) {
   if (run.vocabulary > 0) return run.sockets ? "all-reduces over sockets" : "all-reduces in shared memory";
+  if (run.tensor_parallel > 1) return fmt::format("{}, tensor parallelism", run.model);
   if (run.sequence != kUsualSequence) return "attention";
   const char* how = run.transport == TransportKind::Threads ? ", threads" : "";
   return fmt::format("{}, {} workers{}", run.model, run.stages, run.recomputes ? ", recompute" : how);
@@ -109,6 +110,16 @@ void add_attention(std::vector<GridRun>& grid) {
   }
 }
 
+void add_tensor_parallel(std::vector<GridRun>& grid) {
+  for (const char* model : {"gpt2-mini", "llama-mini"}) {
+    for (const auto& [schedule, stages] : {std::pair{"gpipe", 1}, {kPlainSchedule, 2}, {kPaperSchedule, 2}}) {
+      GridRun run{model, 2, schedule, stages, 4};
+      run.tensor_parallel = 2;
+      grid.push_back(run);
+    }
+  }
+}
+
 }  // namespace
 
 ModelConfig model_of(const GridRun& run) {
@@ -133,12 +144,14 @@ std::vector<GridRun> validation_grid() {
   }
   add_sums(grid);
   add_attention(grid);
+  add_tensor_parallel(grid);
   return grid;
 }
 
 std::string describe(const GridRun& run) {
   std::string words = fmt::format("{} b {}, {}", run.model, run.micro_batch_size, run.schedule);
   if (run.data_parallel > 1) words += fmt::format(" W {}", run.data_parallel);
+  if (run.tensor_parallel > 1) words += fmt::format(" T {}", run.tensor_parallel);
   words += fmt::format(" D {} N {}", run.stages, run.micro_batches);
   if (run.vocabulary > 0) words += fmt::format(", vocabulary {}", run.vocabulary);
   if (run.sequence != kUsualSequence) words += fmt::format(", sequence {}", run.sequence);
@@ -168,6 +181,8 @@ std::vector<std::string> training_flags(const GridRun& run) {
                                     std::to_string(run.data_parallel),
                                     "--sequence",
                                     std::to_string(run.sequence)};
+  if (run.tensor_parallel > 1)
+    flags.insert(flags.end(), {"--tensor-parallel", std::to_string(run.tensor_parallel)});
   if (run.vocabulary > 0) flags.insert(flags.end(), {"--vocabulary", std::to_string(run.vocabulary)});
   return flags;
 }
@@ -225,6 +240,7 @@ std::string to_json(const Validation& validation) {
                     {"recompute", one.run.recomputes ? "full" : "none"},
                     {"transport", to_text(one.run.transport)},
                     {"data_parallel", one.run.data_parallel},
+                    {"tensor_parallel", one.run.tensor_parallel},
                     {"sequence", one.run.sequence},
                     {"vocabulary", model_of(one.run).vocabulary},
                     {"sockets", one.run.sockets},
@@ -359,7 +375,7 @@ RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
     problem.machine.message_copy = {};
     problem.machine.busy_delay = 0;
   }
-  problem.workers = run.data_parallel * run.stages;
+  problem.workers = run.data_parallel * run.stages * run.tensor_parallel;
   problem.mini_batch = run.data_parallel * run.micro_batches * run.micro_batch_size;
   problem.memory_bytes = machine.memory_bytes;
   problem.workload.micro_batch_size = run.micro_batch_size;
@@ -368,6 +384,7 @@ RunPrediction predict_run(const MachineProfile& machine, const GridRun& run) {
   candidate.schedule = run.schedule;
   candidate.shape = {run.stages, run.micro_batches, 2};
   candidate.data_parallel = run.data_parallel;
+  candidate.tensor_parallel = run.tensor_parallel;
   candidate.micro_batch_size = run.micro_batch_size;
   if (run.recomputes) {
     for (std::int64_t stage = 0; stage < run.stages; ++stage) candidate.recompute.insert(StageId(stage));

@@ -26,6 +26,7 @@ struct GridRun {
   std::int64_t data_parallel = 1;
   std::int64_t sequence = kUsualSequence;
   std::int64_t vocabulary = 0;  // 0: vocabulary of the model
+  std::int64_t tensor_parallel = 1;
   bool sockets = false;         // whether processes all-reduce over sockets instead of shared memory
 };
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ._hugging_face import layers_of
     from ._keyed_layer import KeyedLayer
     from ._measure import measure, profile
+    from ._muon import Muon
     from ._pipeline import ConfigError, PeerLostError, Pipeline, Step
     from ._step_data import MicroBatches
 
@@ -34,6 +35,7 @@ __all__ = [
     "LayerCost",
     "LoadedCheckpoint",
     "MicroBatches",
+    "Muon",
     "Op",
     "Partition",
     "PeerLostError",
@@ -68,6 +70,7 @@ _OF_TORCH = {
     "KeyedLayer": "_keyed_layer",
     "LoadedCheckpoint": "_pipeline",
     "MicroBatches": "_step_data",
+    "Muon": "_muon",
     "PeerLostError": "_pipeline",
     "Pipeline": "_pipeline",
     "Saving": "_pipeline",

@@ -885,6 +885,28 @@ class Pipeline:
                         seen.add(id(parameter))
                         yield first.get(id(parameter), f"{layer.index}.{name}"), parameter
 
+    def _holders(self, stage: int) -> tuple[int, ...]:
+        """Returns the processes that hold a stage."""
+        return tuple(rank for rank in range(self._world) if self._world == 1 or stage in self._plan.stages_of(rank))
+
+    def _copied_holders(self) -> list[tuple[int, ...]]:
+        """Returns the groups of several processes that hold the same stages, equal on all processes."""
+        holders = [self._holders(stage) for stage in range(len(self._plan.stage_layers))]
+        return [ranks for ranks in dict.fromkeys(holders) if len(ranks) > 1]
+
+    def _optimized(self) -> Iterator[tuple[str, nn.Parameter, nn.Module | None, tuple[int, ...]]]:
+        """Yields each trained parameter of this process with its name, its module and the processes that hold it. The
+        module is None in the last layer, and for parameters that stages share."""
+        layers = {layer.index: layer for layer in self._all()}
+        shared = {id(leaf) for each in self._shared.all for leaf in each.leaves.values()}
+        for name, parameter in self._updated:
+            if parameter.requires_grad:
+                index, _, own = name.partition(".")
+                layer = layers[int(index)]
+                is_head = layer.index + 1 == len(self._layers) or id(parameter) in shared
+                module = None if is_head else layer.module.get_submodule(own.rpartition(".")[0])
+                yield self._names.of(name)[0], parameter, module, self._holders(layer.stage)
+
     def _layers_of(self, rank: int, shared: Mapping[int, SharedParameter]) -> list[HeldLayer]:
         held = []
         for stage in self._plan.stages_of(rank):

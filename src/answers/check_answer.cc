@@ -29,7 +29,7 @@ std::span<const NamedPlacement> named_placements() {
   return kPlacements;
 }
 
-bool NamedPlacement::takes(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
+bool NamedPlacement::has_axis(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 bool has_split_backwards(const Schedule& schedule) {
   return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
@@ -167,17 +167,17 @@ CheckResult check_everything(Schedule schedule, const Limits& limits, bool stric
   return report;
 }
 
-std::string check_text(const CheckResult& report) {
-  const Schedule& schedule = report.schedule;
+std::string check_text(const CheckResult& result) {
+  const Schedule& schedule = result.schedule;
   std::string text;
-  for (const Finding& finding : report.findings) {
+  for (const Finding& finding : result.findings) {
     text += fmt::format("{} ({}): {}\n{}", to_text(finding.violation.severity), finding.level,
                         finding.violation.message, finding.excerpt);
   }
-  if (!report.is_valid()) {
-    const std::size_t violations = report.count(Severity::Violation);
+  if (!result.is_valid()) {
+    const std::size_t violations = result.count(Severity::Violation);
     return text + fmt::format("invalid: {} violation{}{}\n", violations, violations == 1 ? "" : "s",
-                              can_deadlock(report) ? ", among them a deadlock: workers that wait in a cycle" : "");
+                              can_deadlock(result) ? ", among them a deadlock: workers that wait in a cycle" : "");
   }
   text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
                       schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
@@ -185,28 +185,28 @@ std::string check_text(const CheckResult& report) {
   // The proofs are listed, because a bare `valid` would not say what was checked.
   text += fmt::format("  schedule: complete, placed right, no deadlock (no cycle of waits){}\n",
                       schedule.updates ? ", weight versions right" : "");
-  for (const Proof& proof : report.proofs) {
+  for (const Proof& proof : result.proofs) {
     text += fmt::format("  {}: cannot deadlock; at most {} receives posted ahead on a worker\n", proof.level,
                         proof.receives_ahead);
   }
-  if (report.waits) {
+  if (result.waits) {
     text += fmt::format(
         "  on GPUs, where receives are posted an op ahead: {:.2f} receives wait beside an op of worker {}, the most\n",
-        report.waits->mean_waiting, report.waits->worker.value());
+        result.waits->mean_waiting, result.waits->worker.value());
   }
   return text;
 }
 
-std::string check_json(const CheckResult& report) {
-  nlohmann::ordered_json json = {{"valid", report.is_valid()},
-                                 {"name", report.schedule.name},
+std::string check_json(const CheckResult& result) {
+  nlohmann::ordered_json json = {{"valid", result.is_valid()},
+                                 {"name", result.schedule.name},
                                  {"violations", nlohmann::ordered_json::array()},
                                  {"notes", nlohmann::ordered_json::array()}};
-  for (const Finding& finding : report.findings) {
+  for (const Finding& finding : result.findings) {
     json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
   }
-  if (report.waits) {
-    json["receive_waits"] = {{"worker", report.waits->worker.value()}, {"beside_an_op", report.waits->mean_waiting}};
+  if (result.waits) {
+    json["receive_waits"] = {{"worker", result.waits->worker.value()}, {"beside_an_op", result.waits->mean_waiting}};
   }
   return json_text(json, 2) + "\n";
 }

@@ -6,10 +6,9 @@
 // check_everything() runs every check of src/check on a schedule and on the programs that lower() makes of it. (A
 // Program is the schedule as instructions of each worker: ops, sends, receives, all-reduces.) Its CheckResult has a
 // Finding for each violation or note, with an excerpt of the schedule, and a Proof for each program without violations.
-// check_text() and check_json() format the report; search_json() formats the result of a search. A NamedPlacement is a
-// value of the flag
-// --placement and of the playground's field `placement`. The other functions prepare schedules for a search and for
-// PyTorch; both the commands and the playground use them.
+// check_text() and check_json() format the result; search_json() formats the result of a search. A NamedPlacement is a
+// value of the flag --placement and of the playground's field `placement`. The other functions prepare schedules for a
+// search and for PyTorch; both the commands and the playground use them.
 
 #include <cstddef>
 #include <cstdint>
@@ -28,8 +27,8 @@
 
 namespace chimera {
 
-/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() builds the Layout
-/// (search/layout.h), the input of a search, from `kind` and a PipelineShape.
+/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() builds the
+/// SearchLayout (search/layout.h), the input of a search, from `kind` and a PipelineShape.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
@@ -37,7 +36,7 @@ struct NamedPlacement {
   std::int64_t chunks = 1;      // default of PipelineShape::chunks
 
   /// Returns whether `axes` contains the parameter.
-  [[nodiscard]] bool takes(Axis axis) const;
+  [[nodiscard]] bool has_axis(Axis axis) const;
 };
 
 /// Returns all placements, the default first.
@@ -71,10 +70,11 @@ struct Proof {
   std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished
 };
 
-/// Receives of a program for GPUs that wait beside ops. Ops take 1 (F) and 2 (B) times D/S, messages no time.
+/// The worker that has the most receives in progress while it runs ops, for transports that post receives ahead (GPUs).
+/// For this estimate, F takes D/S, B takes 2 D/S, and messages take no time.
 struct ReceiveWaits {
-  WorkerId worker;          // with the most
-  double mean_waiting = 0;  // mean number over its op time of receives that wait
+  WorkerId worker;
+  double mean_waiting = 0;  // number of receives in progress, averaged over the time of the worker's ops
 };
 
 struct CheckResult {
@@ -93,9 +93,9 @@ struct CheckResult {
 /// Gradients that are not accumulated in the order of the samples are a violation if `strict_order`, else a note.
 [[nodiscard]] CheckResult check_everything(Schedule schedule, const Limits& limits, bool strict_order);
 
-[[nodiscard]] std::string check_text(const CheckResult& report);
+[[nodiscard]] std::string check_text(const CheckResult& result);
 /// Returns a JSON object with the fields `valid`, `name`, `violations` and `notes`. The last two are lists of objects
 /// with `level`, `kind`, `message` and `places`.
-[[nodiscard]] std::string check_json(const CheckResult& report);
+[[nodiscard]] std::string check_json(const CheckResult& result);
 
 }  // namespace chimera

@@ -38,7 +38,7 @@ class Accounts {
  public:
   explicit Accounts(const Schedule& schedule)
       : schedule_(schedule),
-        unit_(static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages)),
+        unit_(static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages)),
         slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
         stages_held_(schedule.workers.size(), 0),
         updates_(num_copies(schedule)) {

@@ -246,6 +246,11 @@ class ScheduleCheck {
       return findings_.take();
     }
     placed_ = findings_.empty();
+    if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0) {
+      findings_.add(ViolationKind::BadPlacement, {}, [&] {
+        return fmt::format("{} groups do not divide {} workers", schedule_.groups, schedule_.workers.size());
+      });
+    }
     if (schedule_.slices > 1 && schedule_.updates) {
       findings_.add(ViolationKind::OutOfRange, {}, [&] {
         return fmt::format("{} slices in an asynchronous schedule, which has none", schedule_.slices);
@@ -310,43 +315,37 @@ class ScheduleCheck {
     return static_cast<std::size_t>(row * schedule_.slices + op.slice);
   }
 
-  // A file may declare 10^8 micro-batches and hold none of them.
-  /// Reports the first kMaxPlaces places.
   void check_complete() {
-    std::int64_t incomplete = 0;
     for (std::size_t i = 0; i < seen_.size(); ++i) {
-      if (seen_[i] == kWhole || seen_[i] == kSplit || ++incomplete > kMaxPlaces) continue;
+      if (seen_[i] == kWhole || seen_[i] == kSplit) continue;
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t row = at / schedule_.slices;
       report_incomplete(row / schedule_.micro_batches, row % schedule_.micro_batches, at % schedule_.slices, seen_[i]);
     }
-    if (incomplete <= kMaxPlaces) return;
-    findings_.add_summary(ViolationKind::MissingOp,
-                          fmt::format("ops of {} more {} at a stage are missing", incomplete - kMaxPlaces,
-                                      schedule_.slices > 1 ? "slices" : "micro-batches"));
   }
 
   void report_incomplete(std::int64_t s, std::int64_t micro_batch, std::int64_t slice, KindSet seen) {
-    const std::string m = std::to_string(micro_batch) + (schedule_.slices > 1 ? fmt::format(".{}", slice) : "");
+    const auto part = [&] {
+      return schedule_.slices > 1 ? fmt::format("{}.{}", micro_batch, slice) : std::to_string(micro_batch);
+    };
     const auto missing = [&](auto message) { findings_.add(ViolationKind::MissingOp, {}, message); };
     const bool whole = (seen & bit(OpKind::Backward)) != 0;
     const bool input = (seen & bit(OpKind::BackwardInput)) != 0;
     const bool weight = (seen & bit(OpKind::BackwardWeight)) != 0;
-    if ((seen & bit(OpKind::Forward)) == 0) missing([&] { return fmt::format("{}F{} is missing", s, m); });
+    if ((seen & bit(OpKind::Forward)) == 0) missing([&] { return fmt::format("{}F{} is missing", s, part()); });
     if (whole && (input || weight)) {
       findings_.add(ViolationKind::DoubledOp, {}, [&] {
-        return fmt::format("{0}B{1} and {0}{2}{1} are both present: a backward is whole or split{3}", s, m,
+        return fmt::format("{0}B{1} and {0}{2}{1} are both present: a backward is whole or split{3}", s, part(),
                            input ? 'I' : 'W',
                            input ? "" : " (in torch 2.5 and older, B is the input gradient: write I for it)");
       });
     } else if (!whole && !input && !weight) {
-      missing([&] { return fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, m); });
+      missing([&] { return fmt::format("{0}B{1} (or {0}I{1} and {0}W{1}) is missing", s, part()); });
     } else if (!whole && !(input && weight)) {
-      missing([&] { return fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', m); });
+      missing([&] { return fmt::format("{}{}{} is missing", s, input ? 'W' : 'I', part()); });
     }
   }
 
-  static constexpr std::int64_t kMaxPlaces = 10'000;
   const Schedule& schedule_;
   Findings findings_;
   bool placed_ = false;

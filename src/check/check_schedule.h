@@ -32,11 +32,11 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 ///   the group before, because the update would use them otherwise.
 /// - At most `updates.versions` versions of a stage are kept: the newest, and every version that a later op uses.
 ///
-/// Returns the violations, at most 20,000 (Findings::kMaxListed) of each kind. Missing ops are listed for the first
-/// 10,000 micro-batches or slices that lack an op at a stage. If there are more, a last violation of the kind has the
-/// number of the others. The result is empty if and only if lower() can make a program of the schedule, with any value
-/// of Pairs. A violation for a cycle names a shortest one (shortest_wait_cycle), with two places per wait: the op and
-/// its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x micro-batches x slices.
+/// Returns the violations, at most Findings::kMaxListed of each kind. If there are more, a last violation of the kind
+/// has the number of the others. The result is empty if and only if lower() can make a program of the schedule, with
+/// any value of Pairs. A violation for a cycle names a shortest one (shortest_wait_cycle), with two places per wait:
+/// the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x micro-batches x
+/// slices.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

@@ -77,9 +77,6 @@ class Findings {
     });
   }
 
-  /// Adds one line that stands for many violations; it is always kept.
-  void add_summary(ViolationKind kind, std::string message) { listed_.push_back({kind, std::move(message), {}}); }
-
   [[nodiscard]] bool empty() const { return listed_.empty(); }
 
   /// Returns all kept violations, and one line per kind with the number of the others.

@@ -110,15 +110,20 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
   return type == DataType::BFloat16 ? DataType::Float32 : type;
 }
 
-enum class OptimizerKind : std::uint8_t { AdamW, Sgd, Lamb };
+enum class OptimizerKind : std::uint8_t { AdamW, Sgd, Lamb, Muon };
 template <>
 inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>>({{OptimizerKind::AdamW, "adamw"},
                                                                                    {OptimizerKind::Sgd, "sgd"},
-                                                                                   {OptimizerKind::Lamb, "lamb"}});
+                                                                                   {OptimizerKind::Lamb, "lamb"},
+                                                                                   {OptimizerKind::Muon, "muon"}});
 
-/// Returns the number of optimizer state values per parameter.
+/// Returns the number of optimizer state values per element of a parameter.
 [[nodiscard]] constexpr std::int64_t moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::Sgd ? 0 : 2;
+}
+/// Returns the number of state values per element of a matrix of a block (model_config/matrices.h).
+[[nodiscard]] constexpr std::int64_t matrix_moments_of(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::Muon ? 1 : moments_of(optimizer);
 }
 
 /// Order in which the gradients of a step are summed (--reduction).

@@ -20,6 +20,7 @@
 #include "engine/programs.h"
 #include "model_config/partition.h"
 #include "runtime/gather.h"
+#include "runtime/warm_up.h"
 #include "transport/threads/rank_threads.h"
 
 namespace chimera {
@@ -44,6 +45,8 @@ void require_possible(const FitRun& run) {
        {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
     if (!fault.empty()) throw ConfigError("FitOptions: " + fault);
   }
+  require(options.optimizer.kind != OptimizerKind::Muon,
+          "FitOptions::optimizer: muon needs the blocks of a known model; use adamw, sgd or lamb");
 }
 
 RunRequest request_of(const FitOptions& options) {
@@ -148,7 +151,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
       }
     }
   }
-  // Sequential, so that no receive is pending at the first use of an op (Executor::warm_up).
+  // Sequential, so that no receive is pending at the first use of an op (runtime/warm_up.h).
   for (const auto& [owner, value] : received) {
     value.copy_(transport.post_receive(owner, {value.sizes().vec(), value.scalar_type()}, {})->wait());
   }
@@ -335,7 +338,7 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
   // Batch statistics and dropout must be as if the ops had not run.
   const ValueGuard same_buffers(buffers);
   const GeneratorGuard same_random_numbers(device());
-  driver_->executor().warm_up(program.workers[place_.worker.index()], hooks(0, {}));
+  chimera::warm_up(driver_->executor(), program.workers[place_.worker.index()], hooks(0, {}));
 }
 
 FitStep RankFit::train_step(std::int64_t step) {

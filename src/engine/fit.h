@@ -134,7 +134,7 @@ class RankFit {
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
   /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
-  /// (Executor::warm_up()), on the samples of step 0. Keeps buffers and torch's random generators unchanged. Does
+  /// (runtime/warm_up.h), on the samples of step 0. Keeps buffers and torch's random generators unchanged. Does
   /// nothing at later calls. train_step() and validation_loss() call it first.
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }

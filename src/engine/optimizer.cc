@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "engine/muon.h"
 #include "runtime/gradient_norms.h"
 
 namespace chimera {
@@ -16,6 +17,7 @@ struct Group {
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> gradients;
+  std::vector<double> is_part;  // 1 if the parameter is a part (Parameter::whole_elements), else 0
   double weight_decay = 0;
 };
 
@@ -28,6 +30,7 @@ std::vector<Group> groups_of(const std::vector<Parameter>& parameters, const Opt
     group.names.push_back(parameter.name);
     group.parameters.push_back(parameter.value);
     group.gradients.push_back(parameter.value.grad());
+    group.is_part.push_back(parameter.whole_elements > 0 ? 1 : 0);
   }
   std::erase_if(groups, [](const Group& group) { return group.parameters.empty(); });
   return groups;
@@ -125,7 +128,8 @@ class AdamW final : public MomentOptimizer {
 /// Norms in float64 in a fixed order, so that all ranks with a tensor take the same step.
 class Lamb final : public MomentOptimizer {
  public:
-  using MomentOptimizer::MomentOptimizer;
+  Lamb(std::vector<Group> groups, const OptimizerOptions& options, SumOverParts sum)
+      : MomentOptimizer(std::move(groups), options), sum_(std::move(sum)) {}
 
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
@@ -133,15 +137,20 @@ class Lamb final : public MomentOptimizer {
     for (State& state : states_) {
       for (std::size_t i = 0; i < state.means.size(); ++i) {
         at::Tensor& gradient = state.group.gradients[i];
-        at::Tensor& parameter = state.group.parameters[i];
         if (gradient_factor != 1) gradient.mul_(gradient_factor);
         state.means[i].mul_(options_.beta1).add_(gradient, 1 - options_.beta1);
         state.squares[i].mul_(options_.beta2).addcmul_(gradient, gradient, 1 - options_.beta2);
-        const at::Tensor& update = make_update(state, i);
+        make_update(state, i);
+      }
+      const at::Tensor ratios = trust_ratios(state.group);
+      for (std::size_t i = 0; i < state.means.size(); ++i) {
+        at::Tensor& parameter = state.group.parameters[i];
+        const at::Tensor& update = state.group.gradients[i];
+        const at::Tensor ratio = ratios[static_cast<std::int64_t>(i)];
         if (parameter.is_cpu()) {
-          parameter.add_(update, -learning_rate * trust_ratio(parameter, update));
+          parameter.add_(update, -learning_rate * ratio.item<double>());
         } else {
-          parameter.addcmul_(update, device_trust_ratio(parameter, update), -learning_rate);
+          parameter.addcmul_(update, ratio.to(parameter.scalar_type()), -learning_rate);
         }
       }
     }
@@ -150,30 +159,38 @@ class Lamb final : public MomentOptimizer {
   void set_steps(std::int64_t steps) override { steps_ = steps; }
 
  private:
-  static double trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
-    const double weight_norm = std::sqrt(sum_of_squares(weight));
-    const double update_norm = std::sqrt(sum_of_squares(update));
-    return weight_norm > 0 && update_norm > 0 ? weight_norm / update_norm : 1;
+  /// Returns the sums of squares [tensors] in float64 on the tensors' device, without synchronization.
+  static at::Tensor squares_of(const std::vector<at::Tensor>& tensors) {
+    if (!tensors.front().is_cpu()) return sums_of_squares(tensors);
+    std::vector<double> squares;
+    for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
+    return at::tensor(squares, at::kDouble);
   }
 
-  /// Runs on the weight's device, without synchronization.
-  static at::Tensor device_trust_ratio(const at::Tensor& weight, const at::Tensor& update) {
-    const at::Tensor norms = sums_of_squares({weight, update}).sqrt_();
-    at::Tensor ratio = norms[0] / norms[1];
-    return ratio.masked_fill_((norms == 0).any(), 1).to(weight.scalar_type());
+  /// Returns the trust ratios [parameters] for the updates in the gradients' memory.
+  [[nodiscard]] at::Tensor trust_ratios(const Group& group) const {
+    at::Tensor squares = at::stack({squares_of(group.parameters), squares_of(group.gradients)});
+    if (sum_) {
+      const at::Tensor is_part = on_device(group.is_part, squares.device());
+      const at::Tensor parts = squares * is_part;
+      sum_(parts);
+      squares = squares * (1 - is_part) + parts;
+    }
+    const at::Tensor norms = squares.sqrt_();
+    return (norms[0] / norms[1]).masked_fill_((norms == 0).any(0), 1);
   }
 
   /// Computes AdamW's direction including decay (algorithm 2 of the paper), in the gradient's memory.
-  const at::Tensor& make_update(State& state, std::size_t i) const {
+  void make_update(State& state, std::size_t i) const {
     at::Tensor& update = state.group.gradients[i];
     const double steps = static_cast<double>(steps_);
     update.copy_(state.squares[i]).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
     update.mul_(1 - std::pow(options_.beta1, steps));
     at::div_out(update, state.means[i], update);
     if (state.group.weight_decay != 0) update.add_(state.group.parameters[i], state.group.weight_decay);
-    return update;
   }
 
+  SumOverParts sum_;
   std::int64_t steps_ = 0;
 };
 
@@ -204,20 +221,22 @@ class Sgd final : public Optimizer {
 
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+                                          SumOverParts sum) {
+  if (options.kind == OptimizerKind::Muon) return make_muon(options, parameters);
   auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
-  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options);
+  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options, std::move(sum));
   return std::make_unique<AdamW>(std::move(groups), options);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
-                                          const std::vector<ParameterGroup*>& trained) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, const std::vector<ParameterGroup*>& trained,
+                                          SumOverParts sum) {
   std::vector<Parameter> parameters;
   for (const ParameterGroup* group : trained) {
     parameters.insert(parameters.end(), group->parameters().begin(), group->parameters().end());
   }
-  return make_optimizer(options, parameters);
+  return make_optimizer(options, parameters, std::move(sum));
 }
 
 }  // namespace chimera

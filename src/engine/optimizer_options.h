@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/choices.h"
 
@@ -77,6 +78,23 @@ inline constexpr auto kNames<DecayedWeights> =
 /// Returns whether the parameter `name` with this number of dimensions has weight decay.
 [[nodiscard]] bool has_decay(DecayedWeights decayed, std::string_view name, std::int64_t dimensions);
 
+/// Factor on the learning rate of a matrix out x in under Muon (--muon-adjust)
+enum class MuonAdjust : std::uint8_t {
+  MatchRmsAdamW,  ///< 0.2 sqrt(max(out, in)): updates as large as AdamW's (Liu et al., 2025, arXiv 2502.16982)
+  Original,       ///< sqrt(max(1, out / in)) (Jordan, 2024)
+};
+template <>
+inline constexpr auto kNames<MuonAdjust> = std::to_array<Named<MuonAdjust>>(
+    {{MuonAdjust::MatchRmsAdamW, "match-rms-adamw"}, {MuonAdjust::Original, "original"}});
+
+/// Settings of Muon beside those of its AdamW.
+struct MuonOptions {
+  double momentum = 0.95;  // in [0, 1)
+  MuonAdjust adjust = MuonAdjust::MatchRmsAdamW;
+  std::optional<DataType> iterations = {};  // type in which matrices are orthogonalized; empty: of the layers
+  std::vector<std::string> exclude = {};    // parts of names of matrices that AdamW updates
+};
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double weight_decay = 0;
@@ -84,6 +102,7 @@ struct OptimizerOptions {
   double beta1 = 0.9;     // AdamW, LAMB: decay of the running mean of gradients, in [0, 1)
   double beta2 = 0.999;   // decay rate of the mean squared gradient
   double epsilon = 1e-8;  // added to the root of the squares' mean, above 0
+  MuonOptions muon = {};
 };
 
 /// Returns what is invalid; empty if valid.

@@ -13,14 +13,14 @@ namespace {
 class ShardedStage {
  public:
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
-               std::size_t own)
+               std::size_t own, const SumOverParts& sum)
       : id_(id), stage_(stage), own_(own) {
     for (std::size_t member = 0; member < members; ++member) {
       shards_.push_back(owned_parameters(stage, members, member));
       std::int64_t& count = counts_.emplace_back(0);
       for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
     }
-    optimizer_ = make_optimizer(options, shards_[own]);  // Of nothing, if a stage has fewer parameters than copies
+    optimizer_ = make_optimizer(options, shards_[own], sum);  // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {
@@ -106,12 +106,13 @@ class ShardedOptimizer final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                   const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                                                  const RankGroups& groups, RankId rank, Transport& transport) {
+                                                  const RankGroups& groups, RankId rank, Transport& transport,
+                                                  const SumOverParts& sum) {
   std::vector<ShardedStage> sharded;
   for (const auto& [id, held] : trained) {
     const auto& group = groups[id.index()];
     const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-    sharded.emplace_back(options, id, *held, group.size(), static_cast<std::size_t>(place));
+    sharded.emplace_back(options, id, *held, group.size(), static_cast<std::size_t>(place), sum);
   }
   return std::make_unique<ShardedOptimizer>(std::move(sharded), transport);
 }

@@ -20,9 +20,9 @@ namespace chimera {
 ///
 /// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
 /// `trained` holds the parameter groups on this rank, and `groups` the ranks of each parameter group. Borrows `trained`
-/// and `transport`.
+/// and `transport`. `sum` is as in make_optimizer().
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
-    const RankGroups& groups, RankId rank, Transport& transport);
+    const RankGroups& groups, RankId rank, Transport& transport, const SumOverParts& sum = {});
 
 }  // namespace chimera

@@ -40,4 +40,8 @@ void StepDriver::update(Optimizer& optimizer, std::int64_t step, double gradient
   optimizer.step(learning_rate(step), clip_factor(gradient_norm, rule_.clip));
 }
 
+void StepDriver::update_alone(Optimizer& optimizer, std::int64_t step, double gradient_norm) const {
+  optimizer.step_alone(learning_rate(step), clip_factor(gradient_norm, rule_.clip));
+}
+
 }  // namespace chimera

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <numeric>
 #include <span>
 #include <utility>
 
+#include "core/invariant.h"
 #include "model/element_types.h"
 
 namespace chimera {
@@ -16,31 +19,50 @@ std::span<std::byte> bytes_in(const at::Tensor& contiguous) {
   return {static_cast<std::byte*>(contiguous.mutable_data_ptr()), contiguous.nbytes()};
 }
 
-void read_converted(const WeightFiles::Found& found, const at::Tensor& value) {
+/// Reads consecutive elements into `values` (flat), from element `first` on. `block` has the file's type.
+void read_run(const WeightFiles::Found& found, std::int64_t first, const at::Tensor& values, const at::Tensor& block) {
+  const auto offset = [&](std::int64_t element) {
+    return static_cast<std::uint64_t>(element) * c10::elementSize(block.scalar_type());
+  };
+  if (values.is_cpu() && values.scalar_type() == block.scalar_type())
+    return found.file->read(found.tensor, offset(first), bytes_in(values));
   // Only one block of another type is in memory, because a head may have gigabytes.
-  const at::Tensor flat = value.view({-1});
-  const at::Tensor block = at::empty({std::min(kBlockOfElements, flat.numel())}, floating_type(found.tensor.type));
-  for_each_block(flat.numel(), [&](std::int64_t first, std::int64_t count) {
+  for_each_block(values.numel(), [&](std::int64_t begin, std::int64_t count) {
     const at::Tensor part = block.narrow(0, 0, count);
-    found.file->read(found.tensor, static_cast<std::uint64_t>(first) * part.element_size(), bytes_in(part));
-    flat.narrow(0, first, count).copy_(part);
+    found.file->read(found.tensor, offset(first + begin), bytes_in(part));
+    values.narrow(0, begin, count).copy_(part);
   });
 }
 
 }  // namespace
 
-void read_values(const WeightFiles::Found& found, const at::Tensor& value) {
-  if (value.is_cpu() && value.scalar_type() == floating_type(found.tensor.type)) {
-    found.file->read(found.tensor, 0, bytes_in(value));
-  } else {
-    read_converted(found, value);
-  }
+void read_values(const WeightFiles::Found& found, const std::string& name, const TensorPlace& place,
+                 const at::Tensor& value) {
+  const at::Tensor flat = value.view({-1});
+  const at::Tensor block = at::empty({std::min(kBlockOfElements, flat.numel())}, floating_type(found.tensor.type));
+  const auto cut = tensor_cut(name);
+  if (!cut || place.ranks == 1) return read_run(found, 0, flat, block);
+  // A run for each block of the cut dimension, in each row of the dimensions before it
+  const std::vector<std::int64_t>& shape = found.tensor.shape;
+  const auto size_of = [](auto begin, auto end) {
+    return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
+  };
+  const auto dimension = shape.begin() + cut->dimension;
+  const std::int64_t inner = size_of(dimension + 1, shape.end());
+  const std::int64_t size = *dimension / cut->blocks;
+  const std::int64_t runs = size_of(shape.begin(), dimension) * cut->blocks;
+  const TensorRange range = place.share_of(size);
+  const std::int64_t length = range.count * inner;
+  require_invariant(flat.numel() == runs * length, "a part of a stored tensor has another size");
+  for (std::int64_t run = 0; run < runs; ++run)
+    read_run(found, (run * size + range.first) * inner, flat.narrow(0, run * length, length), block);
 }
 
 InitialValue values_from_files(FindValues find) {
-  return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options) {
-    at::Tensor value = at::empty(parameter.shape, options);
-    read_values(find(parameter), value);
+  return [find = std::move(find)](const ParameterSpec& parameter, const at::TensorOptions& options,
+                                  const TensorPlace& place) {
+    at::Tensor value = at::empty(held_shape(parameter, place), options);
+    read_values(find(parameter), parameter.name, place, value);
     return value;
   };
 }

@@ -2,8 +2,9 @@
 
 // Initial values of parameters from the files of a model: a Hugging Face folder (values_from_folder()) or the tensors
 // of a checkpoint (values_from_files()). Both return an InitialValue, which make_stage() calls for each parameter
-// (make_stage.h). So a rank reads only the parameters of its own stages. StandaloneStage makes layers with such values
-// outside of a training run, for evaluation, generation and exports.
+// (make_stage.h). So a rank reads only the parameters of its own stages, and only its part of matrices that T ranks
+// share. StandaloneStage makes layers with such values outside of a training run, for evaluation, generation and
+// exports.
 
 #include <cstdint>
 #include <functional>
@@ -14,9 +15,11 @@
 
 namespace chimera {
 
-/// Reads the tensor `found` of a file into `value`, which is contiguous and has as many elements. Converts another
-/// element type block by block. Throws ConfigError if the file cannot be read any more.
-void read_values(const WeightFiles::Found& found, const at::Tensor& value);
+/// Reads the part of the tensor `found` of a file that `place` has of the parameter `name`, and no other bytes. `value`
+/// is contiguous and has as many elements. Converts another element type block by block. Throws ConfigError if the file
+/// cannot be read any more.
+void read_values(const WeightFiles::Found& found, const std::string& name, const TensorPlace& place,
+                 const at::Tensor& value);
 
 /// Finds the tensor of a parameter in files.
 using FindValues = std::function<WeightFiles::Found(const ParameterSpec& parameter)>;

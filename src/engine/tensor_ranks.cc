@@ -4,8 +4,7 @@
 
 namespace chimera {
 
-RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
-  if (ranks == 1) return of_lane;
+RankGroups TensorRanks::in_lanes(const RankGroups& of_lane) const {
   RankGroups all;
   for (const auto& group : of_lane) {
     for (std::int64_t lane = 0; lane < ranks; ++lane) {
@@ -13,6 +12,12 @@ RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
       for (const RankId member : group) copy.push_back(rank(member, lane));
     }
   }
+  return all;
+}
+
+RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
+  RankGroups all = in_lanes(of_lane);
+  if (ranks == 1) return all;
   for (std::int64_t worker = 0; worker < pipelines; ++worker) {
     auto& shared = all.emplace_back();
     for (std::int64_t lane = 0; lane < ranks; ++lane) shared.push_back(rank(RankId(worker), lane));
@@ -29,7 +34,7 @@ std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) c
   return all;
 }
 
-std::vector<at::Tensor> RankTensorGroup::exchange(const at::Tensor& values) {
+std::vector<at::Tensor> RankTensorGroup::parts_of(const at::Tensor& values) {
   if (auto shared = all_.exchange_in_op(group_, values); !shared.empty()) return shared;
   const std::int64_t count = values.numel();
   const at::Tensor buffer = at::empty({place().ranks * count}, values.options());

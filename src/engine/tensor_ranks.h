@@ -15,6 +15,7 @@
 
 #include <vector>
 
+#include "core/clock.h"
 #include "model/tensor_parallel.h"
 #include "schedule/rank_layout.h"
 #include "transport/forwarding_transport.h"
@@ -32,6 +33,8 @@ struct TensorRanks {
   [[nodiscard]] RankId in_lane(RankId rank) const { return RankId(rank.value() / ranks); }
   [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks}; }
 
+  /// Returns each group of a lane in all lanes: [group T + lane].
+  [[nodiscard]] RankGroups in_lanes(const RankGroups& of_lane) const;
   /// Returns the transport's groups: for each group of a lane its T copies, then the T ranks of each worker. With T = 1
   /// they are the groups of the lane.
   [[nodiscard]] RankGroups groups(const RankGroups& of_lane) const;
@@ -81,12 +84,26 @@ class RankTensorGroup final : public TensorGroup {
   RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false)
       : TensorGroup(place, cuts_tokens), all_(all), group_(group) {}
 
-  void sum(const at::Tensor& values) override { all_.sum_in_op(group_, values.view({-1})); }
-  std::vector<at::Tensor> exchange(const at::Tensor& values) override;
+  void sum(const at::Tensor& values) override {
+    const double start = monotonic_seconds();
+    all_.sum_in_op(group_, values.view({-1}));
+    seconds_ += monotonic_seconds() - start;
+  }
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override {
+    const double start = monotonic_seconds();
+    std::vector<at::Tensor> parts = parts_of(values);
+    seconds_ += monotonic_seconds() - start;
+    return parts;
+  }
+  /// Returns the seconds of all calls so far, with the waits for the other ranks.
+  [[nodiscard]] double seconds() const { return seconds_; }
 
  private:
+  std::vector<at::Tensor> parts_of(const at::Tensor& values);
+
   Transport& all_;
   ParameterGroupId group_;
+  double seconds_ = 0;
 };
 
 }  // namespace chimera

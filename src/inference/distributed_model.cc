@@ -46,7 +46,8 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
   }
   length_ += std::ssize(tokens);
   if (!holds(last)) return {};
-  return stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
+  const at::Tensor logits = stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
+  return ranks_.is_copy ? at::Tensor() : logits;
 }
 
 at::Tensor DistributedModel::run(std::size_t stage, const at::Tensor& input, std::span<const TokenId> tokens) {

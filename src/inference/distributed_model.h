@@ -23,6 +23,7 @@ namespace chimera {
 struct StageRanks {
   std::vector<RankId> holders;  ///< [stage]; a rank may hold several stages
   RankId self;                  ///< calling rank
+  bool is_copy = false;         ///< another rank also computes what this rank computes, and gives the token
 };
 
 /// One replica of a causal model, whose stages are on several ranks. All ranks, also those without a stage, must call

@@ -34,26 +34,26 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
   throw ConfigError("model '" + config.name + "' is tied: a stage with embedding or head needs a TiedWeight with them");
 }
 
-/// Makes the parameter, or this rank's part of it. The whole value exists for a moment, as its random numbers and files
-/// do not depend on T.
+/// Makes the parameter, or this rank's part of it.
 Parameter make_parameter(const ParameterSpec& spec, const at::TensorOptions& options, const InitialValue& value,
                          TensorGroup* tensor) {
-  at::Tensor whole = value(spec, options);
-  const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(spec.name);
-  if (!cut) return {.name = spec.name, .value = std::move(whole)};
-  return {.name = spec.name, .value = local_part(whole, *cut, tensor->place()), .whole_elements = spec.count()};
+  const bool is_cut = tensor != nullptr && tensor_cut(spec.name);
+  Parameter parameter{.name = spec.name, .value = value(spec, options, is_cut ? tensor->place() : TensorPlace{})};
+  if (is_cut) parameter.whole_elements = spec.count();
+  return parameter;
 }
 
 }  // namespace
 
 InitialValue initial_values_of(std::uint64_t seed) {
-  return [seed](const ParameterSpec& spec, const at::TensorOptions& options) {
+  return [seed](const ParameterSpec& spec, const at::TensorOptions& options, const TensorPlace& place) {
     switch (spec.initial.kind) {
-      case Initial::Kind::Zeros: return at::zeros(spec.shape, options);
-      case Initial::Kind::Ones: return at::ones(spec.shape, options);
+      case Initial::Kind::Zeros: return at::zeros(held_shape(spec, place), options);
+      case Initial::Kind::Ones: return at::ones(held_shape(spec, place), options);
       case Initial::Kind::Normal: break;
     }
-    return normal_values(spec, options, seed);
+    const at::Tensor whole = normal_values(spec, options, seed);  // random numbers do not depend on T
+    return place.ranks == 1 ? whole : local_part(whole, *tensor_cut(spec.name), place);
   };
 }
 

@@ -26,9 +26,10 @@
 
 namespace chimera {
 
-/// Returns a new tensor with a parameter's value before the first step: contiguous, with the type and device in
-/// `options`.
-using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options)>;
+/// Returns a new tensor with the part of a parameter's value before the first step that `place` has (held_shape()):
+/// contiguous, with the type and device in `options`.
+using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options,
+                                              const TensorPlace& place)>;
 
 /// Returns values that depend only on seed and parameter name. Element i (row-major) of a normal parameter is
 /// CounterRandom(seed, name).normal(i) times its standard deviation, in float64, then rounded to the type in the

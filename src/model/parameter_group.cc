@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/invariant.h"
 #include "core/shared_memory.h"
 
 namespace chimera {
@@ -38,6 +39,10 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
 
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
     : parameters_(std::move(parameters)) {
+  make_gradients(num_accumulators);
+}
+
+void ParameterGroup::make_gradients(std::size_t num_accumulators) {
   constexpr std::int64_t kAlignment = 64;  // bytes: a product's last bits may depend on its output's alignment
   std::int64_t count = 0;
   std::vector<std::int64_t> offsets;
@@ -46,6 +51,7 @@ ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t nu
     offsets.push_back((count + elements - 1) / elements * elements);
     count = offsets.back() + parameter.value.numel();
   }
+  accumulators_.clear();
   while (accumulators_.size() < num_accumulators) {
     accumulators_.push_back(shared_zeros(count, parameters_.front().value.options()));
   }
@@ -54,6 +60,21 @@ ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t nu
     value.requires_grad_();
     value.mutable_grad() = gradients().narrow(0, offsets[i], value.numel()).view(value.sizes());
   }
+}
+
+void ParameterGroup::divide(std::vector<std::size_t> owners) {
+  require_invariant(accumulators_.size() == 1 && owners.size() == parameters_.size(),
+                    "a parameter group cannot be divided");
+  std::vector<std::size_t> order(owners.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t p) { return owners[p]; });
+  std::vector<Parameter> sorted;
+  for (const std::size_t p : order) sorted.push_back(parameters_[p]);
+  parameters_ = std::move(sorted);
+  owners_ = std::move(owners);
+  std::ranges::sort(owners_);
+  for (Parameter& parameter : parameters_) parameter.value.mutable_grad() = at::Tensor();  // Frees the old gradients
+  make_gradients(1);
 }
 
 void ParameterGroup::zero_gradients() {
@@ -87,6 +108,7 @@ std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::
 }
 
 std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members) {
+  if (members > 1 && !group.owners().empty()) return group.owners();
   std::vector<std::int64_t> sizes;
   for (const Parameter& parameter : group.parameters()) {
     sizes.push_back(std::max(parameter.whole_elements, parameter.value.numel()));

@@ -4,6 +4,7 @@
 // gradients of the whole group over the workers that hold it. Each stage is such a group. The matrix of a tied model is
 // a group of its own, because it is both the token embedding of the first stage and the output matrix of the last.
 // owners_of() divides a group among its workers if they shard the optimizer state (--shard-optimizer).
+// ParameterGroup::divide() sets another division, such as one by the cost of updates.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -39,6 +40,11 @@ class ParameterGroup {
   /// Returns the tensors that backwards add gradients to. The first is gradients(), and all have its size. There is
   /// more than one only if a parameter has two uses (TiedWeight).
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
+  /// Gives each parameter to a member, [parameters], and sorts parameters and gradients by member. Call it before
+  /// anything refers to them; gradients become zero. Only for groups with one accumulator.
+  void divide(std::vector<std::size_t> owners);
+  /// Returns the owners that divide() has set, ascending; else nothing.
+  [[nodiscard]] const std::vector<std::size_t>& owners() const { return owners_; }
   void zero_gradients();
   /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.
   void add_accumulators();
@@ -49,8 +55,11 @@ class ParameterGroup {
   explicit ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators = 1);
 
  private:
+  void make_gradients(std::size_t num_accumulators);
+
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> accumulators_;
+  std::vector<std::size_t> owners_;
 };
 
 /// The matrix [V, H] that is both token embedding and output matrix of a tied model, as two leaves of autograd: they
@@ -82,7 +91,7 @@ class TiedWeight final : public ParameterGroup {
 
 /// Returns the owner of each parameter, given the sizes (of whole parameters, so that owners are equal on T ranks), if
 /// `members` divide them: consecutive parameters, cut near equal numbers of elements. A parameter belongs to the member
-/// in whose equal share its middle lies. Members may own nothing.
+/// in whose equal share its middle lies. Members may own nothing. A group that was divided has the owners of divide().
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 

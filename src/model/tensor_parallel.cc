@@ -163,6 +163,14 @@ at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup*
   return layer.bias.defined() ? BiasFunction::apply(sum, layer.bias) : sum;
 }
 
+at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part) {
+  if (part.group == nullptr) return scores;
+  // The last rank may have fewer rows.
+  const std::int64_t rows = TensorPlace{0, part.group->place().ranks}.share_of(part.all).count;
+  const at::Tensor padded = at::constant_pad_nd(scores, {0, rows - scores.size(-1)}).contiguous();
+  return at::cat(part.group->exchange(padded), -1).narrow(-1, 0, part.all);
+}
+
 at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part) {
   if (part.group == nullptr) return token_embedding(table, tokens);
   require_below(tokens, part.all, "token");

@@ -17,6 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "model/linear.h"
 #include "model_config/tensor_cut.h"
@@ -41,8 +42,26 @@ class TensorGroup {
   [[nodiscard]] virtual std::vector<at::Tensor> exchange(const at::Tensor& values) = 0;
 
  private:
+  friend class WholeTokens;
   TensorPlace place_;
   bool cuts_tokens_;
+};
+
+/// While it exists, every rank of the group has all tokens between split layers. All ranks make one between ops. A null
+/// group is allowed.
+class WholeTokens {
+ public:
+  explicit WholeTokens(TensorGroup* group)
+      : group_(group), cut_(group != nullptr && std::exchange(group->cuts_tokens_, false)) {}
+  WholeTokens(const WholeTokens&) = delete;
+  WholeTokens& operator=(const WholeTokens&) = delete;
+  ~WholeTokens() {
+    if (group_ != nullptr) group_->cuts_tokens_ = cut_;
+  }
+
+ private:
+  TensorGroup* group_;
+  bool cut_;
 };
 
 /// Returns this rank's part of a whole tensor as a view, in which the cut dimension is two: blocks and their elements.
@@ -63,8 +82,8 @@ class TensorGroup {
 /// Returns the sum of the ranks' `part` [b, L, H] (may be overwritten), the output of a layer that is split by rows; of
 /// this rank's tokens if the group cuts them.
 [[nodiscard]] at::Tensor leave_split(const at::Tensor& part, TensorGroup* group);
-/// Applies a layer that is split by rows to this rank's columns of the input; its bias is whole on
-/// every rank.
+/// Applies a layer that is split by rows to this rank's columns of the input; its bias is whole on every
+/// rank.
 [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group);
 
 /// Rows of the vocabulary on this rank.
@@ -73,6 +92,9 @@ struct VocabularyPart {
   std::int64_t first = 0;
   std::int64_t all = 0;  ///< rows of all ranks
 };
+
+/// Returns the scores of all tokens [..., V], on every rank, of those of each rank's rows.
+[[nodiscard]] at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part);
 
 /// Returns token_embedding() of a table that has only the rows of `part`; of this rank's tokens if the group cuts them.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part);

@@ -39,8 +39,10 @@ class TransformerStage : public Stage {
 
   /// Returns the output of this stage's last block, [b, L, H]; `input` as in forward().
   [[nodiscard]] at::Tensor hidden_states(const at::Tensor& input, const MicroBatch& batch) const;
-  /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head, and all layers whole.
-  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const { return linear(final_states(hidden), output_); }
+  /// Returns the score of each token of the vocabulary, [b, L, V]; the stage must have the head.
+  [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const {
+    return whole_scores(linear(final_states(hidden), output_), vocabulary());
+  }
   /// Returns BERT's scores of "B follows A" and "B does not", [b, 2]; the stage must have the head.
   [[nodiscard]] virtual at::Tensor sentence_logits(const at::Tensor& /*hidden*/) const { return {}; }
 

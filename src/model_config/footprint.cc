@@ -8,7 +8,9 @@
 #include "core/error.h"
 #include "core/masked_tokens.h"
 #include "model_config/config.h"
+#include "model_config/matrices.h"
 #include "model_config/parameters.h"
+#include "model_config/tensor_cut.h"
 
 namespace chimera {
 namespace {
@@ -21,6 +23,7 @@ void check(const ModelConfig& config, const Workload& workload) {
   positive("sequence length", workload.sequence);
   positive("number of slices", workload.slices);
   positive("bytes of an element of hidden states", workload.compute_bytes);
+  positive("number of ranks that share the layers", workload.tensor_parallel);
   positive("bytes of an element of weights", workload.weight_bytes);
   if (workload.optimizer_bytes < 0) {
     throw ConfigError(fmt::format("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes));
@@ -51,7 +54,10 @@ class LayerSizes {
   LayerSizes(const ModelConfig& config, const Workload& workload) : config_(config), workload_(workload) {}
 
   [[nodiscard]] bool is_narrow() const { return element_ != weight_; }
-  [[nodiscard]] double hidden() const { return element_ * tokens_ * width_; }
+  /// Hidden states of this rank's tokens; gathered(): of all tokens.
+  [[nodiscard]] double hidden() const { return gathered() * own_share_; }
+  [[nodiscard]] double gathered() const { return element_ * tokens_ * width_; }
+  [[nodiscard]] bool cuts_tokens() const { return own_share_ < 1; }
   /// Queries or attention output of all heads; keys(): keys or values.
   [[nodiscard]] double queries() const { return element_ * tokens_ * query_width_; }
   [[nodiscard]] double keys() const { return element_ * tokens_ * key_width_; }
@@ -67,7 +73,7 @@ class LayerSizes {
   [[nodiscard]] double pairs(double element) const { return element * sequences_ * heads_ * length_ * length_; }
   /// Statistics that a norm keeps: mean and reciprocal standard deviation, or the reciprocal root mean square.
   [[nodiscard]] double statistics(double rows) const { return rows * (llama_ ? wide_ : 2 * element_); }
-  [[nodiscard]] double statistics() const { return statistics(tokens_); }
+  [[nodiscard]] double statistics() const { return statistics(tokens_ * own_share_); }
   [[nodiscard]] double rotary_table() const { return llama_ ? element_ * length_ * head_size_ : 0; }
 
   [[nodiscard]] double document_mask() const {
@@ -98,9 +104,16 @@ class LayerSizes {
   [[nodiscard]] bool linear_reads_input(LayerKind kind) const { return !causal_ && kind == LayerKind::Block; }
 
   /// The last block's output, if a stage with the head does not keep it.
-  [[nodiscard]] double freed_output() const { return causal_ ? 0 : hidden(); }
+  [[nodiscard]] double freed_output() const { return causal_ || keeps_gathered_inputs() ? 0 : hidden(); }
+  /// The last block's output, if a stage without the head keeps it beside its blocks.
+  [[nodiscard]] double kept_output() const { return keeps_gathered_inputs() ? hidden() : 0; }
+  /// Whether BERT's blocks keep all tokens of their inputs, instead of this rank's tokens of their outputs.
+  [[nodiscard]] bool keeps_gathered_inputs() const { return !causal_ && cuts_tokens() && !recompute_attention_; }
 
  protected:
+  [[nodiscard]] std::int64_t rows_of_vocabulary() const {
+    return TensorPlace{0, workload_.tensor_parallel}.share_of(config_.vocabulary).count;
+  }
   [[nodiscard]] double last_chunk() const { return as_real(chunks_.last_size()); }
 
   const ModelConfig& config_;
@@ -117,13 +130,17 @@ class LayerSizes {
   double sequences_ = as_real(workload_.micro_batch_size);
   double length_ = as_real(workload_.sequence);
   double tokens_ = sequences_ * length_;
-  TokenChunks chunks_ = chunks_of(num_targets(config_, workload_), config_.vocabulary, workload_.logits_of_chunk);
+  double ranks_ = as_real(workload_.tensor_parallel);  // T
+  bool is_split_ = workload_.tensor_parallel > 1;
+  // Of the tokens between split layers, on this rank
+  double own_share_ = workload_.cuts_tokens && workload_.sequence % workload_.tensor_parallel == 0 ? 1 / ranks_ : 1;
+  TokenChunks chunks_ = chunks_of(num_targets(config_, workload_), rows_of_vocabulary(), workload_.logits_of_chunk);
   double targets_ = as_real(chunks_.tokens);  // tokens with a loss
   double width_ = as_real(config_.hidden);
-  double inner_width_ = as_real(config_.feed_forward);
-  double vocabulary_ = as_real(config_.vocabulary);
-  double heads_ = as_real(config_.heads);
-  double key_heads_ = as_real(key_value_heads_of(config_));
+  double inner_width_ = as_real(config_.feed_forward) / ranks_;
+  double vocabulary_ = as_real(rows_of_vocabulary());
+  double heads_ = as_real(config_.heads) / ranks_;
+  double key_heads_ = as_real(key_value_heads_of(config_)) / ranks_;
   double head_size_ = as_real(head_size_of(config_));
   double query_width_ = heads_ * head_size_;
   double key_width_ = key_heads_ * head_size_;
@@ -145,9 +162,12 @@ class LayerTensors : public LayerSizes {
 
   /// Inputs of linear layers and gradients of their outputs; for the embedding, the gradient of its rows.
   [[nodiscard]] double deferred(LayerKind kind) const {
-    if (kind == LayerKind::Embedding) return embedded() + (causal_ ? 1 : 2) * indices();
+    if (kind == LayerKind::Embedding) {
+      // Positions and types add this rank's tokens, before zeros replace the gradients of tokens with rows elsewhere.
+      return embedded() + (causal_ ? 1 : 2) * indices() + (is_split_ && !llama_ ? embedded() * own_share_ : 0);
+    }
     if (kind == LayerKind::Block) return deferred_by_block();
-    const double logits = scored() + kTokenBytes * targets_ + kept_logits();
+    const double logits = scored() + kTokenBytes * targets_ + kept_logits() + log_sums();
     if (causal_) return logits;
     // Transform and pooler: input and output gradient; sentence scores: input and gradient.
     return 2 * scored() + logits + element_ * sequences_ * (3 * width_ + 2);
@@ -158,7 +178,9 @@ class LayerTensors : public LayerSizes {
     double most = 0;
     double later = 0;  // kept by later layers
     if (stage.head) {
-      most = chunk_of_logits() - kept_logits() + freed_output();
+      // BERT's head gathers all tokens.
+      const double input = cuts_tokens() ? gathered() + hidden() : hidden();
+      most = chunk_of_logits() - kept_logits() + (causal_ ? 0 : input);
       later += net_kept_by_head();
     }
     if (stage.end_layer > stage.first_layer) {
@@ -166,7 +188,7 @@ class LayerTensors : public LayerSizes {
       const double mask = document_mask() - kept_document_mask();
       const double copied = mask + copied_projections();
       const double added = causal_ && dropout_ ? 2 : 1;
-      most = std::max(most, mask + added * hidden() - later);
+      most = std::max(most, mask + std::max(added * hidden(), partial_sums()) - later);
       if (recompute_attention_) most = std::max(most, attention_layer_without_graph() - kept_by_block() - later);
       if (dropout_ && !recompute_attention_) {
         const double after_attention = queries() + kept_by_feed_forward();
@@ -180,6 +202,7 @@ class LayerTensors : public LayerSizes {
       const double looked_up = added * embedded() + (is_narrow() ? embedded() : 0);
       const double normed = causal_ ? 0 : hidden() + statistics();
       most = std::max(most, looked_up - normed - later);
+      if (is_split_) most = std::max(most, 2 * embedded() - normed - later);  // with zeros for tokens of other ranks
     }
     return most + loaded(stage);
   }
@@ -187,17 +210,17 @@ class LayerTensors : public LayerSizes {
   /// `live` counts bytes relative to the start; layers run from the last to the first.
   [[nodiscard]] double backward_working_set(const StageLayers& stage, bool defers) const {
     const auto blocks = as_real(stage.end_layer - stage.first_layer);
-    const double kept_input = defers && !causal_ ? hidden() : 0;
+    const double kept_input = defers && !causal_ ? gathered() : 0;
     double most = 0;
     double live = 0;
     if (stage.head) {
       most = defers ? hidden() : weight_gradient_of_logits();
       live = (defers ? deferred(LayerKind::Head) : 0) - kept_by_head();
       // BERT's hidden states get gradients from masked tokens and sentence order.
-      if (!causal_) most = std::max(most, live + 2 * hidden() + (defers ? 0 : scored()));
+      if (!causal_) most = std::max(most, live + 2 * gathered() + (defers ? 0 : scored()));
     }
     if (blocks > 0) {
-      const double masked = dropout_ ? hidden() : 0;
+      const double masked = (dropout_ ? hidden() : 0) + partial_sums();
       const double added = defers ? 0 : product(inner_width_, width_, has_feed_forward_bias_);
       const double change = (defers ? deferred(LayerKind::Block) + kept_input : 0) - kept_by_block();
       // With recomputation, a block may leave more for W than it kept. Its first block then has the peak.
@@ -221,8 +244,9 @@ class LayerTensors : public LayerSizes {
     }
     if (stage.embedding) {
       const double normed = causal_ ? 0 : hidden() + statistics();
-      const double positions = defers || llama_ ? 0 : weight_ * length_ * width_;  // summed over sequences
+      const double positions = defers || llama_ ? 0 : weight_ * length_ * own_share_ * width_;  // of all sequences
       most = std::max(most, live - normed + (is_narrow() ? embedded() : 0) + positions);
+      if (is_split_) most = std::max(most, live - normed + (cuts_tokens() ? 2 : 1) * embedded());
     }
     return most;
   }
@@ -230,7 +254,7 @@ class LayerTensors : public LayerSizes {
   /// The first linear layer: later layers reuse the memory that it frees.
   [[nodiscard]] double weight_gradient_working_set(const StageLayers& stage) const {
     if (stage.head) return weight_gradient_of_logits();
-    if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * width_;
+    if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * own_share_ * width_;
     return std::max(product(inner_width_, width_, has_feed_forward_bias_),
                     has_feed_forward_bias_ ? weight_ * width_ : 0);
   }
@@ -238,16 +262,18 @@ class LayerTensors : public LayerSizes {
  private:
   [[nodiscard]] double deferred_by_block() const {
     // Inputs of both attention projections (BERT: only of the second) and of the feed-forward layers.
-    const double inputs = (causal_ ? 2 : 1) * hidden() + queries() + inner();
+    const double inputs = (causal_ ? 2 : 1) * gathered() + queries() + inner();
     // Gradients of query, key and value, of attention's and the layer's output, and before the activation function
     // (Llama: two).
-    const double gradients = queries() + 2 * keys() + 2 * hidden() + (llama_ ? 2 : 1) * inner();
-    return inputs + gradients;
+    const double gradients = queries() + 2 * keys() + 2 * gathered() + (llama_ ? 2 : 1) * inner();
+    return inputs + gradients + own_bias_gradients();
   }
 
   [[nodiscard]] double kept_by_embedding() const {
-    if (causal_) return indices() + hidden();
-    return 2 * indices() + hidden() + statistics() + hidden();  // tokens and types, their sum, its norm
+    const double elsewhere = is_split_ ? tokens_ : 0;  // a byte per token: whether another rank has its row
+    if (causal_) return indices() + elsewhere + hidden();
+    // Tokens and types, their sum, its norm
+    return elsewhere + 2 * indices() + hidden() + statistics() + hidden() - kept_output();
   }
 
   /// Query, key, value and result. Dropout also keeps the probabilities before and after it.
@@ -257,7 +283,7 @@ class LayerTensors : public LayerSizes {
     if (!dropout_) return kept + wide_ * tokens_ * heads_;        // log-sum-exp
     if (causal_ && !split_documents_) kept += length_ * length_;  // causal mask
     // Views of key and value keep GPT-2's fused projection.
-    if (causal_ && !llama_ && !copies_projections()) kept += hidden();
+    if (causal_ && !llama_ && !copies_projections()) kept += queries();
     return kept + pairs(wide_) + pairs(element_);
   }
 
@@ -267,13 +293,14 @@ class LayerTensors : public LayerSizes {
   /// The attention sub-layer with its norm, without its input: bytes in the graph of one call. BERT's norm follows the
   /// sum, outside of the sub-layer.
   [[nodiscard]] double graph_of_attention_layer() const {
-    return kept_by_attention() + (causal_ ? hidden() + statistics() : 0);
+    return kept_by_attention() + (causal_ ? gathered() + statistics() : 0);
   }
 
   /// GPT-2, Llama: the sum after attention, the result of the second norm, the output. BERT: arguments and results of
   /// both norms. All: the feed-forward sub-layer before and after its activation function.
   [[nodiscard]] double kept_by_feed_forward() const {
-    return (causal_ ? 3 : 4) * hidden() + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
+    const double results = causal_ ? gathered() : gathered() + (recompute_attention_ ? hidden() : gathered());
+    return 2 * hidden() + results + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
   }
 
   [[nodiscard]] double kept_by_block() const {
@@ -283,8 +310,10 @@ class LayerTensors : public LayerSizes {
 
   /// Peak bytes of a call of the attention sub-layer without a graph, beyond its input.
   [[nodiscard]] double attention_layer_without_graph() const {
-    const double projections = queries() + 2 * keys() + (llama_ ? hidden() : 0);  // Llama: also the norm's result
-    const double after = queries() + (dropout_ ? 3 : 2) * hidden();  // attention's result, its projection, the sum
+    // Also Llama's result of the norm, and BERT's gathered input
+    const double projections = queries() + 2 * keys() + (llama_ ? gathered() : causal_ ? 0 : partial_sums());
+    // Attention's result, its projection, the sum
+    const double after = queries() + gathered() + (dropout_ ? 2 : 1) * hidden();
     if (!dropout_) return projections + after;
     // Scores, probabilities before and after dropout (in a narrow type converted), a copy of the values, the result.
     const double scores = is_narrow() ? 2 * pairs(wide_) + 2 * pairs(element_) : 3 * pairs(wide_);
@@ -296,20 +325,22 @@ class LayerTensors : public LayerSizes {
   /// backward.
   [[nodiscard]] double recomputation_working_set(bool defers) const {
     // I keeps the inputs of the feed-forward layers and the gradients of their outputs.
-    const double attention_inputs = (causal_ ? hidden() : 0) + queries();
-    const double attention_gradients = hidden() + queries() + 2 * keys();
+    const double attention_inputs = (causal_ ? gathered() : 0) + queries();
+    const double attention_gradients = gathered() + own_bias_gradients() / 2 + queries() + 2 * keys();
     const double before = defers ? deferred_by_block() - attention_inputs - attention_gradients : 0;
-    const double freed = dropout_ && !defers && !copies_projections() ? queries() + hidden() : 0;
+    const double freed = dropout_ && !defers && !copies_projections() ? queries() + gathered() / ranks_ : 0;
     // The sum and its gradient; without dropout also the block's output gradient, unless it was there before.
-    const double sums = (dropout_ || (defers && causal_) ? 2 : 3) * hidden();
+    const double sums = (dropout_ || (defers && causal_) ? 2 : 3) * hidden() + partial_sums();
     const double gradients =
         2 * queries() + 2 * keys() + (dropout_ ? 2 * pairs(wide_) - pairs(element_) : attention_scratch());
-    return before - kept_by_block() + sums + graph_of_attention_layer() - freed + gradients;
+    const double input = causal_ ? 0 : partial_sums();  // gathered again
+    return before - kept_by_block() + sums + input + graph_of_attention_layer() - freed + gradients;
   }
 
   [[nodiscard]] double kept_by_head() const {
     // Scored hidden states, their gradient and norm; targets.
-    const double logits = 2 * scored() + statistics(targets_) + kTokenBytes * targets_ + kept_logits();
+    const double logits = 2 * scored() + statistics(targets_ * (causal_ ? own_share_ : 1)) + kTokenBytes * targets_ +
+                          kept_logits() + log_sums();
     if (causal_) return logits;
     const double sentence =
         sequences_ * (2 * element_ * width_ + 2 * wide_ + kTokenBytes);  // input, tanh, scores, target
@@ -320,14 +351,14 @@ class LayerTensors : public LayerSizes {
   [[nodiscard]] double loaded(const StageLayers& stage) const {
     const double documents = split_documents_ ? indices() : 0;
     if (causal_ && !stage.embedding && !stage.head) return documents;
-    const double inputs = documents + (stage.embedding ? 0 : (causal_ ? 1 : 2) * indices());
+    const double inputs = documents + (stage.embedding ? (is_split_ ? indices() : 0) : (causal_ ? 1 : 2) * indices());
     if (causal_) return inputs + (stage.head ? 0 : indices());
     return inputs + indices() + (stage.head ? 0 : kTokenBytes * (targets_ + sequences_));
   }
 
   [[nodiscard]] double copied_projections() const {
     if (!dropout_) return 0;
-    if (!llama_) return copies_projections() ? 3 * hidden() : causal_ ? 0 : hidden();
+    if (!llama_) return copies_projections() ? 3 * queries() : causal_ ? 0 : queries();
     return queries() + (sequences_ > 1 && key_heads_ > 1 ? 2 * keys() : 0);
   }
 
@@ -351,57 +382,82 @@ class LayerTensors : public LayerSizes {
     return chunks_.count() > 1 ? std::max(last, again) : last;
   }
 
+  /// Output of a layer that is split by rows, before its tokens are cut, or the gradient of this output.
+  [[nodiscard]] double partial_sums() const { return cuts_tokens() ? gathered() : 0; }
+
+  /// Gradients of this rank's tokens, from which W adds those of the biases of layers that are split by rows.
+  [[nodiscard]] double own_bias_gradients() const {
+    const bool has_attention_bias = !llama_ || config_.attention_bias == AttentionBias::All;
+    return cuts_tokens() ? ((has_attention_bias ? 1 : 0) + (has_feed_forward_bias_ ? 1 : 0)) * hidden() : 0;
+  }
+
+  /// Logarithms of the sums over the whole vocabulary.
+  [[nodiscard]] double log_sums() const { return is_split_ ? wide_ * targets_ : 0; }
+
   /// Bytes that the head adds to those kept by its stage.
   [[nodiscard]] double net_kept_by_head() const { return kept_by_head() - freed_output(); }
 };
 
-LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const LayerTensors& tensors) {
+std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const Workload& workload) {
+  std::int64_t held = 0;
+  for (const ParameterSpec& spec : parameters) held += held_elements(spec, {0, workload.tensor_parallel});
+  return held;
+}
+
+LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Workload& workload) {
+  Workload of_all_ranks = workload;
+  of_all_ranks.tensor_parallel = 1;
+  const LayerSizes sizes(config, of_all_ranks);
   LayerFootprint layer;
   switch (kind) {
-    case LayerKind::Embedding: layer.parameters = parameter_count(embedding_parameters(config)); break;
+    case LayerKind::Embedding: layer.parameters = held_count(embedding_parameters(config), workload); break;
     case LayerKind::Block:
-      layer.parameters = parameter_count(block_parameters(config, 0));
-      layer.forward_flops = tensors.flops_of_block();
-      layer.input_gradient_flops =
-          tensors.flops_of_block() + tensors.flops_of_attention() + tensors.flops_of_recomputation();
-      layer.weight_gradient_flops = tensors.flops_of_block() - tensors.flops_of_attention();
+      layer.parameters = held_count(block_parameters(config, 0), workload);
+      layer.forward_flops = sizes.flops_of_block();
+      layer.input_gradient_flops = sizes.flops_of_block() + sizes.flops_of_attention() + sizes.flops_of_recomputation();
+      layer.weight_gradient_flops = sizes.flops_of_block() - sizes.flops_of_attention();
       break;
     case LayerKind::Head:
-      layer.parameters = parameter_count(head_parameters(config));
+      layer.parameters = held_count(head_parameters(config), workload);
       // The forward also computes the gradient of the hidden states.
-      layer.forward_flops = 2 * tensors.flops_of_logits() + tensors.flops_of_transform();
-      layer.input_gradient_flops = tensors.flops_of_transform();
+      layer.forward_flops = 2 * sizes.flops_of_logits() + sizes.flops_of_transform();
+      layer.input_gradient_flops = sizes.flops_of_transform();
       layer.weight_gradient_flops =
-          (1 + tensors.recomputed_fraction()) * tensors.flops_of_logits() + tensors.flops_of_transform();
+          (1 + sizes.recomputed_fraction()) * sizes.flops_of_logits() + sizes.flops_of_transform();
       break;
   }
+  const LayerTensors tensors(config, workload);
   layer.activations = tensors.kept(kind);
   layer.deferred = tensors.deferred(kind);
   return layer;
 }
 
 /// Parameters with low-precision copies: all but embedding tables.
-double copied_parameters(const ModelConfig& config, const StageLayers& stage) {
-  double copied = as_real(parameter_count(config, stage));
+double copied_parameters(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
+  double copied = as_real(held_count(stage_parameters(config, stage), workload));
   if (!stage.embedding) return copied;
   for (const ParameterSpec& spec : embedding_parameters(config)) {
-    if (spec.shape.size() == 2) copied -= as_real(spec.count());
+    if (spec.shape.size() == 2) copied -= as_real(held_count({spec}, workload));
   }
-  return copied + (config.tied && stage.head ? as_real(tied_parameter(config).count()) : 0);
+  return copied + (config.tied && stage.head ? as_real(held_count({tied_parameter(config)}, workload)) : 0);
 }
 
 StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
-  const double parameters = as_real(parameter_count(config, stage));
+  const double parameters = as_real(held_count(stage_parameters(config, stage), workload));
   const double weight_bytes = as_real(workload.weight_bytes);
   const bool two_uses = config.tied && stage.embedding && stage.head;
-  const double second_sum = two_uses ? as_real(tied_parameter(config).count()) : 0;
+  const double second_sum = two_uses ? as_real(held_count({tied_parameter(config)}, workload)) : 0;
   StageMemory memory;
   memory.weights = weight_bytes * parameters;
   if (workload.compute_bytes != workload.weight_bytes) {
-    memory.weights += as_real(workload.compute_bytes) * copied_parameters(config, stage);
+    memory.weights += as_real(workload.compute_bytes) * copied_parameters(config, stage, workload);
   }
   memory.gradients = weight_bytes * (parameters + second_sum);
   memory.optimizer = as_real(workload.optimizer_bytes) * parameters;
+  if (workload.matrix_optimizer_bytes) {
+    const double more = as_real(*workload.matrix_optimizer_bytes - workload.optimizer_bytes);
+    memory.optimizer += more * as_real(elements_of(logical_matrices(config, stage)));
+  }
   return memory;
 }
 
@@ -449,12 +505,22 @@ Workload workload_of(DataType dtype, OptimizerKind optimizer) {
   workload.compute_bytes = bytes_of(dtype);
   workload.weight_bytes = bytes_of(master_type(dtype));
   workload.optimizer_bytes = moments_of(optimizer) * workload.weight_bytes;
+  if (optimizer == OptimizerKind::Muon) {
+    workload.matrix_optimizer_bytes = matrix_moments_of(optimizer) * workload.weight_bytes;
+    workload.iteration_bytes = workload.compute_bytes;
+  }
   return workload;
+}
+
+double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
+                      std::size_t copies) {
+  if (workload.iteration_bytes == 0 || copies < 2) return 0;
+  return as_real(workload.iteration_bytes * elements_of(logical_matrices(config, stage)));
 }
 
 LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {
   check(config, workload);
-  return footprint_of(config, kind, LayerTensors(config, workload));
+  return footprint_of(config, kind, workload);
 }
 
 double attention_share(const ModelConfig& config, std::int64_t sequence) {
@@ -496,19 +562,19 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   check(config, workload);
   const LayerTensors tensors(config, workload);
   StageFootprint result;
-  result.parameters = parameter_count(config, stage);
+  result.parameters = held_count(stage_parameters(config, stage), workload);
   result.memory = kept_between_steps(config, stage, workload);
   if (stage.end_layer > stage.first_layer) result.memory.weights += tensors.rotary_table();
   result.memory.boundary = stage.embedding ? 0 : tensors.hidden();
   result.memory.activations = result.memory.boundary;
   double deferred = 0;
   const auto add = [&](LayerKind kind, double copies) {
-    const LayerFootprint layer = footprint_of(config, kind, tensors);
+    const LayerFootprint layer = footprint_of(config, kind, workload);
     result.forward_flops += copies * layer.forward_flops;
     result.input_gradient_flops += copies * layer.input_gradient_flops;
     result.weight_gradient_flops += copies * layer.weight_gradient_flops;
     result.memory.activations += copies * layer.activations;
-    deferred += copies * (layer.deferred + (tensors.linear_reads_input(kind) ? tensors.hidden() : 0));
+    deferred += copies * (layer.deferred + (tensors.linear_reads_input(kind) ? tensors.gathered() : 0));
   };
   if (stage.embedding) add(LayerKind::Embedding, 1);
   add(LayerKind::Block, as_real(stage.end_layer - stage.first_layer));
@@ -516,6 +582,8 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   if (stage.head) {
     add(LayerKind::Head, 1);
     result.memory.activations -= tensors.freed_output();
+  } else if (stage.end_layer > stage.first_layer) {
+    result.memory.activations += tensors.kept_output();
   }
   result.memory.deferred = deferred;
   // Offloading leaves the input of a stage and its last tensors on the device (docs/footprint.md).

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/choices.h"
@@ -38,12 +39,17 @@ struct Workload {
   std::int64_t compute_bytes = 4;     // bytes per element of hidden states: float32 4, float64 8, bfloat16 2
   std::int64_t weight_bytes = 4;      // bytes per element of weights and gradients
   std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
-  bool dropout = false;               // whether the dropout probability is above 0
-  bool split_documents = false;       // attention stays inside documents
+  std::optional<std::int64_t> matrix_optimizer_bytes = {};  // of matrices of blocks, if they have other state (Muon)
+  std::int64_t iteration_bytes = 0;                         // bytes per element in Muon's iterations; 0: no Muon
+  bool dropout = false;                                     // whether the dropout probability is above 0
+  bool split_documents = false;                             // attention stays inside documents
   std::int64_t logits_of_chunk = kLogitsOfChunk;
   // Blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
   bool recompute_attention = false;
   std::int64_t slices = 1;  // k, at most L: an op runs a slice of the sequence; causal models only
+  // T ranks that share the layers (tensor_cut.h). Bytes and parameters are of the first of them, FLOPs of all together
+  std::int64_t tensor_parallel = 1;
+  bool cuts_tokens = true;  // they divide the tokens between split layers, if T divides L
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -97,6 +103,11 @@ struct StageFootprint {
 /// layer_footprint() does, for example if the sequence is too long for the model.
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
+
+/// Returns the bytes of the buffer in which `copies` ranks gather the results of Muon's iterations on a stage
+/// (engine/muon.h); 0 without Muon or for one copy.
+[[nodiscard]] double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
+                                    std::size_t copies);
 
 /// Consecutive chunks of `size` tokens; the last may be smaller.
 struct TokenChunks {

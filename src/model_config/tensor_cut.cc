@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <array>
+#include <functional>
+#include <numeric>
 
 #include "core/error.h"
 
@@ -61,11 +63,18 @@ std::optional<TensorCut> tensor_cut(std::string_view parameter) {
   return found == kCuts.end() ? std::nullopt : std::optional(found->cut);
 }
 
-std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& place) {
+std::vector<std::int64_t> held_shape(const ParameterSpec& parameter, const TensorPlace& place) {
+  std::vector<std::int64_t> shape = parameter.shape;
   const auto cut = tensor_cut(parameter.name);
-  if (!cut || place.ranks == 1) return parameter.count();
-  const std::int64_t size = parameter.shape[static_cast<std::size_t>(cut->dimension)];
-  return parameter.count() / size * cut->blocks * place.share_of(size / cut->blocks).count;
+  if (!cut || place.ranks == 1) return shape;
+  std::int64_t& size = shape[static_cast<std::size_t>(cut->dimension)];
+  size = cut->blocks * place.share_of(size / cut->blocks).count;
+  return shape;
+}
+
+std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& place) {
+  const auto shape = held_shape(parameter, place);
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 bool has_partial_gradient(std::string_view parameter, bool own_tokens) {

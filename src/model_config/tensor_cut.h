@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "model_config/model_config.h"
 #include "model_config/parameters.h"
@@ -44,6 +45,8 @@ struct TensorCut {
 /// Returns where the parameter is cut; nothing if it is whole on every rank.
 [[nodiscard]] std::optional<TensorCut> tensor_cut(std::string_view parameter);
 
+/// Returns the shape of a parameter's part on a rank.
+[[nodiscard]] std::vector<std::int64_t> held_shape(const ParameterSpec& parameter, const TensorPlace& place);
 /// Returns the number of elements of a parameter on a rank.
 [[nodiscard]] std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& place);
 

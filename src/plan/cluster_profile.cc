@@ -43,6 +43,13 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   }
 }
 
+/// Profiles without split layers have no such times.
+LinkTimes mean_op_sum(const std::vector<MachineProfile>& machines) {
+  std::vector<LinkTimes> measured = entries_of(machines, &MachineProfile::op_sum);
+  std::erase(measured, LinkTimes{});
+  return measured.empty() ? LinkTimes{} : mean_of(measured, kLinkNumbers);
+}
+
 /// A profile without a measurement between nodes does not pull its slowdown towards 0.
 Contention mean_contention(const std::vector<MachineProfile>& machines) {
   Contention mean = mean_of(entries_of(machines, &MachineProfile::contention), kContentionNumbers);
@@ -54,7 +61,8 @@ Contention mean_contention(const std::vector<MachineProfile>& machines) {
 }
 
 bool measure_the_same(const LayerTimes& a, const LayerTimes& b) {
-  return a.kind == b.kind && a.model == b.model && a.sequence == b.sequence && a.dtype == b.dtype;
+  return a.kind == b.kind && a.model == b.model && a.sequence == b.sequence && a.dtype == b.dtype &&
+         a.tensor_parallel == b.tensor_parallel;
 }
 
 /// Joins the measurements of one layer on all machines by micro-batch size.
@@ -163,6 +171,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.layers = unite_layers(machines);
   merged.point_to_point = merge_links(machines, &MachineProfile::point_to_point);
   merged.all_reduce = merge_links(machines, &MachineProfile::all_reduce);
+  merged.op_sum = mean_op_sum(machines);
   merged.message_copy = mean_link(machines, &MachineProfile::message_copy);
   merged.node_message_copy = mean_link(machines, &MachineProfile::node_message_copy);
   merged.contention = mean_contention(machines);

@@ -69,11 +69,11 @@ double distance(const MachineProfile& machine, const LayerTimes& layer, const Mo
 }
 
 const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
-                                const Workload& workload) {
+                                const Workload& workload, std::int64_t tensor_parallel = 1) {
   const LayerTimes* best = nullptr;
   double least = std::numeric_limits<double>::infinity();
   for (const LayerTimes& layer : machine.layers) {
-    if (layer.kind != kind) continue;
+    if (layer.kind != kind || layer.tensor_parallel != tensor_parallel) continue;
     if (const double far = distance(machine, layer, model, workload); far < least) {
       least = far;
       best = &layer;
@@ -126,9 +126,9 @@ LayerTime interpolate_time(const std::vector<LayerTime>& times, double size) {
   return result;
 }
 
-LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
-                     const Workload& workload) {
-  const LayerTimes& layer = nearest_layer(machine, model, kind, workload);
+LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind, const Workload& workload,
+                     std::int64_t tensor_parallel) {
+  const LayerTimes& layer = nearest_layer(machine, model, kind, workload, tensor_parallel);
   const double slices = as_real(workload.slices);
   // Same number of tokens, because some costs depend only on it
   const double sequences =

@@ -21,10 +21,11 @@ namespace chimera {
 /// If the profile has no layer with the sizes of `model`, scales the times of the nearest layer of this kind at the
 /// same number of tokens, by the ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use
 /// the ratio of the hidden states' sizes instead. Attention's memory traffic (score_traffic()) scales separately, by
-/// heads and the squared sequence length. With slices, the result is the time of all slices together. Throws
-/// ConfigError if the profile has no layer of this kind.
+/// heads and the squared sequence length. With slices, the result is the time of all slices together. Considers only
+/// layers that were measured with `tensor_parallel` (T); the result is the time of one of T ranks. Throws ConfigError
+/// if the profile has no such layer of this kind.
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
-                                   const Workload& workload);
+                                   const Workload& workload, std::int64_t tensor_parallel = 1);
 
 /// Returns attention's part of a layer's time for a whole micro-batch (forward and backward), 0 to 1. Attention's time
 /// is that of its FLOPs and of the memory traffic of its scores. Throws ConfigError as layer_time() does.

@@ -120,8 +120,9 @@ LayerTime read_time(const JsonValue& value) {
 }
 
 LayerTimes read_layer(const JsonValue& value) {
-  value.expect_object({"kind", "model", "sequence", "dtype", "times"});
+  value.expect_object({"kind", "model", "sequence", "dtype", "tensor_parallel", "times"});
   LayerTimes layer;
+  if (value.has("tensor_parallel")) layer.tensor_parallel = value.count("tensor_parallel", 1);
   layer.kind = choice<LayerKind>(value, "kind");
   layer.model = read_model(value.field("model"));
   layer.sequence = value.count("sequence", 1);
@@ -187,11 +188,13 @@ OrderedJson layer_json(const LayerTimes& layer) {
   }
   OrderedJson sizes = {{"name", model.name}};
   sizes.update(layer_sizes_json(model));
-  return {{"kind", to_text(layer.kind)},
-          {"model", sizes},
-          {"sequence", layer.sequence},
-          {"dtype", to_text(layer.dtype)},
-          {"times", times}};
+  OrderedJson json = {{"kind", to_text(layer.kind)},
+                      {"model", sizes},
+                      {"sequence", layer.sequence},
+                      {"dtype", to_text(layer.dtype)},
+                      {"times", times}};
+  if (layer.tensor_parallel > 1) json["tensor_parallel"] = layer.tensor_parallel;
+  return json;
 }
 
 OrderedJson matrix_flops_json(const MachineProfile& machine) {
@@ -253,7 +256,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   root.expect_object(
       field_names(kMachineNumbers, {"format", "version", "name", "sources", "cores", "threads", "workers_per_node",
                                     "memory_bytes", "layers", "reserved", "kernels", "point_to_point", "all_reduce",
-                                    "matrix_flops", "contention", "message_copy", "node_message_copy"}));
+                                    "op_sum", "matrix_flops", "contention", "message_copy", "node_message_copy"}));
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -269,6 +272,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
+  if (root.has("op_sum")) machine.op_sum = read_link(root.field("op_sum"));
   read_numbers(root, kMachineNumbers, machine);
   if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
     root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, in bytes per second");
@@ -307,6 +311,7 @@ std::string to_json(const MachineProfile& machine) {
                       {"matrix_flops", matrix_flops_json(machine)}};
   json.update(numbers_json(machine, kMachineNumbers));
   if (machine.reserved.all() > 0) json["reserved"] = numbers_json(machine.reserved, kReservedNumbers);
+  if (machine.op_sum != LinkTimes{}) json["op_sum"] = link_json(machine.op_sum);
   if (machine.host_bandwidth == 0) json.erase("host_bandwidth");
   return json_text(json, 1) + "\n";
 }

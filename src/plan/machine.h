@@ -61,6 +61,7 @@ struct LayerTimes {
   std::int64_t sequence = 128;
   DataType dtype = DataType::Float32;
   std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
+  std::int64_t tensor_parallel = 1;   // T: the times are those of a rank's part, without MachineProfile::op_sum
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
@@ -145,6 +146,9 @@ struct MachineProfile {
   std::vector<LayerTimes> layers = {};
   LinkProfile point_to_point = {};  // messages
   LinkProfile all_reduce = {};
+  /// Exchange of tensors inside an op among the T ranks of a worker on one node, with the wait for the slowest rank:
+  /// alpha log2(T) + beta L, for L bytes of each rank. Zeros: not measured; an all-reduce takes its place.
+  LinkTimes op_sum = {};
   /// Compute time that a message of L bytes costs its sender and again its receiver, alpha + beta L: copies through
   /// host memory, or work in the network stack. Applies if workers have their own devices, or no core is free for
   /// messages.

@@ -36,10 +36,12 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
   };
   // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages.
   const StageFootprint block = stage(1, false, false);
+  Workload of_all_ranks = workload;  // as FLOPs are
+  of_all_ranks.tensor_parallel = 1;
   const auto more = [&](LayerKind kind, const StageFootprint& with, const StageFootprint& without, double input) {
     const StageMemory& a = with.memory;
     const StageMemory& b = without.memory;
-    const LayerLoad moved = flops_per_byte > 0 ? moved_bytes(model, kind, workload) : LayerLoad();
+    const LayerLoad moved = flops_per_byte > 0 ? moved_bytes(model, kind, of_all_ranks) : LayerLoad();
     return LayerLoad{
         with.forward_flops - without.forward_flops + flops_per_byte * moved.forward,
         with.input_gradient_flops - without.input_gradient_flops + flops_per_byte * moved.input_gradient,
@@ -62,7 +64,9 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   if (!problem.layers.empty()) return own_loads(problem.layers, candidate.micro_batch_size, micro_batch_scale);
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
-  ModelLoads loads = flop_loads(problem.model, workload);
+  Workload split = workload;
+  split.tensor_parallel = candidate.tensor_parallel;
+  ModelLoads loads = flop_loads(problem.model, split);
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
   workload.slices = candidate.shape.slices;
   const auto set_times = [&](LayerLoad& load, LayerKind kind) {
@@ -72,9 +76,6 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
     load.forward = (time.forward + sums.forward) / micro_batch_scale;
     load.input_gradient = (time.input_gradient + sums.input_gradient) / micro_batch_scale;
     load.weight_gradient = time.weight_gradient / micro_batch_scale;
-    for (double* bytes : {&load.weights, &load.state}) *bytes /= static_cast<double>(count);
-    const double kept = activation_fraction(count, cuts_tokens(workload, count));
-    for (double* bytes : {&load.activations, &load.deferred}) *bytes *= kept;
   };
   set_times(loads.embedding, LayerKind::Embedding);
   set_times(loads.head, LayerKind::Head);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "passes/lower.h"
 #include "plan/layer_times.h"
@@ -88,13 +89,13 @@ class StageModelBuilder {
     whole.micro_batch_size = candidate_.micro_batch_size;
     // `score_bytes` already includes the masks of such kernels.
     whole.dropout = whole.dropout && machine_.score_bytes == 0;
+    whole.tensor_parallel = candidate_.tensor_parallel;
     model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
                       : stage_bytes(problem_.model, partition, schedule_, whole);
     model_.reserved_bytes = machine_.reserved.all();
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
-      split_stage(s, partition[s]);
       if (is_own()) continue;
       scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
@@ -103,7 +104,7 @@ class StageModelBuilder {
     if (!candidate_.offload.empty()) add_offload();
     model_.costs.links = links_.message_costs(model_.costs.memory);
     add_sums();
-    add_updates();
+    add_updates(partition);
     if (schedule_.slices > 1) add_slices();
     model_.costs.all_reduce_placement = problem_.sync;
     model_.costs.blocking_sends = problem_.blocking_sends;
@@ -125,37 +126,11 @@ class StageModelBuilder {
     const auto index = static_cast<std::size_t>(kind);
     layers_.kinds[index] = split_layer_time(machine_, problem_.model, kind, workload_, count);
     sums_.kinds[index] = tensor_sums(machine_, problem_.model, kind, workload_, count);
-    held_[index] = parameters_per_worker(problem_.model, kind, count);
-  }
-
-  /// Divides a stage's bytes among its T workers: matrices are split, norms and inputs are not.
-  void split_stage(std::size_t s, const StageLayers& stage) {
-    if (candidate_.tensor_parallel == 1) return;
-    StageFootprint& footprint = model_.footprints[s];
-    const std::int64_t blocks = stage.end_layer - stage.first_layer;
-    std::int64_t held = blocks * held_[1] + (stage.embedding ? held_[0] : 0) + (stage.head ? held_[2] : 0);
-    if (problem_.model.tied && stage.head && !stage.embedding) held += tied_matrix();
-    const double share = static_cast<double>(held) / static_cast<double>(footprint.parameters);
-    footprint.parameters = held;
-    StageMemory& memory = model_.costs.memory[s];
-    for (double* bytes : {&memory.weights, &memory.gradients, &memory.optimizer}) *bytes *= share;
-    memory.keys_and_values /= static_cast<double>(candidate_.tensor_parallel);
-    const double kept = kept_activations();
-    const double inside = kept * (memory.activations - memory.boundary);
-    if (cuts_tokens(problem_.workload, candidate_.tensor_parallel)) memory.boundary /= real(candidate_.tensor_parallel);
-    memory.activations = memory.boundary + inside;
-    if (memory.deferred) memory.deferred = *memory.deferred * kept;
-    for (double* bytes : working_sets(footprint)) *bytes *= kept;
   }
 
   static std::array<double*, 4> working_sets(StageFootprint& footprint) {
     return {&footprint.forward_working_set, &footprint.backward_working_set, &footprint.input_gradient_working_set,
             &footprint.weight_gradient_working_set};
-  }
-
-  [[nodiscard]] double kept_activations() const {
-    const std::int64_t count = candidate_.tensor_parallel;
-    return activation_fraction(count, cuts_tokens(problem_.workload, count));
   }
 
   [[nodiscard]] std::int64_t tied_matrix() const {
@@ -167,9 +142,10 @@ class StageModelBuilder {
 
   [[nodiscard]] double slices() const { return real(schedule_.slices); }
 
-  /// Workers that share cores even out core differences.
+  /// Workers that share cores even out core differences. Measured sums in ops include the wait for the slowest core.
   [[nodiscard]] double slowest_core() const {
-    const double slowest = problem_.workers > 1 && !shares_cores(problem_) ? 1 + machine_.core_imbalance : 1;
+    const bool waits = has_op_sums(machine_, candidate_.tensor_parallel);
+    const double slowest = problem_.workers > 1 && !shares_cores(problem_) && !waits ? 1 + machine_.core_imbalance : 1;
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
 
@@ -215,7 +191,7 @@ class StageModelBuilder {
     const double norms = 8 * tokens + states * (bert ? 3 : 1);  // BERT's transform has two more layers
     const double freed = bert ? states : 0;                     // the last block's output
     const double ours = layer_footprint(problem_.model, LayerKind::Head, workload_).activations - freed;
-    const double scale = machine_.activation_scale * kept_activations();
+    const double scale = machine_.activation_scale / real(candidate_.tensor_parallel);
     model_.costs.memory[stage].activations += full(scale * (norms + logits - ours));
     StageFootprint& footprint = model_.footprints[stage];
     const double at_once = scale * logits / slices();
@@ -248,18 +224,43 @@ class StageModelBuilder {
     }
   }
 
-  /// A sharded optimizer updates 1/r of a stage on each of its r copies, and then gathers the parameters.
-  void add_updates() {
+  /// A sharded optimizer updates 1/r of a stage on each of its r copies, and then gathers the parameters. Otherwise,
+  /// the copies share Muon's iterations, and gather their results.
+  void add_updates(const std::vector<StageLayers>& partition) {
+    const bool is_muon = workload_.iteration_bytes > 0 && !is_own();
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
-      const auto copies = static_cast<double>(links_.copies(s));
-      if (problem_.shard_optimizer && model_.costs.all_reduce) {
-        model_.gathers.push_back(model_.costs.all_reduce->seconds[s]);
-        seconds = seconds / copies + model_.gathers.back();
-        model_.costs.memory[s].optimizer /= copies;
+      const bool shares = model_.costs.all_reduce && !schedule_.updates;
+      const std::size_t copies = shares ? links_.copies(s) : 1;
+      double gather = 0;
+      if (problem_.shard_optimizer && shares) {
+        gather = model_.costs.all_reduce->seconds[s];
+        seconds /= static_cast<double>(copies);
+        model_.costs.memory[s].optimizer /= static_cast<double>(copies);
+      } else if (is_muon) {
+        const double bytes = gathered_bytes(problem_.model, partition[s], workload_, copies);
+        model_.costs.memory[s].optimizer += bytes;
+        // An all-gather takes half the time of an all-reduce.
+        if (bytes > 0) gather = 0.5 * model_.costs.all_reduce->seconds[s] * bytes / model_.costs.memory[s].gradients;
       }
-      model_.costs.optimizer.push_back(seconds);
+      if (is_muon) seconds += iteration_seconds(partition[s], copies);
+      if (shares && (problem_.shard_optimizer || is_muon)) model_.gathers.push_back(gather);
+      model_.costs.optimizer.push_back(seconds + gather);
     }
+  }
+
+  /// Returns the time of the iterations of the busiest copy, at the machine's rate of large products. If this is not
+  /// known, at the rate of a block's forward.
+  [[nodiscard]] double iteration_seconds(const StageLayers& stage, std::size_t copies) const {
+    const DataType type = workload_.iteration_bytes == 2   ? DataType::BFloat16
+                          : workload_.iteration_bytes == 8 ? DataType::Float64
+                                                           : DataType::Float32;
+    const auto known = machine_.matrix_flops.find(type);
+    const double rate =
+        known != machine_.matrix_flops.end()
+            ? known->second
+            : layer_footprint(problem_.model, LayerKind::Block, workload_).forward_flops / layers_.kinds[1].forward;
+    return busiest_iterations(logical_matrices(problem_.model, stage), copies) / rate;
   }
 
   const PlanProblem& problem_;
@@ -269,9 +270,8 @@ class StageModelBuilder {
   Workload workload_;  // workload of the schedule's micro-batches
   StageLinks links_;
   LayerCosts layers_;
-  LayerCosts sums_;                                  // all-reduces over the T workers
-  std::array<std::int64_t, kLayerKinds> held_ = {};  // parameters on each of the T workers
-  std::vector<double> recomputation_;                // [stage]: time if the stage recomputes
+  LayerCosts sums_;                    // all-reduces over the T workers
+  std::vector<double> recomputation_;  // [stage]: time if the stage recomputes
   StageModel model_;
 };
 

@@ -35,7 +35,8 @@ struct StageModel {
 /// s, all messages get the alpha of these links. An all-reduce uses them if its workers are on several nodes. The T
 /// workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the optimizer is sharded,
 /// each of the r workers of a stage updates 1/r of it, and the reduce-scatter of gradients and the all-gather of
-/// parameters each take half the time of an all-reduce. Throws ConfigError if the profile lacks times for a layer, or
+/// parameters each take half the time of an all-reduce. With Muon, the time of an update includes the iterations of the
+/// busiest copy and the all-gather of their results. Throws ConfigError if the profile lacks times for a layer, or
 /// the workload does not fit the model.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);

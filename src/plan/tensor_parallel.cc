@@ -1,8 +1,7 @@
 #include "plan/tensor_parallel.h"
 
 #include <algorithm>
-
-#include "model_config/parameters.h"
+#include <cmath>
 
 namespace chimera {
 namespace {
@@ -15,11 +14,23 @@ double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int6
   return sum_seconds(machine, link_of_rings(machine, near), tensor_parallel, bytes);
 }
 
-std::vector<ParameterSpec> parameters_of(const ModelConfig& model, LayerKind kind) {
+/// Returns the seconds of exchanges inside the ops of a layer, as profiled. With cut tokens, a layer that is split by
+/// columns gathers 1/T of the hidden states of each rank, and one that is split by rows exchanges all of them; the
+/// backward does the opposite.
+LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states, double losses,
+                    const Workload& workload, std::int64_t tensor_parallel) {
+  const auto slices = static_cast<double>(workload.slices);
+  const auto count = static_cast<double>(tensor_parallel);
+  const auto exchange = [&](double bytes) {
+    return slices * machine.op_sum.alpha * std::log2(count) + machine.op_sum.beta * bytes;
+  };
+  const bool is_cut = workload.cuts_tokens && workload.sequence % tensor_parallel == 0;
+  const double all = exchange(states);
+  const double own = is_cut ? exchange(states / count) : 0;
   switch (kind) {
-    case LayerKind::Embedding: return embedding_parameters(model);
-    case LayerKind::Block: return block_parameters(model, 0);
-    case LayerKind::Head: return head_parameters(model);
+    case LayerKind::Embedding: return {.forward = all, .input_gradient = own};
+    case LayerKind::Block: return {.forward = 2 * (all + own), .input_gradient = 2 * (all + own)};
+    case LayerKind::Head: return {.forward = own + exchange((1 + count) * losses), .input_gradient = all};
   }
   return {};
 }
@@ -31,10 +42,19 @@ bool can_split(const ModelConfig& model, std::int64_t tensor_parallel) {
          model.feed_forward % tensor_parallel == 0;
 }
 
+bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel) {
+  return machine.op_sum != LinkTimes{} && tensor_parallel > 1 && tensor_parallel <= machine.workers_per_node;
+}
+
 LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                            const Workload& workload, std::int64_t tensor_parallel) {
   const LayerTime whole = layer_time(machine, model, kind, workload);
   if (tensor_parallel == 1) return whole;
+  const auto is_measured = [&](const LayerTimes& layer) {
+    return layer.kind == kind && layer.tensor_parallel == tensor_parallel;
+  };
+  if (std::ranges::any_of(machine.layers, is_measured))
+    return layer_time(machine, model, kind, workload, tensor_parallel);
   Workload twice = workload;
   twice.micro_batch_size *= 2;
   const LayerTime more = layer_time(machine, model, kind, twice);
@@ -54,6 +74,12 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
   if (tensor_parallel == 1) return sums;
   const auto tokens = static_cast<double>(workload.micro_batch_size * workload.sequence);
   const double states = tokens * static_cast<double>(model.hidden * workload.compute_bytes);
+  if (has_op_sums(machine, tensor_parallel)) {
+    sums = exchanges(machine, kind, states, tokens * sizeof(float), workload, tensor_parallel);
+    sums.micro_batch_size = workload.micro_batch_size;
+    sums.recompute = sums.forward;
+    return sums;
+  }
   const auto slices = static_cast<double>(workload.slices);
   const auto sum = [&](double bytes) { return slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel); };
   const double each = sum(states);
@@ -66,25 +92,6 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
       break;
   }
   return sums;
-}
-
-std::int64_t parameters_per_worker(const ModelConfig& model, LayerKind kind, std::int64_t tensor_parallel) {
-  std::int64_t held = 0;
-  for (const ParameterSpec& spec : parameters_of(model, kind)) {
-    const bool matrix = spec.shape.size() == 2;
-    const bool split = matrix && (kind == LayerKind::Block || spec.shape[0] == model.vocabulary);
-    held += split ? (spec.count() + tensor_parallel - 1) / tensor_parallel : spec.count();
-  }
-  return held;
-}
-
-bool cuts_tokens(const Workload& workload, std::int64_t tensor_parallel) {
-  return tensor_parallel > 1 && workload.sequence % tensor_parallel == 0;
-}
-
-double activation_fraction(std::int64_t tensor_parallel, bool cuts_tokens) {
-  const auto count = static_cast<double>(tensor_parallel);
-  return (cuts_tokens ? 4 + 30 / count : 10 + 24 / count) / 34;
 }
 
 }  // namespace chimera

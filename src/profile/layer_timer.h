@@ -20,6 +20,7 @@
 #include "data/samples.h"
 #include "model/linear.h"
 #include "model/make_stage.h"
+#include "model/tensor_parallel.h"
 #include "plan/machine.h"
 #include "profile/lockstep.h"
 #include "runtime/tracer.h"
@@ -27,12 +28,59 @@
 
 namespace chimera {
 
-/// What a LayerTimer measures.
+/// The layers of a LayerTimer.
 struct TimedLayers {
   ModelConfig model;  // measured: one embedding, one head, or a few blocks
   LayerKind kind = LayerKind::Block;
   std::int64_t sequence = 128;
   at::ScalarType compute = at::kFloat;
+  TensorGroup* tensor = nullptr;  // ranks that share the layers; all of them run the timer in step. Null: whole layers
+};
+
+/// Measures the calls of a group that it borrows.
+class TimedGroup final : public TensorGroup {
+ public:
+  explicit TimedGroup(TensorGroup& group) : TensorGroup(group.place(), group.cuts_tokens()), group_(group) {}
+
+  void sum(const at::Tensor& values) override {
+    const Call call(*this, values);
+    group_.sum(values);
+  }
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override {
+    const Call call(*this, values);
+    return group_.exchange(values);
+  }
+  /// Returns the time of all calls so far.
+  [[nodiscard]] const Duration& elapsed() const { return elapsed_; }
+  /// Returns the mean wall-clock seconds of a call since the last time, by bytes.
+  std::map<double, double> take_means() {
+    std::map<double, double> means;
+    for (const auto& [bytes, calls] : calls_) means[bytes] = calls.first / static_cast<double>(calls.second);
+    calls_.clear();
+    return means;
+  }
+
+ private:
+  struct Call {
+    Call(TimedGroup& of, const at::Tensor& values) : group(of), bytes(static_cast<double>(values.nbytes())) {}
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+    ~Call() {
+      const Duration taken = watch.elapsed();
+      group.elapsed_.wall_seconds += taken.wall_seconds;
+      group.elapsed_.cpu_seconds += taken.cpu_seconds;
+      auto& [seconds, count] = group.calls_[bytes];
+      seconds += taken.wall_seconds;
+      ++count;
+    }
+    TimedGroup& group;
+    double bytes;
+    Stopwatch watch;
+  };
+
+  TensorGroup& group_;
+  Duration elapsed_ = {};
+  std::map<double, std::pair<double, std::int64_t>> calls_;  // by bytes: seconds and number
 };
 
 /// Makes a stage with only this kind of layer and runs its ops on random data. For each micro-batch size, the forward
@@ -48,21 +96,23 @@ class LayerTimer {
     const auto kind = is_causal(layers_.model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
     samples_ =
         std::make_unique<Samples>(text_in_memory(text_, "random text"), SampleOptions{kind, layers_.sequence, 1});
-    stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1));
+    if (layers_.tensor != nullptr) group_ = std::make_unique<TimedGroup>(*layers_.tensor);
+    stage_ = make_stage(layers_.model, stage_layers(layers_.kind, num_layers_), layers_.compute, initial_values_of(1),
+                        /*tied=*/{}, at::kCPU, group_.get());
   }
 
   /// Measures once: F of a new micro-batch, then I and W of the previous one. To measure recomputation, also runs a
   /// micro-batch with a forward without autograd, then F, I and W. Returns seconds per layer, by seconds_of()
-  /// (lockstep.h), with `threads` threads per rank.
+  /// (lockstep.h), with `threads` threads per rank, without the calls of the group.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
     auto found = sizes_.find(micro_batch_size);
     if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
     Size& size = found->second;
     if (!size.under_way) size.under_way = forward(size, micro_batch_size);
 
-    const Stopwatch watch;
+    const OwnWatch watch(*this);
     Flight next = forward(size, micro_batch_size);
-    const double forward_seconds = seconds_of(watch.elapsed(), threads);
+    const double forward_seconds = watch.seconds(threads);
     LayerTime time = backward(size, std::exchange(*size.under_way, std::move(next)), threads);
     time.micro_batch_size = micro_batch_size;
     time.forward = forward_seconds;
@@ -72,6 +122,8 @@ class LayerTimer {
   }
 
   [[nodiscard]] Stage& stage() { return *stage_; }
+  /// Returns the group of the layers; null if they are whole.
+  [[nodiscard]] TimedGroup* group() const { return group_.get(); }
   [[nodiscard]] std::int64_t layers() const { return num_layers_; }
 
  private:
@@ -88,6 +140,25 @@ class LayerTimer {
     return {text.begin(), text.end()};
   }
 
+  /// Measures this rank's own work, without the calls of the group.
+  class OwnWatch {
+   public:
+    explicit OwnWatch(const LayerTimer& timer) : timer_(timer), in_group_(timer.in_group()) {}
+    [[nodiscard]] double seconds(std::int64_t threads) const {
+      const Duration all = watch_.elapsed();
+      const Duration waits = timer_.in_group();
+      return seconds_of({all.wall_seconds - waits.wall_seconds + in_group_.wall_seconds,
+                         all.cpu_seconds - waits.cpu_seconds + in_group_.cpu_seconds},
+                        threads);
+    }
+
+   private:
+    const LayerTimer& timer_;
+    Duration in_group_;
+    Stopwatch watch_;
+  };
+  [[nodiscard]] Duration in_group() const { return group_ ? group_->elapsed() : Duration{}; }
+
   struct Flight {  // a micro-batch between its F and its W
     at::Tensor input;
     at::Tensor output;
@@ -102,7 +173,8 @@ class LayerTimer {
 
   Size make_size(std::int64_t micro_batch_size) const {
     Size size;
-    const at::Tensor states = at::randn({micro_batch_size, layers_.sequence, layers_.model.hidden}).to(layers_.compute);
+    const std::int64_t tokens = layers_.sequence / (group_ && group_->cuts_tokens() ? group_->place().ranks : 1);
+    const at::Tensor states = at::randn({micro_batch_size, tokens, layers_.model.hidden}).to(layers_.compute);
     if (layers_.kind != LayerKind::Embedding) size.states = states;
     if (layers_.kind != LayerKind::Head) size.gradient = states * 1e-3;
     return size;
@@ -116,24 +188,24 @@ class LayerTimer {
     return flight;
   }
   /// Returns the seconds of I and W; all other fields are 0.
-  static LayerTime backward(const Size& size, Flight flight, std::int64_t threads) {
-    const Stopwatch input_watch;
+  [[nodiscard]] LayerTime backward(const Size& size, Flight flight, std::int64_t threads) const {
+    const OwnWatch input_watch(*this);
     flight.weight_gradients->defer();
     torch::autograd::backward({std::exchange(flight.output, {})}, {size.gradient});
-    const double input_seconds = seconds_of(input_watch.elapsed(), threads);
+    const double input_seconds = input_watch.seconds(threads);
 
-    const Stopwatch weight_watch;
+    const OwnWatch weight_watch(*this);
     flight.weight_gradients->run();
-    return {.input_gradient = input_seconds, .weight_gradient = seconds_of(weight_watch.elapsed(), threads)};
+    return {.input_gradient = input_seconds, .weight_gradient = weight_watch.seconds(threads)};
   }
   double run_recomputed(Size& size, std::int64_t micro_batch_size, std::int64_t threads) {
-    const Stopwatch watch;
+    const OwnWatch watch(*this);
     {
       const at::NoGradGuard no_graph;
       (void)forward(size, micro_batch_size);
     }
     Flight again = forward(size, micro_batch_size);
-    const double forwards = seconds_of(watch.elapsed(), threads);
+    const double forwards = watch.seconds(threads);
     return forwards + backward(size, std::move(again), threads).whole();
   }
   /// Returns the tokens of a micro-batch; nothing for blocks of GPT-2 and Llama, which do not need any.
@@ -146,6 +218,7 @@ class LayerTimer {
   std::int64_t num_layers_;
   std::vector<std::uint8_t> text_;
   std::unique_ptr<Samples> samples_;
+  std::unique_ptr<TimedGroup> group_;
   std::unique_ptr<Stage> stage_;
   std::map<std::int64_t, Size> sizes_;
 };

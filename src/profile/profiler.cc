@@ -16,6 +16,8 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "data/samples.h"
+#include "engine/tensor_ranks.h"
+#include "plan/tensor_parallel.h"
 #include "profile/layer_timer.h"
 #include "profile/lockstep.h"
 #include "profile/measure_contention.h"
@@ -64,29 +66,81 @@ SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
 }
 
+/// The computing ranks in groups of T neighbors.
+struct SharingRanks {
+  std::int64_t ranks = 1;    // T
+  std::int64_t members = 0;  // ranks in groups: the first ones
+  std::int64_t first_group = 0;
+
+  [[nodiscard]] bool has(int rank) const { return rank < members; }
+};
+
+/// Leaves out each T that has no group.
+std::vector<SharingRanks> sharing_ranks(const ProfileOptions& options, std::int64_t computing) {
+  std::vector<SharingRanks> all;
+  auto group = std::ssize(profile_groups());
+  for (const std::int64_t ranks : options.tensor_parallel) {
+    if (ranks < 2 || ranks > computing) continue;
+    all.push_back({ranks, computing / ranks * ranks, group});
+    group += computing / ranks;
+  }
+  return all;
+}
+
 struct Item {
-  Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype)
-      : layers{profiled.model, kind, profiled.sequence, scalar_type(dtype)},
+  Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype, const SharingRanks& shared = {},
+       std::unique_ptr<TensorGroup> group = nullptr)
+      : tensor(std::move(group)),
+        sharing(shared),
+        layers{profiled.model, kind, profiled.sequence, scalar_type(dtype), tensor.get()},
         sizes(profiled.micro_batch_sizes),
         bench(layers) {}
+  [[nodiscard]] bool is_split() const { return sharing.ranks > 1; }
+
+  std::unique_ptr<TensorGroup> tensor;  // null: whole layers
+  SharingRanks sharing;
   TimedLayers layers;
   std::vector<std::int64_t> sizes;
   LayerTimer bench;
   std::map<std::int64_t, std::vector<LayerTime>> times;  // [micro-batch size][round]
+  std::map<double, std::vector<double>> waits;           // [bytes][round]: mean seconds of an exchange
 };
 using Items = std::vector<std::unique_ptr<Item>>;
 
-Items make_items(const ProfileOptions& options) {
+std::vector<ProfiledModel> profiled_models(const ProfileOptions& options) {
   std::vector<ProfiledModel> all;
   for (const std::string& name : options.models)
     all.push_back({find_model(name), options.sequence, options.micro_batch_sizes});
   all.insert(all.end(), options.others.begin(), options.others.end());
+  return all;
+}
+
+constexpr std::array kKinds = {LayerKind::Embedding, LayerKind::Block, LayerKind::Head};
+
+Items make_items(const ProfileOptions& options) {
   Items items;
-  for (const ProfiledModel& profiled : all) {
-    for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head})
-      items.push_back(std::make_unique<Item>(profiled, kind, options.dtype));
+  for (const ProfiledModel& profiled : profiled_models(options)) {
+    for (const LayerKind kind : kKinds) items.push_back(std::make_unique<Item>(profiled, kind, options.dtype));
   }
   return items;
+}
+
+/// Adds the layers that groups of ranks share.
+void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items& items) {
+  for (const SharingRanks& sharing : sharing_ranks(options, ranks.computing())) {
+    const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks};
+    const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
+    for (const ProfiledModel& profiled : profiled_models(options)) {
+      if (!can_split(profiled.model, sharing.ranks)) continue;
+      const bool cuts = profiled.sequence % sharing.ranks == 0;
+      for (const LayerKind kind : kKinds) {
+        auto tensor = sharing.has(ranks.rank())
+                          ? std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts)
+                          : nullptr;
+        items.push_back(std::make_unique<Item>(profiled, kind, options.dtype, sharing, std::move(tensor)));
+      }
+    }
+  }
 }
 
 /// Returns the computing ranks' maximum over their mean, minus 1.
@@ -114,11 +168,14 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
     for (const std::int64_t size : all_sizes(items)) {
       for (const auto& item : items) {  // alternates layers, as a pipeline
         if (std::ranges::count(item->sizes, size) == 0) continue;
-        const LayerTime time = ranks.computes() ? item->bench.run(size, options.threads) : LayerTime{};
+        const bool runs = item->is_split() ? item->sharing.has(ranks.rank()) : ranks.computes();
+        const LayerTime time = runs ? item->bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.whole());
+        const auto waits = item->tensor ? item->bench.group()->take_means() : std::map<double, double>{};
         if (round == 0) continue;
-        item->times[size].push_back(time);
-        if (item->layers.kind == LayerKind::Block) excesses.push_back(excess);
+        if (runs) item->times[size].push_back(time);
+        for (const auto& [bytes, mean] : waits) item->waits[bytes].push_back(mean);
+        if (item->layers.kind == LayerKind::Block && !item->is_split()) excesses.push_back(excess);
       }
     }
     rounds = round;
@@ -144,13 +201,45 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
 }
 
 LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
-  LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence, options.dtype, {}};
+  LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence,
+                   options.dtype,    /*times=*/{},      item.sharing.ranks};
   layer.model.layers = 1;
+  // Of ranks without a group, the times are 0.
+  const double share =
+      item.is_split() ? static_cast<double>(ranks.computing()) / static_cast<double>(item.sharing.members) : 1;
   for (const std::int64_t size : item.sizes) {
     LayerTime& time = layer.times.emplace_back(median_of(size, item.times[size]));
-    for (const auto& number : kLayerTimeNumbers) ranks.average({&(time.*number.value), 1});
+    for (const auto& number : kLayerTimeNumbers) {
+      time.*number.value *= share;
+      ranks.average({&(time.*number.value), 1});
+    }
   }
   return layer;
+}
+
+/// Fits a line to the means over ranks of the median exchanges in ops, of the smallest measured T. Collective; valid on
+/// rank 0. Returns zeros if no layers were split.
+LinkTimes op_sums_of(Lockstep& ranks, const Items& items) {
+  std::map<double, std::vector<double>> waits;
+  double members = 1;
+  for (const auto& item : items) {
+    if (!item->is_split() || (!waits.empty() && static_cast<double>(item->sharing.members) != members)) continue;
+    members = static_cast<double>(item->sharing.members);
+    for (const auto& [bytes, seconds] : item->waits) {
+      auto& all = waits[bytes];
+      all.insert(all.end(), seconds.begin(), seconds.end());
+    }
+  }
+  std::vector<double> means;
+  for (const auto& [bytes, seconds] : waits) means.push_back(spread_of(seconds).median / members);
+  double count = ranks.rank() == 0 ? static_cast<double>(means.size()) : 0;
+  ranks.transport().all_sum({&count, 1});
+  means.resize(static_cast<std::size_t>(count));
+  if (means.empty()) return {};
+  ranks.transport().all_sum(means);
+  std::vector<TimedSize> points;
+  for (const auto& [bytes, seconds] : waits) points.push_back({bytes, means[points.size()]});
+  return points.size() < 2 ? LinkTimes{} : to_message_times(regress_line(points));
 }
 
 /// Runs each of these layers once, `first` to `end` - 1.
@@ -209,9 +298,12 @@ double memory_of_host() {
 }
 
 std::string row(const LayerTimes& layer, const LayerTime& time) {
-  return fmt::format("{:<12} {:<9} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name,
-                     to_text(layer.kind), time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient,
-                     1e3 * time.weight_gradient, 1e3 * time.recompute, 100 * time.spread);
+  const std::string kind = layer.tensor_parallel == 1
+                               ? to_text(layer.kind)
+                               : fmt::format("{} / {}", to_text(layer.kind), layer.tensor_parallel);
+  return fmt::format("{:<12} {:<13} {:>5} {:>11.3f} {:>11.3f} {:>11.3f} {:>11.3f} {:>8.1f}\n", layer.model.name, kind,
+                     time.micro_batch_size, 1e3 * time.forward, 1e3 * time.input_gradient, 1e3 * time.weight_gradient,
+                     1e3 * time.recompute, 100 * time.spread);
 }
 
 }  // namespace
@@ -219,6 +311,17 @@ std::string row(const LayerTimes& layer, const LayerTime& time) {
 ProfileRanks profile_ranks(const ProfileOptions& options, int cores) {
   const int computing = std::max(1, cores / static_cast<int>(options.threads));
   return {computing, computing + 2};
+}
+
+RankGroups profile_groups(const ProfileOptions& options, int cores) {
+  RankGroups groups = profile_groups();
+  for (const SharingRanks& sharing : sharing_ranks(options, profile_ranks(options, cores).computing)) {
+    for (std::int64_t rank = 0; rank < sharing.members; ++rank) {
+      if (rank % sharing.ranks == 0) groups.emplace_back();
+      groups.back().emplace_back(rank);
+    }
+  }
+  return groups;
 }
 
 void require_measurable(const ProfileOptions& options, int cores) {
@@ -248,6 +351,13 @@ void require_measurable(const ProfileOptions& options, int cores) {
   }
   if (options.threads < 1 || options.threads > cores) {
     throw ConfigError(fmt::format("--threads {}: this machine has {} cores for them", options.threads, cores));
+  }
+  const int computing = profile_ranks(options, cores).computing;
+  for (const std::int64_t ranks : options.tensor_parallel) {
+    if (ranks < 1) throw ConfigError(fmt::format("--tensor-parallel {}: give whole numbers from 1 on", ranks));
+    if (ranks <= computing || options.tensor_parallel == ProfileOptions{}.tensor_parallel) continue;
+    throw ConfigError(
+        fmt::format("--tensor-parallel {}: only {} ranks compute on this machine at once", ranks, computing));
   }
   require_fast_numbers(options.dtype, has_native_bfloat16());
 }
@@ -280,8 +390,10 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
   report_progress("contention");
   measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
+  add_split_items(options, ranks, items);
   report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, report_progress);
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));
+  machine.op_sum = op_sums_of(ranks, items);
   return report;
 }
 
@@ -298,7 +410,7 @@ std::string to_text(const MachineMeasurement& report) {
   std::string text = machine.sources.front() + "\n";
   text += fmt::format("{} rounds; medians over them, of {} cores at once, milliseconds of one layer\n\n", report.rounds,
                       machine.cores / machine.threads);
-  text += fmt::format("{:<12} {:<9} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward",
+  text += fmt::format("{:<12} {:<13} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward",
                       "input", "weights", "recompute", "+- %");
   for (const LayerTimes& layer : machine.layers) {
     for (const LayerTime& time : layer.times) text += row(layer, time);
@@ -307,6 +419,7 @@ std::string to_text(const MachineMeasurement& report) {
   const LinkTimes& sums = machine.all_reduce.within_node;
   text += "\n" + link_line("messages", messages) + link_line("sums", sums) +
           regression_errors_of(report.links, messages, sums);
+  if (machine.op_sum != LinkTimes{}) text += link_line("sums inside ops", machine.op_sum);
   text += fmt::format("busy cores         delay a message by {:.1f} us\n", 1e6 * machine.busy_delay);
   text += fmt::format("slowest core       {:.1f} % over their mean\n", 100 * machine.core_imbalance);
   const LinkTimes& copy = machine.message_copy;

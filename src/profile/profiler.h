@@ -26,7 +26,8 @@ struct ProfileOptions {
   std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets or TOML files
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
   std::int64_t sequence = 128;
-  std::vector<ProfiledModel> others = {};  // further models, each with its own sequence and sizes
+  std::vector<ProfiledModel> others = {};           // further models, each with its own sequence and sizes
+  std::vector<std::int64_t> tensor_parallel = {2};  // T to measure, if so many ranks compute; models that T divides
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // for all measurements; it takes longer if they cannot run a few times each
@@ -41,8 +42,13 @@ struct ProfileRanks {
 /// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 
+/// Returns the groups of ranks that the transport of a profile needs: the groups of lockstep.h, then for each T
+/// the computing ranks, T neighbors in a group.
+[[nodiscard]] RankGroups profile_groups(const ProfileOptions& options, int cores);
+
 /// Throws ConfigError if a model is unknown or too small for the sequence, if a micro-batch size is below 1, if
-/// `threads` exceeds the cores, or if the CPU has no instructions for `dtype` and emulates it.
+/// `threads` exceeds the cores, or if the CPU has no instructions for `dtype` and emulates it, or
+/// if fewer ranks compute than an element of `tensor_parallel` other than the default.
 void require_measurable(const ProfileOptions& options, int cores);
 
 /// Results of measure_machine().

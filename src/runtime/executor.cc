@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
-#include "transport/forwarding_transport.h"
 
 namespace chimera {
 namespace {
@@ -22,35 +21,6 @@ bool has_updates(const std::vector<Instruction>& program) {
     return instruction.kind == InstructionKind::OptimizerStep || instruction.kind == InstructionKind::UpdateWeights;
   });
 }
-
-/// Sends no messages, and returns zeros for received messages. Sums are unchanged. Keeps tensors as long as a transfer
-/// does, so that a warm-up needs as much memory as a step.
-class WithoutMessages final : public ForwardingTransport {
- public:
-  WithoutMessages(Transport& ranks, at::Device device) : ForwardingTransport(ranks), device_(device) {}
-
-  std::unique_ptr<Pending> start_send(RankId /*to*/, at::Tensor tensor, const MessageTag& /*tag*/) override {
-    return std::make_unique<Completed>(std::move(tensor));
-  }
-  std::unique_ptr<Pending> post_receive(RankId /*from*/, const TensorSpec& spec, const MessageTag& /*tag*/) override {
-    return std::make_unique<Completed>(at::zeros(spec.sizes, at::device(device_).dtype(spec.dtype)));
-  }
-
- private:
-  at::Device device_;
-};
-
-/// Disables the fault points of this thread during its lifetime.
-class WithoutFaults {
- public:
-  WithoutFaults() { set_fault_rank(-1); }
-  ~WithoutFaults() { set_fault_rank(rank_); }
-  WithoutFaults(const WithoutFaults&) = delete;
-  WithoutFaults& operator=(const WithoutFaults&) = delete;
-
- private:
-  int rank_ = fault_rank();
-};
 
 }  // namespace
 
@@ -235,24 +205,6 @@ void Executor::drop() {
   sums_.drop();
   ops_.drop();
   recorded_ = {};
-}
-
-/// A second executor leaves nothing behind in this one. No rank waits for a message. A rank may wait for its device
-/// while one of its gradient sums is in flight, but all ranks start their sums in one order, so some rank always
-/// continues.
-void Executor::warm_up(const std::vector<Instruction>& program, StepHooks hooks) {
-  const WithoutFaults no_faults;
-  WithoutMessages transport(worker_.transport, worker_.device());
-  Executor other(worker_.worker, worker_.stages, transport, worker_.message, worker_.shape, worker_.tied);
-  other.activations_.share_host_memory(program, activations_);
-  hooks.votes = nullptr;
-  hooks.observation.tracer = nullptr;
-  hooks.recording = {};
-  hooks.update.is_left_out = true;
-  hooks.update.skip_non_finite = [](const std::string&, bool) {};  // Zeros may give any loss
-  static_cast<void>(other.run(program, hooks));
-  if (!other.trains_) return;
-  for (const auto& [id, group] : worker_.groups) group->zero_gradients();
 }
 
 void Executor::record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load,

@@ -52,21 +52,12 @@ class Executor {
   /// weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
-  /// Runs the ops, sums and norms of a synchronous program once, with zeros as received messages and without an update,
-  /// and zeros the gradients if there are backwards. Collective: returns once all ranks have launched their ops.
-  /// `hooks` are as for run(), but only load, on_instruction, peak_memory and before_wait are called.
-  ///
-  /// It keeps as much memory as a step, so memory that does not suffice is found here, where no receive is pending: an
-  /// allocator that frees its cache waits for the whole GPU.
-  ///
-  /// Call it on a GPU before the first program with receives. A GPU's first use of an op in a process may wait until
-  /// the whole GPU is idle: CUDA loads a kernel, a library builds it, or cuDNN plans attention for a new shape,
-  /// separately on each thread. The program posts receives before its first op. A rank that waits for its own receives
-  /// has not sent what its peers wait for, and all ranks deadlock.
-  void warm_up(const std::vector<Instruction>& program, StepHooks hooks);
-
-  /// Records the ops of a synchronous training program, which run() then repeats (RecordedOps). Call it after
-  /// warm_up().
+  /// Uses the host memory of `other` for the tensors that the program offloads.
+  void share_host_memory(const std::vector<Instruction>& program, Executor& other) {
+    activations_.share_host_memory(program, other.activations_);
+  }
+  /// Records the ops of a synchronous training program, which run() then repeats (RecordedOps). Call it after warm_up()
+  /// (warm_up.h).
   void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
@@ -77,6 +68,9 @@ class Executor {
 
   /// Returns the current instruction; empty between programs.
   [[nodiscard]] std::string current() const;
+  [[nodiscard]] const WorkerContext& worker() const { return worker_; }
+  /// Returns whether the last program had updates.
+  [[nodiscard]] bool trains() const { return trains_; }
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
   [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }
   void forget_times() {

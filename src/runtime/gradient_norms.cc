@@ -86,12 +86,13 @@ void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor value
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
   const at::Tensor own = at::zeros({static_cast<std::int64_t>(count())}, at::kDouble);
   add(id, {}, own);
-  const double square = total_of(own).item<double>();
+  const at::Tensor square = total_of(own);
+  if (shape_.sum_over_parts) shape_.sum_over_parts(square);
   if (reports_on(id)) {
     at::Tensor& sums = updates_.try_emplace(step, at::zeros_like(own)).first->second;
     sums.add_(own.div_(shape_.updates));
   }
-  return std::sqrt(square);
+  return std::sqrt(square.item<double>());
 }
 
 std::string GradientNorms::describe(std::size_t square) const {

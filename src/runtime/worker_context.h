@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ struct ProgramShape {
   // Whether this rank's losses and whole parameters count in sums over all ranks. Another rank has equal ones if not,
   // and only parts of parameters (Parameter::whole_elements) count.
   bool counts_whole = true;
+  // Adds a number in place over the ranks that have the parts of a parameter. Empty: parameters are whole
+  std::function<void(const at::Tensor&)> sum_over_parts = {};
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
 

@@ -111,8 +111,16 @@ struct Schedule {
   std::optional<OpOrder> order = std::nullopt;                // The rule that was used, if its generator has two
   bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper
   std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMaxSlices
+  /// Data-parallel groups that `workers` contains, with equally many workers each. More than 1 only around lost workers
+  /// (generate/detours.h); otherwise W groups run the same schedule.
+  std::int64_t groups = 1;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+/// Returns D: the number of workers of a data-parallel group.
+[[nodiscard]] inline std::int64_t workers_per_group(const Schedule& schedule) {
+  return std::ssize(schedule.workers) / schedule.groups;
+}
 
 /// Returns for each stage the distinct workers that hold it, ascending. They sum its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);

@@ -29,8 +29,8 @@ Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::in
 
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
-  if (schedule.updates || schedule.slices != 1 || schedule.micro_batch_scale != 1 || schedule.order ||
-      schedule.late_forwards)
+  if (schedule.updates || schedule.slices != 1 || schedule.groups != 1 || schedule.micro_batch_scale != 1 ||
+      schedule.order || schedule.late_forwards)
     return false;
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);

@@ -50,6 +50,7 @@ enum Field : std::uint8_t {
   kStages,
   kMicroBatches,
   kSlices,
+  kGroups,
   kScale,
   kOrder,
   kLateForwards,
@@ -77,13 +78,14 @@ struct FieldText {
   Type type;
   const char* expected;
 };
-constexpr std::array<FieldText, 24> kFields = {{
+constexpr std::array<FieldText, 25> kFields = {{
     {"format", Type::Text, "a string"},
     {"version", Type::Integer, "an integer"},
     {"name", Type::Text, "a string"},
     {"stages", Type::Integer, "an integer"},
     {"micro_batches", Type::Integer, "an integer"},
     {"slices", Type::Integer, "an integer"},
+    {"groups", Type::Integer, "an integer"},
     {"micro_batch_scale", Type::Number, "a number above 0 and up to 1"},
     {"order", Type::Text, "\"slots\" or \"deepest\""},
     {"late_forwards", Type::Truth, "true or false"},
@@ -112,8 +114,8 @@ struct Fields {
 };
 constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
 constexpr Fields kFileFields = {kFormat, kWorkers,
-                                bit(kSlices) | bit(kScale) | bit(kOrder) | bit(kLateForwards) | bit(kSynchronous) |
-                                    bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
+                                bit(kSlices) | bit(kGroups) | bit(kScale) | bit(kOrder) | bit(kLateForwards) |
+                                    bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
 constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
 constexpr Fields kReplicaFields = {kId, kHolders, 0};
 constexpr Fields kOpFields = {kKind, kPaired, bit(kSlice) | bit(kWeightVersion) | bit(kPaired)};
@@ -139,6 +141,7 @@ std::string open_header(const Schedule& schedule, const char* gap) {
       json_text(nlohmann::json(schedule.name)), gap, schedule.stages, schedule.micro_batches, gap);
   const Out out(text);
   if (schedule.slices != 1) fmt::format_to(out, "\"slices\": {},{}", schedule.slices, gap);
+  if (schedule.groups != 1) fmt::format_to(out, "\"groups\": {},{}", schedule.groups, gap);
   if (schedule.micro_batch_scale != 1) {
     fmt::format_to(out, "\"micro_batch_scale\": {},{}", schedule.micro_batch_scale, gap);
   }
@@ -426,6 +429,7 @@ void ScheduleReader::check_integer(std::int64_t value) const {
     case kSlices: require_up_to(kMaxSlices); break;
     case kStages:
     case kMicroBatches:
+    case kGroups:
     case kPerUpdate:
     case kVersions:
     case kDelay: require_up_to(kMaxOps); break;
@@ -465,6 +469,7 @@ void ScheduleReader::finish_file() {
   schedule_.stages = values_[kStages];
   schedule_.micro_batches = values_[kMicroBatches];
   schedule_.slices = has(kSlices) ? values_[kSlices] : 1;
+  schedule_.groups = has(kGroups) ? values_[kGroups] : 1;
   schedule_.late_forwards = values_[kLateForwards] != 0;
   if (schedule_.stages * schedule_.micro_batches > kMaxOps / 2 / schedule_.slices) {
     fail("micro_batches",

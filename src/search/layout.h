@@ -1,9 +1,9 @@
 #pragma once
 
-// Input of `chimera search`: a schedule before its ops are ordered. A Layout says which worker holds each stage and
-// which micro-batches belong to each replica; the search then finds the order of ops. make_search_layout() makes a
-// Layout from the placement that a user chooses (--placement) and the shape. search_layout_of()
-// (answers/check_answer.h) takes it from an existing schedule.
+// Input of `chimera search`: a schedule before its ops are ordered. A SearchLayout says which worker holds each stage
+// and which micro-batches belong to each replica; the search then finds the order of ops. make_search_layout() makes it
+// from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/check_answer.h) takes
+// it from an existing schedule.
 
 #include <cstdint>
 #include <vector>

@@ -175,7 +175,7 @@ std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices) 
 }
 
 double stage_fraction(const Schedule& schedule) {
-  return static_cast<double>(schedule.workers.size()) / static_cast<double>(schedule.stages);
+  return static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages);
 }
 
 CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, double latency) {

@@ -18,38 +18,38 @@ class TokenBuckets {
   /// All buckets start full.
   explicit TokenBuckets(std::size_t interfaces) : buckets_(interfaces) {}
 
-  /// Takes tokens at time `now`, for `copies` simultaneous transfers that take `time` each. `most` is the capacity of
-  /// the bucket. Returns the time that each transfer saves.
-  double take(std::size_t interface, double now, double time, double most, double copies) {
+  /// Takes tokens at time `now`, for `copies` simultaneous transfers that take `time` each, from a bucket that holds
+  /// at most `capacity` tokens. Returns the time that each transfer saves.
+  double take(std::size_t interface, double now, double time, double capacity, double copies) {
     Bucket& bucket = buckets_[interface];
     fill(bucket, now);
-    bucket.holds = std::min(bucket.holds, most);
-    const double each = std::min(bucket.holds / copies, time);
-    bucket.holds -= copies * each;
+    bucket.tokens = std::min(bucket.tokens, capacity);
+    const double each = std::min(bucket.tokens / copies, time);
+    bucket.tokens -= copies * each;
     return each;
   }
   /// Called when a transfer starts. The bucket does not fill until end().
   void begin(std::size_t interface, double now) {
     fill(buckets_[interface], now);
-    ++buckets_[interface].leaving;
+    ++buckets_[interface].transfers;
   }
   /// Called when a transfer ends.
   void end(std::size_t interface, double now) {
-    --buckets_[interface].leaving;
+    --buckets_[interface].transfers;
     buckets_[interface].since = now;
   }
   /// Removes all tokens.
-  void empty(std::size_t interface) { buckets_[interface].holds = 0; }
+  void empty(std::size_t interface) { buckets_[interface].tokens = 0; }
 
  private:
   struct Bucket {
-    double holds = std::numeric_limits<double>::infinity();  // tokens; infinite: full
-    double since = 0;                                        // while idle: time up to which it was filled
-    int leaving = 0;                                         // number of running transfers
+    double tokens = std::numeric_limits<double>::infinity();  // infinite: full
+    double since = 0;                                         // while idle: time up to which it was filled
+    int transfers = 0;                                        // that run now
   };
   static void fill(Bucket& bucket, double now) {
-    if (bucket.leaving > 0) return;
-    bucket.holds += now - bucket.since;
+    if (bucket.transfers > 0) return;
+    bucket.tokens += now - bucket.since;
     bucket.since = now;
   }
 

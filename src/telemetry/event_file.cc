@@ -103,6 +103,7 @@ std::string step_event(const StepMetrics& metrics, double wall_time) {
   add_scalar(summary, "tokens_per_second", metrics.tokens_per_second);
   add_scalar(summary, "peak_memory_bytes", metrics.peak_memory_bytes);
   if (metrics.used_memory_bytes) add_scalar(summary, "used_memory_bytes", *metrics.used_memory_bytes);
+  if (metrics.op_sum_seconds) add_scalar(summary, "op_sum_seconds", *metrics.op_sum_seconds);
   if (metrics.allocation_retries) add_scalar(summary, "allocation_retries", *metrics.allocation_retries);
   if (metrics.utilization) add_scalar(summary, "mfu", *metrics.utilization);
   if (metrics.validation_loss) add_scalar(summary, "validation_loss", *metrics.validation_loss);

@@ -55,7 +55,8 @@ MetricsLine parse_step(std::string_view text, const std::string& where) {
           .gradient_norm = number_of(line, "grad_norm"),
           .utilization = number_of(line, "mfu"),
           .seconds_left = number_of(line, "eta_seconds"),
-          .validation_loss = number_of(line, "validation_loss")};
+          .validation_loss = number_of(line, "validation_loss"),
+          .workers = number_of(line, "workers")};
 }
 
 constexpr std::size_t kMaxMetricsBytes = std::size_t{1} << 30;

@@ -38,6 +38,7 @@ struct MetricsLine {
   std::optional<double> utilization = {};
   std::optional<double> seconds_left = {};
   std::optional<double> validation_loss = {};
+  std::optional<double> workers = {};  ///< Ranks that run, if some are lost
 };
 
 /// Parses a metrics file (docs/metrics.md). Ignores an incomplete last line. Throws ConfigError, with `path` and line

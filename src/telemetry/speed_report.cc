@@ -119,35 +119,6 @@ const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
 }
 
-/// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
-/// is longer than they are: then the largest wait does.
-std::string cause_of(const SpeedAnalysis& report) {
-  if (const RankSpeed* slow = straggler_of(report)) {
-    return fmt::format(
-        "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
-        slow->slowdown(), slow->parts.ops - slow->elsewhere);
-  }
-  constexpr double kLargeShare = 0.2;
-  if (report.others_share.value_or(0) > kLargeShare) return "other processes use the cores";
-  const SpeedParts& parts = report.parts;
-  const auto slower = std::ranges::max_element(
-      report.ops, {}, [](const OpSpeed& op) { return op.planned > 0 ? op.seconds / op.planned : 0; });
-  if (slower != report.ops.end() && slower->planned > 0 && slower->seconds > kStraggler * slower->planned) {
-    return fmt::format(
-        "ops take longer than in the profile, {} of stage {} {:.2f} times as long: the profile is of "
-        "another machine or state, or other processes use the cores",
-        letter(slower->kind), slower->stage, slower->seconds / slower->planned);
-  }
-  if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
-    return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
-           "other processes use the cores";
-  }
-  const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
-                                             [&](const auto& each) { return parts.*each.second; });
-  return fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
-                     100 * parts.*part->second / report.step_seconds);
-}
-
 }  // namespace
 
 std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
@@ -186,6 +157,35 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   return report;
 }
 
+/// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
+/// is longer than they are: then the largest wait does.
+std::string largest_cause(const SpeedAnalysis& report) {
+  if (const RankSpeed* slow = straggler_of(report)) {
+    return fmt::format(
+        "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
+        slow->slowdown(), slow->parts.ops - slow->elsewhere);
+  }
+  constexpr double kLargeShare = 0.2;
+  if (report.others_share.value_or(0) > kLargeShare) return "other processes use the cores";
+  const SpeedParts& parts = report.parts;
+  const auto slower = std::ranges::max_element(
+      report.ops, {}, [](const OpSpeed& op) { return op.planned > 0 ? op.seconds / op.planned : 0; });
+  if (slower != report.ops.end() && slower->planned > 0 && slower->seconds > kStraggler * slower->planned) {
+    return fmt::format(
+        "ops take longer than in the profile, {} of stage {} {:.2f} times as long: the profile is of "
+        "another machine or state, or other processes use the cores",
+        letter(slower->kind), slower->stage, slower->seconds / slower->planned);
+  }
+  if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
+    return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
+           "other processes use the cores";
+  }
+  const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
+                                             [&](const auto& each) { return parts.*each.second; });
+  return fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
+                     100 * parts.*part->second / report.step_seconds);
+}
+
 std::string to_text(const SpeedAnalysis& report) {
   std::string text =
       fmt::format("\nspeed of the last {} steps: {:.4f} s a step (median)", report.steps, report.step_seconds);
@@ -209,7 +209,7 @@ std::string to_text(const SpeedAnalysis& report) {
   if (report.others_share) {
     text += fmt::format("\n  other processes used {:.0f} % of the cores meanwhile", 100 * *report.others_share);
   }
-  return text + fmt::format("\n  {}\n", cause_of(report));
+  return text + fmt::format("\n  {}\n", largest_cause(report));
 }
 
 nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
@@ -238,7 +238,7 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
           {"seconds", parts_json(report.parts)},
           {"ops", ops},
           {"ranks", ranks},
-          {"cause", cause_of(report)},
+          {"cause", largest_cause(report)},
           {"text", to_text(report)}};
 }
 

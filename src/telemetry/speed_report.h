@@ -66,6 +66,9 @@ inline constexpr const char* kSpeedName = "speed.json";
 /// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedAnalysis> speed_of(const Flight& flight);
 
+/// Returns a sentence that names the largest cause of slow steps: a slow rank, other processes, ops that take longer
+/// than in the profile, or the longest wait. The end of a run and `chimera diagnose` print it.
+[[nodiscard]] std::string largest_cause(const SpeedAnalysis& report);
 /// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
 [[nodiscard]] std::string to_text(const SpeedAnalysis& report);
 /// Returns the figures, and to_text() as `text`.

@@ -155,6 +155,7 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   text += fmt::format("speed     {:.0f} tokens/s   {:.3f} s a step",
                       median_of(recent(run, &MetricsLine::tokens_per_second, kRecent)), seconds);
   if (last.utilization) text += fmt::format("   MFU {:.1f} %", 100 * *last.utilization);
+  if (last.workers) text += fmt::format("   {:.0f} workers are left", *last.workers);
   text += fmt::format("\n          {}\n",
                       sparkline(recent(run, &MetricsLine::tokens_per_second, run.steps.size()), columns - 12));
   const std::size_t hundred = std::min<std::size_t>(run.steps.size(), 100);
@@ -278,6 +279,7 @@ std::string to_json(const TopView& view) {
   if (has_steps) {
     const MetricsLine& last = view.run.steps.back();
     json["loss"] = last.loss;
+    json["workers"] = or_null(last.workers);
     json["tokens_per_second"] = median_of(recent(view.run, &MetricsLine::tokens_per_second, kRecent));
     json["step_seconds"] = median_of(recent(view.run, &MetricsLine::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;

@@ -75,6 +75,7 @@ TEST(ModelCommandTest, TypeAndOptimizerDecideTheBytesPerParameter) {
   const double parameters = 298'368;
   EXPECT_EQ(stage("float64", "adamw")["optimizer_bytes"], 16 * parameters);
   EXPECT_EQ(stage("float32", "sgd")["optimizer_bytes"], 0);
+  EXPECT_LT(stage("float32", "muon")["optimizer_bytes"], stage("float32", "adamw")["optimizer_bytes"]);
   EXPECT_EQ(stage("bfloat16", "sgd")["gradients_bytes"], 4 * parameters);
   EXPECT_LT(stage("bfloat16", "sgd")["activations_bytes"], stage("float32", "sgd")["activations_bytes"]);
 }

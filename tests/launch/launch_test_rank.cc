@@ -201,8 +201,8 @@ int outlive(const RankEnvironment& self, const std::function<void()>& lose_itsel
     while (!broken) note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
     if (!link.must_leave(std::chrono::milliseconds(0))) return static_cast<int>(ExitCode::No);
   }
-  const FileDescriptor store = link.rejoin([&] { broken = false; });
-  meet(self, fmt::format("/proc/self/fd/{}", store.get()));
+  const JoinedGeneration generation = link.rejoin([&] { broken = false; });
+  meet(self, fmt::format("/proc/self/fd/{}", generation.store.get()));
   print_line(fmt::format("rank {} in epoch 1", self.rank));
   note_progress({RankProgress::Phase::Steps, 5, compute(0, 1)});
   link.note_resumed(4);

@@ -68,6 +68,24 @@ void expect_refused(const Variables& variables, const std::string& why) {
   EXPECT_THAT([&] { static_cast<void>(find_place(variables)); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
 }
 
+TEST(FindPlaceTest, RanksThatShareLayersAreOnOneHost) {
+  const auto require = [](const Variables& variables, int count) {
+    require_group_on_one_host(find_place(variables).value(), count);
+  };
+  EXPECT_NO_THROW(require(kTorchrun, 4));
+  EXPECT_NO_THROW(require(kOpenMpi, 2));
+  EXPECT_NO_THROW(require(kSlurm, 1));
+  EXPECT_NO_THROW(require(kHydra, 2));
+  const auto refuses = [&](const Variables& variables, int count, const std::string& why) {
+    EXPECT_THAT([&] { require(variables, count); }, ThrowsMessage<ConfigError>(HasSubstr(why)));
+  };
+  refuses(kTorchrun, 8, "--tensor-parallel 8: ranks 0 to 7 share layers and must be on one host, but torchrun gives");
+  refuses(kOpenMpi, 4, "Open MPI gives rank 3 local rank 1 of 2; start a multiple of 4 consecutive ranks on each host");
+  refuses(kSlurm, 2, "ranks 8 to 9 share layers and must be on one host, but SLURM gives rank 9 local rank 2 of 3");
+  refuses(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "2"}}), 2, "rank 2 local rank 1 of 2");  // by turns over hosts
+  refuses({{"CHIMERA_RANK", "1"}, {"CHIMERA_WORLD_SIZE", "2"}}, 2, "CHIMERA_* gives rank 1 local rank 0 of 1");
+}
+
 TEST(FindPlaceTest, ReadsWhatEachLauncherSets) {
   expect_place(kTorchrun, LauncherKind::Torchrun, {5, 8, 1, 4});
   expect_place(kOpenMpi, LauncherKind::OpenMpi, {3, 4, 1, 2});

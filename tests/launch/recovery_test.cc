@@ -106,6 +106,55 @@ TEST(RecoveryTest, RepeatedDeathsOfANewRankEndTheJob) {
             "not recovered: it has failed before its first step 3 times in a row");
 }
 
+TEST(RecoveryTest, WithoutReplacementsALostRankIsAbsentAtOnce) {
+  Recovery recovery(4, kFourRanksOfChimera, 5, Recovery::Replacement::None);
+  EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");
+  EXPECT_TRUE(recovery.is_absent(2));
+  for (const int rank : {0, 1, 3}) {
+    EXPECT_FALSE(recovery.all_left());
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .generation = 1});
+  }
+  EXPECT_TRUE(recovery.all_left());
+  recovery.join();
+  for (const int rank : {0, 1, 3})
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .generation = 1, .step = 6});
+  EXPECT_TRUE(recovery.all_resumed());
+  recovery.finish();
+  EXPECT_FALSE(recovery.has_weights(2));
+  EXPECT_EQ(recovery.handle_loss({1}, 9).why_not, "not recovered: no rank is left that holds stage 1");
+}
+
+TEST(RecoveryTest, ALateReplacementIsAbsentUntilItIsWelcome) {
+  Recovery recovery(4, kFourRanksOfChimera, 5, Recovery::Replacement::Preferred);
+  EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");
+  for (const int rank : {0, 1, 3}) recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Left, .generation = 1});
+  EXPECT_FALSE(recovery.all_left()) << "the replacement may still come";
+  recovery.leave_out_missing();
+  EXPECT_TRUE(recovery.all_left());
+  recovery.join();
+  recovery.note({.rank = 2, .kind = RecoveryNote::Kind::Left, .generation = 1});
+  for (const int rank : {0, 1, 3})
+    recovery.note({.rank = rank, .kind = RecoveryNote::Kind::Resumed, .generation = 1, .step = 6});
+  recovery.finish();
+  ASSERT_TRUE(recovery.is_any_ready());
+  EXPECT_EQ(recovery.welcome(), std::vector<int>{2});
+  EXPECT_EQ(recovery.generation(), 2);
+  EXPECT_FALSE(recovery.is_absent(2));
+  recover(recovery, 9);
+  EXPECT_TRUE(recovery.has_weights(2));
+  EXPECT_EQ(recovery.done(), 1) << "a return is no recovery";
+}
+
+TEST(RecoveryTest, RepeatedDeathsOfANewRankMakeItAbsent) {
+  Recovery recovery(4, kFourRanksOfChimera, 50, Recovery::Replacement::Preferred);
+  EXPECT_EQ(recovery.handle_loss({1}, 7).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not, "");
+  EXPECT_FALSE(recovery.is_absent(1));
+  EXPECT_EQ(recovery.handle_loss({1}, 0).why_not, "");
+  EXPECT_TRUE(recovery.is_absent(1));
+}
+
 TEST(RecoveryTest, RecoveriesAreLimited) {
   Recovery recovery(4, kFourRanksOfChimera, 2);
   for (const std::int64_t step : {7, 20}) {

@@ -16,11 +16,22 @@
 #include "model/layers.h"
 #include "model/linear.h"
 #include "model/make_stage.h"
+#include "model/tensor_parallel.h"
 #include "model_config/footprint.h"
 #include "runtime/memory_meter.h"
 
 namespace chimera {
 namespace {
+
+/// The first of T ranks; the others compute nothing.
+class OneRankOfAGroup final : public TensorGroup {
+ public:
+  using TensorGroup::TensorGroup;
+  void sum(const at::Tensor& /*values*/) override {}
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override {
+    return std::vector<at::Tensor>(static_cast<std::size_t>(place().ranks), values);
+  }
+};
 
 /// A stage and its workload.
 struct Case {
@@ -52,9 +63,10 @@ class MeasuredStage {
   std::unique_ptr<Stage> make_tied_and_own() {
     const at::ScalarType type = compute_type(case_.workload);
     if (!case_.config.tied || !(case_.stage.embedding || case_.stage.head))
-      return make_stage(case_.config, case_.stage, type, initial_values_of(1));
-    tied_ = make_tied_weight(case_.config, {case_.stage.embedding, case_.stage.head}, type, initial_values_of(1));
-    return make_stage(case_.config, case_.stage, type, initial_values_of(1), tied_->leaves());
+      return make_stage(case_.config, case_.stage, type, initial_values_of(1), {}, at::kCPU, group());
+    tied_ = make_tied_weight(case_.config, {case_.stage.embedding, case_.stage.head}, type, initial_values_of(1),
+                             at::kCPU, group());
+    return make_stage(case_.config, case_.stage, type, initial_values_of(1), tied_->leaves(), at::kCPU, group());
   }
 
   /// Makes the stage compute what it caches in its first forward: the tables of rotary positions.
@@ -63,6 +75,7 @@ class MeasuredStage {
     (void)stage_->forward(case_.stage.embedding ? at::Tensor() : boundary(), load());
   }
 
+  [[nodiscard]] TensorGroup* group() { return case_.workload.tensor_parallel > 1 ? &group_ : nullptr; }
   [[nodiscard]] double live() const { return static_cast<double>(meter_.usage(RankId(0)).live); }
 
   MicroBatch load() const {
@@ -83,8 +96,8 @@ class MeasuredStage {
   }
 
   at::Tensor boundary() const {
-    return at::zeros({case_.workload.micro_batch_size, case_.workload.sequence, case_.config.hidden},
-                     compute_type(case_.workload));
+    const std::int64_t tokens = case_.workload.sequence / (group_.cuts_tokens() ? case_.workload.tensor_parallel : 1);
+    return at::zeros({case_.workload.micro_batch_size, tokens, case_.config.hidden}, compute_type(case_.workload));
   }
 
   /// Runs the op and records its working memory and, after a forward, the memory that it keeps. Returns the memory that
@@ -126,6 +139,8 @@ class MeasuredStage {
   }
 
   const Case& case_;
+  OneRankOfAGroup group_{TensorPlace{0, case_.workload.tensor_parallel},
+                         case_.workload.tensor_parallel > 1 && case_.workload.cuts_tokens};
   mutable MemoryMeter meter_{1};
   MemoryMeter::Recording recording_{meter_, RankId(0)};
   std::unique_ptr<TiedWeight> tied_;
@@ -264,6 +279,44 @@ TEST(FootprintMemoryTest, RecomputedAttentionKeepsOnlyItsInput) {
     example.workload.recompute_attention = true;
     example.what = words_of(example.config, example.stage, example.workload);
     EXPECT_LT(stage_footprint(example.config, example.stage, example.workload).memory.activations, whole);
+    const MeasuredStage measured(example);
+    expect_to_keep_what_is_said(example, measured, tolerance);
+    if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+  });
+}
+
+/// With T = 2 and 4, tokens cut or whole.
+template <class Visit>
+void for_each_split_case(Visit&& visit) {
+  for_each_case({4, 2}, [&](Case example) {
+    const ModelConfig& config = example.config;
+    for (const std::int64_t ranks : {2, 4}) {
+      if (config.heads % ranks != 0 || key_value_heads_of(config) % ranks != 0) continue;
+      for (const bool cuts : {false, true}) {
+        example.workload.tensor_parallel = ranks;
+        example.workload.cuts_tokens = cuts;
+        Case split = example;
+        split.what += fmt::format(", T = {}{}", ranks, cuts ? ", tokens cut" : "");
+        visit(split);
+      }
+    }
+  });
+}
+
+TEST(FootprintMemoryTest, ARankOfSplitLayersKeepsItsPart) {
+  const double tolerance = 1024 + left_out();  // gaps between small parts
+  for_each_split_case([tolerance](const Case& example) {
+    const MeasuredStage measured(example);
+    expect_to_keep_what_is_said(example, measured, tolerance);
+    if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);
+  });
+}
+
+TEST(FootprintMemoryTest, ARankOfSplitLayersRecomputesAttention) {
+  const double tolerance = 1024 + left_out();  // gaps between small parts
+  for_each_split_case([tolerance](Case example) {
+    example.workload.recompute_attention = true;
+    example.what += ", attention recomputed";
     const MeasuredStage measured(example);
     expect_to_keep_what_is_said(example, measured, tolerance);
     if (example.workload.compute_bytes != 2) expect_peaks_as_said(example, measured);

@@ -81,6 +81,14 @@ TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
   EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
+TEST(BitFlipTest, ReplicasAreThoseWithTheSamePartOfTheLayers) {
+  const Scratch scratch;
+  const auto lines =
+      lines_of(scratch, "flip@updated:5:2", kFourCopies + Arguments{"--tensor-parallel", "2"} + kThreads + kRepair, 0);
+  EXPECT_THAT(lines, ElementsAre(StartsWith("chimera: rank 5: its copy of stage 0 differed from the majority after "
+                                            "step 2; the copy of rank 1 has replaced it; test")));
+}
+
 TEST(BitFlipTest, RunRestartsFromItsCheckpointWithoutAMajority) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--max-restarts", "1"};

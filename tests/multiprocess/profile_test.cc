@@ -22,9 +22,17 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
       run_program({"profile", "--model", "gpt2-tiny,bert-tiny", "--micro-batch-sizes", "1,2", "--sequence", "16",
                    "--seconds", "0.2", "--name", "here", "--output", here});
   ASSERT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(result.output, HasSubstr("bert-tiny    head          2"));
+  EXPECT_THAT(result.output, HasSubstr("bert-tiny    head              2"));
   const json machine = read_json(read_file(here));
-  ASSERT_EQ(machine["layers"].size(), 6U);
+  const bool shares = machine["cores"] > 1;  // two ranks share layers
+  ASSERT_EQ(machine["layers"].size(), shares ? 12U : 6U);
+  if (shares) {
+    EXPECT_EQ(machine["layers"][7]["tensor_parallel"], 2);
+    EXPECT_GT(machine["layers"][7]["times"][1]["forward"], 1e-6);
+    EXPECT_GT(machine["op_sum"]["alpha"].get<double>() + machine["op_sum"]["beta"].get<double>(), 0);
+    EXPECT_THAT(result.output, HasSubstr("block / 2 "));
+    EXPECT_THAT(result.output, HasSubstr("sums inside ops"));
+  }
   const json& block = machine["layers"][1];
   EXPECT_EQ(block["kind"], "block");
   EXPECT_EQ(block["model"]["hidden"], 64);
@@ -49,7 +57,7 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});
   ASSERT_EQ(merged.exit_code, 0) << merged.messages;
   EXPECT_EQ(read_json(merged.output)["name"], "both");
-  EXPECT_EQ(read_json(merged.output)["layers"].size(), 6U);
+  EXPECT_EQ(read_json(merged.output)["layers"].size(), machine["layers"].size());
 }
 
 TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
@@ -77,6 +85,8 @@ TEST(ProfileRefusalTest, Flags) {
            {{"--sequence", "4096"}, {"--sequence 4096 is more than the 1024 positions of model 'gpt2-mini'"}},
            {{"--sequence", "0"}, {"--sequence 0", "at least 1"}},
            {{"--micro-batch-sizes", "4,2"}, {"--micro-batch-sizes: give ascending whole numbers"}},
+           {{"--tensor-parallel", "4096"}, {"--tensor-parallel 4096: only"}},
+           {{"--tensor-parallel", "0"}, {"--tensor-parallel 0: give whole numbers from 1 on"}},
            {{"--micro-batch-sizes", "0"}, {"--micro-batch-sizes: give ascending whole numbers"}},
            {{"--threads", "100000"}, {"--threads 100000", "cores"}},
            {{"--dtype", "float16"}, {"float16"}},

@@ -52,6 +52,9 @@ INSTANTIATE_TEST_SUITE_P(
         Run{"Groups", {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "2", "--data-parallel", "2"}},
         Run{"Interleaved", {"--schedule", "interleaved-1f1b", "--stages", "2", "--micro-batches", "4"}},
         Run{"Llama", {"--model", "llama-tiny", "--schedule", "zb-v", "--stages", "2", "--micro-batches", "4"}},
+        Run{"SplitLayers",
+            {"--model", "llama-tiny", "--schedule", "1f1b", "--stages", "2", "--micro-batches", "2",
+             "--key-value-heads", "2", "--tensor-parallel", "2"}},
         Run{"Asynchronous",
             {"--schedule", "pipedream", "--stages", "2", "--micro-batches", "4", "--validate-every", "3"}}),
     [](const auto& run) { return run.param.name; });

@@ -124,16 +124,47 @@ TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {
   EXPECT_LT(parameters(shared.at("ranks")[0]), 1.05 * half);
 }
 
+TEST(TensorParallelTrainingTest, PeaksOfMemoryAreThoseOfTheDryRun) {
+  constexpr double kTolerance = 0.05;
+  const Scratch scratch;
+  const std::string file = scratch.path("tensors.json");
+  const Arguments sizes = {"--layers",   "4",   "--hidden", "128", "--heads",   "4", "--micro-batch-size", "2",
+                           "--sequence", "128", "--steps",  "2",   "--threads", "1", "--overwrite"};
+  for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
+                                 Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
+    for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"}, Arguments{"--recompute", "full"},
+                                  Arguments{"--sequence-parallel", "none"}}) {
+      const Arguments run =
+          Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + kShared + more;
+      run_to_its_end(run + Arguments{"--tensor-memory", file});
+      const auto measured = try_json(read_file(file)).at("peak_bytes");
+      const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");
+      ASSERT_EQ(measured.size(), 4U);
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        const double bytes = measured[rank];
+        EXPECT_NEAR(said[rank].at("peak_memory_bytes").get<double>() / bytes, 1, kTolerance)
+            << model[1] << " " << (more.empty() ? "" : more.back()) << ", rank " << rank;
+      }
+    }
+  }
+}
+
 TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   const Scratch scratch;
   auto machine = try_json(read_file(source_path("/machines/p100-aries.json")));
   machine["cores"] = 8;
   machine["workers_per_node"] = 4;
   const std::string plan = scratch.path("plan.toml");
-  const ProgramResult planned =
-      run_program({"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
-                   "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b", "--stages",
-                   "2", "--tensor-parallel", "2", "--output", plan});
+  const Arguments asked = {"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
+                           "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b",
+                           "--stages", "2", "--tensor-parallel", "2"};
+  const ProgramResult job = run_program(asked + Arguments{"--sbatch", "-"});
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=2\n"
+                                    "#SBATCH --distribution=block\n"));
+  EXPECT_THAT(job.output, HasSubstr(" --tensor-parallel 2 "));
+  EXPECT_THAT(run_program(asked + Arguments{"--sbatch", "-", "--ranks-per-node", "1"}).messages,
+              HasSubstr("--ranks-per-node 1: the plan has 2 ranks that share layers, on one node"));
+  const ProgramResult planned = run_program(asked + Arguments{"--output", plan});
   ASSERT_EQ(planned.exit_code, 0) << planned.messages;
   EXPECT_THAT(read_file(plan), HasSubstr("tensor-parallel = 2\n"));
   const ProgramResult result =
@@ -145,10 +176,28 @@ TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
 
 TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
   const Scratch scratch;
-  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--optimizer", "lamb"},
-                  {"--tensor-parallel 2: --optimizer lamb is not supported yet"}});
+  expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--device", "cuda", "--op-graphs"},
+                  {"--tensor-parallel 2: --cuda-graphs or --op-graphs is not supported yet"}});
   expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
                   {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
+}
+
+TEST(TensorParallelTrainingTest, NoLauncherSplitsAGroupOverHosts) {
+  const Scratch scratch;
+  const std::vector<std::vector<std::string>> launchers = {
+      {"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"},
+      {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_LOCAL_RANK=0",
+       "OMPI_COMM_WORLD_LOCAL_SIZE=2"},
+      {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=4", "SLURM_LOCALID=0", "SLURM_NODEID=1", "SLURM_STEP_ID=0",
+       "SLURM_STEP_TASKS_PER_NODE=1,3"},
+      {"CHIMERA_RANK=1", "CHIMERA_WORLD_SIZE=4", "CHIMERA_LOCAL_RANK=0", "CHIMERA_LOCAL_WORLD_SIZE=3"}};
+  for (const auto& launcher : launchers) {
+    ProgramSetup setup;
+    setup.environment = launcher;
+    const ProgramResult result = ProgramRun(small_training(scratch) + kSharedModel + kShared, setup).wait();
+    EXPECT_EQ(result.exit_code, 2) << launcher.front();
+    EXPECT_THAT(result.messages, HasSubstr("--tensor-parallel 2: ranks 0 to 1 share layers and must be on one host"));
+  }
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ TEST(MachineTest, ReadsWhatItWrites) {
   machine.node_message_copy = {3e-5, 4e-10};
   machine.contention = {0.1, 0.2, 0.3, 0.4};
   machine.point_to_point.between_nodes.burst = 16000;
+  machine.op_sum = {2e-6, 5e-11};
+  machine.layers.push_back(machine.layers.back());
+  machine.layers.back().tensor_parallel = 2;
   EXPECT_EQ(machine_from_json(to_json(machine), "here.json"), machine);
 }
 

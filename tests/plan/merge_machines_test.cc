@@ -46,6 +46,18 @@ TEST(MergeMachinesTest, TakesTheMeanOfTimesAndTheLeastMemory) {
   EXPECT_EQ(merged.matrix_flops, (std::map<DataType, double>{{DataType::Float32, 200}})) << "float64 is one's alone";
 }
 
+TEST(MergeMachinesTest, SplitLayersStayApartFromWholeOnes) {
+  MachineProfile other = round_machine();
+  other.op_sum = {2, 4};
+  other.layers = {other.layers[1]};
+  other.layers[0].tensor_parallel = 2;
+  const MachineProfile merged = merge_machines({round_machine(), other});
+  ASSERT_EQ(merged.layers.size(), 4U);
+  EXPECT_EQ(merged.layers[1].times, round_machine().layers[1].times);
+  EXPECT_EQ(merged.layers[3].tensor_parallel, 2);
+  EXPECT_EQ(merged.op_sum, other.op_sum) << "one profile alone has such sums";
+}
+
 TEST(MergeMachinesTest, RefusesNodesThatDiffer) {
   MachineProfile other = round_machine();
   other.name = "other";

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "generate/registry.h"
+#include "model_config/matrices.h"
 #include "plan/compare_models.h"
 #include "plan/machines.h"
 #include "plan/train_flags.h"
@@ -512,6 +513,31 @@ TEST(CompareModelsTest, NamesTheCausesOfDifferences) {
   const ModelComparison alike = compare_models(quiet, candidate);
   EXPECT_NEAR(alike.paper_seconds, alike.simulated_seconds, 1e-9);  // embedding and head cost as much as a block
   EXPECT_TRUE(alike.causes.empty());
+}
+
+TEST(PredictTest, CopiesOfAStageShareTheIterationsOfMuon) {
+  PlanProblem problem = round_problem(4, 4);
+  problem.machine.matrix_flops = {{DataType::Float32, 1e6}};
+  Candidate candidate = two_stages("1f1b", 1, 2);
+  candidate.data_parallel = 2;
+  const StageModel adamw = Predictor(problem).prepare(candidate).model;
+  problem.workload.iteration_bytes = 4;
+  const StageModel muon = Predictor(problem).prepare(candidate).model;
+  const std::vector<StageLayers> partition = even_partition(problem.model.layers, 2);
+  for (std::size_t s = 0; s < 2; ++s) {
+    const auto matrices = logical_matrices(problem.model, partition[s]);
+    const double bytes = 4.0 * static_cast<double>(elements_of(matrices));
+    const double gather = 0.5 * adamw.costs.all_reduce->seconds[s] * bytes / adamw.costs.memory[s].gradients;
+    EXPECT_DOUBLE_EQ(muon.gathers[s], gather);
+    EXPECT_DOUBLE_EQ(muon.costs.optimizer[s],
+                     adamw.costs.optimizer[s] + busiest_iterations(matrices, 2) / 1e6 + gather);
+    EXPECT_DOUBLE_EQ(muon.costs.memory[s].optimizer, adamw.costs.memory[s].optimizer + bytes);
+  }
+  candidate.data_parallel = 1;
+  problem.workers = 2;
+  const StageModel alone = Predictor(problem).prepare(candidate).model;
+  EXPECT_DOUBLE_EQ(alone.costs.optimizer[0] - adamw.costs.optimizer[0],
+                   busiest_iterations(logical_matrices(problem.model, partition[0]), 1) / 1e6);
 }
 
 TEST(CompareModelsTest, AFreeNetworkIsNoSlower) {

@@ -53,12 +53,33 @@ TEST(TensorParallelTest, ABlockSumsItsHiddenStatesTwiceEachWay) {
   EXPECT_EQ(tensor_sums(machine, model, LayerKind::Block, workload, 1).forward, 0);
 }
 
-TEST(TensorParallelTest, MatricesAreSplitAndVectorsAreNot) {
+TEST(TensorParallelTest, MeasuredLayersAndSumsTakeTheirPlace) {
+  MachineProfile machine = round_machine();
+  LayerTimes shared = round_layer(LayerKind::Block);
+  for (LayerTime& time : shared.times) time.forward /= 4;
+  shared.tensor_parallel = 2;
+  machine.layers.push_back(shared);
+  machine.op_sum = {.alpha = 10, .beta = 1e-3};
   const ModelConfig model = find_model("gpt2-mini");
-  const std::int64_t h = model.hidden;
-  EXPECT_EQ(parameters_per_worker(model, LayerKind::Block, 1), 12 * h * h + 13 * h);
-  EXPECT_EQ(parameters_per_worker(model, LayerKind::Block, 4), 3 * h * h + 13 * h);
-  EXPECT_EQ(parameters_per_worker(model, LayerKind::Embedding, 2), model.vocabulary * h / 2 + model.positions * h);
+  const Workload workload{.micro_batch_size = 4, .sequence = 128};
+  EXPECT_DOUBLE_EQ(split_layer_time(machine, model, LayerKind::Block, workload, 2).forward, 6.0 / 4);
+  EXPECT_DOUBLE_EQ(split_layer_time(machine, model, LayerKind::Block, workload, 1).forward, 6)
+      << "the other way around, whole layers come from whole layers";
+  const double bytes = 4.0 * 128 * static_cast<double>(model.hidden) * 4;
+  const LayerTime sums = tensor_sums(machine, model, LayerKind::Block, workload, 2);
+  EXPECT_DOUBLE_EQ(sums.forward, 4 * 10 + 1e-3 * 2 * (bytes + bytes / 2)) << "two gathers of own tokens, two of all";
+  EXPECT_EQ(sums.input_gradient, sums.forward);
+  EXPECT_EQ(sums.recompute, sums.forward);
+  Workload odd = workload;
+  odd.sequence = 127;
+  EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Block, odd, 2).forward, 2 * (10 + 1e-3 * bytes * 127 / 128))
+      << "whole tokens are added";
+  odd.sequence = 128;
+  odd.slices = 2;
+  EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Block, odd, 2).forward - sums.forward, 4 * 10);
+  EXPECT_GT(tensor_sums(machine, model, LayerKind::Embedding, workload, 4).forward, 1e6) << "all-reduces of two nodes";
+  machine.workers_per_node = 4;
+  EXPECT_DOUBLE_EQ(tensor_sums(machine, model, LayerKind::Embedding, workload, 4).forward, 2 * 10 + 1e-3 * bytes);
 }
 
 TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
@@ -72,9 +93,6 @@ TEST(TensorParallelTest, AWorkerComputesAndHoldsLess) {
 }
 
 TEST(TensorParallelTest, TokensAreCutIfTDividesThem) {
-  EXPECT_DOUBLE_EQ(activation_fraction(1, false), 1);
-  EXPECT_DOUBLE_EQ(activation_fraction(2, false), 22.0 / 34);
-  EXPECT_DOUBLE_EQ(activation_fraction(2, true), 19.0 / 34);
   PlanProblem problem = problem_of(8, 8);
   const auto boundary = [&](std::int64_t sequence, std::int64_t tensor_parallel) {
     problem.workload.sequence = sequence;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "model/tensor_parallel.h"
 #include "train/loop/trainer.h"
 #include "train/setup/device.h"
 #include "train/setup/prepare_job.h"
@@ -76,8 +77,8 @@ inline void collect(const Trainer& trainer, Trained& trained) {
 }
 
 /// Runs `steps` steps with every worker as a thread.
-inline Trained train(const TrainOptions& options, std::int64_t steps) {
-  const Job job = prepare_job(options);
+inline Trained train(const Job& job, std::int64_t steps) {
+  const TrainOptions& options = job.options;
   std::vector<Trained> results(static_cast<std::size_t>(job.num_ranks()));
   run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
     at::set_num_threads(1);
@@ -104,6 +105,23 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) {
   }
   return trained;
 }
+
+/// Puts the parts of all holders of a parameter together: `parts` are those of the ranks in order.
+inline std::vector<at::Tensor> wholes_of(const std::string& name, const std::vector<at::Tensor>& parts,
+                                         std::int64_t tensor_parallel, const at::Tensor& like) {
+  const auto cut = tensor_parallel == 1 ? std::nullopt : tensor_cut(name);
+  if (!cut) return parts;
+  std::vector<at::Tensor> wholes;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto rank = static_cast<std::int64_t>(i) % tensor_parallel;
+    if (rank == 0) wholes.push_back(at::full_like(like, -7));
+    at::Tensor own = part_view(wholes.back(), *cut, {rank, tensor_parallel});
+    own.copy_(parts[i].view(own.sizes()));
+  }
+  return wholes;
+}
+
+inline Trained train(const TrainOptions& options, std::int64_t steps) { return train(prepare_job(options), steps); }
 
 /// The unpipelined run on the same samples.
 inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {

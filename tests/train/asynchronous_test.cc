@@ -160,18 +160,17 @@ class Replay {
 /// Trains with validation as Trainer::run does: the pipeline drains before each validation.
 testing::Trained train(const TrainOptions& options) {
   const Job job = prepare_job(options);
-  std::vector<testing::Trained> results(static_cast<std::size_t>(job.run.num_ranks()));
-  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
-                   [&](RankId rank, Transport& transport) {
-                     at::set_num_threads(1);
-                     testing::Trained& result = results[rank.index()];
-                     Trainer trainer(job, rank, transport);
-                     static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
-                       result.losses.push_back(metrics.loss);
-                       result.gradient_norms.push_back(metrics.gradient_norm);
-                     }));
-                     testing::collect(trainer, result);
-                   });
+  std::vector<testing::Trained> results(static_cast<std::size_t>(job.num_ranks()));
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    testing::Trained& result = results[rank.index()];
+    Trainer trainer(job, rank, transport);
+    static_cast<void>(trainer.run([&](const StepMetrics& metrics) {
+      result.losses.push_back(metrics.loss);
+      result.gradient_norms.push_back(metrics.gradient_norm);
+    }));
+    testing::collect(trainer, result);
+  });
   testing::Trained trained = std::move(results.front());
   for (std::size_t r = 1; r < results.size(); ++r) {
     for (auto& [name, tensors] : results[r].parameters) {
@@ -195,10 +194,11 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
         << "step " << step + 1;
   }
   ASSERT_EQ(trained.parameters.size(), replayed.parameters.size());
-  for (const auto& [name, copies] : trained.parameters) {
-    EXPECT_EQ(copies.size(), static_cast<std::size_t>(options.data_parallel)) << name;
-    for (const at::Tensor& copy : copies) {
-      EXPECT_TRUE(at::allclose(copy, replayed.parameters.at(name)[0], 1e-12, 1e-12)) << name;
+  for (const auto& [name, parts] : trained.parameters) {
+    EXPECT_EQ(parts.size(), static_cast<std::size_t>(options.data_parallel * options.tensor_parallel)) << name;
+    const at::Tensor& expected = replayed.parameters.at(name)[0];
+    for (const at::Tensor& copy : testing::wholes_of(name, parts, options.tensor_parallel, expected)) {
+      EXPECT_TRUE(at::allclose(copy, expected, 1e-12, 1e-12)) << name;
     }
   }
 }
@@ -218,6 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                          [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
         AsynchronousCase{"PipeDreamLamb", "pipedream", 4, 4,
                          [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
+        AsynchronousCase{"PipeDreamMuon", "pipedream", 4, 4,
+                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; }},
         AsynchronousCase{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
         AsynchronousCase{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
@@ -232,9 +234,34 @@ INSTANTIATE_TEST_SUITE_P(
         AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
         AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
         AsynchronousCase{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
+        AsynchronousCase{"PipeDreamSplitLayers", "pipedream", 2, 3, [](TrainOptions& o) { o.tensor_parallel = 2; }},
+        AsynchronousCase{"PipeDreamSplitLayersLlama", "pipedream", 2, 3,
+                         [](TrainOptions& o) {
+                           o.model = "llama-tiny";
+                           o.overrides.key_value_heads = 2;
+                           o.tensor_parallel = 2;
+                           o.optimizer.kind = OptimizerKind::Lamb;
+                         }},
+        AsynchronousCase{"DoubleBufferedSplitLayers", "pipedream-2bw", 2, 2,
+                         [](TrainOptions& o) {
+                           o.tensor_parallel = 2;
+                           o.data_parallel = 2;
+                           o.validate_every = 3;
+                           o.dropout = 0.1;
+                         }},
+        AsynchronousCase{"DoubleBufferedSplitLayersWithWholeTokens", "pipedream-2bw", 2, 4,
+                         [](TrainOptions& o) {
+                           o.tensor_parallel = 2;
+                           o.sequence_parallel = SequenceParallel::None;
+                         }},
         AsynchronousCase{"DoubleBuffered2", "pipedream-2bw", 2, 3},
         AsynchronousCase{"DoubleBuffered4", "pipedream-2bw", 4, 4},
         AsynchronousCase{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
+        AsynchronousCase{"DoubleBufferedMuon", "pipedream-2bw", 2, 2,
+                         [](TrainOptions& o) {
+                           o.optimizer.kind = OptimizerKind::Muon;
+                           o.data_parallel = 2;
+                         }},
         AsynchronousCase{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
         AsynchronousCase{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
         AsynchronousCase{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,

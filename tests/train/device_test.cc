@@ -142,6 +142,11 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   EXPECT_EQ(resources->communicators.all(), 4 + 0 + 1) << "both directions of two pairs, and all ranks";
   EXPECT_EQ(resources->blocks.held(resources->communicators), 4 * 2 + 1);
 
+  TrainOptions split = options;
+  split.shape.stages = 2;
+  split.tensor_parallel = 2;
+  EXPECT_EQ(gpu_resources(prepare_job(split))->communicators.all(), 2 + 1 + 1) << "and the ranks that share layers";
+
   gpus.each.multiprocessors = 8;
   EXPECT_THAT(refusal_of([&] { static_cast<void>(prepare_job(options)); }),
               AllOf(HasSubstr("--device cuda"), HasSubstr("5 communicators"), HasSubstr("8 multiprocessors")));

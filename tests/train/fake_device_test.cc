@@ -86,6 +86,25 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
   }
 }
 
+TrainOptions with_split_layers(TrainOptions options) {
+  options.tensor_parallel = 2;
+  options.shape.stages = options.shape.micro_batches = 2;
+  if (options.model == "llama-tiny") options.overrides.key_value_heads = 2;
+  return options;
+}
+
+TEST_F(FakeDeviceTest, SplitLayersTrainAsOnTheCpu) {
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    for (const auto& [schedule, tokens] :
+         {std::pair{"1f1b", SequenceParallel::Auto}, std::pair{"zb-h1", SequenceParallel::None}}) {
+      SCOPED_TRACE(model + " " + schedule);
+      TrainOptions options = with_split_layers(clipped_options(model, schedule));
+      options.sequence_parallel = tokens;
+      expect_same(testing::train(on_device(options), 3), testing::train(options, 3));
+    }
+  }
+}
+
 /// The device's masks are not the CPU's, but equal for all schedules and for recomputation.
 TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
@@ -148,13 +167,12 @@ std::vector<std::string> waits_of_two_steps(const TrainOptions& options) {
     FakeDevice::get().clear();
     FakeDevice::get().answer_late();
     const Job job = prepare_job(options);
-    run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
-                     [&](RankId rank, Transport& transport) {
-                       at::set_num_threads(1);
-                       const PooledStreamGuard stream(device_of(options, rank));
-                       Trainer trainer(job, rank, transport);
-                       for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
-                     });
+    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+      at::set_num_threads(1);
+      const PooledStreamGuard stream(device_of(options, rank));
+      Trainer trainer(job, rank, transport);
+      for (std::int64_t step = 0; step < steps; ++step) static_cast<void>(trainer.train_step(step));
+    });
     std::vector<std::string> all = FakeDevice::get().waits();
     for (const std::string& before : waits) {  // calls during startup and the first step
       if (const auto found = std::ranges::find(all, before); found != all.end()) all.erase(found);
@@ -173,6 +191,15 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       const std::size_t ranks = schedule == "none" ? 1 : 4;
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
+  }
+}
+
+TEST_F(FakeDeviceTest, SumsInsideOpsDoNotMakeTheHostWait) {
+  for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb}) {
+    TrainOptions options = with_split_layers(on_device(clipped_options("gpt2-tiny", "zb-h1")));
+    options.optimizer.kind = optimizer;
+    const std::vector<std::string> waits = waits_of_two_steps(options);
+    EXPECT_THAT(waits, SizeIs(2 * 4)) << to_text(optimizer) << ": " << fmt::format("{}", waits);
   }
 }
 

@@ -130,17 +130,16 @@ TEST(TracerTest, KeepsOneStepOfAnyLength) {
 /// Trains with ranks as threads, and returns the traced steps.
 std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& op_times) {
   std::vector<RecordedStep> recorded;
-  run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
-                   [&](RankId rank, Transport& transport) {
-                     at::set_num_threads(1);
-                     Trainer trainer(job, rank, transport);
-                     trainer.trace(true);
-                     const RunSummary run = trainer.run([](const StepMetrics&) {});
-                     auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
-                     if (rank != RankId(0)) return;
-                     recorded = std::move(gathered);
-                     op_times = run.op_times;
-                   });
+  run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+    at::set_num_threads(1);
+    Trainer trainer(job, rank, transport);
+    trainer.trace(true);
+    const RunSummary run = trainer.run([](const StepMetrics&) {});
+    auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
+    if (rank != RankId(0)) return;
+    recorded = std::move(gathered);
+    op_times = run.op_times;
+  });
   EXPECT_EQ(recorded.size(), static_cast<std::size_t>(steps));
   return recorded;
 }
@@ -185,8 +184,9 @@ TEST(ObservationTest, NothingRunsBeforeItsInputsOrTwoOpsAtOnce) {
   }
 }
 
-TEST(ObservationTest, TheTraceHasATrackForEachRank) {
-  const TracedRun run(options_of_two_groups());
+/// Four workers of `pipelines` data-parallel groups or values of t, with one track named `track`.
+void expect_tracks(const TrainOptions& options, const std::string& track, int pipelines) {
+  const TracedRun run(options);
   const json events = read_json(trace_text(*run.job, run.steps))["traceEvents"];
   std::map<std::string, int> slices;  // by process and kind
   std::map<std::string, int> tracks;
@@ -203,14 +203,35 @@ TEST(ObservationTest, TheTraceHasATrackForEachRank) {
     if (event["pid"] == 5) ++slices["transfer"];
   }
   EXPECT_EQ(tracks.size(), 8U);
-  EXPECT_TRUE(tracks.contains("group 1, worker 3"));
-  constexpr int kRuns = 2 * 2;  // steps times groups
-  EXPECT_EQ(slices["op"], kRuns * 4 * 4 * 2);
-  EXPECT_EQ(slices["recompute"], kRuns * 4 * 4);
-  EXPECT_EQ(slices["optimizer"], kRuns * 4);
-  EXPECT_EQ(slices["all-reduce"], kRuns * 4 * 2);
-  EXPECT_EQ(slices["transfer"], kRuns * 4 * 3 * 2);
+  EXPECT_TRUE(tracks.contains(track));
+  const int runs = 2 * pipelines;  // steps
+  EXPECT_EQ(slices["op"], runs * 4 * 4 * 2);
+  EXPECT_EQ(slices["recompute"], runs * 4 * 4);
+  EXPECT_EQ(slices["optimizer"], runs * 4);
+  EXPECT_EQ(slices["all-reduce"], runs * 4 * 2);
+  EXPECT_EQ(slices["transfer"], runs * 4 * 3 * 2);
   EXPECT_EQ(arrows, slices["transfer"]);
+}
+
+TEST(ObservationTest, TheTraceHasATrackForEachRank) {
+  expect_tracks(options_of_two_groups(), "group 1, worker 3", 2);
+  // Each t has the ops of its worker, messages to the same t, and gradient sums with the same t.
+  TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
+  options.tensor_parallel = 2;
+  options.recompute = {StageRule::Full};
+  expect_tracks(options, "worker 3, t 1", 2);
+}
+
+TEST(ObservationTest, SimulateReadsTheMeasuredCostsOfSplitLayers) {
+  TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
+  options.tensor_parallel = 2;
+  const TracedRun run(options);
+  ASSERT_EQ(run.steps.front().size(), 2U);
+  EXPECT_EQ(run.steps.front()[1].lane, 1);
+  const CostModel costs = measured_costs(*run.job, run.op_times, run.steps);
+  const CostModel read = costs_from_json(costs_to_json(costs), "op_times.json", 2);
+  EXPECT_GT(read.stages[1].backward, 0);
+  EXPECT_EQ(timeline_panels(*run.job, run.steps, costs).size(), 2U);
 }
 
 TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {

@@ -35,7 +35,7 @@ struct Outcome {
 };
 
 Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
-  testing::FakeNetwork network(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), communicating_pairs(job));
+  testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), communicating_pairs(job));
   network.records = records;
   Outcome outcome;
   const auto train = [&](RankId rank) {
@@ -48,7 +48,7 @@ Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tens
       if (rank == RankId(0)) outcome.losses.push_back(metrics.loss);
     }
   };
-  const auto ranks = static_cast<int>(job.run.num_ranks());
+  const auto ranks = static_cast<int>(job.num_ranks());
   static_cast<void>(RankThreads(ranks).run(ranks, train, [&](const std::string& why) { network.close(why); }));
   outcome.error = network.why_closed();
   return outcome;
@@ -128,6 +128,21 @@ TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses,
               ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kPairSteps).losses));
+}
+
+// A communicator of their own for the T ranks of a worker.
+TEST(PairQueuesTest, SumsInsideOpsDoNotDeadlock) {
+  for (const char* schedule : {"1f1b", "chimera", "zb-v"}) {
+    for (const SequenceParallel tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
+      TrainOptions options = testing::small_options("gpt2-tiny", schedule, {2, 4});
+      options.tensor_parallel = 2;
+      options.sequence_parallel = tokens;
+      const Outcome outcome = train_over_pairs(prepare_job(options));
+      ASSERT_EQ(outcome.error, "") << schedule;
+      EXPECT_THAT(outcome.losses,
+                  ::testing::Pointwise(::testing::DoubleNear(1e-12), testing::train(options, kPairSteps).losses));
+    }
+  }
 }
 
 TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {

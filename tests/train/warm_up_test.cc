@@ -21,6 +21,7 @@
 #include "passes/lower.h"
 #include "runtime/executor.h"
 #include "runtime/memory_meter.h"
+#include "runtime/warm_up.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
@@ -49,10 +50,10 @@ class WarmUpTest : public ::testing::Test {
   using Body = std::function<void(RankId rank, Transport& transport)>;
   /// Runs `body` on a thread and a device for each rank. Returns the reason of a failure, or "". Stores the bytes that
   /// NCCL would send in `reduce` operations in `reduced`.
-  static std::string on_devices(const RunShape& run, const std::vector<RankPair>& pairs, bool sums_in_order,
-                                const Body& body, std::int64_t* reduced = nullptr) {
-    const auto ranks = static_cast<int>(run.num_ranks());
-    testing::FakeNetwork network(ranks, run.rank_groups(), pairs);
+  static std::string on_devices(std::int64_t num_ranks, const RankGroups& groups, const std::vector<RankPair>& pairs,
+                                bool sums_in_order, const Body& body, std::int64_t* reduced = nullptr) {
+    const auto ranks = static_cast<int>(num_ranks);
+    testing::FakeNetwork network(ranks, groups, pairs);
     FakeDevice::get().wait_at_first_uses(
         [&](c10::StreamId stream, const std::string& use) { network.device_waits(stream, "the first use of " + use); });
     const auto as_rank = [&](RankId rank) {
@@ -99,7 +100,7 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
   const RunShape run = run_shape({.schedule = {"1f1b", {2, 2}, nullptr}, .data_parallel = 1, .micro_batch_size = 1});
   const Program program = lower(run.schedule);
   const auto first_step = [&](bool warms_up) {
-    return on_devices(run, {{0, 1}}, false, [&](RankId rank, Transport& transport) {
+    return on_devices(run.num_ranks(), run.rank_groups(), {{0, 1}}, false, [&](RankId rank, Transport& transport) {
       Scale stage(rank == RankId(1));
       Executor executor(WorkerId(rank.value()), {{StageId(rank.value()), &stage}}, transport, {{2}, at::kDouble},
                         program_shape(run, GroupId(0)));
@@ -107,7 +108,7 @@ TEST_F(WarmUpTest, FirstUsesDeadlockWithReceivesUnlessEveryRankWarmsUp) {
           .load = [](StageId, MicroBatchId) { return MicroBatch{.tokens = at::ones({2}, kWarmDevice)}; },
           .update = {.all_stages = [](double) {}}};
       const auto& instructions = program.workers[rank.index()];
-      if (warms_up) executor.warm_up(instructions, hooks);
+      if (warms_up) warm_up(executor, instructions, hooks);
       static_cast<void>(executor.run(instructions, hooks));
     });
   };
@@ -146,6 +147,14 @@ std::map<std::string, TrainOptions> all_options() {
   all["canonical sums"].reduction = ReductionOrder::Canonical;
   all["sharded canonical sums"] = all["canonical sums"];
   all["sharded canonical sums"].shard_optimizer = true;
+  all["split layers"] = warm_up_options("llama-tiny", "zb-h1");
+  all["split layers"].shape = {2, 4};
+  all["split layers"].overrides.key_value_heads = 2;
+  all["split layers"].tensor_parallel = 2;
+  all["split layers with whole tokens"] = warm_up_options("bert-tiny", "chimera");
+  all["split layers with whole tokens"].shape = {2, 4};
+  all["split layers with whole tokens"].tensor_parallel = 2;
+  all["split layers with whole tokens"].sequence_parallel = SequenceParallel::None;
   all["bfloat16"] = warm_up_options("llama-tiny", "1f1b");
   all["bfloat16"].dtype = DataType::BFloat16;
   all["bfloat16"].force_bfloat16 = true;
@@ -171,7 +180,9 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
       trained.validation_losses = {validation_loss};
     };
     std::int64_t reduced = 0;
-    ASSERT_EQ(on_devices(job.run, communicating_pairs(job), job.canonical.has_value(), train, &reduced), "");
+    ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), job.canonical.has_value(), train,
+                         &reduced),
+              "");
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
@@ -212,7 +223,7 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
         const std::int64_t small = 2 * options.sequence * options.micro_batch_size * job.model.hidden;
         EXPECT_GE(warm_up + small, steps) << "rank " << rank.value();
       };
-      EXPECT_EQ(on_devices(job.run, communicating_pairs(job), false, train), "");
+      EXPECT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train), "");
     }
   }
 }
@@ -320,7 +331,7 @@ TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
       if (rank == RankId(0)) before = state();
       trains ? trainer.warm_up() : trainer.warm_up_validation();
     };
-    ASSERT_EQ(on_devices(run, run.communicating_pairs(), false, warm_up), "");
+    ASSERT_EQ(on_devices(run.num_ranks(), run.rank_groups(), run.communicating_pairs(), false, warm_up), "");
     EXPECT_TRUE(at::equal(state(), before));
     static_cast<void>(at::rand({1}));
     EXPECT_FALSE(at::equal(state(), before));
@@ -340,7 +351,7 @@ TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
     const Fitted own = fitted(run, rank, transport);
     if (rank == RankId(0)) on_device = own;
   };
-  ASSERT_EQ(on_devices(run, run.communicating_pairs(), false, train), "");
+  ASSERT_EQ(on_devices(run.num_ranks(), run.rank_groups(), run.communicating_pairs(), false, train), "");
   Fitted on_cpu;
   const FitRun cpu_run = prepare_fit(small_network(at::kCPU), points_on(at::kCPU), options);
   run_rank_threads(4, cpu_run.rank_groups(), [&](RankId rank, Transport& transport) {

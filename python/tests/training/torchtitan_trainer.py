@@ -1,8 +1,8 @@
 """Trains torchtitan's debug model by torchtitan's own trainer on CPU processes, by its 1F1B and by schedules of
 chimerapipe, and compares losses, gradient norms and weights.
 
-Usage: under two ranks, with torchtitan 0.3.0 and a torch that it supports (tools/newest-torch). The trainer picks a GPU;
-a few functions of torch.cpu make it take the CPU.
+Usage: under two ranks, with torchtitan 0.3.0 and a torch that it supports (tools/newest-torch). The trainer wants a
+GPU; a few functions of torch.cpu make it take the CPU.
 """
 
 import dataclasses

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <ctime>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -60,13 +61,13 @@ bool HangWatch::update(Clock::time_point time, const Observation& now) {
   return counted_ > longest + (has_seen_all ? beyond_ : std::max(beyond_, at_start));
 }
 
-HangWatch::Observation observe(const ProgressPage& page, int ranks) {
+HangWatch::Observation observe(const ProgressPage& page, std::span<const int> ranks) {
   HangWatch::Observation seen{.in_steps = true};
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (const int rank : ranks) {
     const RankProgress last = page.last(rank);
     seen.counts.push_back(page.count(rank));
     seen.in_steps = seen.in_steps && last.phase == RankProgress::Phase::Steps;
-    seen.step = rank == 0 ? last.step : std::min(seen.step, last.step);
+    seen.step = rank == ranks.front() ? last.step : std::min(seen.step, last.step);
   }
   return seen;
 }
@@ -111,9 +112,11 @@ ThreadHangWatch::~ThreadHangWatch() {
 }
 
 void ThreadHangWatch::run() {
+  std::vector<int> all(static_cast<std::size_t>(ranks_));
+  std::iota(all.begin(), all.end(), 0);
   std::unique_lock lock(mutex_);
   while (!over_.wait_for(lock, watch_.interval(), [&] { return is_over_; })) {
-    HangWatch::Observation now = observe(page_, ranks_);
+    HangWatch::Observation now = observe(page_, all);
     if (waits_idle_) now.work.push_back(std::chrono::microseconds(std::clock()));  // as POSIX counts: of all threads
     if (watch_.update(HangWatch::Clock::now(), now)) end_hang();
   }

@@ -76,8 +76,8 @@ class HangWatch {
   Observation last_;
 };
 
-/// Reads an observation from the page; the caller adds CPU times and process states.
-[[nodiscard]] HangWatch::Observation observe(const ProgressPage& page, int ranks);
+/// Reads an observation of these ranks from the page; the caller adds CPU times and process states.
+[[nodiscard]] HangWatch::Observation observe(const ProgressPage& page, std::span<const int> ranks);
 
 /// State of a rank in a hung job.
 struct StuckRank {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,6 @@
 #include "launch/local/process.h"
 
 namespace chimera {
-
-inline constexpr int kMaxRanksOfHost = 1024;  ///< Maximum number of ranks of a host
 
 /// Returns the path of the running executable.
 [[nodiscard]] std::string own_executable();
@@ -56,6 +55,11 @@ struct LaunchPlan {
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
+  /// Time after which a recovery goes on without a replacement that is not ready: the other ranks run its stages, and
+  /// it returns later. 0: no replacement is started. Empty: a recovery waits for its replacements.
+  std::optional<std::chrono::milliseconds> spare_patience = {};
+  /// Last step of the job (from 1). Shortly before it, no rank returns. 0: unknown
+  std::int64_t last_step = 0;
   /// Folder of flight records, created for each attempt and removed after success. Empty: no records.
   std::string flight_folder = "";
   FlightJob flight_job = {};

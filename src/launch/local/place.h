@@ -74,6 +74,10 @@ struct RankPlace {
 /// only variables are set that do not tell rank and world size (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
+/// Throws ConfigError if the group of this process, `count` (T) neighboring ranks that share layers, is on several
+/// hosts: their sums inside ops go through the memory of a host.
+void require_group_on_one_host(const RankPlace& place, int count);
+
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
 

@@ -22,6 +22,8 @@
 
 namespace chimera {
 
+inline constexpr int kMaxRanksOfHost = 1024;  ///< Maximum number of ranks of a host
+
 /// Reads lines from a pipe: the failure reports of ranks, and the launcher's orders to a host. Keeps an incomplete line
 /// until its end arrives. Borrows the descriptor.
 class LineReader {

@@ -103,7 +103,7 @@ void RecoveryLink::take_orders() {
     std::unique_lock lock(mutex_);
     if (received->order.kind == Order::Kind::Join) {
       joined_ = generation;
-      store_ = std::move(received->store);
+      next_ = {.store = std::move(received->store), .absent = received->order.absent};
       news_.notify_all();
       continue;
     }
@@ -128,24 +128,27 @@ bool RecoveryLink::must_leave(std::chrono::milliseconds timeout) {
   return news_.wait_for(lock, timeout, [&] { return ordered_ > generation_; });
 }
 
-FileDescriptor RecoveryLink::rejoin(const std::function<void()>& on_left) {
+JoinedGeneration RecoveryLink::rejoin(const std::function<void()>& on_left) {
   std::unique_lock lock(mutex_);
-  generation_ = left_ = ordered_;
-  news_.notify_all();
-  news_.wait(lock, [&] { return !is_ending_waits_; });
-  on_left();
-  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Left, .generation = generation_});
-  news_.wait(lock, [&] { return joined_ == generation_; });
-  return std::move(store_);
+  do {
+    generation_ = left_ = ordered_;
+    news_.notify_all();
+    news_.wait(lock, [&] { return !is_ending_waits_; });
+    on_left();
+    note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Left, .generation = generation_});
+    news_.wait(lock, [&] { return joined_ == generation_ || ordered_ > generation_; });
+  } while (joined_ != generation_);
+  return std::move(next_);
 }
 
 void RecoveryLink::note_resumed(std::int64_t step) const {
   note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Resumed, .generation = generation_, .step = step});
 }
 
-Recovery::Recovery(int ranks, RankGroups copies, int most)
+Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement)
     : copies_(std::move(copies)),
       restarts_(most, {.again = "recovered", .flag = "--max-recoveries"}),
+      replacement_(replacement),
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
       has_weights_(static_cast<std::size_t>(ranks), true) {}
 
@@ -162,29 +165,62 @@ std::string Recovery::missing_copy() const {
 // several ranks with it. A replacement that is lost has failed on its own, so it costs one.
 Recovery::Answer Recovery::handle_loss(const std::vector<int>& ranks, std::int64_t step) {
   bool is_another = state_ != State::Leaving;
+  bool are_new = !ranks.empty();  // Whether all of them are replacements
   for (const int rank : ranks) {
     const auto index = static_cast<std::size_t>(rank);
     is_another = is_another || !has_weights_[index];
+    are_new = are_new && !has_weights_[index];
     has_weights_[index] = false;
   }
   if (std::string why = missing_copy(); !why.empty()) return {.why_not = std::move(why)};
+  bool leaves_out = replacement_ == Replacement::None;
   if (is_another) {
     const Restarts::Advice advice = restarts_.after_failure(step);
-    if (!advice.again) return {.why_not = advice.why_not};
+    const bool gives_up = !advice.again && are_new && replacement_ == Replacement::Preferred;
+    if (!advice.again && !gives_up) return {.why_not = advice.why_not};
+    leaves_out = leaves_out || gives_up;
   }
+  for (const int rank : ranks) absent_.set(static_cast<std::size_t>(rank), leaves_out);
   if (state_ == State::Leaving) {
     for (const int rank : ranks) places_[static_cast<std::size_t>(rank)] = Place::Elsewhere;
     return {};
   }
+  begin_generation();
+  return {.begins_generation = true};
+}
+
+void Recovery::begin_generation() {
   ++generation_;
   std::ranges::fill(places_, Place::Elsewhere);
   state_ = State::Leaving;
-  return {.begins_generation = true};
+}
+
+void Recovery::leave_out_missing() {
+  require_invariant(state_ == State::Leaving, "ranks are left out of an epoch that has begun");
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    if (!has_weights_[rank] && places_[rank] != Place::Left) absent_.set(rank);
+  }
+}
+
+std::vector<int> Recovery::welcome() {
+  require_invariant(state_ == State::Running, "ranks return in the middle of a recovery");
+  std::vector<int> ranks;
+  for (int rank = 0; rank < static_cast<int>(places_.size()); ++rank) {
+    if (ready_.test(static_cast<std::size_t>(rank))) ranks.push_back(rank);
+  }
+  absent_ &= ~ready_;
+  ready_.reset();
+  begin_generation();
+  return ranks;
 }
 
 // A note may be late: it was written before its rank was lost, or belongs to a generation that ended by another loss.
 void Recovery::note(const RecoveryNote& note) {
   const bool is_known = note.rank >= 0 && note.rank < static_cast<int>(places_.size());
+  if (is_known && is_absent(note.rank)) {
+    if (note.kind == RecoveryNote::Kind::Left) ready_.set(static_cast<std::size_t>(note.rank));
+    return;
+  }
   if (!is_known || note.generation != generation_ || state_ == State::Running) return;
   const bool has_resumed = note.kind == RecoveryNote::Kind::Resumed;
   if (has_resumed && state_ != State::Joining) return;
@@ -193,19 +229,22 @@ void Recovery::note(const RecoveryNote& note) {
 }
 
 bool Recovery::all_are_at(Place place) const {
-  return std::ranges::all_of(places_, [&](Place each) { return each == place; });
+  for (std::size_t rank = 0; rank < places_.size(); ++rank) {
+    if (!absent_.test(rank) && places_[rank] != place) return false;
+  }
+  return true;
 }
 
 void Recovery::join() {
-  require_invariant(all_left(), fmt::format("ranks join epoch {} before all have left the previous one", generation_));
+  require_invariant(all_left(), fmt::format("ranks join generation {} before all have left the previous one", generation_));
   state_ = State::Joining;
 }
 
 void Recovery::finish() {
   require_invariant(all_resumed(),
-                    fmt::format("a recovery ends before all ranks have resumed in epoch {}", generation_));
+                    fmt::format("a recovery ends before all ranks have resumed in generation {}", generation_));
   state_ = State::Running;
-  std::fill(has_weights_.begin(), has_weights_.end(), true);
+  for (std::size_t rank = 0; rank < has_weights_.size(); ++rank) has_weights_[rank] = !absent_.test(rank);
 }
 
 }  // namespace chimera

@@ -1,16 +1,20 @@
 #pragma once
 
 // Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
-// that still runs. Connections have a generation, counted from 0, and a recovery begins the next
-// generation. The launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the
-// ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink
-// receives the orders. The order to join also passes the rendezvous store of the next generation, as a descriptor of an
-// unnamed file.
+// that still runs. Connections have a generation, counted from 0, and a recovery begins the next generation. The
+// launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the ranks through socket
+// pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink receives the orders. The
+// order to join also passes the rendezvous store of the next generation, as a descriptor of an unnamed file.
 //
 //   Undisturbed --handle_loss()--> Leaving: ranks leave their step, replacements start
 //               --join()--> Joining: all connect in the next generation; replacements receive weights
 //               --finish()--> Undisturbed
+//
+// A generation may do without some lost ranks (--recover reroute): they are *absent*, and the other ranks run their
+// stages. A process that starts for an absent rank reports when it is ready; welcome() then begins a generation with
+// it.
 
+#include <bitset>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -28,6 +32,9 @@
 
 namespace chimera {
 
+/// Ranks of a job on one host.
+using RankSet = std::bitset<kMaxRanksOfHost>;
+
 /// An order of the launcher to a rank.
 struct Order {
   enum class Kind : std::uint8_t {
@@ -36,6 +43,7 @@ struct Order {
   };
   Kind kind = Kind::Leave;
   std::int64_t generation = 0;  ///< The generation to begin
+  RankSet absent = {};          ///< For Join: ranks that the generation does without
 };
 
 /// Both ends of a socket pair for orders; the rank process inherits its end.
@@ -59,6 +67,12 @@ struct ReceivedOrder {
 /// Waits for the next order at the rank's end of a channel; returns nullopt once the launcher's end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
+/// What a rank needs to join a generation.
+struct JoinedGeneration {
+  FileDescriptor store;  ///< Rendezvous store
+  RankSet absent;        ///< Ranks that the generation does without
+};
+
 /// A rank's receiver of orders. A thread of its own receives them; the rank's main thread calls the member functions.
 class RecoveryLink {
  public:
@@ -73,9 +87,10 @@ class RecoveryLink {
   /// Waits up to `timeout` for an order to leave, and returns whether it came. Call it after a failed communication,
   /// to find out whether a recovery has begun.
   [[nodiscard]] bool must_leave(std::chrono::milliseconds timeout);
-  /// Sends RecoveryNote::Kind::Left and waits for the order to join. Returns the rendezvous store. Calls `on_left` as
-  /// soon as `end_waits` will not be called any more.
-  [[nodiscard]] FileDescriptor rejoin(const std::function<void()>& on_left);
+  /// Sends RecoveryNote::Kind::Left and waits for the order to join. If the launcher begins another generation
+  /// meanwhile, sends the note again for that generation. Calls `on_left` as soon as `end_waits` will not be called any
+  /// more.
+  [[nodiscard]] JoinedGeneration rejoin(const std::function<void()>& on_left);
   /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const;
 
@@ -91,10 +106,10 @@ class RecoveryLink {
   std::int64_t generation_;
   std::mutex mutex_;
   std::condition_variable news_;
-  std::int64_t ordered_;  // newest generation that the launcher has ordered
-  std::int64_t left_;     // newest generation that this rank is ready to join
-  std::int64_t joined_;   // newest generation that may be joined
-  FileDescriptor store_;
+  std::int64_t ordered_;   // newest generation that the launcher has ordered
+  std::int64_t left_;      // newest generation that this rank is ready to join
+  std::int64_t joined_;    // newest generation that may be joined
+  JoinedGeneration next_;  // of the newest order to join
   bool is_ending_waits_ = false;
   std::thread thread_;  // last member, because it uses the others
 };
@@ -102,7 +117,8 @@ class RecoveryLink {
 /// State machine of a recovery. The supervisor calls handle_loss() when ranks are lost, note() for each RecoveryNote,
 /// and join() and finish() when all_left() and all_resumed() return true. In a recovery, the other ranks abandon their
 /// step and connections, new processes replace the lost ranks, all ranks join a new generation, and the replacements
-/// receive the weights of other replicas. If a rank is lost after the order to join, another generation begins.
+/// receive the weights of other replicas. If a rank is lost after the order to join, another generation begins. Absent
+/// ranks take no part until welcome().
 class Recovery {
  public:
   enum class State : std::uint8_t {
@@ -110,9 +126,15 @@ class Recovery {
     Leaving,  ///< Waits until all ranks have left their step, and all replacements have started
     Joining,  ///< Waits until all ranks have reconnected and resumed
   };
+  /// What happens to lost ranks.
+  enum class Replacement : std::uint8_t {
+    Required,   ///< A new process replaces each; without one the job cannot continue
+    Preferred,  ///< As Required, but leave_out_missing() and repeated failures of the new process make the rank absent
+    None,       ///< Lost ranks are absent at once
+  };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
   /// number of recoveries.
-  Recovery(int ranks, RankGroups copies, int most);
+  Recovery(int ranks, RankGroups copies, int most, Replacement replacement = Replacement::Required);
 
   /// Decision about the loss of ranks.
   struct Answer {
@@ -122,8 +144,15 @@ class Recovery {
   /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. Ranks that are lost while
   /// others leave belong to the same recovery, unless they are replacements.
   [[nodiscard]] Answer handle_loss(const std::vector<int>& ranks, std::int64_t step);
-  /// Processes a rank's note; ignores notes of other generations.
+  /// Processes a rank's note; ignores notes of other generations. An absent rank that has sent RecoveryNote::Kind::Left
+  /// is ready to return.
   void note(const RecoveryNote& note);
+  /// Makes the lost ranks that have not left absent. Only in State::Leaving.
+  void leave_out_missing();
+  /// Begins a generation with the absent ranks that are ready, and returns these ranks. Only in State::Running.
+  [[nodiscard]] std::vector<int> welcome();
+  /// Notes that the process of an absent rank has ended.
+  void forget_ready(int rank) { ready_.reset(static_cast<std::size_t>(rank)); }
 
   /// Returns whether all ranks of State::Leaving have sent RecoveryNote::Kind::Left; then call join().
   [[nodiscard]] bool all_left() const { return state_ == State::Leaving && all_are_at(Place::Left); }
@@ -137,26 +166,35 @@ class Recovery {
   [[nodiscard]] State state() const { return state_; }
   /// Returns the current generation, or the generation about to begin.
   [[nodiscard]] std::int64_t generation() const { return generation_; }
-  /// Returns false for replacements until finish().
+  /// Returns false for absent ranks, and for replacements until finish().
   [[nodiscard]] bool has_weights(int rank) const { return has_weights_[static_cast<std::size_t>(rank)]; }
   /// Returns the last step that was completed before ranks resumed, from 1.
   [[nodiscard]] std::int64_t resumed_after() const { return resumed_after_; }
   /// Returns the number of recoveries so far.
   [[nodiscard]] int done() const { return restarts_.done(); }
+  /// Returns the ranks that the current or next generation does without.
+  [[nodiscard]] const RankSet& absent() const { return absent_; }
+  [[nodiscard]] bool is_absent(int rank) const { return absent_.test(static_cast<std::size_t>(rank)); }
+  /// Returns whether some absent rank is ready to return.
+  [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
 
  private:
   /// Newest note of a rank in this generation; Elsewhere: none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
+  void begin_generation();
   [[nodiscard]] std::string missing_copy() const;
 
   RankGroups copies_;
   Restarts restarts_;
+  Replacement replacement_;
   State state_ = State::Running;
   std::int64_t generation_ = 0;
   std::int64_t resumed_after_ = 0;
   std::vector<Place> places_;      // [rank]
   std::vector<bool> has_weights_;  // [rank]
+  RankSet absent_;
+  RankSet ready_;  // absent ranks that wait for welcome()
 };
 
 }  // namespace chimera

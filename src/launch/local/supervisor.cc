@@ -28,6 +28,11 @@ constexpr std::chrono::milliseconds kTerminationGrace{500};  // from SIGTERM to 
 
 void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 
+Recovery::Replacement replacement_of(const LaunchPlan& plan) {
+  if (!plan.spare_patience) return Recovery::Replacement::Required;
+  return plan.spare_patience->count() > 0 ? Recovery::Replacement::Preferred : Recovery::Replacement::None;
+}
+
 /// The rank processes of a job attempt. It starts them, and in a recovery kills lost ranks, orders the others to leave,
 /// starts replacements, and orders all to join. Recovery decides when each of these is allowed; Supervisor decides
 /// which ranks are lost. The destructor kills running ones.
@@ -35,8 +40,8 @@ class RankProcesses {
  public:
   /// Starts all ranks.
   RankProcesses(const LaunchPlan& plan, ProgressPage& progress, const RankStarter& start)
-      : progress_(progress), start_(start), most_(plan.most_recoveries) {
-    if (most_ > 0) recovery_.emplace(plan.ranks, plan.copies, most_);
+      : progress_(progress), start_(start), most_(plan.most_recoveries), spare_patience_(plan.spare_patience) {
+    if (most_ > 0) recovery_.emplace(plan.ranks, plan.copies, most_, replacement_of(plan));
     for (int rank = 0; rank < plan.ranks; ++rank) {
       OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
       orders_.push_back(std::move(channel.launcher));
@@ -56,6 +61,21 @@ class RankProcesses {
   [[nodiscard]] bool is_lost(int rank) const { return std::ranges::find(lost_, rank) != lost_.end(); }
   /// Returns whether the rank has trained, and so handles signals that request saving.
   [[nodiscard]] bool has_trained(int rank) const { return !recovery_ || recovery_->has_weights(rank); }
+  /// Returns whether the job does without the rank. Its process has ended, or starts to replace it later.
+  [[nodiscard]] bool is_absent(int rank) const { return recovery_ && recovery_->is_absent(rank); }
+  /// Returns the ranks that are not absent.
+  [[nodiscard]] std::vector<int> present() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < static_cast<int>(orders_.size()); ++rank) {
+      if (!is_absent(rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+  /// Returns when the recovery goes on without the missing replacements.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> patience_end() const {
+    if (!is_leaving() || !spare_patience_ || spare_patience_->count() == 0) return std::nullopt;
+    return lost_since_ + *spare_patience_;
+  }
 
   /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
   /// continue, only returns why. Requires can_recover().
@@ -74,12 +94,22 @@ class RankProcesses {
       if ((*this)[rank].is_running()) (*this)[rank].send(SIGKILL);
       if (!is_lost(rank)) lost_.push_back(rank);
     }
-    if (!begins_generation) return "";
-    const Order leave{.kind = Order::Kind::Leave, .generation = recovery().generation()};
-    for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
-      if (!is_lost(static_cast<int>(rank))) send_order(orders_[rank].get(), leave);
-    }
+    if (begins_generation) order_to_leave();
     return "";
+  }
+
+  /// Begins a generation with the processes that are ready to return. Returns their ranks; none if there are none.
+  [[nodiscard]] std::vector<int> welcome() {
+    for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
+      if (!ranks_[rank].is_running()) recovery().forget_ready(static_cast<int>(rank));
+    }
+    if (!recovery().is_any_ready()) return {};
+    const std::vector<int> ranks = recovery().welcome();
+    reason_ = fmt::format("rank {} returns", fmt::join(ranks, ", "));
+    step_ = progress_.last(present().front()).step;
+    lost_since_ = Clock::now();
+    order_to_leave();
+    return ranks;
   }
 
   void note(const RecoveryNote& note) { recovery().note(note); }
@@ -90,13 +120,23 @@ class RankProcesses {
   /// All join only after every rank has left, because a rank in its old step still uses the old store.
   [[nodiscard]] std::vector<int> advance() {
     std::vector<int> started;
-    for (const int rank : lost_) {
-      if (!(*this)[rank].is_running()) started.push_back(rank);
-    }
+    std::erase_if(lost_, [&](int rank) {
+      if ((*this)[rank].is_running()) return false;
+      if (!is_absent(rank)) started.push_back(rank);
+      return true;
+    });
     for (const int rank : started) start(rank);
-    std::erase_if(lost_, [&](int rank) { return std::ranges::find(started, rank) != started.end(); });
+    if (const auto end = patience_end(); lost_.empty() && end && Clock::now() >= *end) recovery().leave_out_missing();
     if (lost_.empty() && recovery().all_left()) order_to_join();
     return started;
+  }
+
+  /// Once the job has ended without a failure, kills the processes that wait to return.
+  void end_absent() {
+    const std::vector<int> ranks = present();
+    const auto runs = [&](int rank) { return (*this)[rank].is_running(); };
+    if (!recovery_ || recovery_->absent().none() || std::ranges::any_of(ranks, runs)) return;
+    ranks_.kill_running();
   }
 
   /// Once all ranks have resumed, ends the recovery and returns a summary line.
@@ -105,9 +145,11 @@ class RankProcesses {
     recovery_->finish();
     const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
     const std::string place = fmt::format(" in step {}", step_);
-    return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s", reason_,
+    const std::string ranks =
+        recovery_->absent().any() ? fmt::format(" on {} of {} ranks", present().size(), orders_.size()) : "";
+    return fmt::format("{}{}; recovery {} of {}: continues with step {} after {:.2f} s{}", reason_,
                        reason_.ends_with(place) ? "" : place, recovery_->done(), most_, recovery_->resumed_after() + 1,
-                       seconds);
+                       seconds, ranks);
   }
 
   [[nodiscard]] const std::string& reason() const { return reason_; }
@@ -129,16 +171,24 @@ class RankProcesses {
     ranks_.replace(index, start_(rank, recovery().generation(), channel.rank.get()));
   }
 
+  void order_to_leave() {
+    const Order leave{.kind = Order::Kind::Leave, .generation = recovery().generation()};
+    for (const int rank : present()) {
+      if (!is_lost(rank)) send_order(orders_[static_cast<std::size_t>(rank)].get(), leave);
+    }
+  }
+
   void order_to_join() {
     recovery().join();
     const FileDescriptor store = make_memory_file("chimera-store", 0);
-    const Order join{.kind = Order::Kind::Join, .generation = recovery().generation()};
-    for (const FileDescriptor& orders : orders_) send_order(orders.get(), join, store.get());
+    const Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
+    for (const int rank : present()) send_order(orders_[static_cast<std::size_t>(rank)].get(), join, store.get());
   }
 
   ProgressPage& progress_;
   const RankStarter& start_;
   int most_;
+  std::optional<std::chrono::milliseconds> spare_patience_;
   std::optional<Recovery> recovery_;
   ChildProcesses ranks_;
   std::vector<FileDescriptor> orders_;  // [rank]; may be empty
@@ -180,12 +230,15 @@ class Supervisor {
 
   /// Returns when to act without an event.
   [[nodiscard]] std::optional<Clock::time_point> next_poll() const {
-    if (deadline_ || !hang_watch_) return deadline_;
-    return Clock::now() + hang_watch_->interval();
+    if (deadline_) return deadline_;
+    std::optional<Clock::time_point> next = ranks_.patience_end();
+    if (hang_watch_) next = std::min(next.value_or(Clock::time_point::max()), Clock::now() + hang_watch_->interval());
+    return next;
   }
 
   /// After the verdict, ranks die by the launcher's own signals, so kills no longer tell of missing memory.
   void note_end(std::size_t rank, const Ending& ending) {
+    if (ranks_.is_absent(static_cast<int>(rank))) return;
     RankOutcome& outcome = outcomes_[rank];
     require_invariant(!outcome.ending, fmt::format("rank {} has ended twice", rank));
     outcome.ending = ending;
@@ -213,7 +266,7 @@ class Supervisor {
   }
 
   void note_report(const std::optional<FailureReport>& report) {
-    if (!report || report->rank < 0 || report->rank >= plan_.ranks) return;
+    if (!report || report->rank < 0 || report->rank >= plan_.ranks || ranks_.is_absent(report->rank)) return;
     if (ranks_.is_leaving() && !report->own_cause) return;  // its connections were broken on purpose
     RankOutcome& outcome = outcome_of(report->rank);
     if (!outcome.report) outcome.report = report;  // the first report names the cause
@@ -244,10 +297,9 @@ class Supervisor {
   }
 
   [[nodiscard]] bool are_all_in(std::initializer_list<Phase> phases) const {
-    for (int rank = 0; rank < plan_.ranks; ++rank) {
-      if (std::ranges::find(phases, progress_.last(rank).phase) == phases.end()) return false;
-    }
-    return true;
+    return std::ranges::all_of(ranks_.present(), [&](int rank) {
+      return std::ranges::find(phases, progress_.last(rank).phase) != phases.end();
+    });
   }
 
   /// The order matters: an ending job only waits, and a signal of the user takes precedence over failures, which it may
@@ -303,7 +355,7 @@ class Supervisor {
       return false;
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      if (ranks_[rank].is_running()) outcome_of(rank) = {};
+      if (ranks_[rank].is_running() || ranks_.is_absent(rank)) outcome_of(rank) = {};
     }
     failures_.clear();
     deadline_.reset();
@@ -312,12 +364,27 @@ class Supervisor {
   }
 
   void advance_recovery() {
+    ranks_.end_absent();
+    welcome_absent();
     if (!ranks_.is_recovering()) return;
     for (const int rank : ranks_.advance()) outcome_of(rank) = {};
     if (const auto line = ranks_.finish()) {
       print_message(*line);
       restart_hang_watch();
+      welcome_absent();
     }
+  }
+
+  /// Lets ranks return that the job does without, once their processes are ready.
+  void welcome_absent() {
+    if (!ranks_.can_recover() || ranks_.is_recovering() || !are_all_in({Phase::Steps})) return;
+    // A rank that has ended its steps cannot leave them any more.
+    constexpr std::int64_t kStepsBeforeEnd = 3;
+    const bool is_near_end = std::ranges::any_of(ranks_.present(), [&](int rank) {
+      return plan_.last_step > 0 && progress_.last(rank).step > plan_.last_step - kStepsBeforeEnd;
+    });
+    if (is_near_end) return;
+    if (!ranks_.welcome().empty()) restart_hang_watch();
   }
 
   /// Restarts hang detection, with the limit of start-up.
@@ -328,7 +395,7 @@ class Supervisor {
   /// Processor time tells a rank that computes for long from one that hangs. Ranks that wait for a GPU use it, too.
   [[nodiscard]] bool is_hanging() {
     if (!hang_watch_) return false;
-    HangWatch::Observation now = observe(progress_, plan_.ranks);
+    HangWatch::Observation now = observe(progress_, ranks_.present());
     for (const ChildProcess& rank : ranks_.all()) {
       if (plan_.waits_idle) now.work.push_back(rank.processor_time());
       now.is_waiting_for_disk = now.is_waiting_for_disk || rank.is_waiting_for_disk();
@@ -340,7 +407,7 @@ class Supervisor {
   void handle_hang() {
     std::vector<StuckRank> stuck;
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      if (!ranks_[rank].is_running()) continue;
+      if (!ranks_[rank].is_running() || ranks_.is_absent(rank)) continue;
       stuck.push_back({.rank = rank, .is_stopped = ranks_[rank].is_stopped(), .progress = progress_.last(rank)});
     }
     if (stuck.empty()) return;  // the last rank has ended

@@ -69,6 +69,13 @@ std::string settings(const Job& job) {
                                  {"betas", {options.optimizer.beta1, options.optimizer.beta2}},
                                  {"epsilon", options.optimizer.epsilon},
                                  {"clip", options.clip}};
+  if (options.optimizer.kind == OptimizerKind::Muon) {
+    const MuonOptions& muon = options.optimizer.muon;
+    text["momentum"] = muon.momentum;
+    text["muon_adjust"] = to_text(muon.adjust);
+    text["muon_dtype"] = to_text(muon.iterations.value_or(options.dtype));
+    text["muon_exclude"] = muon.exclude;
+  }
   for (std::int64_t step = 0; step < options.steps; ++step) {
     text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));
   }

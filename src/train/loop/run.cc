@@ -11,6 +11,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -38,6 +40,7 @@
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/observe/step_costs.h"
 #include "train/observe/step_summary.h"
 #include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
@@ -47,6 +50,7 @@
 #include "train/setup/device.h"
 #include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
+#include "train/setup/rerouted_job.h"
 #include "transport/connection_breaker.h"
 #include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
@@ -94,7 +98,7 @@ std::optional<MemoryMeter> meter_of(const Job& job) {
 
 void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes;
-  const double own = static_cast<double>(meter.usage(rank).peak);
+  const double own = static_cast<double>(meter.usage(job.launched_rank(rank)).peak);
   for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
   if (rank != RankId(0)) return;
   write_final_output(job, "--tensor-memory", job.options.tensor_memory,
@@ -131,79 +135,156 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
-/// Trains all steps on `epochs`, with replacements after rank losses. Calls `on_begin` whenever the trainer has weights
-/// and is about to run. Calls `on_step` as Trainer::run() does, perhaps twice for a step. Throws the trainer's errors
-/// unless a rank loss caused them.
-RunSummary train_through_rank_losses(const Job& job, RankId rank, ReconnectingTransport& epochs,
-                                     std::optional<Trainer>& trainer, const std::function<void()>& on_begin,
-                                     const std::function<void(const StepMetrics&)>& on_step) {
-  while (true) {
-    try {
-      epochs.join();
-      if (!trainer) {
-        note_progress({RankProgress::Phase::StartUp});
-        trainer.emplace(job, rank, epochs, epochs.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
-      }
-      if (epochs.is_recovering()) {
-        trainer->rejoin();
-        note_progress({RankProgress::Phase::Steps, trainer->position().done() + 1});
-        epochs.note_resumed(trainer->position().done());
-      }
-      on_begin();
-      return trainer->run(on_step);
-    } catch (const FinalError&) {
-      throw;
-    } catch (const PeerFinalError&) {
-      throw;
-    } catch (const std::exception& error) {
-      if (!epochs.must_leave(error, trainer ? trainer->current() : "start-up")) throw;
-    }
-    if (trainer) trainer->drop_step();
-    epochs.leave();
+std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
+                                              const RendezvousPoint& rendezvous,
+                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first);
+
+std::vector<RankId> ranks_of(const RankSet& set) {
+  std::vector<RankId> ranks;
+  for (std::size_t rank = 0; rank < set.size(); ++rank) {
+    if (set.test(rank)) ranks.emplace_back(static_cast<std::int64_t>(rank));
   }
+  return ranks;
 }
 
+/// The trainer of a rank in a job that continues after the loss of ranks. A loss without a replacement, and the return
+/// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state.
+class LastingTrainer {
+ public:
+  /// `rank` is the launched rank.
+  LastingTrainer(const Job& launched, RankId rank, ReconnectingTransport& reconnecting, std::optional<Trainer>& trainer)
+      : launched_(launched), rank_(rank), reconnecting_(reconnecting), trainer_(trainer), fingerprint_(fingerprint(launched)) {}
+
+  struct Calls {
+    std::function<void()> on_change;  ///< The running ranks change; called before they connect
+    std::function<void()> on_begin;   ///< The trainer has weights and is about to run
+    Trainer::OnStep on_step;          ///< As for Trainer::run(), perhaps twice for a step
+  };
+
+  /// Trains all steps. Throws the trainer's errors unless a rank loss caused them.
+  RunSummary run(const Calls& calls) {
+    while (true) {
+      try {
+        join(calls);
+        costs_.begin(absent_, trainer_->position().done() + 1, left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
+        left_at_ = 0;
+        calls.on_begin();
+        return trainer_->run([&](const StepMetrics& step) {
+          costs_.note_step(step.step, step.step_seconds);
+          calls.on_step(step);
+        });
+      } catch (const FinalError&) {
+        throw;
+      } catch (const PeerFinalError&) {
+        throw;
+      } catch (const std::exception& error) {
+        if (left_at_ == 0) left_at_ = monotonic_seconds();
+        if (!reconnecting_.must_leave(error, trainer_ ? trainer_->current() : "start-up")) throw;
+      }
+      if (trainer_) trainer_->drop_step();
+      reconnecting_.leave();
+    }
+  }
+
+  [[nodiscard]] const StepCosts& costs() const { return costs_; }
+
+ private:
+  void join(const Calls& calls) {
+    if (const auto absent = ranks_of(reconnecting_.await_generation()); absent != absent_) {
+      change_job(absent);
+      calls.on_change();
+    }
+    const Job& job = rerouted_ ? *rerouted_ : launched_;
+    const auto& launched = job.launched_ranks;
+    const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
+    reconnecting_.join(
+        [&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
+          return connect_generation(job, rank, fingerprint_, rendezvous, breaker, is_first);
+        });
+    if (!trainer_ && kept_) {
+      trainer_.emplace(job, rank, reconnecting_, *kept_);
+    } else if (!trainer_) {
+      note_progress({RankProgress::Phase::StartUp});
+      trainer_.emplace(job, rank, reconnecting_, reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+    }
+    kept_.reset();
+    if (!reconnecting_.is_recovering()) return;
+    trainer_->rejoin();
+    note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
+    reconnecting_.note_resumed(trainer_->position().done());
+  }
+
+  void change_job(const std::vector<RankId>& absent) {
+    if (trainer_) kept_ = trainer_->keep();
+    trainer_.reset();
+    rerouted_.reset();
+    if (!absent.empty()) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, absent));
+    absent_ = absent;
+  }
+
+  const Job& launched_;
+  RankId rank_;
+  ReconnectingTransport& reconnecting_;
+  std::optional<Trainer>& trainer_;
+  Fingerprint fingerprint_;
+  std::vector<RankId> absent_;
+  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are absent
+  std::optional<Trainer::Kept> kept_;    // Between two trainers
+  StepCosts costs_{launched_.num_ranks()};
+  double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
+};
+
 /// Rank 0 also writes metrics, progress and summary. Returns false after a stop request that left steps undone but
-/// saved. Throws the trainer's errors and stores their place in `op`. `epochs` may be null.
+/// saved. Throws the trainer's errors and stores their place in `op`. `reconnecting` may be null.
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
-              ReconnectingTransport* epochs = nullptr) {
+              ReconnectingTransport* reconnecting = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
   use_threads(job);
   // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
+  std::optional<LastingTrainer> lasting;  // Before `trainer`, which uses its job
   std::optional<Trainer> trainer;
   try {
-    const bool speaks = rank == RankId(0);
+    bool speaks = rank == RankId(0);
     std::optional<EventFile> events;
     std::optional<MetricsFile> metrics;  // Truncated only after the model exists
     std::string lines;                   // For --report, including earlier attempts
+    std::optional<Progress> progress;
     const auto open_files = [&] {
-      if (!speaks || metrics || events) return;
+      speaks = trainer->rank() == RankId(0);
+      if (!speaks) return;
+      if (!progress) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
+      if (metrics || events) return;
       if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
-    std::optional<Progress> progress;
-    if (speaks) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
+    // After a change of the running ranks, another rank may write.
+    const auto close_files = [&] {
+      metrics.reset();
+      events.reset();
+      progress.reset();
+    };
     RemainingTime pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     std::int64_t spoken = 0;  // Last reported step
     const auto on_step = [&](StepMetrics step) {
-      if (!speaks || step.step <= spoken) return;
-      spoken = step.step;
-      if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
       const auto now = std::chrono::steady_clock::now();
       step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
       last = now;
+      if (!speaks || step.step <= spoken) return;
+      spoken = step.step;
+      if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
       if (metrics) metrics->write(step);
       if (!job.options.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);
       progress->show(step);
     };
     RunSummary run;
-    if (epochs != nullptr) {
-      run = train_through_rank_losses(job, rank, *epochs, trainer, open_files, on_step);
+    if (reconnecting != nullptr) {
+      lasting.emplace(job, rank, *reconnecting, trainer);
+      run = lasting->run({.on_change = close_files, .on_begin = open_files, .on_step = on_step});
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
@@ -214,17 +295,19 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
     const bool is_saved = trainer->finish_checkpoints();
+    const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
     if (run.is_whole && !job.options.export_folder.empty())
-      export_model(job, trainer->model().whole_parameters(), rank, transport);
+      export_model(final_job, trainer->model().whole_parameters(), trainer->rank(), transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
     }
-    if (meter) write_tensor_memory(job, rank, transport, *meter);
+    if (meter) write_tensor_memory(final_job, trainer->rank(), transport, *meter);
     if (speaks && run.steps > 0) {
-      output().write(speed_summary(job, run, available_cores()));
-      write_speed(job, run);
+      output().write(speed_summary(final_job, run, available_cores()));
+      write_speed(final_job, run);
     }
+    if (speaks && lasting) output().write(lasting->costs().describe());
     if (speaks && !run.rank_op_times.empty()) {
       output().write(straggler_report(compute_times_of_ranks(run.rank_op_times, run.steps), run.step_seconds));
     }
@@ -291,21 +374,19 @@ std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) 
                                 .on_group_connected = note_more_progress});
 }
 
-/// Later epochs do not compare kResumeFlag, because replacements have no checkpoint.
-ReconnectingTransport::Connect connect_epochs(const Job& job, const RankEnvironment& rank) {
-  return [&job, rank, own = fingerprint(job)](const RendezvousPoint& rendezvous,
+/// Later generations do not compare kResumeFlag, because replacements have no checkpoint.
+std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
+                                              const RendezvousPoint& rendezvous,
                                               const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
-    Fingerprint compared = own;
-    if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
-    return connect_gloo({.rank = rank.rank,
-                         .world_size = rank.world_size,
-                         .rendezvous = rendezvous,
-                         .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
-                         .groups = job.rank_groups(),
-                         .pairs = communicating_pairs(job),
-                         .fingerprint = std::move(compared),
-                         .breaker = breaker});
-  };
+  if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+  return connect_gloo({.rank = static_cast<int>(rank.value()),
+                       .world_size = static_cast<int>(job.num_ranks()),
+                       .rendezvous = rendezvous,
+                       .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
+                       .groups = job.rank_groups(),
+                       .pairs = communicating_pairs(job),
+                       .fingerprint = std::move(compared),
+                       .breaker = breaker});
 }
 
 }  // namespace
@@ -370,14 +451,14 @@ int run_rank(const Job& job, RankEnvironment rank) {
     std::optional<FlightRecordingScope> recorded;
     if (!rank.placed) recorded.emplace(job, rank.rank);
     {
-      std::optional<ReconnectingTransport> epochs;
+      std::optional<ReconnectingTransport> reconnecting;
       std::unique_ptr<Transport> connected;
       if (rank.orders) {
-        epochs.emplace(rank, connect_epochs(job, rank));
+        reconnecting.emplace(rank);
       } else {
         connected = connect(job, rank);
       }
-      Transport& transport = epochs ? static_cast<Transport&>(*epochs) : *connected;
+      Transport& transport = reconnecting ? static_cast<Transport&>(*reconnecting) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
       // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
@@ -389,7 +470,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
           stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
         const PooledStreamGuard stream(device_of(job.options, RankId(rank.rank)));
-        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, epochs ? &*epochs : nullptr);
+        is_whole = train_as(job, RankId(rank.rank), transport, meter, op, reconnecting ? &*reconnecting : nullptr);
       } catch (...) {
         // Reports first, because NCCL's shutdown may take long without peers.
         if (uses_gpu(job.options)) told = tell();

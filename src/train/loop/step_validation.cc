@@ -11,8 +11,9 @@
 namespace chimera {
 namespace {
 
-StageRanks first_replica(const RunShape& shape, RankId self) {
-  StageRanks ranks{.holders = {}, .self = self};
+StageRanks first_replica(const RankContext& self) {
+  const RunShape& shape = self.job.run;
+  StageRanks ranks{.holders = {}, .self = self.rank, .is_copy = self.is_copy()};
   for (std::int64_t s = 0; s < shape.schedule.stages; ++s) {
     const WorkerId worker = shape.schedule.placement.worker(ReplicaId(0), StageId(s));
     ranks.holders.push_back(shape.ranks.rank({GroupId(0), worker}));
@@ -42,8 +43,9 @@ double StepValidation::loss(std::int64_t step) {
 
 std::string StepValidation::sample(std::int64_t step) {
   const Job& job = self_.job;
+  const WholeTokens whole(self_.tensor.get());  // T need not divide the tokens of a prompt
   // Replica 0 of group 0 has each stage once. The other ranks take part only in the sums.
-  DistributedModel model(model_.stages(), first_replica(job.run, self_.rank), self_.transport, job.model.hidden,
+  DistributedModel model(model_.stages(), first_replica(self_), self_.transport, job.model.hidden,
                          scalar_type(job.options.dtype), self_.device);
   const TrainingPrompt& prompt = *job.data.prompt;
   const auto on_token = [&](TokenId, std::string_view) {

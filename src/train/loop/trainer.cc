@@ -1,6 +1,5 @@
 #include "train/loop/trainer.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -10,6 +9,7 @@
 #include "core/clock.h"
 #include "core/fault_point.h"
 #include "engine/programs.h"
+#include "train/loop/device_warm_up.h"
 #include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
@@ -32,34 +32,50 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.scatters = job.options.shard_optimizer;
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
+  if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
   return shape;
 }
-
-/// Injects a fault: flips a high-order bit of the first element.
-void flip_bit(const at::Tensor& value) { static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U; }
 
 }  // namespace
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin)
+    : Trainer(job, rank, transport, origin, nullptr) {
+  if (job.first_step == 0) return;
+  last_.updates = job.checkpoints->resumed->updates;
+  last_.loss_watch = job.checkpoints->resumed->loss_watch;
+}
+
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept)
+    : Trainer(job, rank, transport, WeightOrigin::Own, &kept) {
+  last_ = kept.loop.last;
+  steps_.resume(kept.loop.first_step, kept.done);
+  losses_.set_skipped_in_row(kept.loop.skipped_in_row);
+  if (checkpointer_) checkpointer_->resume(kept.loop.plans);
+}
+
+Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept)
     : self_(job, rank, transport),
       steps_(job.first_step),
       loader_(job, self_.place, self_.device),
       progress_(self_.device, [this] { self_.transport.require_peers(); }),
-      model_(self_, origin),
+      model_(kept != nullptr ? TrainedModel(self_, kept->model) : TrainedModel(self_, origin)),
       driver_(job.run, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
               model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_), model_.tied()),
       validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
       losses_(self_),
-      replacement_(self_, model_) {
+      replacement_(self_, model_, kept != nullptr ? kept->gradients_complete_step : 0) {
   last_.step = job.first_step;
-  if (job.first_step > 0) {
-    last_.updates = job.checkpoints->resumed->updates;
-    last_.loss_watch = job.checkpoints->resumed->loss_watch;
-  }
   if (!options().checkpoint.folder.empty()) {
     checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
   }
+}
+
+Trainer::Kept Trainer::keep() const {
+  return {.model = model_.keep(last_.updates),
+          .loop = loop_state(),
+          .done = steps_.done(),
+          .gradients_complete_step = replacement_.gradients_complete_step()};
 }
 
 RunSummary Trainer::run(const OnStep& on_step) {
@@ -93,15 +109,20 @@ StepMetrics Trainer::train_step(std::int64_t step) {
 
 void Trainer::run_step(std::int64_t step) {
   steps_.begin(step + 1);
-  inject_bit_flip("step", 0);
+  model_.inject_bit_flip("step", 0);
   loader_.begin_step(step);
-  warm_up(step);
+  if (!std::exchange(is_warm_, true)) {
+    warm_up_device(self_, step, loader_, progress_, driver_.executor());
+    if (!self_.device.is_cpu()) model_.complete_gradients();  // Connects these sums too; a step zeroes gradients first
+  }
+  const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
-  inject_bit_flip("updated", 0);
-  inject_bit_flip("moments", 1);
+  if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
+  model_.inject_bit_flip("updated", 0);
+  model_.inject_bit_flip("moments", 1);
 }
 
 /// An asynchronous schedule has one program from flush to flush; a step is a piece of it.
@@ -144,9 +165,10 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
 }
 
 void Trainer::note_instruction(const Instruction& instruction) {
-  if (instruction.kind == InstructionKind::ReduceScalars) {  // All gradients are complete here
+  if (instruction.kind == InstructionKind::UpdateWeights) model_.complete_gradients(instruction.op.stage);
+  if (instruction.kind == InstructionKind::ReduceScalars) {  // A synchronous schedule has all gradients here
     if (options().watches_weights()) replicas_.require_unchanged();
-    model_.complete_gradients();
+    if (!self_.job.run.schedule.updates) model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
   progress_.note({RankProgress::Phase::Steps, steps_.step(), instruction});
@@ -196,6 +218,7 @@ bool Trainer::close_step(const OnStep& on_step) {
   };
   if (is_due(options().steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
+  if (!self_.job.launched_ranks.empty()) last_.workers = self_.job.num_ranks();
   if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
   if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
   // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
@@ -226,51 +249,28 @@ void Trainer::rejoin() {
   // The order matters: votes first, then the numbers of the loop, then the missing update of ranks that are a step
   // behind, and the state of the model last, because it is copied after that update.
   const ResumeState resume = replacement_.agree(steps_.done());
-  LoopState state{.last = last_,
-                  .skipped_in_row = losses_.skipped_in_row(),
-                  .first_step = steps_.first(),
-                  .plans = checkpointer_ ? checkpointer_->plans() : SavePlans{}};
+  LoopState state = loop_state();
   replacement_.share(state, resume.metrics_source);
   last_ = state.last;
   losses_.set_skipped_in_row(state.skipped_in_row);
   if (checkpointer_) checkpointer_->resume(state.plans);
   const bool is_behind = model_.has_weights() && steps_.done() < resume.done;
-  if (is_behind && !last_.is_skipped) update(resume.done - 1, last_.gradient_norm);
-  replacement_.send_state(resume, last_.updates);
+  if (is_behind && !last_.is_skipped) {
+    replicas_.forget();
+    driver_.update_alone(model_.optimizer(), resume.done - 1, last_.gradient_norm);
+    model_.update_copies();
+  }
+  // Before other ranks are waited for: another loss must not repeat the update.
   steps_.resume(state.first_step, resume.done);
+  replacement_.send_state(resume, last_.updates);
   fault_point("resume");
 }
 
-/// On a GPU, runs the ops of training and validation once without messages (Executor::warm_up). BERT's attention has
-/// other ops with a mask, which only padded micro-batches have. What steps allocate later must not make a GPU wait.
-void Trainer::warm_up(std::int64_t step) {
-  const Job& job = self_.job;
-  if (std::exchange(is_warm_, true) || self_.device.is_cpu()) return;
-  if (job.num_ranks() == 1 && !options().op_graphs) return;
-  const auto warm = [&](const Program& program, bool trains, bool is_masked) {
-    const auto load = [&](StageId stage, MicroBatchId id) {
-      MicroBatch batch = loader_.training(step, stage, id);
-      if (!trains) batch.dropout = {};
-      batch.attention_mask = is_masked ? at::ones_like(batch.tokens, at::kBool) : at::Tensor();
-      return batch;
-    };
-    ObservationHooks observation = progress_.observe(step);
-    observation.on_instruction = [&](const Instruction&) { progress_.note({RankProgress::Phase::StartUp}); };
-    driver_.executor().warm_up(program.workers[self_.place.worker.index()],
-                               {.load = load, .observation = std::move(observation)});
-  };
-  loader_.warm_up(step);
-  for (const bool is_masked : {false, true}) {
-    if (is_masked && is_causal(job.model.family)) continue;
-    warm(job.programs.training, /*trains=*/true, is_masked);
-    if (options().validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
-  }
-  if (options().op_graphs) {
-    const auto load = [&](StageId stage, MicroBatchId id) { return loader_.training(step, stage, id); };
-    driver_.executor().record_ops(job.programs.training.workers[self_.place.worker.index()], load,
-                                  graph_capture_on(accelerator()));
-  }
-  require_gpu_margin(self_.device);
+LoopState Trainer::loop_state() const {
+  return {.last = last_,
+          .skipped_in_row = losses_.skipped_in_row(),
+          .first_step = steps_.first(),
+          .plans = checkpointer_ ? checkpointer_->plans() : SavePlans{}};
 }
 
 void Trainer::trace(bool on, std::function<MemorySample()> sample_memory) {
@@ -288,11 +288,6 @@ std::string Trainer::current() const {
 std::string Trainer::hash_parameters() {
   return parameters_hash(self_.job.parameters, model_.own_groups(), self_.transport,
                          self_.job.ranks().place(self_.world_rank));
-}
-
-/// `tensor` is an index into TrainedModel::state_of() of the first group: 0 for a weight, 1 for its optimizer state.
-void Trainer::inject_bit_flip(std::string_view point, std::size_t tensor) {
-  if (fault_point(point)) flip_bit(model_.state_of(model_.groups().begin()->first).at(tensor));
 }
 
 }  // namespace chimera

@@ -17,12 +17,11 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
-#include "core/invariant.h"
 #include "engine/step_driver.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
+#include "train/loop/step_position.h"
 #include "train/loop/step_validation.h"
 #include "train/observe/measured_step.h"
 #include "train/observe/run_times.h"
@@ -36,51 +35,6 @@
 
 namespace chimera {
 
-/// Position of the training loop. Steps count from 1. A step is first computing, then updated (it has changed the
-/// weights), then closed. After the loss of a rank, the loop continues either by computing a step, or by closing a step
-/// that was updated; resume() decides which.
-class StepPosition {
- public:
-  /// `first` is the number of steps that earlier runs have made.
-  explicit StepPosition(std::int64_t first) { resume(first, first); }
-
-  void begin(std::int64_t step) {
-    require_invariant(phase_ != Phase::Updated, "a step begins, but the step before it is not closed");
-    step_ = step;
-    phase_ = Phase::Computing;
-  }
-  void note_update() {
-    require_invariant(is_computing(), "a step is updated twice");
-    phase_ = Phase::Updated;
-  }
-  void close() {
-    require_invariant(phase_ == Phase::Updated, "a step is closed without an update");
-    phase_ = Phase::Closed;
-  }
-  /// Sets the position after `done` updated steps, of which earlier runs made `first`. If this run made the last of
-  /// them, the loop closes it again.
-  void resume(std::int64_t first, std::int64_t done) {
-    first_ = first;
-    step_ = done > first ? done : first + 1;
-    phase_ = done > first ? Phase::Updated : Phase::Computing;
-  }
-
-  [[nodiscard]] std::int64_t first() const { return first_; }
-  /// Returns the current step: the step that is computing or updated; when it is closed, the last step.
-  [[nodiscard]] std::int64_t step() const { return step_; }
-  /// Returns the number of updated steps.
-  [[nodiscard]] std::int64_t done() const { return is_computing() ? step_ - 1 : step_; }
-  [[nodiscard]] bool is_computing() const { return phase_ == Phase::Computing; }
-  /// Returns whether all updated steps are closed.
-  [[nodiscard]] bool is_closed() const { return phase_ != Phase::Updated; }
-
- private:
-  enum class Phase : std::uint8_t { Computing, Updated, Closed };
-  std::int64_t first_ = 0;
-  std::int64_t step_ = 1;
-  Phase phase_ = Phase::Computing;
-};
-
 /// The training loop of one rank. Not thread-safe. Borrows job and transport.
 class Trainer {
  public:
@@ -88,6 +42,19 @@ class Trainer {
 
   /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first.
   Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own);
+
+  /// State of a rank between two jobs: the trainer of one job ends, and the trainer of the same run with other ranks
+  /// begins (--recover reroute).
+  struct Kept {
+    TrainedModel::Kept model;
+    LoopState loop;
+    std::int64_t done = 0;                     ///< Steps that are complete, with their update
+    std::int64_t gradients_complete_step = 0;  ///< RankReplacement::gradients_complete_step()
+  };
+  /// Continues with the state of the rank in another job of the same run; rejoin() must be called first.
+  Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept);
+  /// Returns the state, after drop_step(). This trainer must not run any more.
+  [[nodiscard]] Kept keep() const;
 
   /// Trains all remaining steps. Calls `on_step` after each step, before a checkpoint is saved. If the job saves
   /// checkpoints, it ends early on a stop request (stop_signals.h). Throws the errors of Executor::run(), and
@@ -120,12 +87,15 @@ class Trainer {
   [[nodiscard]] const Tracer* tracer() const { return tracer_ ? &*tracer_ : nullptr; }
 
   [[nodiscard]] const TrainedModel& model() const { return model_; }
+  [[nodiscard]] const Job& job() const { return self_.job; }
+  [[nodiscard]] RankId rank() const { return self_.world_rank; }
   /// Returns the current instruction or, if there is none, the current step, as text for error messages.
   [[nodiscard]] std::string current() const;
 
  private:
   [[nodiscard]] const TrainOptions& options() const { return self_.job.options; }
-  void warm_up(std::int64_t step);
+  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept);
+  [[nodiscard]] LoopState loop_state() const;
   void run_step(std::int64_t step);
   [[nodiscard]] StepHooks hooks_of(std::int64_t step);
   [[nodiscard]] std::vector<Instruction> program_of(std::int64_t step) const;
@@ -136,7 +106,6 @@ class Trainer {
   bool close_step(const OnStep& on_step);
   bool save_if_due();
   [[nodiscard]] std::string hash_parameters();
-  void inject_bit_flip(std::string_view point, std::size_t tensor);
 
   RankContext self_;
   StepPosition steps_;

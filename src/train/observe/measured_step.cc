@@ -24,10 +24,12 @@ struct MeasuredSum {
   bool done_in_wait = true;
 };
 
-std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId rank) {
+std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId in_lane,
+                                                std::int64_t lane) {
   // A sum starts and is awaited at two instructions; its end is noted by the transport, or is the end of the wait.
   std::map<ParameterGroupId, MeasuredSum> sums;
-  const auto& program = job.programs.training.workers[job.run.ranks.place(rank).worker.index()];
+  const auto& program = job.programs.training.workers[job.run.ranks.place(in_lane).worker.index()];
+  const RankId rank = job.ranks().rank(in_lane, lane);
   const auto& boundaries = recorded.boundaries[rank.index()];
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (!is_all_reduce(program[i].kind)) continue;
@@ -45,9 +47,11 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedSt
 
 class StepReader {
  public:
-  StepReader(const Job& job, GroupId group, const RecordedStep& recorded)
-      : job_(job), group_(group), recorded_(recorded), table_(job.run.schedule) {
+  StepReader(const Job& job, GroupId group, const RecordedStep& recorded, std::int64_t lane)
+      : job_(job), recorded_(recorded), table_(job.run.schedule) {
     step_.step = recorded.step;
+    step_.group = group;
+    step_.lane = lane;
     step_.start = std::numeric_limits<double>::infinity();
     for (const auto& boundaries : recorded.boundaries) step_.start = std::min(step_.start, boundaries.front());
     step_.timeline.workers.resize(job.run.schedule.workers.size());
@@ -65,13 +69,13 @@ class StepReader {
   }
 
  private:
-  [[nodiscard]] RankId rank(std::size_t worker) const {
-    return job_.run.ranks.rank({group_, WorkerId(static_cast<std::int64_t>(worker))});
+  [[nodiscard]] RankId in_lane(std::size_t worker) const {
+    return job_.run.ranks.rank({step_.group, WorkerId(static_cast<std::int64_t>(worker))});
   }
 
   void read_worker(std::size_t w) {
     const auto& program = job_.programs.training.workers[w];
-    const auto& boundaries = recorded_.boundaries[rank(w).index()];
+    const auto& boundaries = recorded_.boundaries[job_.ranks().rank(in_lane(w), step_.lane).index()];
     WorkerTimeline& timeline = step_.timeline.workers[w];
     auto& recomputations = step_.recomputations.emplace_back();
     for (std::size_t i = 0; i < program.size(); ++i) {
@@ -108,12 +112,13 @@ class StepReader {
 
   void add_all_reduces() {
     const auto groups = job_.run.rank_groups();
-    std::vector<std::map<ParameterGroupId, MeasuredSum>> sums;  // [rank]
-    for (std::int64_t r = 0; r < job_.run.num_ranks(); ++r) sums.push_back(sums_of(job_, recorded_, RankId(r)));
+    std::vector<std::map<ParameterGroupId, MeasuredSum>> sums;  // [rank of the lane]
+    for (std::int64_t r = 0; r < job_.run.num_ranks(); ++r)
+      sums.push_back(sums_of(job_, recorded_, RankId(r), step_.lane));
     for (std::size_t w = 0; w < step_.timeline.workers.size(); ++w) {
       auto& own = step_.timeline.workers[w].all_reduces;
       step_.launched.emplace_back();
-      for (const auto& [group, sum] : sums[rank(w).index()]) {
+      for (const auto& [group, sum] : sums[in_lane(w).index()]) {
         if (groups[group.index()].size() < 2) continue;
         const double end = sum.done - step_.start;
         const double start = std::min(first_progress(group, groups[group.index()], sums) - step_.start, end);
@@ -173,7 +178,6 @@ class StepReader {
   }
 
   const Job& job_;
-  GroupId group_;
   const RecordedStep& recorded_;
   OpTable table_;
   MeasuredStep step_;
@@ -257,8 +261,8 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
 
 }  // namespace
 
-MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded) {
-  return StepReader(job, group, recorded).run();
+MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded, std::int64_t lane) {
+  return StepReader(job, group, recorded, lane).run();
 }
 
 CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {

@@ -53,10 +53,12 @@ struct MeasuredRecomputation {
   TimedOp time;
 };
 
-/// A step of one data-parallel group. Times are in seconds from the start of the step: the earliest start on any rank
-/// of any group.
+/// A step of one data-parallel group, on its ranks with one t (engine/tensor_ranks.h). Times are in seconds from the
+/// start of the step: the earliest start on any rank of any group.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
+  GroupId group{0};
+  std::int64_t lane = 0;  // t
   double start = 0;       // Start of the step in seconds of rank 0's clock
   /// In this timeline, an all-reduce starts when the last of its ranks launches it; if RecordedStep::all_reduce_ends is
   /// 0 for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
@@ -69,14 +71,15 @@ struct MeasuredStep {
   std::vector<std::vector<TimedAllReduce>> launched;               // [worker]: start is the worker's own launch
 };
 
-/// Returns the recorded step for the data-parallel group `group`.
-[[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded);
+/// Returns the recorded step for the data-parallel group `group` and t = `lane`.
+[[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded,
+                                         std::int64_t lane = 0);
 
 /// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` selects wall-clock or
 /// CPU time.
 [[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
 
-/// Returns measured_op_costs() by wall clock, with further costs from `steps` [step][data-parallel group], at least
+/// Returns measured_op_costs() by wall clock, with further costs from `steps` of measured_steps(), at least
 /// one. The latency of a message is the time from the end of the op that made it to its arrival, as the median over
 /// messages whose receiver was waiting. All-reduce times are means per stage. The optimizer time of a worker is divided
 /// among its stages in proportion to their parameters.

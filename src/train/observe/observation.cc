@@ -22,7 +22,7 @@ namespace chimera {
 namespace {
 
 std::string subtitle_of(const Job& job) {
-  const std::int64_t ranks = job.run.num_ranks();
+  const std::int64_t ranks = job.num_ranks();
   return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.run.schedule.stages,
                      ranks, ranks == 1 ? "worker" : "workers", job.run.micro_batches(), job.run.samples_per_op(),
                      job.options.sequence, to_text(job.options.dtype));
@@ -58,10 +58,9 @@ class TraceWriter {
       const auto& groups = steps_[s];
       // Bubbles at the end of a step last until the next step starts.
       const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
-      for (std::size_t g = 0; g < groups.size(); ++g)
-        write_group(groups[g], next - groups[g].start, GroupId(static_cast<std::int64_t>(g)));
+      for (std::size_t g = 0; g < groups.size(); ++g) write_group(groups[g], next - groups[g].start);
     }
-    for (std::int64_t rank = 0; rank < job_.run.num_ranks(); ++rank) write_lanes(RankId(rank));
+    for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
     return events_.text();
   }
 
@@ -75,9 +74,11 @@ class TraceWriter {
   using ByRank = std::vector<std::vector<Interval>>;
 
   [[nodiscard]] std::string name_of(RankId rank) const {
-    const GroupWorker place = job_.run.ranks.place(rank);
-    if (job_.run.ranks.data_parallel == 1) return fmt::format("worker {}", place.worker.value());
-    return fmt::format("group {}, worker {}", place.group.value(), place.worker.value());
+    const GroupWorker place = job_.run.ranks.place(job_.ranks().in_lane(rank));
+    const TensorPlace tensor = job_.ranks().place(rank);
+    return (job_.run.ranks.data_parallel == 1 ? "" : fmt::format("group {}, ", place.group.value())) +
+           fmt::format("worker {}", place.worker.value()) +
+           (tensor.ranks == 1 ? "" : fmt::format(", t {}", tensor.rank));
   }
 
   /// The first rank starts the next step at `end`.
@@ -89,10 +90,10 @@ class TraceWriter {
     return explanation;
   }
 
-  void write_group(const MeasuredStep& step, double end, GroupId group) {
+  void write_group(const MeasuredStep& step, double end) {
     TraceFrame frame{.start = step.start - steps_.front().front().start, .tracks = {}};
     for (std::int64_t w = 0; w < job_.run.ranks.workers; ++w) {
-      const RankId rank = job_.run.ranks.rank({group, WorkerId(w)});
+      const RankId rank = job_.ranks().rank(job_.run.ranks.rank({step.group, WorkerId(w)}), step.lane);
       frame.tracks.push_back({rank.index(), name_of(rank)});
     }
     add_ops(job_.run.schedule, step.timeline, until(step.explanation, end), frame, events_);
@@ -140,8 +141,8 @@ class TraceWriter {
 
   const Job& job_;
   const std::vector<std::vector<MeasuredStep>>& steps_;
-  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.run.num_ranks()));
-  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.run.num_ranks()));
+  ByRank sums_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
+  ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
   TraceEvents events_{kMicroseconds};
 };
 
@@ -190,9 +191,9 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
   // Thread ranks share a clock. Processes on several hosts do not.
   const bool one_clock = job.options.transport == TransportKind::Threads;
-  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.run.num_ranks());
+  const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
   const auto of_all = [&](const std::vector<double>& times) {
-    return gather(moved(times, offset), rank, job.run.num_ranks(), transport);
+    return gather(moved(times, offset), rank, job.num_ranks(), transport);
   };
   std::vector<RecordedStep> steps;
   for (const auto& trace : tracer.steps()) {
@@ -205,8 +206,10 @@ std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job, const std:
   std::vector<std::vector<MeasuredStep>> steps;
   for (const RecordedStep& step : recorded) {
     auto& groups = steps.emplace_back();
-    for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group)
-      groups.push_back(measured_step(job, GroupId(group), step));
+    for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group) {
+      for (std::int64_t lane = 0; lane < job.options.tensor_parallel; ++lane)
+        groups.push_back(measured_step(job, GroupId(group), step, lane));
+    }
   }
   return steps;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
@@ -24,39 +23,20 @@ std::string compared(double seconds, double measured) {
   return fmt::format("{:.4f} s ({:+.1f} %)", seconds, 100 * (seconds / measured - 1));
 }
 
-struct Cause {
-  const char* name;
-  double seconds;
-};
-
-/// Other processes slow down ops and messages, so their share is no further part of the difference. They are to blame
-/// if the time that they took is at least half of the largest part.
-std::string largest_cause(const std::array<Cause, 4>& causes, double others, double difference) {
-  const Cause& largest = *std::ranges::max_element(causes, {}, &Cause::seconds);
-  if (others > 0 && others >= 0.5 * std::max(largest.seconds, difference)) return "; mostly other processes";
-  if (largest.seconds < 0.25 * difference) return "; no part explains it";
-  return fmt::format("; mostly {}", largest.name);
-}
-
 /// Times of ops on a device are those of launching them, so they explain nothing there.
-std::string explain_difference(const Job& job, const RunSummary& run, const StepForecast& made) {
+std::string explain_difference(const Job& job, const RunSummary& run, const StepForecast& made, int cores) {
   constexpr double kLarge = 0.1;
   if (uses_gpu(job.options)) return "";
   const double planned = job.options.planned_step_seconds;
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
   const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
-  const std::array<Cause, 4> causes = {{{"compute", planned > 0 ? made.step_seconds - planned : 0},
-                                        {"messages", run.compute_seconds + run.waits.messages - in_ops},
-                                        {"sums", run.waits.sums},
-                                        {"waiting", run.waits.ranks}}};
-  std::string text = fmt::format("  measured - {} = {:+.4f} s:", planned > 0 ? "planned" : "simulated", difference);
-  for (const Cause& cause : causes) {
-    text += fmt::format("{} {} {:+.4f} s", &cause == causes.data() ? "" : ",", cause.name, cause.seconds);
-  }
-  const double others = run.others_share.value_or(0) * run.step_seconds;
-  if (difference > kLarge * reference) text += largest_cause(causes, others, difference);
-  return text + "\n";
+  std::string text = fmt::format(
+      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s\n",
+      planned > 0 ? "planned" : "simulated", difference, planned > 0 ? made.step_seconds - planned : 0,
+      run.compute_seconds + run.waits.messages - in_ops, run.waits.sums, run.waits.ranks);
+  if (difference > kLarge * reference) text += "  " + largest_cause(analyze_speed(job, run, cores)) + "\n";
+  return text;
 }
 
 }  // namespace
@@ -68,7 +48,8 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.run.ranks.data_parallel) / static_cast<double>(steps_to_simulate(job.run.schedule));
+  work *= static_cast<double>(job.run.ranks.data_parallel * job.options.tensor_parallel) /
+          static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
@@ -93,7 +74,7 @@ std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
         "  least their sum over the cores, {:.4f} s\n",
         job.local_ranks(), cores, made.turns);
   }
-  text += explain_difference(job, run, made);
+  text += explain_difference(job, run, made, cores);
   if (run.others_share) {
     text += fmt::format("  other processes used {:.0f} % of the cores meanwhile\n", 100 * *run.others_share);
   }

@@ -29,13 +29,13 @@ struct StepForecast {
 /// Returns planned, simulated and measured step time, the parts of the difference, the load of other processes, and the
 /// memory in use if the run uses GPUs. The difference is to the plan if there is one, else to the simulation:
 ///
-///   compute    simulated minus planned: ops took longer than the plan says
-///   messages   time in ops and in waits for messages, beyond the simulated step
-///   sums       waits for all-reduces of gradients
-///   waiting    waits for the slowest rank at the end of the step
+///   ops            simulated minus planned: ops took longer than the plan says
+///   messages       time in ops and in waits for messages, beyond the simulated step
+///   sums           waits for all-reduces of gradients
+///   slowest rank   waits for the slowest rank at the end of the step
 ///
-/// If the difference is more than a tenth, another line names its largest part, or the load of other processes. `cores`
-/// is the number of cores that this process may use.
+/// If the difference is more than a tenth, another line has largest_cause() (telemetry/speed_report.h). `cores` is the
+/// number of cores that this process may use.
 [[nodiscard]] std::string speed_summary(const Job& job, const RunSummary& run, int cores);
 
 /// Returns the numbers of speed_summary() for `chimera diagnose`.

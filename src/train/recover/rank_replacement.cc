@@ -22,7 +22,7 @@ std::vector<RankState> gather_states(const RankState& own, const RankContext& se
   const std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
                                       static_cast<double>(own.gradients_complete_step)};
   std::vector<RankState> states;
-  for (const auto& numbers : gather(packed, self.rank, self.job.run.num_ranks(), self.transport)) {
+  for (const auto& numbers : gather(packed, self.world_rank, self.job.num_ranks(), self.transport)) {
     states.push_back({.has_weights = numbers[0] > 0,
                       .done = static_cast<std::int64_t>(numbers[1]),
                       .gradients_complete_step = static_cast<std::int64_t>(numbers[2])});
@@ -32,7 +32,7 @@ std::vector<RankState> gather_states(const RankState& own, const RankContext& se
 
 }  // namespace
 
-ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups) {
+ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups, std::size_t lanes) {
   ResumeState all{.done = 0, .metrics_source = furthest(states), .state_sources = {}};
   all.done = states[all.metrics_source.index()].done;
   // A rank that is one step behind can make the missing update if it has all gradients of that step. Two steps behind,
@@ -48,7 +48,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const auto source =
         std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has_weights; });
-    if (source == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group));
+    if (source == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group / lanes));
     all.state_sources.push_back(*source);
   }
   return all;
@@ -57,7 +57,9 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
 ResumeState RankReplacement::agree(std::int64_t done) {
   states_ = gather_states(
       {.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_}, self_);
-  return agree_on_resume_state(states_, self_.job.run.rank_groups());
+  const Job& job = self_.job;
+  return agree_on_resume_state(states_, job.ranks().in_lanes(job.run.rank_groups()),
+                               static_cast<std::size_t>(job.options.tensor_parallel));
 }
 
 void RankReplacement::share(LoopState& state, RankId source) const {
@@ -75,9 +77,9 @@ void RankReplacement::share(LoopState& state, RankId source) const {
   for (const double* value : measured) numbers.push_back(*value);
   for (const std::int64_t* value : counted) numbers.push_back(static_cast<double>(*value));
   for (const bool* value : flags) numbers.push_back(*value ? 1 : 0);
-  if (self_.rank != source) std::ranges::fill(numbers, 0);
+  if (self_.world_rank != source) std::ranges::fill(numbers, 0);
   self_.transport.all_sum(numbers);
-  if (self_.rank != source) last = {};  // Forgets what is not shared, such as a validation loss
+  if (self_.world_rank != source) last = {};  // Forgets what is not shared, such as a validation loss
   auto number = numbers.begin();
   for (double* value : measured) *value = *number++;
   for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
@@ -85,12 +87,13 @@ void RankReplacement::share(LoopState& state, RankId source) const {
 }
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
-  const RankGroups groups = self_.job.run.rank_groups();
+  const std::int64_t lanes = self_.job.options.tensor_parallel;
+  const RankGroups groups = self_.job.ranks().in_lanes(self_.job.run.rank_groups());
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const RankId rank : groups[group]) {
       if (states_[rank.index()].has_weights) continue;
-      model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), resume.state_sources[group], rank,
-                            resume.done);
+      model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group) / lanes), resume.state_sources[group],
+                            rank, resume.done);
     }
   }
   if (!model_.has_weights()) model_.note_received(updates);

@@ -1,8 +1,9 @@
 #pragma once
 
 // Replacement of a lost rank (--recover twin). The launcher starts a new process in place of the lost rank, and all
-// ranks connect again. The surviving ranks may have got to different points: some have updated their weights in the
-// last step, others have not. The new process has no weights. The ranks agree on one state to resume from:
+// ranks connect again. With --recover reroute there may be no new process; the rest is the same. The surviving ranks
+// may have got to different points: some have updated their weights in the last step, others have not. The new process
+// has no weights. The ranks agree on one state to resume from:
 //
 //   rank 0   step 7 updated            ->  resumes after step 7; sends loss and norm of step 7
 //   rank 1   step 6 updated, voted 7   ->  makes the update of step 7 with this norm
@@ -35,13 +36,15 @@ struct RankState {
 struct ResumeState {
   std::int64_t done = 0;              ///< Number of complete steps: the maximum over all ranks
   RankId metrics_source{0};           ///< Rank with this number of steps; it sends loss and norm to the others
-  std::vector<RankId> state_sources;  ///< [parameter group]: rank that sends the group's state to the new process
+  std::vector<RankId> state_sources;  ///< [group]: rank that sends the group's state to the new process
 };
 
-/// Computes the state to resume from. `states` is [rank], `groups` [parameter group]. Throws Error if no rank of a
+/// Computes the state to resume from. `states` is [rank]. `groups` has the ranks with equal state:
+/// of each parameter group, `lanes` in a row (TensorRanks::in_lanes()). Throws Error if no rank of a
 /// group has weights, if a rank with weights is two steps behind the furthest rank, or if it is one step behind and has
 /// not voted for the missing step.
-[[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups);
+[[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups,
+                                                std::size_t lanes = 1);
 
 /// State of the training loop after a step, besides weights and optimizer state; equal on all ranks.
 struct LoopState {
@@ -54,10 +57,14 @@ struct LoopState {
 /// One rank's part in a replacement. The Trainer (train/loop/trainer.h) drives it. Borrows its arguments.
 class RankReplacement {
  public:
-  RankReplacement(const RankContext& self, TrainedModel& model) : self_(self), model_(model) {}
+  /// `gradients_complete_step` is the last step that this rank has voted for; 0: none.
+  RankReplacement(const RankContext& self, TrainedModel& model, std::int64_t gradients_complete_step = 0)
+      : self_(self), model_(model), gradients_complete_step_(gradients_complete_step) {}
 
   /// Records that this rank votes for `step` (from 1). Call it right before the rank joins the step's all-reduce.
   void note_gradients_complete(std::int64_t step) { gradients_complete_step_ = step; }
+
+  [[nodiscard]] std::int64_t gradients_complete_step() const { return gradients_complete_step_; }
 
   // After a loss, all ranks call the following functions in this order, over new connections.
 
@@ -72,7 +79,7 @@ class RankReplacement {
  private:
   const RankContext& self_;
   TrainedModel& model_;
-  std::int64_t gradients_complete_step_ = 0;
+  std::int64_t gradients_complete_step_;
   std::vector<RankState> states_;  // [rank], from agree()
 };
 

@@ -13,12 +13,13 @@ namespace {
 /// Practically unlimited.
 constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
-[[noreturn]] void refuse(const std::string& why) { throw ConfigError("--recover twin: " + why); }
-
 }  // namespace
 
 void require_twins(const Job& job) {
   const TrainOptions& options = job.options;
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("--recover {}: {}", to_text(options.recover), why));
+  };
   if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
     refuse("needs a run of several processes; this run has one");
   }
@@ -32,6 +33,9 @@ void require_twins(const Job& job) {
         "--shard-optimizer keeps one copy of the optimizer state, so the state of a lost rank is lost; leave out one "
         "of them");
   }
+  if (options.tensor_parallel > 1 && options.optimizer.kind == OptimizerKind::Lamb) {
+    refuse("--optimizer lamb adds over the --tensor-parallel ranks in its update; use adamw, or --recover restart");
+  }
   if (options.observes()) {
     refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");
   }
@@ -40,25 +44,27 @@ void require_twins(const Job& job) {
       refuse(
           fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "
                       "chimera, or --data-parallel 2",
-                      group.front().value()));
+                      job.ranks().rank(group.front(), 0).value()));
     }
   }
 }
 
-ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank, Connect connect)
-    : first_rendezvous_(rank.rendezvous),
-      connect_(std::move(connect)),
+ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
+    : rendezvous_(rank.rendezvous),
       link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
-void ReconnectingTransport::join() {
+RankSet ReconnectingTransport::await_generation() {
   note_progress({RankProgress::Phase::Joining});
-  if (!is_recovering() && !link_.must_leave(std::chrono::milliseconds(0))) {
-    connected_ = connect_(first_rendezvous_, breaker_, /*is_first=*/true);
-  } else {
-    const FileDescriptor store = link_.rejoin([this] { breaker_->reset(); });
-    note_progress({RankProgress::Phase::Joining});
-    connected_ = connect_(file_rendezvous(fmt::format("/proc/self/fd/{}", store.get())), breaker_, /*is_first=*/false);
-  }
+  is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
+  if (is_first_) return {};
+  generation_ = link_.rejoin([this] { breaker_->reset(); });
+  rendezvous_ = file_rendezvous(fmt::format("/proc/self/fd/{}", generation_.store.get()));
+  note_progress({RankProgress::Phase::Joining});
+  return generation_.absent;
+}
+
+void ReconnectingTransport::join(const Connect& connect) {
+  connected_ = connect(rendezvous_, breaker_, is_first_);
   forward_to(connected_.get());
 }
 

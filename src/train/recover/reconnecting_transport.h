@@ -1,8 +1,9 @@
 #pragma once
 
-// The transport of a job that replaces lost ranks (--recover twin). If a rank is lost, the other ranks abandon their
-// step and break all connections. When the launcher orders it (launch/local/recovery.h), they connect again, together
-// with the replacement. Trainer uses the same Transport object before and after this (rank_replacement.h).
+// The transport of a job that continues after the loss of ranks (--recover twin or reroute). If a rank is lost, the
+// other ranks abandon their step and break all connections. When the launcher orders it (launch/local/recovery.h), they
+// connect again, together with the replacement or without the lost rank. Trainer uses the same Transport object before
+// and after this (rank_replacement.h).
 
 #include <cstdint>
 #include <exception>
@@ -19,9 +20,8 @@
 
 namespace chimera {
 
-/// A transport that gets new connections after each loss of a rank. Messages of different
-/// generations of connections cannot mix, because no connection lives longer than its generation. run.cc calls its
-/// functions.
+/// A transport that gets new connections after each loss of a rank. Messages of different generations of
+/// connections cannot mix, because no connection lives longer than its generation. run.cc calls its functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
@@ -30,11 +30,13 @@ class ReconnectingTransport final : public ForwardingTransport {
       const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 
   /// Requires rank.orders, the rank's end of an OrderChannel.
-  ReconnectingTransport(const RankEnvironment& rank, Connect connect);
+  explicit ReconnectingTransport(const RankEnvironment& rank);
 
-  /// Connects, at the start and after each leave(). In later generations, first waits for the launcher's order to join.
-  /// Throws the errors of Connect.
-  void join();
+  /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
+  /// to join. Returns the ranks that the generation does without.
+  [[nodiscard]] RankSet await_generation();
+  /// Connects by calling `connect`. Throws its errors.
+  void join(const Connect& connect);
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
   void note_resumed(std::int64_t step) const { link_.note_resumed(step); }
 
@@ -45,14 +47,15 @@ class ReconnectingTransport final : public ForwardingTransport {
   void leave();
 
  private:
-  RendezvousPoint first_rendezvous_;
-  Connect connect_;
+  RendezvousPoint rendezvous_;
+  JoinedGeneration generation_;  // Keeps the store of `rendezvous_` open
+  bool is_first_ = true;
   std::shared_ptr<ConnectionBreaker> breaker_ = std::make_shared<ConnectionBreaker>();
   std::unique_ptr<Transport> connected_;
   RecoveryLink link_;  // Last member: its thread uses the breaker
 };
 
-/// Throws ConfigError if the job cannot use --recover twin.
+/// Throws ConfigError if the job cannot use --recover twin or reroute.
 void require_twins(const Job& job);
 
 }  // namespace chimera

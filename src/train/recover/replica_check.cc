@@ -16,11 +16,13 @@ namespace {
 using Halves = std::pair<double, double>;  // HashHalves
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
-/// groups, because the pipelines of a bidirectional schedule update their weights at different times.
+/// groups, because the pipelines of a bidirectional schedule update their weights at different times. With tensor
+/// parallelism, each t has copies of its own.
 std::vector<StageReplicas> stage_copies(const Job& job) {
   std::vector<StageReplicas> all;
-  const auto add = [&](ParameterGroupId group, std::vector<RankId> ranks) {
-    if (ranks.size() > 1) all.push_back({group, std::move(ranks)});
+  const auto add = [&](ParameterGroupId group, const std::vector<RankId>& ranks) {
+    if (ranks.size() == 1) return;
+    for (std::vector<RankId>& copies : job.ranks().in_lanes({ranks})) all.push_back({group, std::move(copies)});
   };
   const auto groups = job.run.worker_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -34,7 +36,7 @@ std::vector<StageReplicas> stage_copies(const Job& job) {
       std::vector<RankId> ranks;
       for (std::int64_t w = 0; w < job.run.ranks.data_parallel; ++w)
         ranks.push_back(job.run.ranks.rank({GroupId(w), worker}));
-      add(group, std::move(ranks));
+      add(group, ranks);
     }
   }
   return all;
@@ -54,9 +56,9 @@ DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& 
   return stage;
 }
 
-std::string numbers(const std::vector<RankId>& ranks) {
+std::string numbers(const Job& job, const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
-  for (const RankId rank : ranks) values.push_back(rank.value());
+  for (const RankId rank : ranks) values.push_back(job.launched_rank(rank).value());
   return fmt::format("{}", fmt::join(values, ", "));
 }
 
@@ -85,14 +87,14 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& c
 }
 
 /// Returns one line about a difference after `step` (from 1).
-std::string describe(const DeviatingStage& stage, std::int64_t step) {
-  const std::string which =
-      stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others", numbers(stage.deviating))
-                         : "and no majority shows the right copy";
+std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t step) {
+  const std::string which = stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others",
+                                                             numbers(job, stage.deviating))
+                                               : "and no majority shows the right copy";
   return fmt::format(
       "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
       "test the machine, and train again",
-      stage.copies.group.value(), numbers(stage.copies.ranks), step, which);
+      stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
 }
 
 }  // namespace
@@ -104,7 +106,7 @@ StateHashes ReplicaCheck::hash_state() {
   const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
   for (const auto& [group, ranks] : copies_) {
-    if (std::ranges::find(ranks, self_.rank) == ranks.end()) continue;
+    if (std::ranges::find(ranks, self_.world_rank) == ranks.end()) continue;
     hashes[group] = hash_bytes(model_.state_of(group), hooks);
   }
   return hashes;
@@ -113,13 +115,13 @@ StateHashes ReplicaCheck::hash_state() {
 void ReplicaCheck::compare(std::int64_t step) {
   // Hashes are compared instead of weights: 16 bytes a stage travel.
   hashes_ = hash_state();
-  const auto differing = differing_stages(copies_, hashes_, self_.rank, self_.transport);
+  const auto differing = differing_stages(copies_, hashes_, self_.world_rank, self_.transport);
   if (differing.empty()) return;
   const bool repairs = self_.job.options.different_copies == DifferentCopies::Repair &&
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
-    fail_on_all_ranks(describe(first, step), self_.rank == first.deviating.front(), self_.transport);
+    fail_on_all_ranks(describe(self_.job, first, step), self_.world_rank == first.deviating.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);
   model_.update_copies();
@@ -133,11 +135,12 @@ void ReplicaCheck::ensure_hashes(std::int64_t step) {
 void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {
   for (const RankId odd : stage.deviating) {
     model_.transfer_state(stage.copies.group, stage.correct, odd, step);
-    if (self_.rank != odd) continue;
+    if (self_.world_rank != odd) continue;
     messages().write(
         fmt::format("chimera: rank {0}: its copy of stage {1} differed from the majority after step {2}; the copy of "
                     "rank {3} has replaced it; test memory and processors of the machine of rank {0}\n",
-                    odd.value(), stage.copies.group.value(), step, stage.correct.value()));
+                    self_.job.launched_rank(odd).value(), stage.copies.group.value(), step,
+                    self_.job.launched_rank(stage.correct).value()));
   }
 }
 

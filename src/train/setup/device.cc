@@ -128,6 +128,8 @@ std::int64_t receives_ahead(const TrainOptions& options) {
 
 Workload workload_of(const TrainOptions& options) {
   Workload workload = workload_of(options.dtype, options.optimizer.kind);
+  if (workload.iteration_bytes > 0)
+    workload.iteration_bytes = bytes_of(options.optimizer.muon.iterations.value_or(options.dtype));
   workload.micro_batch_size = options.micro_batch_size;
   workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
@@ -148,7 +150,7 @@ ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, doubl
 
 void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
   const GpuTraits gpu = accelerator().traits(job.options.gpu.value_or(0));
-  const std::int64_t ranks = job.run.num_ranks();
+  const std::int64_t ranks = job.num_ranks();
   const auto memory = static_cast<double>(gpu.memory_bytes);
   const ReservedBytes reserved = reserved_of(job.options, ranks, memory);
   const std::int64_t devices = has_processes(job.options) ? accelerator().num_devices() : 1;
@@ -176,13 +178,15 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
   add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
   for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
-  if (job.options.observes()) {  // Clock measurement
-    for (int rank = 1; rank < static_cast<int>(job.run.num_ranks()); ++rank) pairs.insert({0, rank});
-  }
   const bool copies_are_given =
       job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job, pairs);
-  return job.ranks().pairs({pairs.begin(), pairs.end()});
+  const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
+  pairs = {of_lanes.begin(), of_lanes.end()};
+  if (job.options.observes()) {  // Clock measurement
+    for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
+  }
+  return {pairs.begin(), pairs.end()};
 }
 
 bool has_early_sums(const Job& job) {

@@ -43,6 +43,7 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   problem.mini_batch = job.run.mini_batch();
   problem.memory_bytes = machine.memory_bytes;
   problem.workload = workload_of(job.options);
+  problem.workload.cuts_tokens = job.cuts_tokens();
   problem.sync = job.options.sync;
   problem.shard_optimizer = job.options.shard_optimizer;
   return problem;

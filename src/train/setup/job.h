@@ -76,6 +76,9 @@ struct Job {
   std::vector<LeftOutSteps> left_out;
   std::int64_t first_step = 0;  // First step, from 0; earlier steps are in the checkpoint
 
+  // Set by rerouted_job()
+  std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
+
   double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
@@ -99,6 +102,10 @@ struct Job {
   }
   /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
   [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
+  /// Returns the rank's number among the launched ranks, for messages.
+  [[nodiscard]] RankId launched_rank(RankId rank) const {
+    return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
+  }
   [[nodiscard]] std::int64_t local_ranks() const {
     return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
   }

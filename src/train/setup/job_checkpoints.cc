@@ -18,6 +18,7 @@
 #include "hugging_face/model_folder.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
+#include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/job_identity.h"
@@ -210,8 +211,10 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 }  // namespace
 
 double checkpoint_bytes(const Job& job) {
-  const auto copies = static_cast<double>(1 + moments_of(job.options.optimizer.kind));
-  return copies * static_cast<double>(parameter_count(job.model) * bytes_of(master_type(job.options.dtype)));
+  const Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
+  const StageLayers whole{0, job.model.layers, true, true};
+  const StageMemory memory = stage_footprint(job.model, whole, workload).memory;
+  return static_cast<double>(parameter_count(job.model) * workload.weight_bytes) + memory.optimizer;
 }
 
 void require_space(const Job& job, std::int64_t first_step) {
@@ -284,18 +287,12 @@ void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor)
   const ResumedRun& resumed = *job.checkpoints->resumed;
   for (const OptimizerTensor& state : optimizer.state()) {
     note_slow_checkpoint();
-    const auto cut = tensor == nullptr ? std::nullopt : tensor_cut(state.parameter);
+    const TensorPlace place = tensor == nullptr ? TensorPlace{} : tensor->place();
     const std::string name = state_name(job.model, state.parameter, state.kind);
-    if (!cut) {
-      read_values(found_tensor(resumed, name, state.value.sizes().vec()), state.value);
-      continue;
-    }
+    std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
-    if (!found) throw CheckpointError(fmt::format("{}: has no tensor {}", resumed.checkpoint.path, name));
-    const at::Tensor whole = at::empty(found->tensor.shape, state.value.options());
-    read_values(*found, whole);
-    at::Tensor part = state.value;
-    part.copy_(local_part(whole, *cut, tensor->place()));
+    if (place.ranks > 1 && found && tensor_cut(state.parameter)) shape = found->tensor.shape;
+    read_values(found_tensor(resumed, name, shape), state.parameter, place, state.value);
   }
   optimizer.set_steps(resumed.updates);
 }

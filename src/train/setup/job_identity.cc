@@ -156,22 +156,30 @@ Json data_section(const Job& job) {
 /// Keys are the flags' names with underscores (flag_of()).
 Json hyperparameters(const TrainOptions& o) {
   const LearningRate& rate = o.learning_rate;
-  return {{"steps", o.steps},
-          {"learning_rate", rate.peak},
-          {"min_learning_rate", rate.minimum ? Json(*rate.minimum) : Json()},
-          {"learning_rate_shape", to_text(rate.shape)},
-          {"warmup", rate.warmup},
-          {"cooldown", rate.cooldown ? Json(*rate.cooldown) : Json()},
-          {"cooldown_shape", to_text(rate.cooldown_shape)},
-          {"weight_decay", o.optimizer.weight_decay},
-          {"decay", to_text(o.optimizer.decayed)},
-          {"beta1", o.optimizer.beta1},
-          {"beta2", o.optimizer.beta2},
-          {"epsilon", o.optimizer.epsilon},
-          {"clip", o.clip},
-          {"dropout", o.dropout},
-          {"dtype", to_text(o.dtype)},
-          {"reduction", to_text(o.reduction)}};
+  Json numbers = {{"steps", o.steps},
+                  {"learning_rate", rate.peak},
+                  {"min_learning_rate", rate.minimum ? Json(*rate.minimum) : Json()},
+                  {"learning_rate_shape", to_text(rate.shape)},
+                  {"warmup", rate.warmup},
+                  {"cooldown", rate.cooldown ? Json(*rate.cooldown) : Json()},
+                  {"cooldown_shape", to_text(rate.cooldown_shape)},
+                  {"weight_decay", o.optimizer.weight_decay},
+                  {"decay", to_text(o.optimizer.decayed)},
+                  {"beta1", o.optimizer.beta1},
+                  {"beta2", o.optimizer.beta2},
+                  {"epsilon", o.optimizer.epsilon},
+                  {"clip", o.clip},
+                  {"dropout", o.dropout},
+                  {"dtype", to_text(o.dtype)},
+                  {"reduction", to_text(o.reduction)}};
+  if (o.optimizer.kind == OptimizerKind::Muon) {
+    const MuonOptions& muon = o.optimizer.muon;
+    numbers["momentum"] = muon.momentum;
+    numbers["muon_adjust"] = to_text(muon.adjust);
+    numbers["muon_dtype"] = to_text(muon.iterations.value_or(o.dtype));
+    numbers["muon_exclude"] = muon.exclude;
+  }
+  return numbers;
 }
 
 Json layout_section(const Job& job) {

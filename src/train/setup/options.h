@@ -80,12 +80,13 @@ inline constexpr auto kNames<NonFinite> = std::to_array<Named<NonFinite>>({{NonF
 /// Reaction to the loss of a rank during training.
 enum class Recover : std::uint8_t {
   Restart,  ///< Restarts from the newest checkpoint, up to `max_restarts` times
-  Twin,     ///< A new process copies a replica's state; Restart if no replica is left
+  Twin,     ///< A new process copies a replica's state; Reroute if none is ready in `spare_seconds`
+  Reroute,  ///< The other holders of the lost rank's stages do its work; Restart if no replica is left
   None,
 };
 template <>
-inline constexpr auto kNames<Recover> =
-    std::to_array<Named<Recover>>({{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::None, "none"}});
+inline constexpr auto kNames<Recover> = std::to_array<Named<Recover>>(
+    {{Recover::Restart, "restart"}, {Recover::Twin, "twin"}, {Recover::Reroute, "reroute"}, {Recover::None, "none"}});
 
 /// Reaction to replicas of a stage that differ.
 enum class DifferentCopies : std::uint8_t {
@@ -189,7 +190,8 @@ struct TrainOptions {
   std::int64_t failed_step = 0;   // Step (from 1) that ended the previous attempt; 0: none
   std::int64_t max_restarts = 0;  // Restarts from the newest checkpoint after rank failures
   Recover recover = Recover::Restart;
-  std::int64_t max_recoveries = 100;  // Recover::Twin: recoveries per attempt
+  std::int64_t max_recoveries = 100;  // Recover::Twin and Reroute: recoveries per attempt
+  double spare_seconds = 10;          // Recover::Twin: longest wait for a replacement
   double spike = 0;                   // Deviations above the expected loss that make a spike; 0: off
   std::int64_t spike_skip = 10;       // Mini-batches up to a spike that make no update
   DifferentCopies different_copies = DifferentCopies::Abort;
@@ -212,11 +214,11 @@ struct TrainOptions {
   [[nodiscard]] std::int64_t steps_between_comparisons() const {
     return different_copies == DifferentCopies::Repair ? 1 : 10;
   }
+  /// Returns whether the other ranks continue after the loss of a rank.
+  [[nodiscard]] bool outlives_ranks() const { return recover == Recover::Twin || recover == Recover::Reroute; }
   /// Returns whether each rank checks before each update that its state is unchanged since the previous one. A rank
   /// that detects a change can be replaced.
-  [[nodiscard]] bool watches_weights() const {
-    return different_copies == DifferentCopies::Repair && recover == Recover::Twin;
-  }
+  [[nodiscard]] bool watches_weights() const { return different_copies == DifferentCopies::Repair && outlives_ranks(); }
   /// Returns the hang limit until the first step is done, when disks may be slow. A shorter --hang-seconds also
   /// shortens this limit.
   [[nodiscard]] double hang_seconds_at_start() const {

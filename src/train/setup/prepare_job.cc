@@ -97,12 +97,21 @@ double flops_per_byte(const TrainOptions& options) {
   return options.tf32 ? 100 : 14;
 }
 
+/// Returns the workload of a rank of the job.
+Workload rank_workload(const Job& job) {
+  Workload workload = workload_of(job.options);
+  workload.tensor_parallel = job.options.tensor_parallel;
+  workload.cuts_tokens = job.cuts_tokens();
+  return workload;
+}
+
 /// Returns the times of --machine; empty without it, or if the profile does not cover the model.
 std::optional<ModelLoads> measured_loads(const Job& job, const Workload& workload) {
   if (job.options.profile == nullptr) return std::nullopt;
   const PlanProblem problem{.model = job.model, .machine = *job.options.profile, .workload = workload};
   const Candidate candidate{.shape = {.slices = job.run.schedule.slices},
-                            .micro_batch_size = workload.micro_batch_size};
+                            .micro_batch_size = workload.micro_batch_size,
+                            .tensor_parallel = job.options.tensor_parallel};
   try {
     return machine_loads(problem, candidate, job.run.schedule.micro_batch_scale);
   } catch (const ConfigError&) {
@@ -128,14 +137,13 @@ std::vector<StageLayers> partition_of(const Job& job) {
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
   // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.recompute.rule == StageRule::Attention;
-  const Workload workload = workload_of(options);
   return resolve_partition(options.partition,
                            {.schedule = job.run.schedule,
                             .model = job.model,
-                            .workload = workload,
+                            .workload = rank_workload(job),
                             .recompute = options.recompute.rule != StageRule::None && !attention_only,
                             .flops_per_byte = flops_per_byte(options),
-                            .loads = measured_loads(job, workload),
+                            .loads = measured_loads(job, workload_of(options)),
                             .memory = tensor_memory(job)});
 }
 
@@ -161,29 +169,36 @@ void require_host_for_ranks(const Job& job) {
 }
 
 StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, workload_of(job.options));
+  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.shard_optimizer) {
-    const auto groups = job.run.rank_groups();
-    for (std::size_t s = 0; s < model.costs.memory.size(); ++s)
-      model.costs.memory[s].optimizer /= static_cast<double>(groups[s].size());
+  const auto groups = job.run.rank_groups();
+  for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
+    double& bytes = model.costs.memory[s].optimizer;
+    if (job.options.shard_optimizer) {
+      bytes /= static_cast<double>(groups[s].size());
+    } else {
+      bytes += gathered_bytes(job.model, job.partition[s], workload_of(job.options), groups[s].size());
+    }
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
   model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
   return model;
 }
 
-/// Returns [rank]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical reduction.
+/// Returns [rank of a lane]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical
+/// reduction.
 std::vector<double> least_bytes(const Job& job) {
-  const std::vector<StageMemory> stages = bytes_of_stages(job).costs.memory;
+  const StageModel model = bytes_of_stages(job);
+  const std::vector<StageMemory>& stages = model.costs.memory;
   const auto groups = job.run.rank_groups();
   std::vector<double> held(static_cast<std::size_t>(job.run.num_ranks()));
   for (std::size_t s = 0; s < stages.size(); ++s) {
     // A worker that holds both ends has the tied matrix once, so the last stage counts without it.
     const bool repeats = job.model.tied && s > 0 && s + 1 == stages.size();
-    const auto tied = static_cast<double>(repeats ? tied_parameter(job.model).count() : 0);
-    const double share = 1 - tied / static_cast<double>(parameter_count(job.model, job.partition[s]));
+    const TensorPlace place{0, job.options.tensor_parallel};
+    const auto tied = static_cast<double>(repeats ? held_elements(tied_parameter(job.model), place) : 0);
+    const double share = 1 - tied / static_cast<double>(model.footprints[s].parameters);
     for (std::size_t i = 0; i < groups[s].size(); ++i) {
       const std::int64_t spare = job.canonical ? spare_buffers(job.canonical->orders[s].parts[i]) : 0;
       const double gradients = stages[s].gradients * static_cast<double>(1 + spare);
@@ -203,10 +218,8 @@ void require_memory(const Job& job) {
     return;
   }
   std::vector<double> held;
-  for (const double bytes : least_bytes(job)) {
-    const auto ranks = static_cast<std::size_t>(job.options.tensor_parallel);
-    held.insert(held.end(), ranks, bytes / static_cast<double>(ranks));  // Norms and positions count too little
-  }
+  for (const double bytes : least_bytes(job))
+    held.insert(held.end(), static_cast<std::size_t>(job.options.tensor_parallel), bytes);
   std::ranges::sort(held);
   const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
   require_memory_for(job.model, "weights, gradients and optimizer", needed);
@@ -318,16 +331,10 @@ void require_shareable(const Job& job) {
     throw ConfigError(
         fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.tensor_parallel, what, instead));
   };
-  refuse(uses_gpu(options), "--device cuda", "use --device cpu");
-  refuse(job.run.schedule.updates.has_value(), "an asynchronous schedule", "use a synchronous one");
+  refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
-  refuse(options.optimizer.kind == OptimizerKind::Lamb, "--optimizer lamb", "use adamw or sgd");
-  refuse(options.sample_every > 0, "--sample-every", "use `chimera generate` with a checkpoint");
-  refuse(options.observes(), "an output of op times (--trace, --op-times, --timeline, --report)", "leave it out");
-  refuse(options.recover == Recover::Twin, "--recover twin", "use --recover restart");
-  refuse(options.different_copies == DifferentCopies::Repair, "--on-different-copies repair", "leave it out");
-  refuse(options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto,
-         "--recompute auto or --offload auto", "name the stages");
+  refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
+  refuse(options.optimizer.kind == OptimizerKind::Muon, "--optimizer muon", "use adamw, sgd or lamb");
   require_divisible(job.model, options.tensor_parallel);
 }
 

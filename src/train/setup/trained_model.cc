@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "core/fault_point.h"
 #include "core/invariant.h"
+#include "engine/muon.h"
 #include "engine/sharded_optimizer.h"
 #include "engine/stored_values.h"
 #include "launch/local/rank.h"
@@ -19,21 +21,22 @@ namespace {
 
 InitialValue initial_value(const Job& job, WeightOrigin origin) {
   if (origin == WeightOrigin::Replacement) {
-    return [](const ParameterSpec& parameter, const at::TensorOptions& options) {
-      return at::empty(parameter.shape, options);
+    return [](const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
+      return at::empty(held_shape(parameter, place), options);
     };
   }
   return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.seed)](
-             const ParameterSpec& parameter, const at::TensorOptions& options) {
+             const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
     note_progress({RankProgress::Phase::StartUp});  // Large stages take long
-    return value(parameter, options);
+    return value(parameter, options, place);
   };
 }
 
 }  // namespace
 
 TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
-    : self_(self), has_weights_(origin == WeightOrigin::Own) {
+    : self_(self), weights_(std::make_shared<Weights>()) {
+  weights_->are_complete = origin == WeightOrigin::Own;
   const Job& job = self.job;
   const at::ScalarType dtype = scalar_type(job.options.dtype);
   const InitialValue value = initial_value(job, origin);
@@ -41,36 +44,60 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
+  auto& [stages, tied_weight, are_complete] = *weights_;
   if (job.model.tied && uses.any())
-    tied_ = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
-  const TiedLeaves tied = tied_ ? tied_->leaves() : TiedLeaves{};
-  stages_ = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
+    tied_weight = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
+  const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
+  stages = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
-  for (const auto& [id, stage] : stages_) groups_[parameters_of(id)] = stage.get();
-  if (tied_) groups_[tied_matrix(job.run.schedule.stages)] = tied_.get();
+  list_groups();
   make_optimizers();
-}
-
-void TrainedModel::make_optimizers() {
-  const Job& job = self_.job;
-  if (job.run.schedule.updates) {
-    for (const auto& [id, stage] : stages_) {
-      optimizers_[id] = make_optimizer(job.options.optimizer, {stage.get()});
-    }
-  } else if (job.options.shard_optimizer) {
-    optimizers_[std::nullopt] =
-        make_sharded_optimizer(job.options.optimizer, groups_, job.run.rank_groups(), self_.rank, self_.transport);
-  } else {
-    std::vector<ParameterGroup*> in_order;
-    for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizers_[std::nullopt] = make_optimizer(job.options.optimizer, in_order);
-  }
   if (job.first_step == 0) return;
   for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
 }
 
-std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(stages_); }
+TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(self), weights_(kept.weights) {
+  const at::NoGradGuard no_grad;
+  list_groups();
+  make_optimizers();
+  std::map<std::pair<std::string, std::string>, at::Tensor> values;
+  for (const auto& [parameter, kind, value] : kept.optimizer) values[{parameter, kind}] = value;
+  for (OptimizerTensor& tensor : optimizer().state()) tensor.value.copy_(values.at({tensor.parameter, tensor.kind}));
+  optimizer().set_steps(kept.updates);
+}
+
+void TrainedModel::list_groups() {
+  for (const auto& [id, stage] : weights_->stages) groups_[parameters_of(id)] = stage.get();
+  if (weights_->tied) groups_[tied_matrix(self_.job.run.schedule.stages)] = weights_->tied.get();
+}
+
+void TrainedModel::make_optimizers() {
+  const Job& job = self_.job;
+  OptimizerOptions options = job.options.optimizer;
+  if (!options.muon.iterations) options.muon.iterations = job.options.dtype;
+  const bool is_muon = options.kind == OptimizerKind::Muon;
+  const RankGroups ranks = job.run.rank_groups();
+  SumOverParts sum;
+  if (self_.tensor) sum = [group = self_.tensor.get()](const at::Tensor& numbers) { group->sum(numbers); };
+  if (job.run.schedule.updates) {
+    for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, sum);
+  } else if (job.options.shard_optimizer) {
+    for (const auto& [id, group] : groups_) {
+      if (!is_muon || group == weights_->tied.get()) continue;
+      group->divide(muon_owners(options, group->parameters(), ranks[id.index()].size()));
+    }
+    optimizers_[std::nullopt] = make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, sum);
+  } else if (is_muon) {
+    optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport);
+  } else {
+    std::vector<ParameterGroup*> in_order;
+    for (const auto& [id, group] : groups_) in_order.push_back(group);
+    optimizers_[std::nullopt] = make_optimizer(options, in_order, sum);
+  }
+}
+
+std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(weights_->stages); }
 
 std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   const WorkerGroups workers = self_.job.run.worker_groups();
@@ -81,11 +108,12 @@ std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   return own;
 }
 
-void TrainedModel::complete_gradients() const {
+void TrainedModel::complete_gradients(std::optional<StageId> stage) const {
   if (!self_.tensor) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;
   for (const auto& [id, group] : groups_) {
+    if (stage && id != parameters_of(*stage)) continue;
     for (const Parameter& parameter : group->parameters()) {
       if (has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
         gradients.push_back(parameter.value.grad().view({-1}));
@@ -128,7 +156,7 @@ std::vector<OptimizerTensor> TrainedModel::optimizer_state() const {
 }
 
 void TrainedModel::update_copies() const {
-  for (const auto& [id, stage] : stages_) stage->update_copies();
+  for (const auto& [id, stage] : weights_->stages) stage->update_copies();
 }
 
 std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
@@ -145,28 +173,35 @@ std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
 }
 
 void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
-  if (self_.rank != from && self_.rank != to) return;
+  if (self_.world_rank != from && self_.world_rank != to) return;
+  const TensorRanks ranks = self_.job.ranks();
   const at::NoGradGuard no_grad;
   // No op sends this state, so the tag is one that no op of the step has: the stage is a parameter group.
   MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
   for (at::Tensor& tensor : state_of(group)) {
     fault_point("restore");
     note_progress({RankProgress::Phase::StartUp});
-    if (self_.rank == from) {
-      self_.transport.start_send(to, tensor, tag)->wait();
+    if (self_.world_rank == from) {
+      self_.transport.start_send(ranks.in_lane(to), tensor, tag)->wait();
     } else {
       const TensorSpec spec{tensor.sizes().vec(), tensor.scalar_type()};
-      tensor.copy_(self_.transport.post_receive(from, spec, tag)->wait());
+      tensor.copy_(self_.transport.post_receive(ranks.in_lane(from), spec, tag)->wait());
     }
     tag.op.micro_batch = MicroBatchId(tag.op.micro_batch.value() + 1);  // Numbers the tensors of the group
   }
 }
 
 void TrainedModel::note_received(std::int64_t updates) {
-  require_invariant(!has_weights_, "a rank with weights receives the state of another rank");
+  require_invariant(!has_weights(), "a rank with weights receives the state of another rank");
   optimizer().set_steps(updates);
   update_copies();
-  has_weights_ = true;
+  weights_->are_complete = true;
+}
+
+void TrainedModel::inject_bit_flip(std::string_view point, std::size_t tensor) const {
+  if (!fault_point(point)) return;
+  const at::Tensor value = state_of(groups_.begin()->first).at(tensor);
+  static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
 }
 
 }  // namespace chimera

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "engine/optimizer.h"
@@ -30,14 +31,33 @@ class TrainedModel {
  public:
   TrainedModel(const RankContext& self, WeightOrigin origin);
 
+  /// Stages and tied matrix, with their gradients.
+  struct Weights {
+    std::map<StageId, std::unique_ptr<Stage>> stages;
+    std::unique_ptr<TiedWeight> tied;
+    bool are_complete = true;  ///< False on a replacement until note_received() is called
+  };
+  /// The state of a model whose context ends. It may be shared by models, of which one is used.
+  struct Kept {
+    std::shared_ptr<Weights> weights;
+    std::vector<OptimizerTensor> optimizer;
+    std::int64_t updates = 0;
+  };
+  /// Continues with the state of another model of the same stages. Copies the optimizer state, shares the weights.
+  TrainedModel(const RankContext& self, const Kept& kept);
+  /// Returns this model's state, after `updates` updates.
+  [[nodiscard]] Kept keep(std::int64_t updates) const {
+    return {.weights = weights_, .optimizer = optimizer_state(), .updates = updates};
+  }
+
   [[nodiscard]] std::map<StageId, Stage*> stages() const;
   /// Returns the tied matrix; null if this rank does not use it.
-  [[nodiscard]] TiedWeight* tied() const { return tied_.get(); }
+  [[nodiscard]] TiedWeight* tied() const { return weights_->tied.get(); }
   /// Returns stages and tied matrix.
   [[nodiscard]] const std::map<ParameterGroupId, ParameterGroup*>& groups() const { return groups_; }
-  /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers. Call it once in a step,
-  /// when all gradients are complete. Collective over these ranks.
-  void complete_gradients() const;
+  /// Adds partial gradients (model_config/tensor_cut.h) over the ranks that share the layers, of all stages or of one.
+  /// Call it once before an update, when all gradients are complete. Collective over these ranks.
+  void complete_gradients(std::optional<StageId> stage = {}) const;
   /// Returns the parameters of own_groups() with whole values; nothing on ranks other than the first that shares the
   /// layers. Collective over these ranks.
   [[nodiscard]] std::vector<Parameter> whole_parameters() const;
@@ -49,27 +69,29 @@ class TrainedModel {
   /// Returns the optimizer of a stage in an asynchronous schedule.
   [[nodiscard]] Optimizer& optimizer(StageId stage) const { return *optimizers_.at(stage); }
   [[nodiscard]] std::vector<OptimizerTensor> optimizer_state() const;
+  /// Injects a fault (core/fault_point.h) at `point`: flips a high-order bit of tensor `tensor` of state_of() of the
+  /// first group, 0 for a weight, 1 for its optimizer state.
+  void inject_bit_flip(std::string_view point, std::size_t tensor) const;
   /// Updates the bfloat16 copies of the weights (mixed precision) after the weights have changed.
   void update_copies() const;
 
   /// Returns weights and optimizer state of a group, in the same order on all its ranks. Omits sharded optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
-  /// Copies the state of a group from rank `from` to rank `to` after `step`, one tensor at a time to limit memory. Call
-  /// it on both; other ranks do nothing. Throws TransportError.
+  /// Copies the state of a group from rank `from` to rank `to` of the same lane (among all ranks) after `step`, one
+  /// tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const;
 
   /// Returns false on a replacement until note_received() is called.
-  [[nodiscard]] bool has_weights() const { return has_weights_; }
+  [[nodiscard]] bool has_weights() const { return weights_->are_complete; }
   /// Completes the state that transfer_state() has filled, after `updates` updates.
   void note_received(std::int64_t updates);
 
  private:
+  void list_groups();
   void make_optimizers();
 
   const RankContext& self_;
-  bool has_weights_;
-  std::map<StageId, std::unique_ptr<Stage>> stages_;
-  std::unique_ptr<TiedWeight> tied_;
+  std::shared_ptr<Weights> weights_;
   std::map<ParameterGroupId, ParameterGroup*> groups_;
   std::map<std::optional<StageId>, std::unique_ptr<Optimizer>> optimizers_;  // By stage; empty key: of all stages
 };

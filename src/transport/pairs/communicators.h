@@ -41,7 +41,7 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns variables that give streams separate hardware queues, and let the segments of PyTorch's allocator grow:
 /// there are fewer fragments, and to free some waits for a stream, not for the whole GPU (CUDACachingAllocator.cpp,
-/// ExpandableSegment::unmapHandles). Kernels are loaded at their first use, in Executor::warm_up().
+/// ExpandableSegment::unmapHandles). Kernels are loaded at their first use, in warm_up() (runtime/warm_up.h).
 [[nodiscard]] VariableList cuda_variables();
 
 /// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else

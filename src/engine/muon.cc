@@ -1,0 +1,258 @@
+#include "engine/muon.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "model_config/matrices.h"
+
+namespace chimera {
+namespace {
+
+constexpr const char* kMomentum = "momentum";
+
+double adjustment(MuonAdjust adjust, const LogicalMatrix& matrix) {
+  const auto out = static_cast<double>(matrix.out);
+  const auto in = static_cast<double>(matrix.in);
+  return adjust == MuonAdjust::Original ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(out, in));
+}
+
+/// Returns the matrices that Muon updates; nothing if AdamW updates the parameter.
+std::vector<LogicalMatrix> matrices_of(const Parameter& parameter, const MuonOptions& options) {
+  const auto is_part = [&](const std::string& part) { return parameter.name.find(part) != std::string::npos; };
+  if (std::ranges::any_of(options.exclude, is_part)) return {};
+  return logical_matrices(parameter.name, parameter.value.sizes().vec());
+}
+
+/// Returns the matrix within a tensor of the parameter's shape, as out x in.
+at::Tensor view_of(const at::Tensor& stored, const LogicalMatrix& matrix) {
+  return matrix.is_transposed ? stored.narrow(1, matrix.first, matrix.out).t()
+                              : stored.narrow(0, matrix.first, matrix.out);
+}
+
+/// Matrices of parameters that are updated together.
+class MuonMatrices {
+ public:
+  /// The rank is the `own`-th of the `members` ranks that share the iterations.
+  MuonMatrices(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::size_t members,
+               std::size_t own)
+      : momentum_(options.muon.momentum), own_(own) {
+    std::vector<double> costs;
+    for (const Parameter& parameter : parameters) {
+      const auto matrices = matrices_of(parameter, options.muon);
+      if (matrices.empty()) continue;
+      type_ =
+          options.muon.iterations ? at::ScalarType(type_of(*options.muon.iterations)) : parameter.value.scalar_type();
+      state_.push_back({parameter.name, kMomentum, at::zeros_like(parameter.value.detach())});
+      const at::Tensor momentum = state_.back().value;
+      const bool decays = has_decay(options.decayed, parameter.name, parameter.value.dim());
+      for (const LogicalMatrix& matrix : matrices) {
+        matrices_.push_back({.value = view_of(parameter.value.detach(), matrix),
+                             .gradient = view_of(parameter.value.grad(), matrix),
+                             .momentum = view_of(momentum, matrix),
+                             .decay = decays ? options.weight_decay : 0,
+                             .adjustment = adjustment(options.muon.adjust, matrix)});
+        costs.push_back(iteration_flops(matrix.out, matrix.in));
+      }
+    }
+    if (members > 1 && !matrices_.empty()) share(share_out(costs, members), members);
+  }
+
+  [[nodiscard]] const std::vector<OptimizerTensor>& state() const { return state_; }
+
+  /// Iterates this rank's matrices and starts to gather the results; null if there is nothing to gather.
+  std::unique_ptr<Pending> start(double factor, Transport& transport, ParameterGroupId id) {
+    if (counts_.empty()) return nullptr;
+    for (const Matrix& matrix : matrices_) {
+      if (matrix.member == own_) matrix.result.copy_(iterated(matrix, factor));
+    }
+    return transport.start_all_gather(id, results_, counts_);
+  }
+
+  /// Updates all matrices with the gathered results.
+  void finish(double learning_rate, double factor) {
+    for (const Matrix& matrix : matrices_)
+      update(matrix, counts_.empty() ? iterated(matrix, factor) : matrix.result, learning_rate, factor);
+  }
+
+  void update_alone(double learning_rate, double factor) {
+    for (const Matrix& matrix : matrices_) update(matrix, iterated(matrix, factor), learning_rate, factor);
+  }
+
+ private:
+  struct Matrix {
+    at::Tensor value;  // out x in, as the following two
+    at::Tensor gradient;
+    at::Tensor momentum;
+    double decay = 0;
+    double adjustment = 1;
+    std::size_t member = 0;  // that iterates it
+    at::Tensor result = {};  // its place in results_, in the shape of orthogonalized(); undefined: not shared
+  };
+
+  static at::ScalarType type_of(DataType type) {
+    switch (type) {
+      case DataType::Float32: return at::kFloat;
+      case DataType::Float64: return at::kDouble;
+      case DataType::BFloat16: return at::kBFloat16;
+    }
+    return at::kFloat;
+  }
+
+  /// Places the results of each member one after another.
+  void share(const std::vector<std::size_t>& member_of, std::size_t members) {
+    std::int64_t elements = 0;
+    for (const Matrix& matrix : matrices_) elements += matrix.value.numel();
+    results_ = at::empty({elements}, matrices_.front().value.options().dtype(type_).requires_grad(false));
+    std::int64_t first = 0;
+    for (std::size_t member = 0; member < members; ++member) {
+      const std::int64_t begin = first;
+      for (std::size_t i = 0; i < matrices_.size(); ++i) {
+        if (member_of[i] != member) continue;
+        Matrix& matrix = matrices_[i];
+        const auto [low, high] = std::minmax(matrix.value.size(0), matrix.value.size(1));
+        matrix.member = member;
+        matrix.result = results_.narrow(0, first, matrix.value.numel()).view({low, high});
+        first += matrix.value.numel();
+      }
+      counts_.push_back(first - begin);
+    }
+  }
+
+  [[nodiscard]] at::Tensor iterated(const Matrix& matrix, double factor) const {
+    const at::Tensor gradient = factor == 1 ? matrix.gradient : matrix.gradient * factor;
+    return orthogonalized(gradient.lerp(matrix.momentum.lerp(gradient, 1 - momentum_), momentum_), type_);
+  }
+
+  void update(const Matrix& matrix, const at::Tensor& result, double learning_rate, double factor) const {
+    at::Tensor momentum = matrix.momentum;
+    momentum.lerp_(factor == 1 ? matrix.gradient : matrix.gradient * factor, 1 - momentum_);
+    at::Tensor value = matrix.value;
+    if (matrix.decay != 0) value.mul_(1 - learning_rate * matrix.decay);
+    value.add_(value.size(0) > value.size(1) ? result.t() : result, -learning_rate * matrix.adjustment);
+  }
+
+  double momentum_;
+  std::size_t own_;
+  at::ScalarType type_ = at::kFloat;
+  std::vector<OptimizerTensor> state_;
+  std::vector<Matrix> matrices_;
+  at::Tensor results_;                // flat; undefined if not shared
+  std::vector<std::int64_t> counts_;  // [member] elements of results_; empty: not shared
+};
+
+class Muon final : public Optimizer {
+ public:
+  Muon(std::vector<std::pair<ParameterGroupId, MuonMatrices>> groups, std::unique_ptr<Optimizer> others,
+       Transport* transport)
+      : groups_(std::move(groups)), others_(std::move(others)), transport_(transport) {}
+
+  /// Overlaps a group's all-gather with the next group's iterations.
+  void step(double learning_rate, double gradient_factor) override {
+    const at::NoGradGuard no_grad;
+    std::vector<std::unique_ptr<Pending>> gathers;
+    if (transport_ != nullptr) {
+      for (auto& [id, matrices] : groups_) gathers.push_back(matrices.start(gradient_factor, *transport_, id));
+    }
+    for (const auto& gather : gathers) {
+      if (gather) gather->wait();
+    }
+    for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor);
+    others_->step(learning_rate, gradient_factor);
+  }
+
+  void step_alone(double learning_rate, double gradient_factor) override {
+    const at::NoGradGuard no_grad;
+    for (auto& [id, matrices] : groups_) matrices.update_alone(learning_rate, gradient_factor);
+    others_->step(learning_rate, gradient_factor);
+  }
+
+  [[nodiscard]] std::int64_t state_bytes() const override {
+    std::size_t bytes = 0;
+    for (const auto& [id, matrices] : groups_) {
+      for (const OptimizerTensor& tensor : matrices.state()) bytes += tensor.value.nbytes();
+    }
+    return static_cast<std::int64_t>(bytes) + others_->state_bytes();
+  }
+
+  [[nodiscard]] std::vector<OptimizerTensor> state() const override {
+    std::vector<OptimizerTensor> tensors;
+    for (const auto& [id, matrices] : groups_)
+      tensors.insert(tensors.end(), matrices.state().begin(), matrices.state().end());
+    for (OptimizerTensor& tensor : others_->state()) tensors.push_back(std::move(tensor));
+    return tensors;
+  }
+
+  void set_steps(std::int64_t steps) override { others_->set_steps(steps); }
+
+ private:
+  std::vector<std::pair<ParameterGroupId, MuonMatrices>> groups_;
+  std::unique_ptr<Optimizer> others_;  // AdamW
+  Transport* transport_;               // null: iterations are not shared
+};
+
+std::unique_ptr<Optimizer> adamw_of_others(OptimizerOptions options, const std::vector<Parameter>& parameters) {
+  std::vector<Parameter> others;
+  for (const Parameter& parameter : parameters) {
+    if (matrices_of(parameter, options.muon).empty()) others.push_back(parameter);
+  }
+  options.kind = OptimizerKind::AdamW;
+  return make_optimizer(options, others);
+}
+
+}  // namespace
+
+at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type) {
+  constexpr double kA = 3.4445;
+  constexpr double kB = -4.7750;
+  constexpr double kC = 2.0315;
+  constexpr double kEpsilon = 1e-7;
+  constexpr int kIterations = 5;
+  const at::Tensor wide = matrix.size(0) > matrix.size(1) ? matrix.t() : matrix;
+  at::Tensor x = at::empty(wide.sizes(), wide.options().dtype(type)).copy_(wide);
+  x.div_(x.norm().clamp_min(kEpsilon));  // So that no singular value exceeds 1
+  for (int i = 0; i < kIterations; ++i) {
+    const at::Tensor gram = at::mm(x, x.t());
+    x = at::addmm(x, at::addmm(gram, gram, gram, kB, kC), x, kA);
+  }
+  return x;
+}
+
+std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
+  std::vector<std::pair<ParameterGroupId, MuonMatrices>> groups;
+  groups.emplace_back(ParameterGroupId(0), MuonMatrices(options, parameters, 1, 0));
+  return std::make_unique<Muon>(std::move(groups), adamw_of_others(options, parameters), nullptr);
+}
+
+std::unique_ptr<Optimizer> make_shared_muon(const OptimizerOptions& options,
+                                            const std::map<ParameterGroupId, ParameterGroup*>& trained,
+                                            const RankGroups& groups, RankId rank, Transport& transport) {
+  std::vector<std::pair<ParameterGroupId, MuonMatrices>> shared;
+  std::vector<Parameter> parameters;
+  for (const auto& [id, held] : trained) {
+    const std::vector<RankId>& ranks = groups[id.index()];
+    const auto own = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
+    shared.emplace_back(id, MuonMatrices(options, held->parameters(), ranks.size(), own));
+    parameters.insert(parameters.end(), held->parameters().begin(), held->parameters().end());
+  }
+  return std::make_unique<Muon>(std::move(shared), adamw_of_others(options, parameters), &transport);
+}
+
+std::vector<std::size_t> muon_owners(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+                                     std::size_t members) {
+  std::vector<double> costs;
+  for (const Parameter& parameter : parameters) {
+    double cost = 0;
+    for (const LogicalMatrix& matrix : matrices_of(parameter, options.muon))
+      cost += iteration_flops(matrix.out, matrix.in);
+    costs.push_back(cost > 0 ? cost : static_cast<double>(parameter.value.numel()));
+  }
+  return share_out(costs, members);
+}
+
+}  // namespace chimera

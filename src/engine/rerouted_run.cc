@@ -1,0 +1,69 @@
+#include "engine/rerouted_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "check/check_schedule.h"
+#include "core/error.h"
+#include "core/invariant.h"
+#include "generate/detours.h"
+
+namespace chimera {
+namespace {
+
+/// Number of a worker among the workers of all groups, as in generate/detours.h.
+std::size_t number_of(const RankLayout& ranks, RankId rank) {
+  const GroupWorker place = ranks.place(rank);
+  return place.group.index() * static_cast<std::size_t>(ranks.workers) + place.worker.index();
+}
+
+/// Keeps the workers of these ranks, in their order.
+Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<RankId>& kept) {
+  std::vector<WorkerId> new_numbers(all.workers.size());
+  std::vector<std::vector<Op>> workers;
+  for (const RankId rank : kept) {
+    const std::size_t number = number_of(ranks, rank);
+    new_numbers[number] = WorkerId(std::ssize(workers));
+    workers.push_back(std::move(all.workers[number]));
+  }
+  all.workers = std::move(workers);
+  all.groups = 1;
+  for (auto& path : all.placement.worker_of) {
+    for (WorkerId& worker : path) worker = new_numbers[worker.index()];
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost) {
+  std::vector<RankId> remaining;
+  for (RankId rank(0); rank.value() < launched.num_ranks(); rank = RankId(rank.value() + 1)) {
+    if (std::ranges::find(lost, rank) == lost.end()) remaining.push_back(rank);
+  }
+  return remaining;
+}
+
+RunShape rerouted_run(const RunShape& launched, const std::vector<RankId>& lost, std::int64_t block_size) {
+  const RankLayout& ranks = launched.ranks;
+  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .lost = {}, .block_size = block_size};
+  for (const RankId rank : lost) task.lost.emplace_back(static_cast<std::int64_t>(number_of(ranks, rank)));
+  const std::vector<RankId> remaining = remaining_ranks(launched, lost);
+
+  RunShape shape = launched;
+  shape.schedule = kept_workers(make_detours(task).schedule, ranks, remaining);
+  if (const auto violations = check(shape.schedule); !violations.empty()) {
+    throw ScheduleError(violations.front().message);
+  }
+  shape.ranks = {.workers = std::ssize(remaining), .data_parallel = 1};
+  shape.data_position = data_positions(shape.schedule);
+  for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
+    const std::int64_t n = launched.schedule.micro_batches;
+    require_invariant(
+        shape.position(GroupId(0), MicroBatchId(m)) == launched.position(GroupId(m / n), MicroBatchId(m % n)),
+        "a micro-batch on a detour has other samples");
+  }
+  return shape;
+}
+
+}  // namespace chimera

@@ -1,0 +1,95 @@
+#include "model_config/matrices.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model_config/parameters.h"
+
+namespace chimera {
+namespace {
+
+std::vector<std::string_view> components(std::string_view name) {
+  std::vector<std::string_view> found;
+  while (true) {
+    const auto dot = std::min(name.find('.'), name.size());
+    found.push_back(name.substr(0, dot));
+    if (dot == name.size()) return found;
+    name.remove_prefix(dot + 1);
+  }
+}
+
+bool is_number(std::string_view word) {
+  return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_in_block(const std::vector<std::string_view>& names) {
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
+    const std::string_view word = names[i];
+    if ((word == "h" || word == "layer" || word == "layers") && is_number(names[i + 1])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<LogicalMatrix> logical_matrices(std::string_view name, const std::vector<std::int64_t>& shape) {
+  const auto names = components(name);
+  if (shape.size() != 2 || !is_in_block(names)) return {};
+  const auto has = [&](std::string_view word) { return std::ranges::find(names, word) != names.end(); };
+  const bool is_transposed = has("c_attn") || has("c_proj") || has("c_fc");
+  const std::int64_t in = shape[is_transposed ? 0 : 1];
+  const std::int64_t parts = has("c_attn") ? 3 : 1;
+  const std::int64_t out = shape[is_transposed ? 1 : 0] / parts;
+  std::vector<LogicalMatrix> matrices;
+  for (std::int64_t part = 0; part < parts; ++part) matrices.push_back({out, in, part * out, is_transposed});
+  return matrices;
+}
+
+std::vector<LogicalMatrix> logical_matrices(const ModelConfig& config, const StageLayers& stage) {
+  std::vector<LogicalMatrix> of_block;
+  for (const ParameterSpec& spec : block_parameters(config, 0)) {
+    const auto matrices = logical_matrices(spec.name, spec.shape);
+    of_block.insert(of_block.end(), matrices.begin(), matrices.end());
+  }
+  std::vector<LogicalMatrix> all;
+  for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer)
+    all.insert(all.end(), of_block.begin(), of_block.end());
+  return all;
+}
+
+std::int64_t elements_of(const std::vector<LogicalMatrix>& matrices) {
+  std::int64_t count = 0;
+  for (const LogicalMatrix& matrix : matrices) count += matrix.count();
+  return count;
+}
+
+double iteration_flops(std::int64_t rows, std::int64_t columns) {
+  const auto m = static_cast<double>(std::min(rows, columns));
+  const auto n = static_cast<double>(std::max(rows, columns));
+  return 5 * (4 * m * m * n + 2 * m * m * m);
+}
+
+std::vector<std::size_t> share_out(const std::vector<double>& costs, std::size_t members) {
+  std::vector<std::size_t> order(costs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  std::vector<double> loads(members, 0);
+  std::vector<std::size_t> member_of(costs.size());
+  for (const std::size_t i : order) {
+    const auto least = std::ranges::min_element(loads);
+    *least += costs[i];
+    member_of[i] = static_cast<std::size_t>(least - loads.begin());
+  }
+  return member_of;
+}
+
+double busiest_iterations(const std::vector<LogicalMatrix>& matrices, std::size_t members) {
+  std::vector<double> costs;
+  for (const LogicalMatrix& matrix : matrices) costs.push_back(iteration_flops(matrix.out, matrix.in));
+  const std::vector<std::size_t> member_of = share_out(costs, members);
+  std::vector<double> loads(members, 0);
+  for (std::size_t i = 0; i < costs.size(); ++i) loads[member_of[i]] += costs[i];
+  return std::ranges::max(loads);
+}
+
+}  // namespace chimera

@@ -1,0 +1,199 @@
+// Schedules without lost workers: the table and the goal of the specification, bits of the rule, and bad input.
+
+#include "generate/detours.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "check/check_limits.h"
+#include "check/check_schedule.h"
+#include "schedule/schedule_json.h"
+#include "schedule/survivors.h"
+#include "support/schedules.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Schedule healthy(const char* name, std::int64_t d, std::int64_t n, std::int64_t pipelines = 2) {
+  PipelineShape shape = default_shape(find_generator(name), d, n);
+  shape.pipelines = pipelines;
+  return find_generator(name).generate(shape);
+}
+
+std::vector<WorkerId> workers(std::initializer_list<std::int64_t> numbers) {
+  return std::vector<WorkerId>(numbers.begin(), numbers.end());
+}
+
+/// Data order, as RunShape::data_position: by replica, then by id.
+std::vector<MicroBatchId> in_data_order(const Schedule& schedule) {
+  std::vector<MicroBatchId> order;
+  for (const auto& ids : micro_batches_of_replicas(schedule)) order.insert(order.end(), ids.begin(), ids.end());
+  return order;
+}
+
+// Greedy orders of an independent simulation; worker 1 of group 0 is lost.
+TEST(DetoursTest, MakespansAreThoseOfTheSpecification) {
+  struct Row {
+    std::int64_t d, n, groups;
+    double healthy, without, busiest;
+  };
+  for (const Row& row : {Row{4, 4, 1, 13, 25, 24}, Row{8, 8, 1, 27, 49, 48}, Row{8, 16, 1, 51, 97, 96},
+                         Row{4, 8, 2, 25, 34, 33}, Row{8, 16, 2, 51, 67, 66}, Row{8, 16, 4, 51, 58, 57}}) {
+    const Schedule each = healthy("chimera-zb", row.d, row.n);
+    EXPECT_EQ(make_detours({.healthy = each, .groups = row.groups, .lost = {}}).makespan, row.healthy);
+    const Detours detours = make_detours({.healthy = each, .groups = row.groups, .lost = workers({1})});
+    EXPECT_LE(detours.makespan, row.without) << row.d << " " << row.n << " " << row.groups;
+    double busiest = 0;
+    const StageCosts share = {.forward = 1, .backward = 2, .input_gradient = 1, .weight_gradient = 1};
+    const Timeline timeline = simulate(detours.schedule, CostModel::uniform(detours.schedule, share));
+    for (const WorkerTimeline& worker : timeline.workers) busiest = std::max(busiest, worker.busy);
+    EXPECT_EQ(busiest, row.busiest);
+    EXPECT_EQ(timeline.makespan, detours.makespan);
+  }
+}
+
+TEST(DetoursTest, NothingLostIsTheHealthyScheduleOfAllGroups) {
+  const Schedule each = healthy("chimera", 4, 6);
+  EXPECT_EQ(make_detours({.healthy = each, .lost = {}}).schedule, each);
+  const Schedule all = make_detours({.healthy = each, .groups = 3, .lost = {}}).schedule;
+  EXPECT_THAT(check(all), IsEmpty());
+  EXPECT_EQ(all, in_all_groups(each, 3));
+  EXPECT_EQ(workers_per_group(all), 4);
+}
+
+TEST(DetoursTest, TheTwinRunsAllStagesOfTheLostWorker) {
+  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 4), .lost = workers({1})});
+  EXPECT_EQ(detours.schedule.placement, (Placement{{workers({0, 2, 2, 3}), workers({3, 2, 2, 0})}}));
+  EXPECT_THAT(detours.schedule.workers[1], IsEmpty());
+  EXPECT_THAT(holds_a_stage(detours.schedule.placement, 4), ElementsAre(true, false, true, true));
+}
+
+TEST(DetoursTest, HoldersTakeTurns) {
+  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 8), .groups = 2, .lost = workers({1})});
+  // Eight micro-batches of two stages over worker 2 and workers 5 and 6 of the other group
+  std::vector<std::int64_t> taken(8, 0);
+  for (std::size_t w = 0; w < 8; ++w) taken[w] = std::ssize(detours.schedule.workers[w]) - (w == 1 ? 0 : 24);
+  std::ranges::sort(taken);
+  EXPECT_THAT(taken, ElementsAre(0, 0, 0, 0, 0, 6, 9, 9));
+}
+
+/// Requires that the schedule is complete and keeps what the runtime relies on.
+void expect_sound(const Detours& detours, const DetourTask& task) {
+  const Schedule& schedule = detours.schedule;
+  const Schedule all = in_all_groups(task.healthy, task.groups);
+  ASSERT_THAT(check(schedule), IsEmpty());
+  EXPECT_EQ(schedule.workers.size(), all.workers.size());
+  const auto holds = holds_a_stage(schedule.placement, schedule.workers.size());
+  for (const WorkerId lost : task.lost) {
+    EXPECT_FALSE(holds[lost.index()]);
+    EXPECT_THAT(schedule.workers[lost.index()], IsEmpty());
+  }
+  EXPECT_EQ(in_data_order(schedule), in_data_order(all));
+  for (const auto& ids : micro_batches_of_replicas(schedule)) {
+    EXPECT_EQ(std::ssize(ids) % task.block_size, 0);
+  }
+  EXPECT_THAT(check_sample_order(schedule, Severity::Violation), IsEmpty());
+  EXPECT_GE(detours.makespan, detours.bound);
+  const std::string text = to_json(schedule);
+  EXPECT_EQ(schedule_from_json(text, "text"), schedule);
+}
+
+TEST(DetoursTest, AllSchedulesGoOnWithoutAnyWorkers) {
+  const std::vector<std::vector<WorkerId>> losses = {workers({0}), workers({3}), workers({1, 3}), workers({0, 5})};
+  for (const Generator& generator : generators()) {
+    if (!generator.synchronous) continue;
+    for (const std::int64_t n : {4, 8, 9}) {
+      const PipelineShape shape = default_shape(generator, 4, n);
+      if (generator.find_shape_error(shape)) continue;
+      for (const auto& lost : losses) {
+        const DetourTask task{.healthy = generator.generate(shape), .groups = 2, .lost = lost};
+        SCOPED_TRACE(testing::describe(generator.name, shape));
+        expect_sound(make_detours(task), task);
+      }
+    }
+  }
+}
+
+TEST(DetoursTest, SlicesAndChunksAreKept) {
+  PipelineShape shape = default_shape(find_generator("chimera-zb"), 4, 8);
+  shape.slices = 3;
+  shape.chunks = 2;
+  const DetourTask task{.healthy = find_generator("chimera-zb").generate(shape), .groups = 2, .lost = workers({2})};
+  const Detours detours = make_detours(task);
+  expect_sound(detours, task);
+  EXPECT_EQ(detours.schedule.slices, 3);
+  EXPECT_EQ(detours.schedule.stages, 8);
+}
+
+TEST(DetoursTest, AWholeGroupCanBeLost) {
+  const DetourTask task{.healthy = healthy("chimera-zb", 4, 4), .groups = 2, .lost = workers({4, 5, 6, 7})};
+  const Detours detours = make_detours(task);
+  expect_sound(detours, task);
+  EXPECT_LE(detours.makespan, 26);
+}
+
+TEST(DetoursTest, BlocksStayTogether) {
+  for (const std::int64_t block : {1, 2, 4}) {
+    const DetourTask task{
+        .healthy = healthy("chimera-zb", 4, 8), .groups = 2, .lost = workers({1}), .block_size = block};
+    expect_sound(make_detours(task), task);
+  }
+}
+
+TEST(DetoursTest, TheLimitOfActivationsHolds) {
+  const Schedule each = healthy("chimera-zb", 8, 16);
+  double last = 1e9;
+  for (const double most : {3., 8., 10., 16.}) {
+    const Detours detours = make_detours({.healthy = each, .groups = 2, .lost = workers({1}), .most_in_flight = most});
+    EXPECT_LE(detours.peak_in_flight, most);
+    EXPECT_THAT(check_limits(detours.schedule, {.in_flight = most}), IsEmpty());
+    EXPECT_LE(detours.makespan, last);
+    last = detours.makespan;
+  }
+}
+
+TEST(DetoursTest, EqualTasksGiveEqualSchedules) {
+  const DetourTask task{.healthy = healthy("chimera", 8, 9), .groups = 3, .lost = workers({4, 9})};
+  EXPECT_EQ(make_detours(task).schedule, make_detours(task).schedule);
+}
+
+TEST(DetoursTest, RenumberedWorkersRunTheSameOps) {
+  const Detours detours = make_detours({.healthy = healthy("chimera", 4, 4), .groups = 2, .lost = workers({3})});
+  std::vector<WorkerId> near;  // Ranks of ReplicaLayout::Near
+  for (std::int64_t g = 0; g < 2; ++g) {
+    for (std::int64_t w = 0; w < 4; ++w) near.emplace_back(2 * w + g);
+  }
+  const Schedule renumbered = renumber_workers(detours.schedule, near);
+  EXPECT_THAT(check(renumbered), IsEmpty());
+  EXPECT_THAT(renumbered.workers[6], IsEmpty());
+  EXPECT_EQ(renumbered.workers[1], detours.schedule.workers[4]);
+}
+
+TEST(DetoursTest, BadTasksAreRejected) {
+  const Schedule each = healthy("chimera", 4, 4);
+  const auto refusal = [](const DetourTask& task) -> std::string {
+    try {
+      (void)make_detours(task);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(refusal({.healthy = each, .lost = workers({1, 2})}), "no worker is left that holds stages 1, 2");
+  EXPECT_EQ(refusal({.healthy = healthy("1f1b", 4, 4), .lost = workers({3})}), "no worker is left that holds stage 3");
+  EXPECT_EQ(refusal({.healthy = each, .groups = 2, .lost = workers({8})}), "there is no worker 8; workers are 0 to 7");
+  EXPECT_THAT(refusal({.healthy = healthy("pipedream", 4, 4), .groups = 2, .lost = workers({0})}),
+              HasSubstr("asynchronous"));
+  EXPECT_THAT(refusal({.healthy = each, .lost = workers({1}), .block_size = 4}), HasSubstr("blocks of 4"));
+  EXPECT_THAT(refusal({.healthy = each, .lost = workers({1}), .most_in_flight = 1}), HasSubstr("1 are allowed"));
+  EXPECT_THAT(refusal({.healthy = each, .groups = 0, .lost = {}}), HasSubstr("0 groups"));
+}
+
+}  // namespace
+}  // namespace chimera

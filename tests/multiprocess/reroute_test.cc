@@ -1,0 +1,202 @@
+// Runs that lose ranks and continue without them: their numbers equal those of an undisturbed run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "core/json.h"
+#include "multiprocess/training.h"
+#include "support/scratch.h"
+
+namespace chimera::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const Arguments kFourStages = {"--stages", "4", "--micro-batches", "8"};
+const Arguments kFourPipelines = Arguments{"--schedule", "chimera", "--pipelines", "4"} + kFourStages;
+const Arguments kTwoGroupsOf1f1b = {"--schedule",      "1f1b", "--stages",        "2",
+                                    "--micro-batches", "4",    "--data-parallel", "2"};
+const Arguments kTwoGroupsOfChimera = {"--schedule",      "chimera", "--stages",        "2",
+                                       "--micro-batches", "4",       "--data-parallel", "2"};
+const Arguments kReroute = {"--recover", "reroute"};
+
+/// 8 micro-batches per step in canonical order.
+Arguments rerouted_training(const Scratch& scratch, const Arguments& flags) {
+  return small_training(scratch) + flags + Arguments{"--model",          "gpt2-tiny", "--steps",   "8",
+                                                     "--reduction",      "canonical", "--dropout", "0.1",
+                                                     "--validate-every", "3"};
+}
+
+/// Metrics without the number of workers, which a run without lost ranks does not have.
+std::vector<nlohmann::json> numbers_of_steps(const Scratch& scratch) {
+  std::vector<nlohmann::json> numbers = numbers_in(scratch);
+  for (nlohmann::json& line : numbers) line.erase("workers");
+  return numbers;
+}
+
+/// Number of workers of each step.
+std::vector<int> workers_of_steps(const Scratch& scratch) {
+  std::vector<int> workers;
+  for (const nlohmann::json& line : numbers_in(scratch)) workers.push_back(line.value("workers", 4));
+  return workers;
+}
+
+/// Metrics of the undisturbed run, in one process.
+std::vector<nlohmann::json> numbers_without_losses(const Arguments& flags) {
+  const Scratch scratch;
+  const Arguments run = kTwoGroupsOf1f1b + flags + Arguments{"--transport", "threads"};
+  EXPECT_EQ(run_program(rerouted_training(scratch, run)).exit_code, 0);
+  return numbers_in(scratch);
+}
+
+ProgramResult run_with_faults(const Arguments& arguments, const std::string& faults) {
+  return ProgramRun(arguments, {.environment = {"CHIMERA_FAULT=" + faults}, .ranks = 4}).wait();
+}
+
+struct Detour {
+  const char* faults;
+  Arguments flags;
+  int workers = 0;  // Left at the end
+};
+
+class TrainingRerouteTest : public ::testing::TestWithParam<Detour> {};
+
+TEST_P(TrainingRerouteTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
+  static const std::vector<nlohmann::json> undisturbed = numbers_without_losses({});
+  const auto& [faults, flags, workers] = GetParam();
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with_faults(rerouted_training(scratch, flags + kReroute + Arguments{"--hang-seconds", "1"}), faults);
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_FALSE(result.left_files);
+  EXPECT_EQ(numbers_of_steps(scratch), undisturbed);
+  const std::vector<int> left = workers_of_steps(scratch);
+  EXPECT_EQ(left.front(), 4);
+  EXPECT_EQ(left.back(), workers);
+  EXPECT_TRUE(std::ranges::is_sorted(left, std::greater<>()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, TrainingRerouteTest,
+    ::testing::Values(Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      // The rank that writes the metrics, and then the rank that writes them after it
+                      Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages,
+                             2},
+                      Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+                      Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
+                      Detour{"kill@step:1:3,kill@sum:2:6", kTwoGroupsOf1f1b, 2},
+                      Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
+                      Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2}),
+    [](const auto& detour) { return std::to_string(detour.index); });
+
+TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera"} + kFourStages + kReroute;
+  const ProgramResult result = run_with_faults(rerouted_training(scratch, flags), "kill@step:2:4,kill@step:0:6");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(
+      complaints(result),
+      ElementsAre(MatchesRegex("chimera: rank 2 was killed by signal 9 .Killed. in step 4; recovery 1 of 100: "
+                               "continues with step 4 after [0-9.]+ s on 3 of 4 ranks"),
+                  MatchesRegex("chimera: rank 0 was killed by signal 9 .Killed. in step [56]; recovery 2 of 100: "
+                               "continues with step [56] after [0-9.]+ s on 2 of 4 ranks")));
+  EXPECT_THAT(result.output, HasSubstr("rank 2 lost in step 4: "));
+  EXPECT_THAT(result.output, HasSubstr(" s a step on 3 of 4 workers, "));
+  EXPECT_THAT(result.output, HasSubstr("rank 0 lost in step "));
+  EXPECT_THAT(result.output, HasSubstr(" s a step on 2 of 4 workers, "));
+}
+
+TEST(TrainingRerouteTiedTest, RunEqualsTheUndisturbedRun) {
+  const Arguments tied = {"--tied", "true", "--clip", "0.5"};
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera"} + kFourStages + kReroute + tied;
+  EXPECT_EQ(run_with_faults(rerouted_training(scratch, flags), "kill@step:3:4").exit_code, 0);
+  EXPECT_EQ(numbers_of_steps(scratch), numbers_without_losses(tied));
+}
+
+TEST(TrainingRerouteLimitsTest, TheLastHolderOfAStageEndsTheRun) {
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera", "--checkpoint", scratch.path("run"), "--save-every", "2"} +
+                          kFourStages + kReroute;
+  const ProgramResult result = run_with_faults(rerouted_training(scratch, flags), "kill@step:2:4,kill@step:1:6");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_THAT(result.messages, HasSubstr("chimera: not recovered: no rank is left that holds stage "));
+  EXPECT_THAT(result.messages, HasSubstr("newest checkpoint: "));
+}
+
+TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere) {
+  const Scratch scratch;
+  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--keep", "8"};
+  const ProgramResult result = run_with_faults(
+      rerouted_training(scratch, Arguments{"--schedule", "chimera"} + kFourStages + kReroute + saves), "kill@step:0:3");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  const std::vector<nlohmann::json> whole = numbers_of_steps(scratch);
+  const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
+  EXPECT_EQ(verified.exit_code, 0) << verified.output << verified.messages;
+  const Scratch second;
+  const Arguments resumed = kTwoGroupsOf1f1b + Arguments{"--resume", scratch.path("run/step-00000006")};
+  EXPECT_EQ(run_program(rerouted_training(second, resumed + Arguments{"--transport", "threads"})).exit_code, 0);
+  const std::vector<nlohmann::json> rest = numbers_in(second);
+  ASSERT_EQ(rest.size(), 2U);
+  EXPECT_EQ(rest.back().at("parameters_hash"), whole.back().at("parameters_hash"));
+}
+
+TEST(TrainingRerouteTwinTest, ARunWhoseReplacementsDieContinuesWithoutThem) {
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin"} + kFourStages;
+  const ProgramResult result =
+      run_with_faults(rerouted_training(scratch, flags), "kill@backward:1:20,kill@start:1:1:2");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(result.messages, HasSubstr("on 3 of 4 ranks"));
+  EXPECT_EQ(numbers_of_steps(scratch), numbers_without_losses({}));
+}
+
+TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
+  const Scratch scratch;
+  const Arguments flags =
+      Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0.001"} + kFourStages;
+  const ProgramResult result = run_with_faults(
+      small_training(scratch) + flags +
+          Arguments{"--model", "gpt2-tiny", "--steps", "300", "--reduction", "canonical", "--log-every", "300"},
+      "kill@step:1:3,slow@step:0:3");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_THAT(complaints(result),
+              ElementsAre(AllOf(StartsWith("chimera: rank 1 was killed"), HasSubstr("on 3 of 4 ranks")),
+                          AllOf(StartsWith("chimera: rank 1 returns in step "), Not(HasSubstr("on 3 of 4 ranks")))));
+  const std::vector<int> workers = workers_of_steps(scratch);
+  ASSERT_EQ(workers.size(), 300U);
+  EXPECT_EQ(workers[2], 3);
+  EXPECT_EQ(workers.back(), 4);
+}
+
+TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {
+  const auto refusal = [](const Arguments& flags) {
+    const Scratch scratch;
+    const ProgramResult result =
+        run_program(small_training(scratch) + flags + kReroute + Arguments{"--model", "gpt2-tiny"});
+    EXPECT_EQ(result.exit_code, 2);
+    return result.messages;
+  };
+  EXPECT_THAT(refusal({"--schedule", "1f1b", "--stages", "2"}),
+              HasSubstr("--recover reroute: no other rank has a copy of the stages of rank 0"));
+  EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover reroute: needs a run of several processes"));
+  EXPECT_THAT(refusal({"--transport", "threads"}), HasSubstr("--recover reroute: needs a run of several processes"));
+  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--recover reroute: --shard-optimizer keeps one copy"));
+  EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
+  EXPECT_THAT(refusal({"--tensor-parallel", "2"}), HasSubstr("--recover twin or reroute is not supported yet"));
+  EXPECT_THAT(refusal({"--spare-seconds", "3"}), HasSubstr("--recover twin"));
+}
+
+}  // namespace
+}  // namespace chimera::testing

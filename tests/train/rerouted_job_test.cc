@@ -1,0 +1,147 @@
+// Jobs without lost ranks: their steps have the bits of the whole job.
+
+#include "train/setup/rerouted_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/training.h"
+#include "train/observe/step_costs.h"
+
+namespace chimera {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr std::int64_t kReroutedSteps = 3;
+
+/// 8 micro-batches per step, over all groups.
+TrainOptions rerouted_options(const std::string& schedule, const PipelineShape& shape, std::int64_t groups = 1) {
+  TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
+  options.dtype = DataType::Float32;
+  options.data_parallel = groups;
+  options.reduction = ReductionOrder::Canonical;
+  options.clip = 0.5;
+  options.dropout = 0.1;
+  options.overrides.tied = true;
+  return options;
+}
+
+void expect_bits_without(const TrainOptions& options, const std::vector<RankId>& lost) {
+  static const testing::Trained whole = testing::train(rerouted_options("none", {1, 8}), kReroutedSteps);
+  const testing::Trained rest = testing::train(rerouted_job(prepare_job(options), lost), kReroutedSteps);
+  EXPECT_THAT(rest.losses, ElementsAreArray(whole.losses));
+  EXPECT_THAT(rest.gradient_norms, ElementsAreArray(whole.gradient_norms));
+  EXPECT_THAT(rest.parameters_hashes, ElementsAreArray(whole.parameters_hashes));
+}
+
+TEST(ReroutedJobTest, WithoutAnyRankAllBitsStay) {
+  for (const std::string name : {"chimera", "chimera-zb", "dualpipev"}) {
+    const std::int64_t workers = name == "dualpipev" ? 2 : 4;
+    for (std::int64_t rank = 0; rank < workers; ++rank) {
+      SCOPED_TRACE(name + " without rank " + std::to_string(rank));
+      if (name == "dualpipev") {
+        expect_bits_without(rerouted_options(name, {2, 4}, 2), {RankId(rank)});
+      } else {
+        expect_bits_without(rerouted_options(name, {4, 8}), {RankId(rank)});
+      }
+    }
+  }
+}
+
+TEST(ReroutedJobTest, WithoutSeveralRanksAllBitsStay) {
+  expect_bits_without(rerouted_options("chimera", {4, 8}), {RankId(0), RankId(2)});
+  expect_bits_without(rerouted_options("chimera-zb", {4, 8, 4}), {RankId(1), RankId(3)});
+  for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
+    for (const std::string name : {"1f1b", "zb-h1", "chimera", "gpipe"}) {
+      SCOPED_TRACE(name);
+      TrainOptions options = rerouted_options(name, {2, 4}, 2);
+      options.replica_layout = layout;
+      expect_bits_without(options, {RankId(1)});
+      expect_bits_without(options, {RankId(0), RankId(3)});
+    }
+  }
+}
+
+TEST(ReroutedJobTest, NaturalSumsEqualTheUnpipelinedModel) {
+  TrainOptions options = testing::small_options("bert-tiny", "chimera", {4, 8});
+  options.validate_every = kReroutedSteps;
+  const testing::Trained whole = testing::train_unpipelined(options, kReroutedSteps);
+  const testing::Trained rest = testing::train(rerouted_job(prepare_job(options), {RankId(3)}), kReroutedSteps);
+  for (std::size_t step = 0; step < whole.losses.size(); ++step) {
+    EXPECT_NEAR(rest.losses[step], whole.losses[step], 1e-12 * whole.losses[step]);
+    EXPECT_NEAR(rest.gradient_norms[step], whole.gradient_norms[step], 1e-10 * whole.gradient_norms[step]);
+  }
+  EXPECT_NEAR(rest.validation_losses.front(), whole.validation_losses.front(), 1e-12 * whole.validation_losses.front());
+}
+
+TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
+  const Job whole = prepare_job(rerouted_options("chimera", {4, 8}));
+  const Job rest = rerouted_job(whole, {RankId(2)});
+  EXPECT_THAT(rest.launched_ranks, ElementsAre(RankId(0), RankId(1), RankId(3)));
+  EXPECT_EQ(rest.launched_rank(RankId(2)), RankId(3));
+  std::vector<Trainer::Kept> kept(4);
+  std::vector<std::string> hashes;
+  // Two steps of the whole job, two without rank 2, and two of the whole job, in which rank 2 has no weights
+  const auto run = [&](const Job& job, std::int64_t first, bool returns) {
+    run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+      at::set_num_threads(1);
+      Trainer::Kept& own = kept[job.launched_rank(rank).index()];
+      std::optional<Trainer> trainer;
+      if (first == 0) {
+        trainer.emplace(job, rank, transport);
+      } else if (returns && rank == RankId(2)) {
+        trainer.emplace(job, rank, transport, WeightOrigin::Replacement);
+      } else {
+        trainer.emplace(job, rank, transport, own);
+      }
+      if (first > 0) trainer->rejoin();
+      for (std::int64_t step = first; step < first + 2; ++step) {
+        const StepMetrics metrics = trainer->train_step(step);
+        if (rank == RankId(0)) hashes.push_back(*metrics.parameters_hash);
+      }
+      trainer->drop_step();
+      own = trainer->keep();
+    });
+  };
+  run(whole, 0, false);
+  run(rest, 2, false);
+  run(whole, 4, true);
+  EXPECT_THAT(hashes, ElementsAreArray(testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes));
+}
+
+TEST(ReroutedJobTest, AStageWithoutAHolderIsRejected) {
+  const Job job = prepare_job(rerouted_options("chimera", {4, 8}));
+  EXPECT_THAT(
+      [&] {
+        static_cast<void>(rerouted_job(job, {RankId(1), RankId(2)}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("holder")));
+}
+
+TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {
+  StepCosts costs(4);
+  EXPECT_EQ(costs.describe(), "");
+  costs.begin({}, 1, 0);
+  for (std::int64_t step = 1; step <= 3; ++step) costs.note_step(step, 0.5);
+  EXPECT_EQ(costs.describe(), "");
+  costs.begin({RankId(2)}, 4, 0.25);
+  costs.note_step(3, 9);  // closed again
+  costs.note_step(4, 1);
+  costs.begin({RankId(2)}, 5, 0.1);  // connections lost, no rank
+  costs.begin({RankId(0), RankId(2)}, 5, 0.5);
+  costs.begin({RankId(2)}, 5, 2);
+  EXPECT_EQ(
+      costs.describe(),
+      "rank 2 lost in step 4: 0.25 s until the step ran again, then 1.0000 s a step on 3 of 4 workers, 2.00 times "
+      "the 0.5000 s before the first loss\n"
+      "rank 0 lost in step 5: 0.50 s until the step ran again\n"
+      "rank 0 back in step 5: 2.00 s until the step ran again\n");
+}
+
+}  // namespace
+}  // namespace chimera
