@@ -160,15 +160,6 @@ PlanAnalysis make_report(const PlanArguments& options) {
   return report;
 }
 
-/// Training with tensor parallelism runs on CPUs alone.
-void require_trainable(const PlanProblem& problem, const Candidate& candidate, const char* flag) {
-  if (candidate.tensor_parallel == 1 || problem.machine.cores > 0) return;
-  throw ConfigError(
-      fmt::format("{}: the plan has tensor parallelism (T {}) on GPUs, and such runs train on CPUs alone; leave out "
-                  "--tensor-parallel, or {}",
-                  flag, candidate.tensor_parallel, flag));
-}
-
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
   // Model and workload first, then what the planner chose for them.
   auto flags = options.problem.workload_flags(problem);
@@ -179,11 +170,8 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
 
 void measure(const PlanArguments& options, PlanAnalysis& report) {
   std::vector<std::vector<std::string>> runs;
-  // All candidates are checked before the first run starts.
-  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i) {
-    require_trainable(report.problem, report.candidates[i].ranked.candidate, "--run");
+  for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
-  }
   if (runs.empty()) return;
   const std::vector<double> seconds = measured_steps(runs, options.data);
   for (std::size_t i = 0; i < seconds.size(); ++i) report.candidates[i].measured_seconds = seconds[i];
@@ -210,7 +198,6 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
 void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
-  require_trainable(report.problem, chosen.candidate, "--output");
   // A field, so that the run can compare its steps with the plan.
   write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
                                        description(report, "") + "chimera train --config THIS --data FILE") +
@@ -231,7 +218,6 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::in
 void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.sbatch.empty()) return;
   const auto& [chosen, prediction] = report.plan.ranked.front();
-  require_trainable(report.problem, chosen, "--sbatch");
   const std::string seconds = fmt::format("{:.4g} s a step, ", prediction.step_seconds);
   const std::int64_t ranks = chosen.data_parallel * chosen.tensor_parallel * chosen.shape.stages;
   const bool has_gpus = report.problem.machine.cores == 0;

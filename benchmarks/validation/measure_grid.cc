@@ -21,7 +21,7 @@ TrainOptions options_of(const GridRun& run, const std::string& data) {
   TrainOptions options;
   options.model = run.model;
   options.data = data;
-  if (run.vocabulary > 0) options.overrides.vocabulary = run.vocabulary;
+  options.overrides = overrides_of(run);
   options.sequence = run.sequence;
   options.data_parallel = run.data_parallel;
   options.tensor_parallel = run.tensor_parallel;

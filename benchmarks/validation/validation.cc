@@ -122,11 +122,15 @@ void add_tensor_parallel(std::vector<GridRun>& grid) {
 
 }  // namespace
 
-ModelConfig model_of(const GridRun& run) {
+ModelOverrides overrides_of(const GridRun& run) {
   ModelOverrides overrides;
   if (run.vocabulary > 0) overrides.vocabulary = run.vocabulary;
-  return with_overrides(find_model(run.model), overrides);
+  if (run.tensor_parallel > 1) overrides.heads = 8;
+  if (run.tensor_parallel > 1 && find_model(run.model).family == Family::Llama) overrides.key_value_heads = 2;
+  return overrides;
 }
+
+ModelConfig model_of(const GridRun& run) { return with_overrides(find_model(run.model), overrides_of(run)); }
 
 std::vector<GridRun> validation_grid() {
   std::vector<GridRun> grid;
@@ -143,8 +147,8 @@ std::vector<GridRun> validation_grid() {
     }
   }
   add_sums(grid);
-  add_attention(grid);
   add_tensor_parallel(grid);
+  add_attention(grid);
   return grid;
 }
 
@@ -181,9 +185,14 @@ std::vector<std::string> training_flags(const GridRun& run) {
                                     std::to_string(run.data_parallel),
                                     "--sequence",
                                     std::to_string(run.sequence)};
-  if (run.tensor_parallel > 1)
-    flags.insert(flags.end(), {"--tensor-parallel", std::to_string(run.tensor_parallel)});
-  if (run.vocabulary > 0) flags.insert(flags.end(), {"--vocabulary", std::to_string(run.vocabulary)});
+  const auto add = [&](const char* flag, const std::optional<std::int64_t>& number) {
+    if (number) flags.insert(flags.end(), {flag, std::to_string(*number)});
+  };
+  if (run.tensor_parallel > 1) add("--tensor-parallel", run.tensor_parallel);
+  const ModelOverrides overrides = overrides_of(run);
+  add("--heads", overrides.heads);
+  add("--key-value-heads", overrides.key_value_heads);
+  add("--vocabulary", overrides.vocabulary);
   return flags;
 }
 

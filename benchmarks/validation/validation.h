@@ -27,9 +27,11 @@ struct GridRun {
   std::int64_t sequence = kUsualSequence;
   std::int64_t vocabulary = 0;  // 0: vocabulary of the model
   std::int64_t tensor_parallel = 1;
-  bool sockets = false;         // whether processes all-reduce over sockets instead of shared memory
+  bool sockets = false;  // whether processes all-reduce over sockets instead of shared memory
 };
 
+/// Returns the changes of the run's model: its vocabulary, and heads that T divides.
+[[nodiscard]] ModelOverrides overrides_of(const GridRun& run);
 [[nodiscard]] ModelConfig model_of(const GridRun& run);
 
 /// Returns the grid (docs/planner.md).

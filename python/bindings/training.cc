@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <array>
+#include <cfenv>
 #include <exception>
 #include <functional>
 #include <map>
@@ -102,10 +103,41 @@ class Plan {
   FitRun plan_;
 };
 
-/// The gradient tensors that backwards add to. Python code may replace `.grad`, or set it to None.
-struct OwnGradient {
-  at::Tensor parameter;
-  at::Tensor gradient;
+/// The gradient that backwards of a parameter add to. Python code may replace `.grad`, its memory
+/// (`Module.double()`), or set it to None, so Python gets another tensor over the same memory.
+class OwnGradient {
+ public:
+  explicit OwnGradient(const at::Tensor& parameter) : parameter_(parameter), gradient_(parameter.grad()) {}
+
+  /// Makes `.grad` this gradient again.
+  void restore() {
+    const at::Tensor& now = parameter_.grad();
+    if (now.is_same(shown_) && now.data_ptr() == gradient_.data_ptr() && now.scalar_type() == gradient_.scalar_type() &&
+        now.sizes() == gradient_.sizes() && now.strides() == gradient_.strides()) {
+      return;
+    }
+    shown_ = gradient_.detach();
+    parameter_.mutable_grad() = shown_;
+  }
+
+ private:
+  at::Tensor parameter_;
+  at::Tensor gradient_;
+  at::Tensor shown_;
+};
+
+/// Settings that each thread has for itself: intra-op threads, rounding, and flushing of denormal numbers.
+class ThreadSettings {
+ public:
+  ThreadSettings() { std::fegetenv(&floating_point_); }
+  void apply() const {
+    if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+    std::fesetenv(&floating_point_);
+  }
+
+ private:
+  int threads_ = at::get_num_threads();
+  std::fenv_t floating_point_{};
 };
 
 /// The ranks of this process: all ranks as threads, or one rank.
@@ -145,6 +177,7 @@ class Run {
     over_ = true;
     if (has_failed) leave_in_failure();
     leave();
+    threads_.reset();  // At its end a thread frees what a failed backward has left, and needs the GIL
   }
 
   /// Connects to the other processes over Gloo.
@@ -196,16 +229,13 @@ class Run {
         streams_.emplace_back(device_);
       }
     }
-    const auto torch_threads = at::get_num_threads();
     on_all_ranks([&](std::size_t r) {
-      at::set_num_threads(torch_threads);
       ranks_[r] = std::make_unique<RankFit>(*runs_[r], rank(r), *transports_[r]);
       if (complete_) ranks_[r]->complete_gradients(complete_);
     });
     for (const auto& each : ranks_) {
       for (const auto& [id, stage] : each->stages()) {
-        for (const Parameter& parameter : stage->parameters())
-          own_.push_back({parameter.value, parameter.value.grad()});
+        for (const Parameter& parameter : stage->parameters()) own_.emplace_back(parameter.value);
       }
     }
   }
@@ -222,7 +252,7 @@ class Run {
   std::tuple<double, double, bool> step(const at::Tensor& input, const at::Tensor& target, double clip,
                                         bool skip_non_finite) {
     batch_->batch = {input, target};
-    for (OwnGradient& own : own_) own.parameter.mutable_grad() = own.gradient;
+    for (OwnGradient& own : own_) own.restore();
     FitStep done;
     on_all_ranks([&](std::size_t r) {
       const auto clip_gradients = [&](double norm) {
@@ -260,7 +290,8 @@ class Run {
   [[nodiscard]] RankId rank(std::size_t local) const { return RankId(first_rank_ + static_cast<std::int64_t>(local)); }
 
   /// Runs `body` for each rank of this process. Rank threads take over the caller's thread-local modes of torch:
-  /// dispatch and function modes, hooks on saved tensors, profilers. Data that all ranks refuse leave the run usable.
+  /// dispatch and function modes, hooks on saved tensors, profilers; and its ThreadSettings. Data that all ranks refuse
+  /// leave the run usable.
   void on_all_ranks(const std::function<void(std::size_t)>& body) {
     if (over_) throw Error("this pipeline has failed before; create a new one");
     std::vector<std::exception_ptr> refusals(runs_.size());
@@ -278,11 +309,13 @@ class Run {
       if (!threads_) return run(0);
       const StreamMark begin(device_);
       const at::ThreadLocalState of_caller;
+      const ThreadSettings settings;
       std::vector<StreamMark> ends(runs_.size());
       const auto failure = threads_->run(
           static_cast<int>(runs_.size()),
           [&](RankId each) {
             const at::ThreadLocalStateGuard modes(of_caller);
+            settings.apply();
             ends[each.index()] = streams_[each.index()].run(begin, [&] { run(each.index()); });
           },
           [&](const std::string& why) { hub_->close(why); });

@@ -141,11 +141,10 @@ def _bytes_of(name: str, value: Any) -> Tensor:
         torch.save(value, file)
         file.seek(0)
         torch.load(file, weights_only=True)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except Exception:
         raise ConfigError(
-            f"save_checkpoint: {name} is a {type(value).__name__} that cannot be read back ({reason}); give tensors, "
-            "numbers, texts, bytes, lists and dicts"
+            f"save_checkpoint: {name} is a {type(value).__name__} that cannot be read back; give tensors, numbers, "
+            "texts, bytes, lists and dicts of Python and torch"
         ) from None
     return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
 
@@ -334,9 +333,11 @@ def _state_names(tensors: Iterable[str]) -> dict[str, list[str]]:
     known = set(tensors)
     found: dict[str, list[str]] = {}
     for tensor in known:
-        name, _, key = tensor.rpartition(".")
-        if name in known:
-            found.setdefault(name, []).append(key)
+        name = tensor.rpartition(".")[0]
+        while name and name not in known:  # A key may have dots
+            name = name.rpartition(".")[0]
+        if name:
+            found.setdefault(name, []).append(tensor[len(name) + 1 :])
     return found
 
 
@@ -349,20 +350,23 @@ def as_json(record: Mapping[str, Any], what: str) -> str:
 
 
 _ITEMS, _TUPLE, _NUMBER = "chimerapipe.items", "chimerapipe.tuple", "chimerapipe.number"
+_INTEGERS = range(-(1 << 63), 1 << 63)  # In files
 
 
 def portable(value: Any) -> Any:
     """Returns a JSON value from which from_portable() makes an equal one: JSON has no tuples, no keys but texts, and no
-    infinite numbers."""
+    infinite or long numbers."""
     if isinstance(value, Mapping):
-        if all(isinstance(key, str) for key in value):
+        if all(isinstance(key, str) for key in value) and value.keys() not in ({_ITEMS}, {_TUPLE}, {_NUMBER}):
             return {key: portable(each) for key, each in value.items()}
         return {_ITEMS: [[portable(key), portable(each)] for key, each in value.items()]}
     if isinstance(value, tuple):
         return {_TUPLE: [portable(each) for each in value]}
     if isinstance(value, list):
         return [portable(each) for each in value]
-    return {_NUMBER: repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_NUMBER: repr(value)}
+    return {_NUMBER: repr(value)} if isinstance(value, int) and value not in _INTEGERS else value
 
 
 def from_portable(value: Any) -> Any:
@@ -375,5 +379,6 @@ def from_portable(value: Any) -> Any:
     if value.keys() == {_TUPLE}:
         return tuple(from_portable(each) for each in value[_TUPLE])
     if value.keys() == {_NUMBER}:
-        return float(value[_NUMBER])
+        text = str(value[_NUMBER])
+        return int(text) if text.lstrip("-").isdecimal() else float(text)
     return {key: from_portable(each) for key, each in value.items()}

@@ -358,6 +358,16 @@ def require_trainable(index: int, module: nn.Module) -> None:
             )
 
 
+def require_dense_buffers(index: int, module: nn.Module) -> None:
+    """Raises ConfigError for sparse buffers, which replicas cannot compare."""
+    for name, buffer in module.named_buffers():
+        if buffer.layout != torch.strided:
+            raise ConfigError(
+                f"{in_words(index, module)}: buffer '{name}' is sparse, but its stage has replicas; register "
+                "buffer.to_dense(), or choose a schedule without replicas"
+            )
+
+
 def twin_of(parameter: nn.Parameter) -> nn.Parameter:
     """Returns another leaf with the same memory, hooks and attributes."""
     if is_distributed(parameter):

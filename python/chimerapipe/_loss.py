@@ -6,6 +6,7 @@ import functools
 import math
 import operator
 import threading
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -87,13 +88,21 @@ class CheckedLoss:
                 found = self._call(value, target)
         else:
             found = self._call(value, target)
-        # Parts would draw other numbers
-        if self._checks_left and not self.draws and found.numel() == 1 and isinstance(target, Tensor):
+        if self._checks_left and found.numel() == 1:
             self._checks_left -= 1
             with torch.no_grad():
                 if self._require_sum(mapped(Tensor.detach, value), target, float(found.detach())):
                     self._checks_left = 0
         return found
+
+    def _warn(self, reason: str) -> bool:
+        """Warns of a loss that no comparison can decide. Returns True."""
+        warnings.warn(
+            f"loss: {in_short(self._loss)} was not compared with the sum over its samples, because {reason}; it must "
+            "return this sum (reduction='sum'), not a mean. check_loss=False turns this warning off",
+            stacklevel=2,
+        )
+        return True
 
     def _require_repeatable(self, value: Any, target: Any, found: Tensor) -> None:
         """Raises ConfigError for a loss that a recomputation of the last stage would not repeat. Costs one call."""
@@ -114,10 +123,13 @@ class CheckedLoss:
             raise TypeError(f"the loss returns a {type(found).__name__}; it must return the sum as a tensor")
         return found
 
-    def _require_sum(self, value: Any, target: Tensor, whole: float) -> bool:
+    def _require_sum(self, value: Any, target: Any, whole: float) -> bool:
         """Raises ConfigError unless the loss of a micro-batch is the sum of the losses of its parts: two parts of its
-        samples, or one sample twice. Returns whether the values decide it. Costs about one call of the loss."""
-        samples = len(target) if target.dim() else 0
+        samples, or one sample twice. Returns whether the values decide it, or a warning says that none do. Costs about
+        one call of the loss."""
+        if self.draws:
+            return self._warn("it draws random numbers, which parts would not repeat")
+        samples = next((len(each) for each in tensors_of(target) if each.dim()), 0)
         tensors = tensors_of(value)
 
         def is_cut(each: Tensor) -> bool:
@@ -126,9 +138,11 @@ class CheckedLoss:
         def of(cut: Callable[[Tensor], Tensor]) -> float:
             """Without terms of the whole micro-batch, such as auxiliary losses."""
             part = mapped(lambda each: cut(each) if is_cut(each) else torch.zeros_like(each), value)
-            return float(self._call(part, cut(target)))
+            return float(self._call(part, mapped(lambda each: cut(each) if is_cut(each) else each, target)))
 
-        if not any(map(is_cut, tensors)) or not math.isfinite(whole):
+        if not any(map(is_cut, tensors)):
+            return self._warn("its output has another first dimension than the targets")
+        if not math.isfinite(whole):
             return False
         half = samples // 2
         try:
@@ -138,8 +152,9 @@ class CheckedLoss:
                 whole, parts = of(lambda each: torch.cat([each, each])), [whole, whole]
             else:
                 parts = [of(lambda each: each[:half]), of(lambda each: each[half:])]
-        except Exception:
-            return False  # It takes no such parts
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return self._warn(f"it fails for a part of a micro-batch ({reason})")
         size = max(abs(whole), sum(map(abs, parts)))
         if size == 0 or not math.isfinite(whole):
             return False

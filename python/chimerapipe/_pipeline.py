@@ -70,6 +70,7 @@ from ._held_layer import (  # noqa: E402
     in_words,
     made_layer,
     recomputed_stages,
+    require_dense_buffers,
     require_trainable,
     require_values,
     share_hooks,
@@ -202,6 +203,7 @@ class Pipeline:
         self._world, self._rank = self._processes.world, self._processes.rank
         together = self._processes.task()
         self._layers = together.all_or_none(lambda: _layers_in(layers))
+        self._given = layers
         self._names = Names(layers, self._layers)
         self._checks_loss, self._checks_data = bool(check_loss), bool(check_data)
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
@@ -313,7 +315,8 @@ class Pipeline:
         self._parameters = [p for layer in self._all() for p in layer.module.parameters()]
         given = {index: self._layers[index] for index in {layer.index for layer in self._all()}}
         modules = [(index, layer) for index, layer in given.items() if isinstance(layer, nn.Module)]
-        self._watch = Watch([*modules, *((each.index, each.module) for each in self._all())], self._updated)
+        held = [(each.index, each.module) for each in self._all()]
+        self._watch = Watch([*modules, *held], self._updated, self._given, self._layers)
         self._trained: set[int] = set()  # Layers that a call has seen in training mode
         self._calls = 0
         stages = [f"frozen in stage {stage}" for stage in range(len(self._plan.stage_layers))]
@@ -517,6 +520,7 @@ class Pipeline:
             self._guarded(optimizer.step)
         if self._run.steps % _CHECK_COPIES_EVERY == 0:
             self._guarded(self._require_equal_copies)
+        self._end_call()
         outputs, losses = self._results(call)
         self._last = Step(loss, norm, is_skipped, outputs, losses)
         return self._last
@@ -649,6 +653,7 @@ class Pipeline:
                     self._warm_up(inputs, targets, validates=True)
                 self._prepare_ranks()
                 loss = float(self._guarded(lambda: self._run.validate(inputs, targets)))
+                self._end_call()
                 return loss, self._results(call)[0]
             finally:
                 for parts in self._parts.values():
@@ -917,6 +922,8 @@ class Pipeline:
             for index in range(first, end):
                 made = made_layer(self._layers[index], index)
                 require_trainable(index, made)
+                if copied_stage:
+                    require_dense_buffers(index, made)
                 bring_to(self._device, made, in_words(index, made))
                 for parameter in made.parameters():
                     if not local_of(parameter).is_contiguous():
@@ -961,7 +968,8 @@ class Pipeline:
             made = layer
         else:
             made = copied(layer, memo, own, in_words(index, layer))
-            self._replicas += map(Replica, called_modules(layer), called_modules(made))
+            pairs = zip(called_modules(layer), called_modules(made), strict=True)
+            self._replicas += [Replica(module, copy, memo) for module, copy in pairs]
         for original, parameter in zip(layer.parameters(), made.parameters(), strict=True):
             if use := shared.get(id(original)):
                 use.leaves[rank, stage] = parameter
@@ -1056,6 +1064,10 @@ class Pipeline:
             follow_memory(self._twins)
         for replica in self._replicas:
             replica.follow()
+
+    def _end_call(self) -> None:
+        for replica in self._replicas:
+            replica.note()
 
     def _scale_of(self, call: _Call) -> float:
         if call.scaler is None:

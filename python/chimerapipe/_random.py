@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import contextvars
+import inspect
 import json
 import pickle
 import random
 import sys
 import threading
+import types
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -104,10 +106,12 @@ def untouched_generators(device: torch.device) -> Iterator[None]:
 
 
 def states_of_own(module: nn.Module) -> States:
-    """Returns the states of generators that are attributes of the module or of its parts, by name."""
+    """Returns the states of generators that the module or its parts may draw from, by name: of attributes, items of
+    attributes, and variables of their functions."""
     found: States = {}
     for prefix, part in module.named_modules():
-        for name, value in vars(part).items():
+        functions = [type(part).forward, *vars(part).values()]
+        for name, value in {**_items(vars(part)), **_variables(functions)}.items():
             key = f"{prefix}.{name}" if prefix else name
             if isinstance(value, torch.Generator):
                 found[key] = value.get_state()
@@ -115,6 +119,30 @@ def states_of_own(module: nn.Module) -> States:
                 found[key] = value.getstate()
             elif type(value).__module__.startswith("numpy.random"):
                 found[key] = pickle.dumps(value)
+    return found
+
+
+def _items(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values by name, and items of lists, tuples and dicts."""
+    found = dict(values)
+    for name, value in values.items():
+        if name.startswith("_"):  # Parameters, modules and hooks of torch
+            continue
+        if isinstance(value, dict):
+            found |= {f"{name}[{key!r}]": each for key, each in value.items()}
+        elif isinstance(value, list | tuple):
+            found |= {f"{name}[{index}]": each for index, each in enumerate(value)}
+    return found
+
+
+def _variables(functions: Iterable[Any]) -> dict[str, Any]:
+    """Returns global and enclosed variables that the functions name."""
+    found: dict[str, Any] = {}
+    for function in functions:
+        if isinstance(function, types.FunctionType):
+            with contextlib.suppress(ValueError):  # A variable without a value yet
+                variables = inspect.getclosurevars(function)
+                found |= {**variables.globals, **variables.nonlocals}
     return found
 
 

@@ -7,32 +7,64 @@ on rank threads.
 
 from __future__ import annotations
 
+import copy
 import operator
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from . import _training
 from ._agreement import in_words as tensor_in_words
-from ._held_layer import in_words, share_memory
+from ._held_layer import called_modules, in_words, share_memory
 from ._placed import is_distributed, local_of
 
 ConfigError = _training.ConfigError
 
 _FOLLOWED = (bool, int, float, str, type(None))
+_OF_TORCH = vars(nn.Module()).keys() | {"_compiled_call_impl"}  # Attributes with rules of their own
+_DEPTH = 4  # Of containers and objects in an attribute
+
+
+def _state_of(value: Any, depth: int = _DEPTH) -> Any:
+    """Returns what differs after a change of the value: of its items and attributes, of tensors and arrays."""
+    if isinstance(value, _FOLLOWED):
+        return type(value), value
+    if depth > 0 and isinstance(value, dict):
+        return id(value), [(key, _state_of(each, depth - 1)) for key, each in value.items()]
+    if depth > 0 and isinstance(value, list | tuple | set | frozenset):
+        return id(value), [_state_of(each, depth - 1) for each in value]
+    if isinstance(value, Tensor):
+        return id(value), value._version, None if value.is_sparse else value.data_ptr()
+    if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
+        return id(value), value.tobytes()
+    is_plain = isinstance(value, nn.Module | type | types.ModuleType) or callable(value)
+    return id(value), None if is_plain or depth == 0 else _state_of(getattr(value, "__dict__", None), depth - 1)
 
 
 class Watch:
     """Parameters and modules of layers, as they were when the pipeline was made. A step takes about 1 us per module and
     0.1 us per parameter."""
 
-    def __init__(self, layers: Sequence[tuple[int, nn.Module]], updated: Sequence[tuple[str, nn.Parameter]]) -> None:
-        """`layers`: with their indices. `updated`: parameters that optimizers update, by global name."""
-        self._layers = list({id(layer): (index, layer) for index, layer in reversed(layers)}.values())
-        modules = {id(each): each for _, layer in self._layers for each in layer.modules()}.values()
-        self._dicts = [parts for each in modules for parts in (each._parameters, each._modules)]
+    def __init__(
+        self,
+        layers: Sequence[tuple[int, nn.Module]],
+        updated: Sequence[tuple[str, nn.Parameter]],
+        model: Any,
+        listed: Sequence[Any],
+    ) -> None:
+        """`layers`: with their indices. `updated`: parameters that optimizers update, by global name. `model`: what the
+        user gave, of which `listed` are the layers."""
+        self._layers = list({id(layer): (in_words(index, layer), layer) for index, layer in reversed(layers)}.values())
+        modules = {id(each): each for _, layer in self._layers for each in layer.modules()}
+        self._model, self._listed = (model, list(model)) if isinstance(model, list) else ([], [])
+        if isinstance(model, nn.Module):
+            self._layers.append((f"the {type(model).__name__}", model))
+            inner = {id(each) for layer in listed if isinstance(layer, nn.Module) for each in called_modules(layer)}
+            modules |= {id(each): each for each in model.modules() if id(each) not in inner}
+        self._dicts = [parts for each in modules.values() for parts in (each._parameters, each._modules)]
         self._names = [self._names_in(layer) for _, layer in self._layers]
         self._kept = self._parts()  # Keeps objects alive, so that no other object gets their id
         self._updated, self._parameters = list(updated), [parameter for _, parameter in updated]
@@ -53,18 +85,23 @@ class Watch:
 
     def require_same(self) -> None:
         """Raises ConfigError if a parameter or module was replaced, added or removed."""
+        if len(self._model) != len(self._listed) or not all(map(operator.is_, self._model, self._listed)):
+            raise ConfigError(
+                "the list of layers was changed after the pipeline was made, which still has the layers before; make a "
+                "new pipeline"
+            )
         parts = self._parts()
         if len(parts) == len(self._kept) and all(map(operator.is_, parts, self._kept)):
             return
-        for (index, layer), names in zip(self._layers, self._names, strict=True):
+        for (words, layer), names in zip(self._layers, self._names, strict=True):
             now = self._names_in(layer)
             for name in dict.fromkeys((*names, *now)):
                 if names.get(name) is not now.get(name):
                     what = "parameter" if isinstance(names.get(name, now.get(name)), nn.Parameter) else "module"
                     how = "removed from" if name not in now else "replaced in" if name in names else "added to"
                     raise ConfigError(
-                        f"{in_words(index, layer)}: the {what} '{name}' was {how} the layer after the pipeline was "
-                        "made, so nothing would train it; load values without assign=True, or make a new pipeline"
+                        f"{words}: the {what} '{name}' was {how} the layer after the pipeline was made, so nothing "
+                        "would train it; load values without assign=True, or make a new pipeline"
                     )
 
     def moved(self) -> bool:
@@ -89,35 +126,64 @@ class Watch:
 class Replica:
     """A copy of a module on a rank thread, which follows the given module."""
 
-    def __init__(self, module: nn.Module, made: nn.Module) -> None:
-        """`made`: the copy of `module`."""
-        self.module, self.made = module, made
+    def __init__(self, module: nn.Module, made: nn.Module, memo: Mapping[int, Any]) -> None:
+        """`made`: the copy of `module`, made by copy.deepcopy with `memo`."""
+        self.module, self.made, self._memo = module, made, memo
         self._seen = dict(vars(module))
+        self._states = self._states_now()
+
+    def note(self) -> None:
+        """Remembers the attributes at the end of a step. Changes in a step are those of `forward`."""
+        self._states = self._states_now()
+
+    def _states_now(self) -> dict[str, Any]:
+        names = vars(self.module).keys() - _OF_TORCH
+        return {name: _state_of(vars(self.module)[name]) for name in names}
 
     def follow(self) -> None:
-        """Takes over changed numbers, texts and flags, such as `training`, and other buffers. Buffers share memory.
-        Raises ConfigError for another function, such as `forward`: it would use the parameters of the given module."""
+        """Takes over changed attributes, such as `training`, another class, and other buffers. Buffers share memory.
+        Raises ConfigError for another function that may use the given module, such as `forward`."""
         now = vars(self.module)
-        if not self._is_seen(now):
-            for name, value in now.items():
-                before = self._seen.get(name, self)
-                if isinstance(value, _FOLLOWED) and (type(value) is not type(before) or value != before):
-                    setattr(self.made, name, value)
-                elif callable(value) and value is not before and not name.startswith("_"):
-                    raise ConfigError(
-                        f"the function '{name}' of a {type(self.module).__name__} was replaced after the pipeline was "
-                        "made, which copies of its layer cannot follow; make a new pipeline"
-                    )
-            self._seen = dict(now)
+        for name, value in now.items():
+            before = self._seen.get(name, self)
+            if isinstance(value, _FOLLOWED) and (type(value) is not type(before) or value != before):
+                setattr(self.made, name, value)
+        for name, state in self._states_now().items():
+            if not isinstance(now[name], _FOLLOWED) and not _equal(state, self._states.get(name, self)):
+                self._copy(name, now[name])
+        self._seen = dict(now)
+        if type(self.made) is not type(self.module):
+            self.made.__class__ = type(self.module)
         for name, buffer in self.module._buffers.items():
             if self.made._buffers.get(name) is not buffer:
                 self.made._buffers[name] = buffer
 
-    def _is_seen(self, now: dict[str, Any]) -> bool:
+    def _copy(self, name: str, value: Any) -> None:
+        kind = type(self.module).__name__
+        if isinstance(value, types.FunctionType) and (name == "forward" or value.__closure__):
+            raise ConfigError(
+                f"the function '{name}' of a {kind} was replaced after the pipeline was made, which copies of its "
+                "layer cannot follow; make a new pipeline"
+            )
+        parts = {  # Not the earlier copies of attributes
+            key: each
+            for key, each in self._memo.items()
+            if isinstance(each, nn.Module | nn.Parameter) or (isinstance(each, Tensor) and id(each) == key)
+        }
         try:
-            return now == self._seen  # Compares identities first
-        except Exception:  # Some tensor is another one
-            return False
+            setattr(self.made, name, copy.deepcopy(value, parts))
+        except Exception as error:
+            raise ConfigError(
+                f"the attribute '{name}' of a {kind} was changed after the pipeline was made, but cannot be copied for "
+                f"another rank thread ({str(error).splitlines()[0]}); make a new pipeline"
+            ) from error
+
+
+def _equal(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # Values with an equality of their own, such as arrays as keys
+        return False
 
 
 def follow_memory(twins: Sequence[tuple[nn.Parameter, nn.Parameter]]) -> None:

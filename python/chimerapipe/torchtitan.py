@@ -62,6 +62,12 @@ def pipelining(schedule: Schedule | str = "chimera-zb") -> Callable[..., tuple[A
             )
         if hasattr(loss_fn, "set_lm_head"):
             raise ConfigError("loss: ChunkedLossWrapper runs backwards of its own; give CrossEntropyLoss.Config")
+        splits = any(op.kind == "W" for row in made.workers for op in row)
+        if splits and "SelectiveAC" in type(settings.get("ac_config")).__qualname__:
+            raise ConfigError(
+                f"activation_checkpoint: SelectiveAC allows one backward, but {made.name} splits it in two; give None "
+                "or FullAC.Config()"
+            )
         own = sorted({stage for row in made.placement for stage, at in enumerate(row) if at == mesh.get_local_rank()})
         names = _names_of_stages(made.stages, parallelism, len(model_config.layers))
         shared = {"parallel_dims": parallel_dims, "training": training, "parallelism": parallelism, **settings}

@@ -17,6 +17,7 @@
 #include "core/json.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
+#include "engine/make_optimizer.h"
 #include "engine/programs.h"
 #include "model_config/partition.h"
 #include "runtime/gather.h"

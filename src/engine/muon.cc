@@ -50,12 +50,12 @@ class MuonMatrices {
           options.muon.iterations ? at::ScalarType(type_of(*options.muon.iterations)) : parameter.value.scalar_type();
       state_.push_back({parameter.name, kMomentum, at::zeros_like(parameter.value.detach())});
       const at::Tensor momentum = state_.back().value;
-      const bool has_decay = has_decay(options.decayed, parameter.name, parameter.value.dim());
+      const bool decays = has_decay(options.decayed, parameter.name, parameter.value.dim());
       for (const LogicalMatrix& matrix : matrices) {
         matrices_.push_back({.value = view_of(parameter.value.detach(), matrix),
                              .gradient = view_of(parameter.value.grad(), matrix),
                              .momentum = view_of(momentum, matrix),
-                             .decay = has_decay ? options.weight_decay : 0,
+                             .decay = decays ? options.weight_decay : 0,
                              .adjustment = adjustment(options.muon.adjust, matrix)});
         costs.push_back(iteration_flops(matrix.out, matrix.in));
       }
@@ -202,7 +202,7 @@ std::unique_ptr<Optimizer> adamw_of_others(OptimizerOptions options, const std::
     if (matrices_of(parameter, options.muon).empty()) others.push_back(parameter);
   }
   options.kind = OptimizerKind::AdamW;
-  return make_optimizer(options, others);
+  return make_vector_optimizer(options, others);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/make_optimizer.h"
 #include "runtime/worker_context.h"
 
 namespace chimera {

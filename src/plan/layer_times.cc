@@ -68,22 +68,29 @@ double distance(const MachineProfile& machine, const LayerTimes& layer, const Mo
   return sum;
 }
 
-const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
-                                const Workload& workload, std::int64_t tensor_parallel = 1) {
-  const LayerTimes* best = nullptr;
-  double least = std::numeric_limits<double>::infinity();
+struct NearestLayer {
+  const LayerTimes* layer = nullptr;  // null: the profile has none
+  double distance = std::numeric_limits<double>::infinity();
+};
+
+NearestLayer find_nearest(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                          const Workload& workload, std::int64_t tensor_parallel) {
+  NearestLayer nearest;
   for (const LayerTimes& layer : machine.layers) {
     if (layer.kind != kind || layer.tensor_parallel != tensor_parallel) continue;
-    if (const double far = distance(machine, layer, model, workload); far < least) {
-      least = far;
-      best = &layer;
-    }
+    if (const double far = distance(machine, layer, model, workload); far < nearest.distance) nearest = {&layer, far};
   }
-  if (best == nullptr) {
+  return nearest;
+}
+
+const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                                const Workload& workload, std::int64_t tensor_parallel = 1) {
+  const LayerTimes* const found = find_nearest(machine, model, kind, workload, tensor_parallel).layer;
+  if (found == nullptr) {
     throw ConfigError(fmt::format("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three",
                                   machine.name, to_text(kind)));
   }
-  return *best;
+  return *found;
 }
 
 /// Limits the extrapolation: at least proportional below `a`, at least b's value above `b`.
@@ -124,6 +131,12 @@ LayerTime interpolate_time(const std::vector<LayerTime>& times, double size) {
   for (const auto& number : kLayerTimeNumbers) result.*number.value = at_size(times, size, number.value);
   result.spread = spread_at(times, size);
   return result;
+}
+
+bool has_layer_as_near(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                       const Workload& workload, std::int64_t tensor_parallel) {
+  const NearestLayer split = find_nearest(machine, model, kind, workload, tensor_parallel);
+  return split.layer != nullptr && split.distance <= find_nearest(machine, model, kind, workload, 1).distance;
 }
 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind, const Workload& workload,

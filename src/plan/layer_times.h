@@ -27,6 +27,10 @@ namespace chimera {
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload, std::int64_t tensor_parallel = 1);
 
+/// Returns whether the profile has a layer with this T that is as near to the model's as the nearest whole layer.
+[[nodiscard]] bool has_layer_as_near(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
+                                     const Workload& workload, std::int64_t tensor_parallel);
+
 /// Returns attention's part of a layer's time for a whole micro-batch (forward and backward), 0 to 1. Attention's time
 /// is that of its FLOPs and of the memory traffic of its scores. Throws ConfigError as layer_time() does.
 [[nodiscard]] double attention_time_share(const MachineProfile& machine, const ModelConfig& model,

@@ -50,10 +50,7 @@ LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& mod
                            const Workload& workload, std::int64_t tensor_parallel) {
   const LayerTime whole = layer_time(machine, model, kind, workload);
   if (tensor_parallel == 1) return whole;
-  const auto is_measured = [&](const LayerTimes& layer) {
-    return layer.kind == kind && layer.tensor_parallel == tensor_parallel;
-  };
-  if (std::ranges::any_of(machine.layers, is_measured))
+  if (has_layer_as_near(machine, model, kind, workload, tensor_parallel))
     return layer_time(machine, model, kind, workload, tensor_parallel);
   Workload twice = workload;
   twice.micro_batch_size *= 2;

@@ -244,8 +244,8 @@ TEST(PlanCommandTest, RefusesInOneLine) {
            {bert_48({"--rule", "paper", "--stages", "4"}), {"--rule paper decides --stages"}},
            {bert_48({"--rule", "paper", "--tensor-parallel", "2"}), {"--rule paper knows no tensor parallelism"}},
            {bert_48({"--schedules", "1f1b", "--stages", "4", "--tensor-parallel", "2", "--partition", "even",
-                     "--output", scratch.path("plan.toml")}),
-            {"--output", "tensor parallelism (T 2)"}},
+                     "--sbatch", "-"}),
+            {"--ranks-per-node 1: the plan has 2 ranks that share layers, on one node"}},
            {bert_48({"--tensor-parallel", "3"}), {"--tensor-parallel 3: no configuration"}},
            {bert_48({"--rule", "paper", "--slices", "auto"}), {"--rule paper knows no slices"}},
            {bert_48({"--slices", "2"}), {"--slices 2: model bert-48 attends to later tokens"}},
@@ -361,6 +361,16 @@ TEST(PlanCommandTest, ShowsTokensPerSecondAndTheUtilizationOfThePeak) {
   EXPECT_THAT(run_program(kEightBillion).output, ::testing::ContainsRegex("  [0-9]+[.][0-9] %  "));
   EXPECT_FALSE(planned(bert_48({"--stages", "8", "--top", "1"}))["chosen"].contains("utilization"))
       << "the profile has no peak";
+}
+
+TEST(PlanCommandTest, RanksThatShareLayersAreOnOneNodeOfGpus) {
+  Words words = kEightBillion;
+  words.insert(words.end(), {"--tensor-parallel", "2", "--sbatch", "-"});
+  const ProgramResult job = run_program(words);
+  EXPECT_EQ(job.exit_code, 0) << job.messages;
+  EXPECT_THAT(job.output, HasSubstr("#SBATCH --ntasks-per-node=8\n#SBATCH --distribution=block\n"));
+  EXPECT_THAT(job.output, HasSubstr(" --tensor-parallel 2 "));
+  EXPECT_THAT(job.output, HasSubstr(" --device cuda "));
 }
 
 TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
+
+#include "model_config/tensor_cut.h"
 
 namespace chimera {
 namespace {
@@ -28,13 +31,24 @@ TEST(ValidationTest, TheGridVariesTheDocumentedParameters) {
     stages.insert(run.stages);
   }
   EXPECT_EQ(names.size(), grid.size()) << "no run twice";
-  EXPECT_EQ(models, (std::set<std::string>{"bert-tiny", "gpt2-mini", "gpt2-tiny"}));
+  EXPECT_EQ(models, (std::set<std::string>{"bert-tiny", "gpt2-mini", "gpt2-tiny", "llama-mini"}));
   EXPECT_GE(schedules.size(), 3U);
-  EXPECT_EQ(stages, (std::set<std::int64_t>{2, 4}));
+  EXPECT_EQ(stages, (std::set<std::int64_t>{1, 2, 4}));
   EXPECT_TRUE(names.contains("gpt2-mini b 2, chimera D 4 N 8, recompute"));
   EXPECT_TRUE(names.contains("bert-tiny b 8, zb-h1 D 2 N 2, threads"));
   EXPECT_TRUE(names.contains("gpt2-mini b 1, 1f1b W 2 D 2 N 2, vocabulary 16384, sequence 32, sockets"));
   EXPECT_TRUE(names.contains("gpt2-tiny b 1, chimera D 4 N 4, sequence 1024, recompute"));
+  EXPECT_TRUE(names.contains("llama-mini b 2, gpipe T 2 D 1 N 4"));
+}
+
+TEST(ValidationTest, LayersThatRanksShareHaveHeadsForEach) {
+  for (const GridRun& run : validation_grid()) {
+    const std::vector<std::string> flags = training_flags(run);
+    const bool is_split = std::ranges::count(flags, "--tensor-parallel") > 0;
+    EXPECT_EQ(is_split, run.tensor_parallel > 1) << describe(run);
+    EXPECT_EQ(std::ranges::count(flags, "--heads"), is_split ? 1 : 0) << describe(run);
+    EXPECT_NO_THROW(require_divisible(model_of(run), run.tensor_parallel)) << describe(run);
+  }
 }
 
 TEST(ValidationTest, ErrorsAreRelativeToTheMedianMeasurement) {

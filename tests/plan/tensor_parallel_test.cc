@@ -65,6 +65,10 @@ TEST(TensorParallelTest, MeasuredLayersAndSumsTakeTheirPlace) {
   EXPECT_DOUBLE_EQ(split_layer_time(machine, model, LayerKind::Block, workload, 2).forward, 6.0 / 4);
   EXPECT_DOUBLE_EQ(split_layer_time(machine, model, LayerKind::Block, workload, 1).forward, 6)
       << "the other way around, whole layers come from whole layers";
+  const ModelConfig llama = find_model("llama-mini");
+  machine.layers.push_back(round_layer(LayerKind::Block, "llama-mini"));
+  EXPECT_DOUBLE_EQ(split_layer_time(machine, llama, LayerKind::Block, workload, 2).forward, 2 + 4.0 / 2)
+      << "its whole layer is nearer than a shared layer of GPT-2";
   const double bytes = 4.0 * 128 * static_cast<double>(model.hidden) * 4;
   const LayerTime sums = tensor_sums(machine, model, LayerKind::Block, workload, 2);
   EXPECT_DOUBLE_EQ(sums.forward, 4 * 10 + 1e-3 * 2 * (bytes + bytes / 2)) << "two gathers of own tokens, two of all";

@@ -86,25 +86,6 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleTrainsAsOnTheCpu) {
   }
 }
 
-TrainOptions with_split_layers(TrainOptions options) {
-  options.tensor_parallel = 2;
-  options.shape.stages = options.shape.micro_batches = 2;
-  if (options.model == "llama-tiny") options.overrides.key_value_heads = 2;
-  return options;
-}
-
-TEST_F(FakeDeviceTest, SplitLayersTrainAsOnTheCpu) {
-  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
-    for (const auto& [schedule, tokens] :
-         {std::pair{"1f1b", SequenceParallel::Auto}, std::pair{"zb-h1", SequenceParallel::None}}) {
-      SCOPED_TRACE(model + " " + schedule);
-      TrainOptions options = with_split_layers(clipped_options(model, schedule));
-      options.sequence_parallel = tokens;
-      expect_same(testing::train(on_device(options), 3), testing::train(options, 3));
-    }
-  }
-}
-
 /// The device's masks are not the CPU's, but equal for all schedules and for recomputation.
 TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
@@ -191,15 +172,6 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
       const std::size_t ranks = schedule == "none" ? 1 : 4;
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
     }
-  }
-}
-
-TEST_F(FakeDeviceTest, SumsInsideOpsDoNotMakeTheHostWait) {
-  for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb}) {
-    TrainOptions options = with_split_layers(on_device(clipped_options("gpt2-tiny", "zb-h1")));
-    options.optimizer.kind = optimizer;
-    const std::vector<std::string> waits = waits_of_two_steps(options);
-    EXPECT_THAT(waits, SizeIs(2 * 4)) << to_text(optimizer) << ": " << fmt::format("{}", waits);
   }
 }
 

@@ -95,7 +95,7 @@ TEST(ReportTest, ALogHasALineAtLeastEveryTenSeconds) {
   const LogInterval by_time(1000, {.seconds = 60});
   EXPECT_FALSE(by_time.shows(50, 59));
   EXPECT_TRUE(by_time.shows(51, 60));
-  EXPECT_EQ(by_time.patience(), 60);
+  EXPECT_EQ(by_time.max_silence(), 60);
   EXPECT_EQ(running_line(12, 100, std::chrono::seconds(80)), "step 12/100  running for 1 min 20 s");
 }
 

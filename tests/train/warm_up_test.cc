@@ -147,14 +147,6 @@ std::map<std::string, TrainOptions> all_options() {
   all["canonical sums"].reduction = ReductionOrder::Canonical;
   all["sharded canonical sums"] = all["canonical sums"];
   all["sharded canonical sums"].shard_optimizer = true;
-  all["split layers"] = warm_up_options("llama-tiny", "zb-h1");
-  all["split layers"].shape = {2, 4};
-  all["split layers"].overrides.key_value_heads = 2;
-  all["split layers"].tensor_parallel = 2;
-  all["split layers with whole tokens"] = warm_up_options("bert-tiny", "chimera");
-  all["split layers with whole tokens"].shape = {2, 4};
-  all["split layers with whole tokens"].tensor_parallel = 2;
-  all["split layers with whole tokens"].sequence_parallel = SequenceParallel::None;
   all["bfloat16"] = warm_up_options("llama-tiny", "1f1b");
   all["bfloat16"].dtype = DataType::BFloat16;
   all["bfloat16"].force_bfloat16 = true;

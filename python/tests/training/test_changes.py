@@ -1,8 +1,11 @@
 """Changes of layers between steps: followed by replicas on rank threads, or refused by name."""
 
 import copy
+import gc
 import threading
+from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 from models import perceptron, squares
@@ -101,6 +104,35 @@ def test_a_refused_change_that_is_undone_trains_on():
     pair.step(*samples())
 
 
+def test_changes_of_the_model_around_the_layers_are_refused():
+    changes = {
+        "the Sequential: the parameter '3.0.weight' was replaced": lambda model: model.__setitem__(3, model[2]),
+        "the Sequential: the module '4' was added": lambda model: model.append(nn.Tanh()),
+        "the Sequential: the parameter '3.0.weight' was removed": lambda model: model.pop(3),
+    }
+    for words, change in changes.items():
+        model = nn.Sequential(*perceptron(4).layers)
+        pipeline = cp.Pipeline(model, squares, cp.schedule("1f1b", 2, 4))
+        pipeline.step(*samples())
+        change(model)
+        refused(lambda pipeline=pipeline: pipeline.step(*samples()), words, cp.ConfigError)
+    pair = Pair(perceptron(4).layers, "1f1b")
+    pair.layers[3] = nn.Linear(6, 6).double()
+    refused(lambda: pair.pipeline.step(*samples()), "the list of layers was changed", cp.ConfigError)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_other_memory_of_gradients_is_followed(schedule):
+    pair = Pair(perceptron(4).layers, schedule)
+    pair.step(*samples())
+    for model in (pair.plain, nn.Sequential(*pair.layers)):
+        model.float().double()
+    pair.step(*samples())
+    for parameter in pair.pipeline.parameters():
+        parameter.grad.data = torch.full_like(parameter.grad, torch.nan)
+    pair.step(*samples())
+
+
 class Scaled(nn.Module):
     def __init__(self):
         super().__init__()
@@ -123,6 +155,68 @@ def test_attributes_modes_and_buffers_are_followed(schedule):
         for model in (pair.plain, pair.layers):
             change(model)
         pair.step(*samples())
+
+
+class Settings:
+    def __init__(self):
+        self.scale, self.table = 1.0, {"scale": 1.0}
+
+
+class Configured(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 6)
+        self.tensor, self.array, self.values = torch.ones(6).double(), numpy.ones(6), [1.0]
+        self.settings, self.type, self.part, self._activation = Settings(), torch.float64, slice(0, 6), torch.tanh
+        self.calls = []
+
+    def forward(self, x):
+        self.calls.append(1)  # Forwards of copies do not change those of the given layer
+        scale = self.tensor * torch.from_numpy(self.array) * self.values[0] * self.settings.scale
+        y = (super().forward(x) * scale * self.settings.table["scale"]).to(self.type).double()
+        return self._activation(y) * torch.arange(6)[self.part].sum()
+
+
+class Other(Configured):
+    def forward(self, x):
+        return super().forward(x) * 2
+
+
+CHANGES_OF_ATTRIBUTES = {
+    "another tensor": lambda layer: setattr(layer, "tensor", torch.full((6,), 0.5).double()),
+    "a tensor in place": lambda layer: layer.tensor.mul_(0.5),
+    "an array in place": lambda layer: layer.array.fill(0.5),
+    "an item of a list": lambda layer: layer.values.__setitem__(0, 0.5),
+    "an attribute of an object": lambda layer: setattr(layer.settings, "scale", 0.5),
+    "an item in an object": lambda layer: layer.settings.table.__setitem__("scale", 0.5),
+    "another object": lambda layer: setattr(layer, "settings", SimpleNamespace(scale=0.5, table={"scale": 1.0})),
+    "a type": lambda layer: setattr(layer, "type", torch.bfloat16),
+    "a slice": lambda layer: setattr(layer, "part", slice(2, 4)),
+    "a function": lambda layer: setattr(layer, "_activation", torch.sin),
+    "the class": lambda layer: setattr(layer, "__class__", Other),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_ATTRIBUTES)
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
+def test_changes_of_other_attributes_are_followed(schedule, change):
+    pair = Pair([Configured().double() for _ in range(4)], schedule)
+    pair.step(*samples())
+    for layer in (pair.plain[1], pair.layers[1]):
+        CHANGES_OF_ATTRIBUTES[change](layer)
+    pair.step(*samples())
+    pair.step(*samples())
+
+
+def test_a_failed_pipeline_is_freed():
+    """A failed backward leaves its graph to the thread, which at its end needs Python."""
+    for _ in range(2):
+        layers = perceptron(4).layers
+        layers[1][0].weight.register_post_accumulate_grad_hook(lambda parameter: 1 / 0)
+        pipeline = cp.Pipeline(layers, squares, cp.schedule("chimera", 2, 4))
+        with pytest.raises(ZeroDivisionError):
+            pipeline.step(*samples())
+        del pipeline
+        gc.collect()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -2,6 +2,7 @@
 
 import functools
 import random
+import warnings
 
 import pytest
 import torch
@@ -76,7 +77,41 @@ def test_a_loss_that_draws_random_numbers_is_not_compared():
     def noisy(output, target):
         return squares(output, target) * (1 + torch.rand(())) + random.random()
 
-    assert pipeline_of(noisy).step(*samples(8)).loss > 0
+    with pytest.warns(UserWarning, match="draws random numbers"):
+        assert pipeline_of(noisy).step(*samples(8)).loss > 0
+
+
+def test_means_over_several_targets_are_refused():
+    inputs, targets = samples(8)
+    weights = torch.rand(8, 1).double()
+    count = lambda target: 12
+    for pair, first, second in (((targets, weights), 0, 1), ({"y": targets, "w": weights}, "y", "w")):
+        summed = lambda output, target, a=first, b=second: ((output - target[a]).square() * target[b]).sum()
+        mean = lambda output, target, b=second, summed=summed: summed(output, target) / target[b].sum()
+        assert pipeline_of(summed, count=count).step(inputs, pair).loss > 0
+        model = pipeline_of(mean, count=count)
+        refused(lambda model=model, pair=pair: model.step(inputs, pair), "return the sum", cp.ConfigError)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "chimera"])
+def test_losses_that_cannot_be_compared_are_warned_of_once(schedule):
+    whole_batches = lambda output, target: functional.mse_loss(output.view(2, 6), target.view(2, 6))
+    layers = perceptron(4).layers
+    layers[3] = nn.Sequential(layers[3], nn.Flatten(0))
+    flat = lambda output, target: squares(output, target.flatten())
+    for model, words in (
+        (pipeline_of(whole_batches, schedule=schedule), "it fails for a part of a micro-batch"),
+        (pipeline_of(flat, schedule=schedule, layers=layers), "another first dimension"),
+    ):
+        with pytest.warns(UserWarning, match=words) as warned:
+            model.step(*samples(8))
+        assert len(warned) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.step(*samples(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pipeline_of(flat, schedule=schedule, layers=layers, check_loss=False).step(*samples(8))
 
 
 def test_zeros_decide_nothing_and_later_micro_batches_do():

@@ -149,3 +149,26 @@ def test_a_default_device_reaches_layers_on_all_ranks():
     with torch.device("meta"):
         model.step(inputs, targets)
     assert {device for _, device in devices} == {"meta"} and len(devices) == 4
+
+
+def test_settings_of_threads_reach_all_ranks():
+    """The number of intra-op threads, and whether denormal numbers are flushed to zero."""
+    seen = set()
+
+    class Reads(nn.Linear):
+        def forward(self, x):
+            seen.add((threading.get_ident(), torch.get_num_threads(), float(torch.tensor(1e-30) * 1e-10) == 0))
+            return super().forward(x)
+
+    model = cp.Pipeline([Reads(6, 6).double() for _ in range(4)], squares, cp.schedule("1f1b", 4, 4))
+    threads = torch.get_num_threads()
+    for number, flushes in ((1, False), (2, True), (1, False)):
+        seen.clear()
+        torch.set_num_threads(number)
+        torch.set_flush_denormal(flushes)
+        try:
+            model.step(*samples())
+        finally:
+            torch.set_num_threads(threads)
+            torch.set_flush_denormal(False)
+        assert {found[1:] for found in seen} == {(number, flushes)} and len({found[0] for found in seen}) == 4

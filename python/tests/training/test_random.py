@@ -190,3 +190,33 @@ def test_a_resumed_run_with_dropout_equals_an_undisturbed_one(tmp_path):
     train(model, optimizer, 1)
     model.load_checkpoint(tmp_path, optimizer=optimizer)
     assert train(model, optimizer, 3) == expected
+
+
+GENERATORS = [torch.Generator(), random.Random(3), numpy.random.default_rng(3)]
+
+
+class Rarely(nn.Linear):
+    """Skips itself with one of these generators; mostly two forwards agree."""
+
+    def __init__(self, number, kind):
+        super().__init__(6, 6)
+        own = GENERATORS[number]
+        self.double().held = {"list": [own], "dict": {"a": own}}.get(kind)
+        self.draw = (lambda: drawn(own)) if kind == "variable" else None
+
+    def forward(self, x):
+        key = "a" if isinstance(self.held, dict) else 0
+        return x if (self.draw() if self.draw else drawn(self.held[key])) < 0.01 else super().forward(x)
+
+
+def drawn(generator):
+    return float(torch.rand((), generator=generator)) if isinstance(generator, torch.Generator) else generator.random()
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "variable"])
+@pytest.mark.parametrize("number", range(3))
+def test_generators_in_items_and_variables_are_named(number, kind):
+    layers = [Rarely(number, kind) for _ in range(4)]
+    model = cp.Pipeline(layers, squares, cp.schedule("chimera", 2, 4))
+    words = {"list": "held[0]", "dict": "held['a']", "variable": "own"}[kind]
+    refused(lambda: model.step(*samples()), f"draws random numbers from its generator '{words}'", cp.ConfigError)

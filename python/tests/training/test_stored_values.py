@@ -124,6 +124,14 @@ def test_what_cannot_be_read_back_is_refused_before_files(extra, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("kind", ["to_sparse", "to_sparse_csr"])
+def test_sparse_buffers_of_replicas_are_refused_by_name(kind):
+    layer = nn.Linear(6, 6).double()
+    layer.register_buffer("mask", getattr(torch.eye(6), kind)())
+    refused(lambda: pipeline_of(layer, "chimera"), "layer 0 (Linear): buffer 'mask' is sparse", cp.ConfigError)
+    assert pipeline_of(layer).step(*samples()).loss > 0
+
+
 class Odd(torch.optim.SGD):
     """Has state of several types."""
 
@@ -133,6 +141,7 @@ class Odd(torch.optim.SGD):
             for parameter in group["params"]:
                 state = self.state[parameter]
                 if "phase" not in state:
+                    state["a.key.with.dots"] = torch.randn(2)
                     state["phase"] = torch.randn(3, dtype=torch.complex64)
                     state["mask"] = torch.rand(4) > 0.5
                     state["quantized"] = torch.randint(0, 256, (5,), dtype=torch.uint8)
@@ -191,6 +200,8 @@ def test_states_of_schedulers_come_back_in_extra(make, tmp_path):
 
 def test_extra_keeps_keys_tuples_and_infinities(tmp_path):
     extra = {"a": {1: (2, 3), (4, 5): [math.inf, -math.inf]}, "b": {"c": None}, "nan": math.nan}
+    extra["long"] = [-(2**80), 2**64]
+    extra["reserved"] = [{"chimerapipe.items": [1]}, {"chimerapipe.tuple": 2}, {"chimerapipe.number": "3"}]
     model = pipeline_of(Holds())
     model.save_checkpoint(tmp_path, extra=extra)
     loaded = model.load_checkpoint(tmp_path).extra

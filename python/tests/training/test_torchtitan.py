@@ -10,7 +10,7 @@ from chimerapipe.torchtitan import _names_of_stages, pipelining
 
 
 def test_a_model_trains_as_on_one_process():
-    run = forked(2, HERE / "torchtitan_ranks.py")
+    run = forked(2, HERE / "torchtitan_ranks.py", seconds=400)
     assert run.returncode == 0, run.stderr
     assert sorted(run.stdout.splitlines()) == ["rank 0 equal", "rank 1 equal"]
 
@@ -38,7 +38,7 @@ def test_stages_hold_the_modules_that_torchtitan_gives_them():
         _names_of_stages(8, settings(), 2)
 
 
-def refused(words, schedule="chimera", samples=8, loss_fn=None):
+def refused(words, schedule="chimera", samples=8, loss_fn=None, **more):
     mesh = SimpleNamespace(size=lambda: 2, get_local_rank=lambda: 0)
     with pytest.raises(cp.ConfigError, match=words):
         pipelining(schedule)(
@@ -50,6 +50,7 @@ def refused(words, schedule="chimera", samples=8, loss_fn=None):
             model_config=SimpleNamespace(layers=range(6)),
             parallelize_fn=None,
             loss_fn=loss_fn,
+            **more,
         )
 
 
@@ -57,3 +58,5 @@ def test_settings_that_do_not_fit_are_refused_by_name():
     refused("pipeline_parallel_microbatch_size does not divide", samples=7)
     refused("1f1b has 8 micro-batches and 2 workers, but torchtitan 4", schedule=cp.schedule("1f1b", 2, 8))
     refused("ChunkedLossWrapper", loss_fn=SimpleNamespace(set_lm_head=None))
+    selective = type("Config", (), {"__qualname__": "SelectiveAC.Config"})
+    refused("activation_checkpoint: SelectiveAC allows one backward, but", "chimera-zb", ac_config=selective())

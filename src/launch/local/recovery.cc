@@ -236,7 +236,8 @@ bool Recovery::all_are_at(Place place) const {
 }
 
 void Recovery::join() {
-  require_invariant(all_left(), fmt::format("ranks join generation {} before all have left the previous one", generation_));
+  require_invariant(all_left(),
+                    fmt::format("ranks join generation {} before all have left the previous one", generation_));
   state_ = State::Joining;
 }
 

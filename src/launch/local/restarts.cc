@@ -9,22 +9,23 @@ namespace chimera {
 // step further than ever before, which point to a machine that needs time. The pause doubles with the second: 0, 1, 2,
 // 4, ... seconds, at most a minute. A job that gets further each time restarts at once, as often as it is allowed.
 Restarts::Advice Restarts::after_failure(std::int64_t step) {
-  in_same_step_ = step == last_step_ ? in_same_step_ + 1 : 1;
-  without_gain_ = step > furthest_step_ ? 0 : without_gain_ + 1;
+  failures_in_step_ = step == last_step_ ? failures_in_step_ + 1 : 1;
+  failures_without_progress_ = step > furthest_step_ ? 0 : failures_without_progress_ + 1;
   last_step_ = step;
   furthest_step_ = std::max(furthest_step_, step);
-  if (most_ == 0) return {};
-  if (in_same_step_ == kSameStep) {
+  if (max_restarts_ == 0) return {};
+  if (failures_in_step_ == kSameStep) {
     const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
     return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
   }
-  if (done_ == most_)
-    return {.why_not = fmt::format("not {}: all attempts of {} {} are used", words_.again, words_.flag, most_)};
+  if (done_ == max_restarts_)
+    return {.why_not = fmt::format("not {}: all attempts of {} {} are used", words_.again, words_.flag, max_restarts_)};
   ++done_;
-  const int doublings = std::min(without_gain_ - 1, 6);
+  const int doublings = std::min(failures_without_progress_ - 1, 6);
   return {.again = true,
-          .pause = without_gain_ == 0 ? std::chrono::seconds(0)
-                                      : std::min(kFirstPause * (1 << std::max(doublings, 0)), kLongestPause)};
+          .pause = failures_without_progress_ == 0
+                       ? std::chrono::seconds(0)
+                       : std::min(kFirstPause * (1 << std::max(doublings, 0)), kLongestPause)};
 }
 
 }  // namespace chimera

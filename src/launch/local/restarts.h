@@ -12,7 +12,7 @@ namespace chimera {
 
 /// Words for messages.
 struct RestartWords {
-  const char* again = "restarted";              ///< Participle: "not restarted: ..."
+  const char* again = "restarted";              ///< What happens again, as in "not restarted: ..."
   const char* flag = "--max-restarts";          ///< Flag that limits the number
   const char* first = "before its first step";  ///< If the step is 0
   const char* later = "in step";                ///< Before other step numbers
@@ -20,21 +20,20 @@ struct RestartWords {
 
 /// Restart policy. A job that fails at a later step than ever before restarts at once. Otherwise it pauses, twice as
 /// long after each further failure, from kFirstPause to kLongestPause. It gives up after kSameStep failures in a row in
-/// the same step, or after `most` restarts.
+/// the same step, or after `max_restarts` restarts.
 class Restarts {
  public:
   static constexpr int kSameStep = 3;
   static constexpr std::chrono::seconds kFirstPause{1};
   static constexpr std::chrono::seconds kLongestPause{60};
 
-  /// `most` is the maximum number of restarts; 0: none.
-  explicit Restarts(int most, RestartWords words = {}) : most_(most), words_(words) {}
+  explicit Restarts(int max_restarts, RestartWords words = {}) : max_restarts_(max_restarts), words_(words) {}
 
   /// Whether and when to restart after a failure.
   struct Advice {
     bool again = false;             ///< Whether to restart
     std::chrono::seconds pause{0};  ///< Time to wait before
-    std::string why_not = "";       ///< Message if `again` is false; empty if `most` is 0
+    std::string why_not = "";       ///< Message if `again` is false; empty if the maximum is 0
   };
   /// `step` is the failed step, from 1; 0: before the first step.
   [[nodiscard]] Advice after_failure(std::int64_t step);
@@ -42,11 +41,11 @@ class Restarts {
   [[nodiscard]] int done() const { return done_; }
 
  private:
-  int most_;
+  int max_restarts_;
   RestartWords words_;
   int done_ = 0;
-  int in_same_step_ = 0;
-  int without_gain_ = 0;  // failures in a row that were not at a later step than all before
+  int failures_in_step_ = 0;
+  int failures_without_progress_ = 0;  // failures in a row that were not at a later step than all before
   std::int64_t last_step_ = -1;
   std::int64_t furthest_step_ = -1;
 };

@@ -181,11 +181,11 @@ void Progress::show(const StepMetrics& metrics) {
 
 /// Reports the running step whenever no line has appeared for a while.
 void Progress::watch(const std::stop_token& stopped) {
-  const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_.patience()));
+  const auto silence = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(pace_.max_silence()));
   std::unique_lock lock(mutex_);
   while (true) {
     constexpr auto kShortStep = std::chrono::seconds(1);  // its line appears soon
-    const auto due = [&] { return std::max<Clock::time_point>(last_line_ + patience, began_ + kShortStep); };
+    const auto due = [&] { return std::max<Clock::time_point>(last_line_ + silence, began_ + kShortStep); };
     wakes_.wait_until(lock, stopped, due(), [] { return false; });
     if (stopped.stop_requested()) return;
     const Clock::time_point now = Clock::now();

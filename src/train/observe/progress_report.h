@@ -69,7 +69,7 @@ class LogInterval {
   /// step always have one.
   [[nodiscard]] bool shows(std::int64_t step, double seconds) const;
   /// Returns the seconds without a line after which Progress reports the step that is still running.
-  [[nodiscard]] double patience() const { return every_.seconds > 0 ? every_.seconds : kLogSeconds; }
+  [[nodiscard]] double max_silence() const { return every_.seconds > 0 ? every_.seconds : kLogSeconds; }
 
   static constexpr double kLogSeconds = 10;
 

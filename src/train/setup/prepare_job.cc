@@ -331,6 +331,9 @@ void require_shareable(const Job& job) {
     throw ConfigError(
         fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.tensor_parallel, what, instead));
   };
+  // Backwards on one GPU share a thread of autograd, so a sum inside one would block the others.
+  refuse(uses_gpu(options) && options.transport == TransportKind::Threads, "--device cuda with --transport threads",
+         "use --transport processes");
   refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
   refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");

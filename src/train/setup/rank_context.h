@@ -42,7 +42,9 @@ struct RankContext {
 
   const Job& job;
   const RankId world_rank;  // Among all ranks
-  const RankId rank;        // In its lane (engine/tensor_ranks.h); without tensor parallelism the same
+  // Among the ranks of its lane: with tensor parallelism, those that hold the same part of every layer
+  // (engine/tensor_ranks.h). Without, equal to world_rank.
+  const RankId rank;
   const GroupWorker place;
   const at::Device device;
   const DeterministicKernels kernels;             // On for canonical reduction, as long as the rank trains
