@@ -68,8 +68,9 @@ WorkerFactors worker_factors(const Schedule& schedule, std::size_t worker) {
   for (const auto& row : schedule.placement.worker_of) {
     for (std::size_t s = 0; s < row.size(); ++s) {
       if (row[s].index() != worker) continue;
-      factors[s].loads.weights += versions;
-      factors[s].loads.state += 1;
+      // Replicas that have the stage on this worker share its weights.
+      factors[s].loads.weights = versions;
+      factors[s].loads.state = 1;
     }
   }
   return factors;
