@@ -27,10 +27,12 @@ def measure(
     byte of parameters, 2 for Adam. Gradients stay unchanged.
     """
     costs = []
-    hidden = mapped(lambda tensor: _leaf(_alone(tensor), tensor.is_floating_point()), as_inputs(example))
+    with torch.inference_mode(False):
+        hidden = mapped(lambda tensor: _leaf(_alone(tensor), tensor.is_floating_point()), as_inputs(example))
     for index, layer in enumerate(layers):
         kept = [parameter.grad for parameter in layer.parameters()]
-        cost, hidden = _measured(layer, hidden, repeats, optimizer_bytes, f"{index} {type(layer).__name__}")
+        with torch.inference_mode(False), torch.enable_grad():
+            cost, hidden = _measured(layer, hidden, repeats, optimizer_bytes, f"{index} {type(layer).__name__}")
         for parameter, gradient in zip(layer.parameters(), kept, strict=True):
             parameter.grad = gradient
         costs.append(cost)
@@ -145,16 +147,23 @@ def _input_gradient(outputs: list[Tensor], inputs: list[Tensor], gradients: list
 
 
 def _saved_bytes(layer: nn.Module, example: Any) -> float:
+    """Returns the bytes that each micro-batch adds. Memory that two forwards share, but not as inputs, is constant."""
     own = {each.untyped_storage().data_ptr() for each in (*layer.parameters(), *layer.buffers())}
+    given = {each.untyped_storage().data_ptr() for each in tensors_of(example)}
+    runs = [_saved_storages(layer, example) for _ in range(2)]
+    constant = own | (runs[0][0].keys() & runs[1][0].keys()) - given
+    return float(sum(size for place, size in runs[0][0].items() if place not in constant))
+
+
+def _saved_storages(layer: nn.Module, example: Any) -> tuple[dict[int, int], Any]:
+    """Returns bytes by address of what autograd saves, and the output, which keeps it alive."""
     saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
+        saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
+    torch.clear_autocast_cache()  # It would share casts of inputs
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        output = layer(example)
-    del output
-    return float(sum(saved.values()))
+        return saved, layer(example)

@@ -1,5 +1,6 @@
 """Measured time and memory of layers."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -63,3 +64,27 @@ def test_a_part_of_a_larger_tensor_counts_as_its_own_bytes():
     keyed = [cp.KeyedLayer(nn.Linear(6, 6), "x", "y", drops=["x", "mask"])]
     costs = cp.measure(keyed, {"x": whole[:8], "mask": whole[:8, :1].expand(8, 6)}, repeats=1)
     assert costs[0].activations == 8 * 6 * 4
+
+
+class Scaled(nn.Linear):
+    """Has a table that is no buffer."""
+
+    table = torch.ones(1000, 6)
+
+    def forward(self, x):
+        return super().forward(x) * self.table[: len(x)]
+
+
+def test_constant_tables_are_no_activations():
+    (cost,) = cp.measure([Scaled(6, 6)], torch.randn(8, 6), repeats=1)
+    assert cost.activations == 8 * 6 * 4  # Its input
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_layers_are_measured_with_gradients_under_any_mode(mode):
+    layers = [nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)]
+    expected = [cost.activations for cost in cp.measure(layers, torch.randn(8, 6), repeats=1)]
+    with mode():
+        costs = cp.measure(layers, torch.randn(8, 6), repeats=1)
+        assert [cost.activations for cost in costs] == expected
+        assert all(cost.input_gradient + cost.weight_gradient > 0 for cost in costs)

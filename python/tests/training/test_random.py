@@ -69,7 +69,7 @@ DRAWN = [
     (lambda: Own(torch.Generator, lambda own: torch.rand((), generator=own)), "from its generator 'own'"),
     (lambda: Own(random.Random, lambda own: own.random()), "from its generator 'own'"),
     (lambda: Own(numpy.random.default_rng, lambda own: own.random()), "from its generator 'own'"),
-    (lambda: Drops(lambda: torch.rand(1, generator=CLOSED).double()), "another result in a second forward"),
+    (lambda: Drops(lambda: torch.rand(1, generator=CLOSED).double()), "from its generator 'CLOSED'"),
     (lambda: Drops(lambda: next(TABLE)), "another result in a second forward"),
     (lambda: Counts(6, 6).double(), "another result in a second forward"),
     (Stored, "another result in a second forward"),
