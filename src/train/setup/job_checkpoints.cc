@@ -99,11 +99,12 @@ void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
   if (options.resume.is_checked || step >= options.steps) return;
   const double here = options.learning_rate.at(step - 1, options.steps);
   const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
-  if (std::abs(here - there) <= kJump * there) return;
+  const double next = options.learning_rate.at(step, options.steps);
+  if (std::abs(here - there) <= kJump * there || std::abs(next - there) <= kJump * there) return;
   messages().write(fmt::format(
       "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
       "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others\n",
-      checkpoint.path, there, step, options.learning_rate.at(step, options.steps), step + 1));
+      checkpoint.path, there, step, next, step + 1));
 }
 
 /// An asynchronous schedule can start only after a flush.
