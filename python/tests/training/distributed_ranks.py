@@ -236,7 +236,7 @@ def sharded(mesh, schedule):
     groups = [part for layer in pipeline._every_layer for part in layer.module._get_fsdp_state()._state_ctx.all_states]
     reductions = []
     reduce = _fsdp_param_group.foreach_reduce
-    _fsdp_param_group.foreach_reduce = lambda *given: reductions.append(1) or reduce(*given)
+    _fsdp_param_group.foreach_reduce = lambda *given, **named: reductions.append(1) or reduce(*given, **named)
     pipeline.step(*torch.randn(2, BATCH, WIDTH).double())
     _fsdp_param_group.foreach_reduce = reduce
     assert len(reductions) == len(groups), "one reduction of each group in a step"
