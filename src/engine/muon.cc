@@ -52,7 +52,8 @@ class MuonMatrices {
       const at::Tensor momentum = state_.back().value;
       const bool decays = has_decay(options.decayed, parameter.name, parameter.value.dim());
       for (const LogicalMatrix& matrix : matrices) {
-        matrices_.push_back({.value = view_of(parameter.value.detach(), matrix),
+        matrices_.push_back({.parameter = parameter.value,
+                             .place = matrix,
                              .gradient = view_of(parameter.value.grad(), matrix),
                              .momentum = view_of(momentum, matrix),
                              .decay = decays ? options.weight_decay : 0,
@@ -86,13 +87,15 @@ class MuonMatrices {
 
  private:
   struct Matrix {
-    at::Tensor value;  // out x in, as the following two
-    at::Tensor gradient;
+    at::Tensor parameter;  // Asynchronous schedules exchange its memory, so views of it must not be kept
+    LogicalMatrix place;
+    at::Tensor gradient;  // out x in, as `momentum`
     at::Tensor momentum;
     double decay = 0;
     double adjustment = 1;
     std::size_t member = 0;  // that iterates it
     at::Tensor result = {};  // its place in results_, in the shape of orthogonalized(); undefined: not shared
+    [[nodiscard]] at::Tensor value() const { return view_of(parameter.detach(), place); }
   };
 
   static at::ScalarType type_of(DataType type) {
@@ -107,18 +110,18 @@ class MuonMatrices {
   /// Places the results of each member one after another.
   void share(const std::vector<std::size_t>& member_of, std::size_t members) {
     std::int64_t elements = 0;
-    for (const Matrix& matrix : matrices_) elements += matrix.value.numel();
-    results_ = at::empty({elements}, matrices_.front().value.options().dtype(type_).requires_grad(false));
+    for (const Matrix& matrix : matrices_) elements += matrix.place.count();
+    results_ = at::empty({elements}, matrices_.front().gradient.options().dtype(type_));
     std::int64_t first = 0;
     for (std::size_t member = 0; member < members; ++member) {
       const std::int64_t begin = first;
       for (std::size_t i = 0; i < matrices_.size(); ++i) {
         if (member_of[i] != member) continue;
         Matrix& matrix = matrices_[i];
-        const auto [low, high] = std::minmax(matrix.value.size(0), matrix.value.size(1));
+        const auto [low, high] = std::minmax(matrix.place.out, matrix.place.in);
         matrix.member = member;
-        matrix.result = results_.narrow(0, first, matrix.value.numel()).view({low, high});
-        first += matrix.value.numel();
+        matrix.result = results_.narrow(0, first, matrix.place.count()).view({low, high});
+        first += matrix.place.count();
       }
       counts_.push_back(first - begin);
     }
@@ -132,7 +135,7 @@ class MuonMatrices {
   void update(const Matrix& matrix, const at::Tensor& result, double learning_rate, double factor) const {
     at::Tensor momentum = matrix.momentum;
     momentum.lerp_(factor == 1 ? matrix.gradient : matrix.gradient * factor, 1 - momentum_);
-    at::Tensor value = matrix.value;
+    at::Tensor value = matrix.value();
     if (matrix.decay != 0) value.mul_(1 - learning_rate * matrix.decay);
     value.add_(value.size(0) > value.size(1) ? result.t() : result, -learning_rate * matrix.adjustment);
   }
