@@ -260,15 +260,17 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
-    // After a change of the running ranks, another rank may write.
+    std::int64_t spoken = 0;  // Last reported step
+    // After a change of the running ranks, another rank may write. Opening drops the line of the last step, which the
+    // trainer closes again, so it is reported again.
     const auto close_files = [&] {
+      spoken = 0;
       metrics.reset();
       events.reset();
       progress.reset();
     };
     RemainingTime pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
-    std::int64_t spoken = 0;  // Last reported step
     const auto on_step = [&](StepMetrics step) {
       const auto now = std::chrono::steady_clock::now();
       step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
