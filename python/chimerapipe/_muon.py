@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -111,7 +112,7 @@ class Muon(torch.optim.Optimizer):
                 raise ConfigError(f"Muon: {name} is a DTensor, whose matrix no rank has; use torch.optim.Muon")
             found = matrices(module, name, parameter.detach()) if module is not None else []
             if found:
-                self._views[id(parameter)] = lambda x, module=module, name=name: matrices(module, name, x)
+                self._views[id(parameter)] = functools.partial(matrices, module, name)
                 self._ranks[id(parameter)] = holders
             kinds["muon" if found else "decayed" if parameter.ndim >= 2 else "others"].append(parameter)
         defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "betas": betas, "eps": eps}
@@ -124,16 +125,16 @@ class Muon(torch.optim.Optimizer):
         self._processes, self._rank = model._processes, model.rank
         self._groups = {ranks: self._processes.group_of(ranks) for ranks in model._copied_holders()}
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Updates all parameters that have gradients. Collective under a launcher."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            self._update_matrices(group, params) if group["muon"] else self._update_others(group, params)
+        with torch.no_grad():
+            for group in self.param_groups:
+                params = [p for p in group["params"] if p.grad is not None]
+                self._update_matrices(group, params) if group["muon"] else self._update_others(group, params)
         return loss
 
     def _update_matrices(self, group: dict[str, Any], params: Sequence[Tensor]) -> None:

@@ -190,7 +190,7 @@ class LaunchTest(LaunchedTest):
         profile = self.folder / "cluster.json"
         result = self.profile("a,b", "--output", str(profile), "--name", "ours")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertRegex(result.stdout, r"^ours: 3 layers; between nodes:\n")
+        self.assertRegex(result.stdout, r"^ours: 6 layers; between nodes:\n")
         machine = json.loads(profile.read_text())
         self.assertEqual({source.split(":")[0] for source in machine["sources"]}, {"chimera profile", "chimera profile --between"})
         for kind in ("point_to_point", "all_reduce"):

@@ -150,6 +150,8 @@ TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
   all.used_memory_bytes = all.allocation_retries = all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
+  all.workers = 3;
+  all.op_sum_seconds = 1;
   all.is_skipped = true;
   std::vector<std::string> written;
   const auto line = read_ordered_json(to_json_line(all));

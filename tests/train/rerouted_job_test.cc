@@ -120,7 +120,7 @@ TEST(ReroutedJobTest, AStageWithoutAHolderIsRejected) {
       [&] {
         static_cast<void>(rerouted_job(job, {RankId(1), RankId(2)}));
       },
-      ThrowsMessage<ConfigError>(HasSubstr("holder")));
+      ThrowsMessage<ConfigError>(HasSubstr("no worker is left that holds stages 1, 2")));
 }
 
 TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {

@@ -101,6 +101,7 @@ RunSummary Trainer::run(const OnStep& on_step) {
 }
 
 StepMetrics Trainer::train_step(std::int64_t step) {
+  if (!steps_.is_closed()) steps_.close();  // run() would report it again
   run_step(step);
   steps_.close();
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
@@ -202,6 +203,7 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
     metrics.used_memory_bytes = result.used_memory_bytes;
     metrics.allocation_retries = result.allocation_retries;
   }
+  if (!self_.job.launched_ranks.empty()) metrics.workers = self_.job.num_ranks();
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
   metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());
@@ -218,7 +220,6 @@ bool Trainer::close_step(const OnStep& on_step) {
   };
   if (is_due(options().steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
-  if (!self_.job.launched_ranks.empty()) last_.workers = self_.job.num_ranks();
   if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
   if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
   // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.

@@ -65,12 +65,13 @@ ResumeState RankReplacement::agree(std::int64_t done) {
 void RankReplacement::share(LoopState& state, RankId source) const {
   StepMetrics& last = state.last;
   LossWatch& watch = last.loss_watch;
+  std::int64_t workers = last.workers.value_or(0);
   const std::array<double*, 9> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
                                            &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,
                                            &watch.mean,        &watch.distance,         &watch.variance};
-  const std::array<std::int64_t*, 8> counted = {&last.step,        &last.tokens,      &last.skipped,
-                                                &last.updates,     &watch.losses,     &state.skipped_in_row,
-                                                &state.first_step, &state.plans.saved};
+  const std::array<std::int64_t*, 9> counted = {&last.step,        &last.tokens,        &last.skipped,
+                                                &last.updates,     &watch.losses,       &state.skipped_in_row,
+                                                &state.first_step, &state.plans.saved,  &workers};
   const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
   // Ranks without the numbers add zeros, so the sum is a broadcast.
   std::vector<double> numbers;
@@ -84,6 +85,7 @@ void RankReplacement::share(LoopState& state, RankId source) const {
   for (double* value : measured) *value = *number++;
   for (std::int64_t* value : counted) *value = static_cast<std::int64_t>(*number++);
   for (bool* value : flags) *value = *number++ > 0;
+  if (workers > 0) last.workers = workers;
 }
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
