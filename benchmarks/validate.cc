@@ -81,11 +81,10 @@ void measure_as_rank(const Options& options, const RankEnvironment& rank) {
   keep_freed_memory();
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
-  const auto transport = connect_gloo(
-      {.rank = rank.rank,
-       .world_size = rank.world_size,
-       .rendezvous = rank.rendezvous,
-       .groups = profile_groups(ProfileOptions{}, available_cores())});
+  const auto transport = connect_gloo({.rank = rank.rank,
+                                       .world_size = rank.world_size,
+                                       .rendezvous = rank.rendezvous,
+                                       .groups = profile_groups(ProfileOptions{}, available_cores())});
   const auto progress = [&](const std::string& words) {
     if (rank.rank == 0) say(words);
   };

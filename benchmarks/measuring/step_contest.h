@@ -61,9 +61,9 @@ struct ContestRun {
 
 class StepContest {
  public:
-  /// Collective with identical `runs`. The W D T processes of a run are the first of `ranks`; runs on threads are in rank
-  /// 0. `folder` is the path prefix of rendezvous files. Throws exceptions of prepare_job() and the transports, and
-  /// ConfigError if a run needs more than `world_size` ranks.
+  /// Collective with identical `runs`. The W D T processes of a run are the first of `ranks`; runs on threads are in
+  /// rank 0. `folder` is the path prefix of rendezvous files. Throws exceptions of prepare_job() and the transports,
+  /// and ConfigError if a run needs more than `world_size` ranks.
   StepContest(Lockstep& ranks, int world_size, SpeedGauge& gauge, const std::vector<ContestRun>& runs,
               const std::string& folder);
   ~StepContest();

@@ -48,10 +48,10 @@ class Optimizer {
 /// Adds numbers in place over the ranks that have the parts of a parameter (Parameter::whole_elements). Collective.
 using SumOverParts = std::function<void(const at::Tensor&)>;
 
-/// Creates AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay, or
-/// LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies a tensor's AdamW
-/// step, including decay, by the ratio of the whole tensor's norm to the step's (1 if either is 0). It needs `sum` if a
-/// parameter is a part; step() is then collective.
+/// Creates AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay,
+/// or LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies a tensor's
+/// AdamW step, including decay, by the ratio of the whole tensor's norm to the step's (1 if either is 0). It needs
+/// `sum` if a parameter is a part; step() is then collective.
 [[nodiscard]] std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
                                                                const std::vector<Parameter>& parameters,
                                                                SumOverParts sum = {});

@@ -8,7 +8,7 @@ namespace chimera {
 
 std::vector<double> slowdowns_without_worker(const PlannedSchedule& planned, std::int64_t data_parallel) {
   constexpr std::int64_t kMaxTriedOps = 100'000;  // Of the schedules of all lost workers; takes about a second
-  constexpr std::int64_t kOrders = 12;       // Attempts for each
+  constexpr std::int64_t kOrders = 12;            // Attempts for each
   const Schedule& healthy = *planned.schedule;
   if (healthy.updates || num_ops(healthy) * data_parallel * std::ssize(healthy.workers) > kMaxTriedOps) return {};
   CostModel costs{.stages = planned.model.costs.stages, .latency = planned.model.costs.latency};

@@ -1,8 +1,8 @@
 // Muon on a rank: iterations against the polynomial of singular values, steps against the plain formula, and the same
 // bits however a model stores its matrices and whoever iterates them.
 
-#include "engine/make_optimizer.h"
 #include "engine/muon.h"
+#include "engine/make_optimizer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

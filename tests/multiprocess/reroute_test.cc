@@ -194,7 +194,8 @@ TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {
   EXPECT_THAT(refusal({"--transport", "threads"}), HasSubstr("--recover reroute: needs a run of several processes"));
   EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--recover reroute: --shard-optimizer keeps one copy"));
   EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
-  EXPECT_THAT(refusal({"--tensor-parallel", "2"}), HasSubstr("--recover reroute is not supported yet; use --recover twin"));
+  EXPECT_THAT(refusal({"--tensor-parallel", "2"}),
+              HasSubstr("--recover reroute is not supported yet; use --recover twin"));
   EXPECT_THAT(refusal({"--spare-seconds", "3"}), HasSubstr("--recover twin"));
 }
 

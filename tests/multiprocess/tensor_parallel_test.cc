@@ -155,9 +155,23 @@ TEST(TensorParallelTrainingTest, APlanWithSplitLayersTrains) {
   machine["cores"] = 8;
   machine["workers_per_node"] = 4;
   const std::string plan = scratch.path("plan.toml");
-  const Arguments asked = {"plan", "--model", "gpt2-tiny", "--workers", "4", "--mini-batch", "8", "--sequence", "32",
-                           "--machine", scratch.write("machine.json", json_text(machine)), "--schedules", "1f1b",
-                           "--stages", "2", "--tensor-parallel", "2"};
+  const Arguments asked = {"plan",
+                           "--model",
+                           "gpt2-tiny",
+                           "--workers",
+                           "4",
+                           "--mini-batch",
+                           "8",
+                           "--sequence",
+                           "32",
+                           "--machine",
+                           scratch.write("machine.json", json_text(machine)),
+                           "--schedules",
+                           "1f1b",
+                           "--stages",
+                           "2",
+                           "--tensor-parallel",
+                           "2"};
   const ProgramResult job = run_program(asked + Arguments{"--sbatch", "-"});
   EXPECT_THAT(job.output, HasSubstr("#SBATCH --nodes=2\n#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=2\n"
                                     "#SBATCH --distribution=block\n"));

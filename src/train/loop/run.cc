@@ -153,7 +153,11 @@ class LastingTrainer {
  public:
   /// `rank` is the launched rank.
   LastingTrainer(const Job& launched, RankId rank, ReconnectingTransport& reconnecting, std::optional<Trainer>& trainer)
-      : launched_(launched), rank_(rank), reconnecting_(reconnecting), trainer_(trainer), fingerprint_(fingerprint(launched)) {}
+      : launched_(launched),
+        rank_(rank),
+        reconnecting_(reconnecting),
+        trainer_(trainer),
+        fingerprint_(fingerprint(launched)) {}
 
   struct Calls {
     std::function<void()> on_change;  ///< The running ranks change; called before they connect
@@ -205,7 +209,8 @@ class LastingTrainer {
       trainer_.emplace(job, rank, reconnecting_, *kept_);
     } else if (!trainer_) {
       note_progress({RankProgress::Phase::StartUp});
-      trainer_.emplace(job, rank, reconnecting_, reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+      trainer_.emplace(job, rank, reconnecting_,
+                       reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
     }
     kept_.reset();
     if (!reconnecting_.is_recovering()) return;

@@ -69,9 +69,9 @@ void RankReplacement::share(LoopState& state, RankId source) const {
   const std::array<double*, 9> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
                                            &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,
                                            &watch.mean,        &watch.distance,         &watch.variance};
-  const std::array<std::int64_t*, 9> counted = {&last.step,        &last.tokens,        &last.skipped,
-                                                &last.updates,     &watch.losses,       &state.skipped_in_row,
-                                                &state.first_step, &state.plans.saved,  &workers};
+  const std::array<std::int64_t*, 9> counted = {&last.step,        &last.tokens,       &last.skipped,
+                                                &last.updates,     &watch.losses,      &state.skipped_in_row,
+                                                &state.first_step, &state.plans.saved, &workers};
   const std::array<bool*, 3> flags = {&last.is_skipped, &state.plans.is_due, &state.plans.is_stopping};
   // Ranks without the numbers add zeros, so the sum is a broadcast.
   std::vector<double> numbers;
