@@ -112,8 +112,7 @@ void add_schedule(CLI::App& program, int&) {
   options->shape.add_to(*command);
   options->pairs.add_to(*command);
   options->lost.add_to(*command);
-  add_count(*command, "--data-parallel", options->data_parallel,
-            "with --without: data-parallel groups, whose workers the schedule contains (W; default 1)");
+  add_count(*command, "--data-parallel", options->data_parallel, "with --without: number of groups (W; default 1)");
   begin_group(*command, heading::kOutput);
   options->pictures.add_to(*command);
   add_format_and_output(*command, options->format,

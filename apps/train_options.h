@@ -2,7 +2,7 @@
 
 // Functions for the commands that start training runs. `chimera bench` and `chimera plan --run` compare the speed of
 // several runs. Each run is a Contender (bench/contest.h). Both commands check the flags of all runs before the first
-// run starts. `chimera bench --export` exports a job with the same options.
+// run starts. `chimera bench --export` takes these options too.
 
 #include <string>
 #include <vector>

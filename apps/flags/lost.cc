@@ -29,10 +29,8 @@ std::string summary_of(const BalancedDetours& found, double healthy, std::int64_
 void LostFlags::add_to(CLI::App& app) {
   without_option = add_text(
       app, "--without", [this](const std::string& text) { without = parse_count_list("--without", text); },
-      "WORKER[,WORKER]",
-      "workers that are lost: other holders of their stages run their ops. Worker w of group g is g D + w");
-  add_count(app, "--extra-copies", extra_copies,
-            "with --without: copies of stages that other workers may get to balance the work (default 0)");
+      "WORKER,...", "lost workers, whose ops others run; worker w of group g is g D + w");
+  add_count(app, "--extra-copies", extra_copies, "with --without: further copies of stages, to balance (default 0)");
 }
 
 Schedule LostFlags::apply_to(const Schedule& healthy, std::int64_t groups, std::string& summary) const {

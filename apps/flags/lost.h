@@ -14,7 +14,7 @@ namespace chimera::apps {
 
 struct LostFlags {
   std::vector<std::int64_t> without;  // --without: lost workers, from 0 to D W - 1; worker w of group g is g D + w
-  std::int64_t extra_copies = 0;      // --extra-copies: maximum number of copies of stages for other workers
+  std::int64_t extra_copies = 0;      // --extra-copies: maximum number of stages of which one more worker gets a copy
   CLI::Option* without_option = nullptr;
 
   void add_to(CLI::App& app);

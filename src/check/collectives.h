@@ -56,9 +56,9 @@ class Collectives {
   /// Returns up to `most` workers that have not joined the worker's latest sum.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Returns the worker's groups whose all-reduce it has not started or not waited for. A group that has no other
-  /// member needs an all-reduce only if `every_stage` (SummedStages::All); otherwise it is omitted, unless it is the
-  /// tied matrix.
+  /// Returns the worker's groups whose all-reduce it has not started or not waited for. A group of one
+  /// worker adds nothing within a pipeline. Its all-reduce is needed only with data parallelism (`every_stage`,
+  /// SummedStages::All) and for a tied matrix, which both ends of the pipeline use.
   [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
   /// Adds a violation if workers start all-reduces in orders that form a cycle.
   void check_order(Findings& findings) const;

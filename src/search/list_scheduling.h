@@ -17,8 +17,8 @@
 namespace chimera {
 
 /// Makes the schedules of all registered generators, and returns those that have the layout's placement and numbers of
-/// micro-batches per replica. They are synchronous and have full micro-batches; micro-batches are renumbered if needed.
-/// `shape` is the shape of the layout.
+/// micro-batches per replica. They are synchronous and do not halve micro-batches; micro-batches are renumbered if
+/// needed. `shape` is the shape of the layout.
 [[nodiscard]] std::vector<Schedule> generated_starts(const SearchLayout& layout, const PipelineShape& shape);
 
 /// Rule that chooses a worker's next op. Of the ops that can start within `window` of the worker's earliest possible
@@ -26,9 +26,9 @@ namespace chimera {
 ///
 ///     step[kind] + age * m - depth * s + patience * t + a random number below `noise`
 ///
-/// Here m is the number of earlier micro-batches in its queue (a fraction within slices), and t is the time from the
-/// worker's earliest possible start to the start of this op. If ops of two workers can start at the same time, the op
-/// with the smaller rank is scheduled first. Times are in mean op durations.
+/// Here m is the number of earlier micro-batches in its queue (with slices, m grows by a fraction for each slice), and
+/// t is the time from the worker's earliest possible start to the start of this op. If ops of two workers can start at
+/// the same time, the op with the smaller rank is scheduled first. Times are in mean op durations.
 struct ListRule {
   std::array<double, kQueuesOfChain> step = {1, 0, 2};  // [kind]: F, I (or B), W
   double age = 0.01;                                    // weight of m

@@ -15,7 +15,8 @@ namespace chimera {
 /// cores, else at rate cores / k / (1 + switching) (processor sharing). An all-reduce uses the fraction
 /// all_reduce_share of a core on each of its workers; if its computation runs at rate r, it advances at rate 1 / (1 -
 /// share + share / r). Messages and waiting use no core. Overlapping activities also slow each other down by
-/// SharedCores::contention. Then messages wait for their links in queues, because their speed may change in transit.
+/// SharedCores::contention. With contention, messages wait in queues for their links, because their speed may change in
+/// transit.
 ///
 /// Between two events all rates are constant:
 ///

@@ -39,7 +39,7 @@ class SliceExchange {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
-/// Returns the order for one part per member.
+/// Returns the order for sums in which each member has one part (not several, as with --reduction canonical).
 [[nodiscard]] SumOrder one_part_each(std::int64_t members);
 
 }  // namespace chimera

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
                       Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
                       Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
-                      Detour{"kill@step:1:3,kill@sum:2:6", kTwoGroupsOf1f1b, 2},
+                      Detour{"kill@step:1:3,kill@backward:2:22", kTwoGroupsOf1f1b, 2},
                       Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
                       Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2}),
     [](const auto& detour) { return std::to_string(detour.index); });
@@ -171,9 +171,10 @@ TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
           Arguments{"--model", "gpt2-tiny", "--steps", "100", "--reduction", "canonical", "--log-every", "100"},
       "kill@step:1:3,slow@step:0:3");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
-  EXPECT_THAT(complaints(result),
-              ElementsAre(AllOf(StartsWith("chimera: rank 1 was killed"), HasSubstr("on 3 of 4 ranks")),
-                          AllOf(StartsWith("chimera: rank 1 returns in step "), Not(HasSubstr("on 3 of 4 ranks")))));
+  const auto lines = complaints(result);  // On a busy machine the rank returns at the second try
+  ASSERT_GE(lines.size(), 2U) << result.messages;
+  EXPECT_THAT(lines.front(), AllOf(StartsWith("chimera: rank 1 was killed"), HasSubstr("on 3 of 4 ranks")));
+  EXPECT_THAT(lines.back(), AllOf(StartsWith("chimera: rank 1 returns in step "), Not(HasSubstr("on 3 of 4 ranks"))));
   const std::vector<int> workers = workers_of_steps(scratch);
   ASSERT_EQ(workers.size(), 100U);
   EXPECT_EQ(workers.front(), 4);

@@ -22,6 +22,7 @@ Job rerouted_job(const Job& launched, const std::vector<RankId>& lost) {
 }
 
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
+  if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
   try {
     static_cast<void>(rerouted_job(job, {RankId(0)}));

@@ -36,7 +36,8 @@ struct SumGroups {
 /// counterpart keeps. Tensors outside shared memory are copied into it.
 ///
 /// A rank must call wait() before it starts the next sum over the same groups. The constructor throws the errors of
-/// Gloo and StagingMemory. Fault points: handed-in (in the constructor), sum (after the all-gather).
+/// Gloo and StagingMemory. Tests inject faults (core/fault_point.h) at handed-in, in the constructor, and at sum, after
+/// the all-gather.
 class SharedSum {
  public:
   /// Without GradientSum::order, adds in ascending order of members within a host. An all-reduce then adds the hosts in
