@@ -180,9 +180,9 @@ std::string gains_text(const PlanAnalysis& report) {
 
 std::string loss_text(const PlanAnalysis& report) {
   if (report.slowdowns.empty()) return "";
-  const auto [least, most] = std::ranges::minmax(report.slowdowns);
-  if (least == 0) return "  without a worker: a stage has no other holder\n";
-  return fmt::format("  without a worker (--recover reroute): {:.2f} to {:.2f} times as long\n", least, most);
+  const auto [least, most] = std::minmax_element(report.slowdowns.begin(), report.slowdowns.end());
+  if (*least == 0) return "  without a worker: a stage has no other holder\n";
+  return fmt::format("  without a worker (--recover reroute): {:.2f} to {:.2f} times as long\n", *least, *most);
 }
 
 std::string error_text(const PlanAnalysis& report) {
