@@ -296,6 +296,9 @@ class Run {
     if (over_) throw Error("this pipeline has failed before; create a new one");
     std::vector<std::exception_ptr> refusals(runs_.size());
     const auto run = [&](std::size_t r) {
+      // Keeps this thread's Python state. Otherwise a hook's last use of Python would delete it, with the exception.
+      const py::gil_scoped_acquire state;
+      const py::gil_scoped_release unlocked;
       try {
         body(r);
       } catch (const NoTargetsError&) {

@@ -77,7 +77,6 @@ void raise_in_python() {
     std::rethrow_exception(error.cause());
   } catch (python_error& error) {  // From a Python node in a backward
     error.restore();
-    if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_RuntimeError, error.what());  // Restored before
     throw py::error_already_set();
   } catch (const c10::Error& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
