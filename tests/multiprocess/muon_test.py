@@ -130,8 +130,8 @@ class MuonOracle(unittest.TestCase):
                         self.assertAlmostEqual(plain.step(batch), loss, delta=1e-12 * loss)
                 named = {name: p for name, p in model.named_parameters() if p.requires_grad}
                 for name, parameter in named.items():
-                    # AdamW amplifies the rounding of gradients that are mathematically zero, as of keys' biases.
-                    most = 1e-12 if name in plain.pieces else 1e-10
+                    # A bias of keys changes no softmax: its gradient is rounding, which AdamW amplifies.
+                    most = 1e-10 if name.endswith(("c_attn.bias", "key.bias", "k_proj.bias")) else 1e-12
                     self.assertLessEqual((weights[name] - parameter).abs().max().item(), most, name)
 
     def test_iterations_in_bfloat16_are_those_of_torch_within_their_rounding(self):
