@@ -14,7 +14,7 @@ std::string summary_of(const BalancedDetours& found, double healthy, std::int64_
   const Detours& detours = found.detours;
   const auto all = static_cast<double>(workers);
   std::string text = fmt::format(
-      "at equal op times: makespan {:.6g}, {:.2f} times the healthy {:.6g} (survivors / workers: {:.2f}); the busiest "
+      "at equal op times: makespan {:.6g}, {:.2f} times the healthy {:.6g} (workers / survivors: {:.2f}); the busiest "
       "survivor needs {:.6g}; {:.6g} stage units in flight\n",
       detours.makespan, detours.makespan / healthy, healthy, all / (all - static_cast<double>(lost)), detours.bound,
       detours.peak_in_flight);

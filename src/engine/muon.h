@@ -20,8 +20,8 @@
 namespace chimera {
 
 /// Returns the result of the iterations on `matrix`, in the type `type`. It is transposed if `matrix` has more rows
-/// than columns. The bits do not depend on the strides of `matrix`. Coefficients, number of iterations and epsilon are
-/// those of torch.optim.Muon.
+/// than columns. The bits do not depend on the strides of `matrix`. Coefficients, number of iterations and epsilon
+/// are as in torch.optim.Muon.
 [[nodiscard]] at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type);
 
 /// Creates Muon for a single rank. State: one `momentum` for each parameter with matrices.

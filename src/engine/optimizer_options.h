@@ -87,7 +87,7 @@ template <>
 inline constexpr auto kNames<MuonAdjust> = std::to_array<Named<MuonAdjust>>(
     {{MuonAdjust::MatchRmsAdamW, "match-rms-adamw"}, {MuonAdjust::Original, "original"}});
 
-/// Settings of Muon beside those of its AdamW.
+/// Settings of Muon. Its AdamW, for the other parameters, uses the rest of OptimizerOptions.
 struct MuonOptions {
   double momentum = 0.95;  // in [0, 1)
   MuonAdjust adjust = MuonAdjust::MatchRmsAdamW;

@@ -40,10 +40,10 @@ struct Detours {
   double peak_in_flight = 0;  // Of the worker with most, in stage units
 };
 
-/// Returns a schedule without the lost workers: chooses paths (find_routes()) and orders the ops by list scheduling, in
-/// the order of the healthy schedule. Of several limits of activations takes the smallest one whose order reaches the
-/// bound, or the fastest order. Keeps split backwards and slices, and drops pairs. A stage of a path runs its
-/// micro-batches in ascending order. Deterministic.
+/// Returns a schedule without the lost workers. Chooses paths (find_routes()), and orders the ops by list scheduling in
+/// the order of the healthy schedule. Tries several limits of activations: the smallest limit whose order reaches the
+/// bound is taken, else the fastest order. Keeps split backwards and slices, and drops pairs. A stage of a path runs
+/// its micro-batches in ascending order. Deterministic.
 ///
 /// If no worker is lost and there are no extra copies, returns in_all_groups().
 ///

@@ -36,8 +36,8 @@ struct Routes {
   /// micro-batches have the same order by replica and id as in the healthy schedule.
   Placement placement;
   std::vector<ReplicaId> replica_of;  // [micro-batch]
-  /// [micro-batch]: a micro-batch of the same healthy path, whose place in the order of ops it takes. The detours of a
-  /// path take turns.
+  /// [micro-batch]: another micro-batch of the same healthy path. The op order treats the first as if it were the
+  /// second, so that the detours of a path take turns.
   std::vector<MicroBatchId> place_of;
   std::int64_t bound = 0;    // Largest, over survivors, of load + earliest start (Detours::bound)
   std::int64_t busiest = 0;  // Workers that reach the bound

@@ -90,8 +90,9 @@ class TiedWeight final : public ParameterGroup {
 };
 
 /// Returns the owner of each parameter, given the sizes (of whole parameters, so that owners are equal on T ranks), if
-/// `members` divide them: consecutive parameters, cut near equal numbers of elements. A parameter belongs to the member
-/// in whose equal share its middle lies. Members may own nothing. A group that was divided has the owners of divide().
+/// `members` divide them: consecutive parameters, cut near equal numbers of elements. The elements are cut
+/// into equal shares, and the member whose share contains the middle of a parameter owns it. A member may own nothing.
+/// If divide() was called on the group, it chose the owners.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 

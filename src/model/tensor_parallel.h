@@ -93,7 +93,7 @@ struct VocabularyPart {
   std::int64_t all = 0;  ///< rows of all ranks
 };
 
-/// Returns the scores of all tokens [..., V], on every rank, of those of each rank's rows.
+/// Gathers the scores of all tokens of the vocabulary, [..., V], on every rank; `scores` has those of the rank's rows.
 [[nodiscard]] at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part);
 
 /// Returns token_embedding() of a table that has only the rows of `part`; of this rank's tokens if the group cuts them.

@@ -105,7 +105,7 @@ class LayerSizes {
 
   /// The last block's output, if a stage with the head does not keep it.
   [[nodiscard]] double freed_output() const { return causal_ || keeps_gathered_inputs() ? 0 : hidden(); }
-  /// The last block's output, if a stage without the head keeps it beside its blocks.
+  /// The last block's output, if a stage without the head keeps it in addition to what its blocks keep.
   [[nodiscard]] double kept_output() const { return keeps_gathered_inputs() ? hidden() : 0; }
   /// Whether BERT's blocks keep all tokens of their inputs, instead of this rank's tokens of their outputs.
   [[nodiscard]] bool keeps_gathered_inputs() const { return !causal_ && cuts_tokens() && !recompute_attention_; }
@@ -385,7 +385,7 @@ class LayerTensors : public LayerSizes {
   /// Output of a layer that is split by rows, before its tokens are cut, or the gradient of this output.
   [[nodiscard]] double partial_sums() const { return cuts_tokens() ? gathered() : 0; }
 
-  /// Gradients of this rank's tokens, from which W adds those of the biases of layers that are split by rows.
+  /// Gradients of this rank's tokens. The weight-gradient op (W) needs them for biases of layers split by rows.
   [[nodiscard]] double own_bias_gradients() const {
     const bool has_attention_bias = !llama_ || config_.attention_bias == AttentionBias::All;
     return cuts_tokens() ? ((has_attention_bias ? 1 : 0) + (has_feed_forward_bias_ ? 1 : 0)) * hidden() : 0;

@@ -17,9 +17,10 @@ namespace chimera {
 /// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
 [[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
 
-/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces: those of the profile, if it has
-/// layers with this T. Otherwise the layer's time is a constant plus a time per sequence, which the times at b and 2b
-/// sequences give. Only the time per sequence is divided by T. The result is at least 1/T of the layer's time.
+/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces. If the profile has
+/// layers with this T, their times are returned. Otherwise the layer's time is a constant plus a time per sequence,
+/// which the times at b and 2b sequences give. Only the time per sequence is divided by T. The result is at least 1/T
+/// of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 

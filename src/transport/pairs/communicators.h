@@ -33,7 +33,7 @@ struct RankIdentity {
 /// If ranks share a GPU, throws ConfigError on them and PeerLostError on the others.
 void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size);
 
-/// Returns the minimum over all ranks. Collective.
+/// Returns the minimum of `number` over all ranks, such as the multiprocessors of the smallest GPU. Collective.
 [[nodiscard]] int minimum_over_ranks(c10d::Store& store, int rank, int number, int world_size);
 
 /// Environment variables (name, value).
@@ -104,7 +104,7 @@ struct CommunicatorPlan {
   int world_size = 1;
   RankGroups groups = {};
   std::vector<RankPair> pairs = {};  ///< ascending
-  bool has_early_sums = false;       ///< whether sums of gradients wait beside ops
+  bool has_early_sums = false;       ///< whether all-reduces of gradients start while ops still run
   std::function<void()> on_group_connected =
       {};  ///< Communicators::on_group_connected, also called after each group is created
 };
