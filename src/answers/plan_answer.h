@@ -39,7 +39,7 @@ struct PlanAnalysis {
   PlanRule rule = PlanRule::Simulation;                  // how candidates were ranked
   std::vector<AnalyzedCandidate> candidates = {};        // best first
   std::optional<RankedCandidate> with_more_memory = {};  // fastest with twice the memory, if at least 0.1 % faster
-  std::vector<double> slowdowns = {};                    // slowdowns_without_worker() of the best candidate
+  std::vector<double> slowdowns = {};                    // [worker]: step without it over step, of the best candidate
   std::vector<AnalyzedCandidate> frontier = {};          // Pareto front of time and memory, if requested
   std::vector<std::string> notes = {};                   // lines below the title of plan_text(): options, assumptions
 };
