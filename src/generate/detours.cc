@@ -239,15 +239,6 @@ Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   return all;
 }
 
-Schedule renumber_workers(const Schedule& schedule, std::span<const WorkerId> numbers) {
-  Schedule result = schedule;
-  for (auto& row : result.placement.worker_of) {
-    for (WorkerId& worker : row) worker = numbers[worker.index()];
-  }
-  for (std::size_t w = 0; w < numbers.size(); ++w) result.workers[numbers[w].index()] = schedule.workers[w];
-  return result;
-}
-
 Detours make_detours(const DetourTask& task) {
   if (task.healthy.updates) throw ConfigError("an asynchronous schedule cannot go on without a worker");
   const std::vector<bool> lost = lost_workers(task);

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "generate/routes.h"
@@ -53,8 +52,5 @@ struct Detours {
 
 /// Returns the schedule of one group for W groups, with the numbers of make_detours().
 [[nodiscard]] Schedule in_all_groups(const Schedule& group, std::int64_t groups);
-
-/// Returns the same schedule with worker w renamed to numbers[w]. Requires a permutation.
-[[nodiscard]] Schedule renumber_workers(const Schedule& schedule, std::span<const WorkerId> numbers);
 
 }  // namespace chimera

@@ -237,18 +237,6 @@ TEST(DetoursTest, EqualTasksGiveEqualSchedules) {
   EXPECT_EQ(make_detours(task).schedule, make_detours(task).schedule);
 }
 
-TEST(DetoursTest, RenumberedWorkersRunTheSameOps) {
-  const Detours detours = make_detours({.healthy = healthy("chimera", 4, 4), .groups = 2, .lost = workers({3})});
-  std::vector<WorkerId> near;  // Ranks of ReplicaLayout::Near
-  for (std::int64_t g = 0; g < 2; ++g) {
-    for (std::int64_t w = 0; w < 4; ++w) near.emplace_back(2 * w + g);
-  }
-  const Schedule renumbered = renumber_workers(detours.schedule, near);
-  EXPECT_THAT(check(renumbered), IsEmpty());
-  EXPECT_THAT(renumbered.workers[6], IsEmpty());
-  EXPECT_EQ(renumbered.workers[1], detours.schedule.workers[4]);
-}
-
 TEST(DetoursTest, BadTasksAreRejected) {
   const Schedule each = healthy("chimera", 4, 4);
   const auto refusal = [](const DetourTask& task) -> std::string {
