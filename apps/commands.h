@@ -2,8 +2,9 @@
 
 // The subcommands of `chimera`. Each add_ function adds one subcommand to the parser: its flags (flags/), its help, and
 // a callback that runs it and sets `exit_code`. run_program() (program.h) calls these functions and then parses the
-// command line. add_train() is defined in train.cc, and so on. The executable itself contains only the commands that
-// need no LibTorch; kTrainingCommands are in a shared library that it loads on demand (training_half.h).
+// command line. Each function has a source of its own: add_train() is in train.cc. The executable contains only the
+// commands that need no LibTorch; the others (kTrainingCommands) are in a shared library that it loads on demand
+// (training_half.h).
 
 #include <CLI/CLI.hpp>
 
@@ -19,7 +20,7 @@
 
 namespace chimera::apps {
 
-/// How this process was started.
+/// How this process was started. A job consists of several processes, its ranks, if a launcher starts it.
 struct Invocation {
   std::vector<std::string> arguments;   // argv[1..]
   std::optional<RankEnvironment> rank;  // set if the launcher of chimera (launcher.h) started this process as a rank
@@ -45,12 +46,11 @@ inline constexpr CommandName kGenerate{"generate", "Continue texts with a model"
 inline constexpr const char* kReference = "reference";
 inline constexpr std::array kTrainingCommands{kTrain, kProfile, kBench, kExport, kEvaluate, kGenerate};
 
-/// Hidden flag of `profile` that measures only the links between the hosts of two ranks.
+/// Hidden flag of `profile`: two ranks on two hosts measure the link between these hosts, and nothing else.
 inline constexpr const char* kLinksFlag = "--links";
 
-/// Returns whether the command line `words` (without `chimera`) is a `profile` with --between or --links. Such a
-/// process is a rank of `chimera launch` on two hosts: both measure the links between them. Other uses of `profile` are
-/// not ranks.
+/// Returns whether the command line `words` (without `chimera`) is a `profile` with --between or --links. Only with
+/// these flags may `profile` run as several ranks, which `chimera launch` starts on two hosts.
 [[nodiscard]] inline bool measures_between_hosts(const std::vector<std::string>& words) {
   const auto is_flag = [](const std::string& word) {
     return word == kLinksFlag || word == "--between" || word.starts_with("--between=");

@@ -1,7 +1,8 @@
 #pragma once
 
-// The output of `train --dry-run`, which predicts a run without training: the stages, and memory, computation and
-// bubbles of every rank. forecast() (train/setup/dry_run.h) makes the prediction.
+// The output of `train --dry-run`, which predicts a run without training: the layers of each pipeline stage, and the
+// memory, computation and idle time (bubbles) of each rank. forecast() (train/setup/dry_run.h) makes the prediction;
+// the functions here only format it.
 
 #include <optional>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace chimera::apps {
 
-/// Returns tables of stages and ranks. `gpus` is the result of gpu_resources() (train/setup/device.h).
+/// Returns tables of stages and ranks. `gpus` is the result of gpu_resources() (train/setup/device.h): what NCCL needs
+/// of each GPU, or nothing for a job without GPUs.
 [[nodiscard]] std::string dry_run_text(const Job& job, const Forecast& forecast,
                                        const std::optional<GpuResources>& gpus);
 /// Returns the same as JSON; docs/footprint.md lists its fields.

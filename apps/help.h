@@ -1,8 +1,9 @@
 #pragma once
 
-// The layout of --help: flags and commands under headings, at the width of the terminal. A page that would be too long
-// shows the common flags only, and --help-all shows all flags. A command calls begin_group() and set_common_flags()
-// while it adds its flags. run_program() calls set_up_help() before it parses the command line.
+// The layout of --help: flags and commands under headings, at the width of the terminal. If a page would be too long,
+// it shows only the common flags, and --help-all shows all flags. While a command adds its flags, it calls
+// begin_group() with one of the headings below, and set_common_flags(). run_program() calls set_up_help() before it
+// parses the command line.
 
 #include <CLI/CLI.hpp>
 

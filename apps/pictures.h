@@ -1,7 +1,8 @@
 #pragma once
 
 // Flags of `chimera schedule` and `chimera simulate` for pictures: other schedules to draw next to the first (--with),
-// and colors. draw_panels() draws the picture in the format of --format.
+// and colors. A Panel (render/panel.h) is one schedule with the times of its ops; draw_panels() draws one or several in
+// the format of --format.
 
 #include <CLI/CLI.hpp>
 
@@ -26,6 +27,7 @@ inline constexpr auto kNames<apps::ColorChoice> = std::to_array<Named<apps::Colo
 
 namespace apps {
 
+/// The flags and their values.
 struct PictureFlags {
   std::vector<std::string> with;          // --with: names or files of further schedules to draw
   ColorChoice color = ColorChoice::Auto;  // --color
@@ -36,11 +38,11 @@ struct PictureFlags {
   [[nodiscard]] TextStyle text_style(const std::string& output) const;
   /// Throws ConfigError if --with is given and the format can show only one schedule.
   void check_format(Format format) const;
-  /// Returns the schedules of --with, in its order, to draw next to `first`. A name ending in .json or .csv, with a
-  /// `/`, or `-` is a file, which must contain a valid schedule. For another name, `make` generates the schedule with D
-  /// and N of `first` and the shape flags that apply to it. The default of `make` uses the default values of all other
-  /// parameters; fastest() (flags/costs.h) chooses the best values of some. Throws ConfigError or ScheduleError for a
-  /// wrong name, shape or file.
+  /// Returns the schedules of --with, in its order, to draw next to `first`. Each is a file (names_schedule_file())
+  /// with a valid schedule, or a name. For a name, `make` generates the schedule with as many stages and micro-batches
+  /// as `first`, and with the flags in `shape` that apply to it. The default of `make` gives all other parameters their
+  /// default values; fastest() (flags/costs.h) chooses the best values of some. Throws ConfigError or ScheduleError for
+  /// a wrong name, shape or file.
   [[nodiscard]] std::vector<Schedule> further_schedules(const Schedule& first, const ShapeFlags& shape,
                                                         const MakeSchedule& make = generate_as_asked) const;
 };

@@ -1,18 +1,19 @@
 #pragma once
 
-// The measurement of `chimera plan --run`: trains the best plans for a few steps, because their predicted times may be
-// closer together than the prediction's error. Runs take turns (bench/contest.h), so that a change of the machine's
-// speed affects all of them. The command needs LibTorch only here, so this is a source of its own.
+// The measurement of `chimera plan --run`: trains with each of the best plans for a few steps, because their predicted
+// times may differ by less than the error of the prediction. The runs alternate (bench/contest.h), so that a change of
+// the machine's speed affects all of them. It is apart from the rest of the command because only this part needs
+// LibTorch.
 
 #include <string>
 #include <vector>
 
 namespace chimera::apps {
 
-/// Measures training runs, for `chimera plan --run`. Each element of `runs` is the flags of one `chimera train` run of
-/// eight steps. There are three rounds, and each round executes all runs once, in order. Returns the median seconds per
-/// step of each run. `data` is the path of a text file; empty: random letters. Throws ConfigError without LibTorch or
-/// for invalid flags, and Error if a run fails.
+/// Measures training runs of eight steps. `runs` has the flags of `chimera train` for each run. In each of three
+/// rounds, every run is executed once, in order. Returns [run]: the median of the seconds per step. `data` is the path
+/// of a text file; empty: random letters. Throws ConfigError for invalid flags or in a build without LibTorch, and
+/// Error if a run fails.
 [[nodiscard]] std::vector<double> measured_steps(const std::vector<std::vector<std::string>>& runs,
                                                  const std::string& data);
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// The main program around the subcommands (commands.h). main() and, in the library with LibTorch,
-// chimera_training_main() call run_program(). It adds the subcommands, detects whether a launcher started this process
-// as a rank, parses the command line and runs the chosen subcommand. It prints an error in one line and turns it into
-// an exit code. Subcommands that run other subcommands (`demo`, `sweep --train`) start the program again with
-// run_this_program().
+// The main program around the subcommands (commands.h). main() calls run_program(); so does chimera_training_main(),
+// the entry of the library with the commands that need LibTorch (training_half.h). run_program() adds the subcommands,
+// detects whether a launcher started this process as a rank of a job, parses the command line and runs the chosen
+// subcommand. It prints an error in one line and turns it into an exit code. Subcommands that run other subcommands
+// (`demo`, `sweep --train`) start the program again with run_this_program().
 
 #include <functional>
 #include <string>
@@ -14,6 +14,7 @@
 
 namespace chimera::apps {
 
+/// Result of run_this_program().
 struct CommandResult {
   int exit_code = 0;   ///< 128 + signal, if a signal ended it
   std::string output;  ///< standard output
@@ -30,9 +31,9 @@ struct CommandResult {
 /// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Return the path of a machine profile or a recipe (a file of training flags). If `word` is a path or `-`, they return
-/// it unchanged. Else `word` is the name of a file that comes with chimera, such as `h100-80gb`, or a unique beginning
-/// of such a name. Throw ConfigError, which lists the names, for other words.
+/// Return the path of a machine profile (measured speeds of a machine) or a recipe (a file of training flags). If
+/// `word` is a path or `-`, they return it unchanged. Else `word` is the name of a file that comes with chimera, such
+/// as `h100-80gb`, or a unique beginning of such a name. Throw ConfigError, which lists the names, for other words.
 [[nodiscard]] std::string machine_file(const std::string& word);
 [[nodiscard]] std::string recipe_file(const std::string& word);
 
@@ -40,8 +41,9 @@ struct CommandResult {
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;
 
 /// Runs the subcommand in `argv` and returns the exit code. Calls `add_training` after adding the subcommands that need
-/// no LibTorch. The launcher may fork ranks from this process; they then call `entry` instead of main().
-/// chimera_training_main() passes itself as `entry`. Null: ranks start by exec (LaunchPlan::entry).
+/// no LibTorch. Some subcommands start rank processes. If `entry` is set, the launcher may fork them from this process,
+/// and they call `entry` as their main(); chimera_training_main() passes itself. Null: ranks start by exec
+/// (LaunchPlan::entry).
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry = nullptr);
 
 }  // namespace chimera::apps

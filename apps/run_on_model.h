@@ -1,8 +1,9 @@
 #pragma once
 
-// Start of `evaluate`, `export` and `generate`. Each command calls run_on_model(). With one rank, the command runs in
-// this process. With several ranks, this process is the launcher: it starts rank processes with the same command line,
-// which call run_on_model() again. Each rank reads only the layers of its own stages.
+// How `evaluate`, `export` and `generate` start. They run a model on one or several processes (ranks), of which each
+// has some of the layers. Each command calls run_on_model(). With one rank, the command runs in this process. With
+// several ranks, this process is the launcher: it starts rank processes with the same command line, which call
+// run_on_model() again. Each rank reads only its own layers.
 //
 //   run_on_model()  --one rank-->       RankFunction(0, transport of one thread)
 //        |  launch()
@@ -24,12 +25,13 @@ struct ModelRunOptions {
   std::int64_t threads = 0;  // intra-op threads per rank; 0: cores / ranks, at least 1
 };
 
-/// Function that runs on each rank: the body of a command. It is not an element of ModelRunOptions.
+/// Function that runs on each rank: the body of a command. `transport` carries messages and sums between the ranks.
 using RankFunction = std::function<void(RankId rank, Transport& transport)>;
 
-/// Runs the function that `prepare` returns on all ranks, and returns the exit code of the process. `prepare` gets the
-/// folder of the model. It runs once in the launcher, before any rank starts, so that it can reject wrong flags, and
-/// again in each rank. All ranks use the checkpoint that their launcher found. Throws Error.
+/// Calls `prepare` with the folder of the model, runs the function that it returns on all ranks, and returns the exit
+/// code of the process. `prepare` runs once in the launcher, before any rank starts, so that it can reject wrong flags,
+/// and again in each rank. If `model.from` contains several checkpoints, all ranks use the one that the launcher found.
+/// Throws Error.
 [[nodiscard]] int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
                                const std::function<RankFunction(const std::string& folder)>& prepare);
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // Output of `chimera sweep`: a table for people, CSV and JSON lines for programs, and a chart. A row (sweep_rows.h) is
-// one simulated schedule: its shape, the times of its ops, and results such as `makespan`, each in a named cell.
+// one simulated schedule. Its cells, each with the name of its column, are the shape (D stages, N micro-batches), the
+// times of ops, and results such as `makespan`, the duration of a step.
 
 #include <string>
 #include <vector>
@@ -25,8 +26,8 @@ namespace chimera::apps {
 /// omitted.
 [[nodiscard]] std::string to_json_lines(const std::vector<SweepRow>& rows);
 
-/// Draws column `value` (y axis) over column `over` (x axis) as SVG. Each schedule has one curve for each combination
-/// of D, N and op times, except the one on the x axis. Rows that differ in other parameters, such as `pipelines`, share
+/// Draws column `value` (y axis) over column `over` (x axis) as SVG. A curve has the rows of one schedule with equal D,
+/// N and op times, apart from the value on the x axis. Rows that differ in other parameters, such as `pipelines`, share
 /// a curve only if `merges_parameters`. Throws ConfigError for an unknown column.
 [[nodiscard]] std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value,
                                      const std::string& over, bool merges_parameters);

@@ -1,11 +1,13 @@
 #pragma once
 
-// The ranking of `chimera sweep`: schedules simulated with the same D, N and times, the fastest first.
+// The ranking of `chimera sweep`: schedules simulated with the same number of stages (D), number of micro-batches (N)
+// and times of ops, the fastest first.
 //
 // A sweep varies conditions and schedules. A condition is one combination of D, N and the times of ops, from the lists
 // on the command line. Only rows of the same condition are compared. The user may name the schedules; the default is
-// all synchronous ones. A named schedule has its default parameters, except those that flags set. Without names, each
-// schedule is simulated with all useful values of the parameters that no flag sets, and only its best row is kept.
+// all synchronous ones. A named schedule has its default parameters, except those that flags set. If the user names
+// none, each schedule is simulated with all useful values of the parameters that no flag sets, and only its best row is
+// kept.
 //
 //   lists of flags -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, chart (sweep_output.h)
 //                                                                               \-> training (sweep_training.h)
@@ -20,15 +22,17 @@
 
 namespace chimera::apps {
 
+/// What to simulate: the parsed flags of the command.
 struct Sweep {
   std::vector<std::string> schedules;  // names and files; empty: all synchronous schedules, with their best parameters
   const ShapeFlags& shape;
   const CostFlags& costs;
   const PairFlags& pairs;
   const LimitFlags& limits;     // a schedule that exceeds them has no row
-  bool keeps_variants = false;  // whether each tried value of a parameter has a row
+  bool keeps_variants = false;  // whether all tried values of a parameter have rows, not only the best
 };
 
+/// A value of a row, such as `makespan` 42.
 struct SweepCell {
   std::string column;
   std::string text;  // empty: a parameter that the schedule lacks
@@ -70,8 +74,8 @@ struct SweepResult {
 /// ConfigError if there is no row.
 [[nodiscard]] SweepResult rank_schedules(const Sweep& sweep);
 
-/// Returns the Pareto-optimal rows: no other row of the same schedule and condition is better in both makespan and
-/// activations.
+/// Returns the Pareto-optimal rows: no other row of the same schedule and condition has both a shorter makespan and a
+/// lower peak of activations.
 [[nodiscard]] std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows);
 
 /// Returns the names in a list such as `1f1b,chimera,mine.json`; `all` stands for all schedules. Throws ConfigError for

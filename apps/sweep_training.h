@@ -1,8 +1,9 @@
 #pragma once
 
-// `chimera sweep --train`: runs `chimera train` for each row of a sweep, one after the other, and adds columns with the
-// measured speed, memory and loss (kMeasuredColumns). It writes the table of --output after each row. A restarted sweep
-// takes the rows from this table and trains only the others.
+// `chimera sweep --train`: runs `chimera train` for each row of a sweep (a schedule with its parameters), one after the
+// other, and adds columns with the measured speed, memory and loss (kMeasuredColumns). After each run it writes the
+// table of --output. If the sweep is interrupted and started again, it takes the finished rows from this table and
+// trains only the others.
 
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 
 namespace chimera::apps {
 
+/// Options of the training runs.
 struct SweepTraining {
   std::string data;                // value of `train --data`
   std::vector<std::string> flags;  // further flags of `train`

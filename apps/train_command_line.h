@@ -2,8 +2,8 @@
 
 // The flags of `chimera train`. Values come, highest precedence first, from the command line, the file of --config, the
 // plan of --plan auto and the defaults of TrainOptions. add_to() binds every flag to a field below. train.cc then
-// merges the file and the plan into the same fields, and calls check_flags(), which rejects contradictions. Ranks
-// receive the final values as a command line.
+// merges the file and the plan into the same fields, and calls check_flags(), which rejects contradictions. The
+// launcher passes the final values to the rank processes as a command line.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -21,6 +21,7 @@ namespace chimera {
 
 namespace apps {
 
+/// Values of --plan: the schedule and its parameters are the flags' (None), or those that the planner chooses (Auto).
 enum class PlanChoice : std::uint8_t { None, Auto };
 
 }  // namespace apps
@@ -31,11 +32,12 @@ inline constexpr auto kNames<apps::PlanChoice> =
 
 namespace apps {
 
+/// The flags and their values.
 struct TrainCommandLine {
   TrainOptions options;
   ShapeFlags shape;
   PlanChoice plan = PlanChoice::None;
-  PlanFlags planner;      // its machine, workers and mini-batch; planned_flags() sets the rest
+  PlanFlags planner;      // for --plan auto: machine, workers and mini-batch; planned_flags() sets the rest
   std::string config;     // path of a TOML file of flags
   std::string interface;  // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
@@ -48,9 +50,9 @@ struct TrainCommandLine {
   [[nodiscard]] bool has(const char* flag) const { return command->count(flag) > 0; }
   /// Throws ConfigError if flags contradict each other or lack the flag that gives them an effect.
   void check_flags() const;
-  /// For --plan auto: finds the plan that make_plan() predicts to be fastest, within `restrictions`. Prints it to
-  /// standard error, and returns it as flags of `chimera train`. Throws ConfigError as PlanFlags::problem() and
-  /// make_plan() do.
+  /// For --plan auto: finds the plan that make_plan() (plan/plan.h) predicts to be fastest among those that
+  /// `restrictions` allow. Prints it to standard error, and returns it as flags of `chimera train`. Throws ConfigError
+  /// as PlanFlags::problem() and make_plan() do.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(const PlanOptions& restrictions) const;
 };
 

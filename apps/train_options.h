@@ -1,8 +1,9 @@
 #pragma once
 
 // Functions for the commands that start training runs. `chimera bench` and `chimera plan --run` compare the speed of
-// several runs. Each run is a Contender (bench/contest.h). Both commands check the flags of all runs before the first
-// run starts. `chimera bench --export` takes these options too.
+// several runs; each run is a Contender (bench/contest.h). Both commands check the flags of all runs before the first
+// run starts. `chimera bench --export` starts no run: it writes the data and weights that train_options() describes for
+// other programs.
 
 #include <string>
 #include <vector>

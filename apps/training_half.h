@@ -10,11 +10,12 @@
 
 namespace chimera::apps {
 
-/// Returns whether a command line needs LibTorch: the training commands (kTrainingCommands in training_half.cc), `plan
-/// --run`, and `reference`. `arguments` do not include the name of the program.
+/// Returns whether a command line needs LibTorch: kTrainingCommands (commands.h), `plan --run`, and `reference`.
+/// `arguments` do not include the name of the program.
 [[nodiscard]] bool needs_training_half(const std::vector<std::string>& arguments);
 
-/// Adds the training commands by name and description only, for `chimera --help` and suggestions.
+/// Adds kTrainingCommands by name and description only, so that `chimera --help` and suggestions for misspelled
+/// commands list them.
 void list_training_commands(CLI::App& program);
 
 /// Runs the command line in libchimera_training.so. Returns the exit code, or 1 after a message if the library cannot

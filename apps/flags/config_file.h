@@ -1,8 +1,8 @@
 #pragma once
 
-// Flags from other sources than the command line. merge_config() reads them from a TOML file (--config). set_flag()
-// sets one flag, for example to the value of a plan. given_arguments() writes the given flags as a new command line,
-// which the launcher passes to its ranks. unknown_flag() writes the error message for a flag that does not exist.
+// Flags that do not come from the command line. merge_config() reads them from a TOML file (--config). set_flag() sets
+// one flag, for example to the value of a plan. given_arguments() writes the given flags as a new command line, which
+// the launcher passes to its ranks. unknown_flag() writes the error message for a flag that does not exist.
 
 #include <CLI/CLI.hpp>
 

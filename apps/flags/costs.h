@@ -6,9 +6,12 @@
 //
 // A command calls add_to() before it parses the command line. Afterwards it applies the flags to each schedule:
 //
-//   schedule = pairs.apply_to(schedule)                     ops that may overlap
-//   costs    = pairs.with_time(costs.costs_of(schedule))  CostModel for simulate()
-//   check_limits(schedule, limits.limits())               violations if the schedule exceeds a limit
+//   schedule = pairs.apply_to(schedule)                    marks the ops that may overlap
+//   model    = pairs.with_time(costs.costs_of(schedule))   CostModel for simulate()
+//   check_limits(schedule, limits.limits())                violations if the schedule exceeds a limit
+//
+// The ops of a schedule are forwards (F) and backwards (B). A schedule may split a backward into an input gradient (I)
+// and a weight gradient (W), and each op into *slices*, parts of the micro-batch's token sequence.
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -43,7 +46,7 @@ inline constexpr auto kNames<apps::PairChoice> = std::to_array<Named<apps::PairC
 
 namespace apps {
 
-/// Names of the time flags of CostFlags, with underscores instead of hyphens.
+/// Names of the time flags of CostFlags, with underscores instead of hyphens. `sweep` uses them as names of columns.
 inline constexpr std::array kTimeColumns = {"forward",         "backward", "input_gradient",
                                             "weight_gradient", "latency",  "attention"};
 
@@ -57,22 +60,22 @@ struct TimeFlag {
   std::vector<double> values = {};  // all values of the flag; empty if it is not given
 };
 
-/// Costs of all ops and messages, in any unit of time. The time of an op is the time of all stages that a replica
-/// places on a worker: with two stages per worker, the op of one stage takes half of it.
+/// Costs of all ops and messages, in any unit of time. The times of ops are for all stages that a replica of the model
+/// has on one worker, together. If a worker has two stages, a forward of one of them takes `forward` / 2.
 struct CostFlags {
   double forward = 1;
   double backward = 2;
-  double input_gradient = 0;          // I; if this flag and --weight-gradient are not given, half of `backward`
-  double weight_gradient = 0;         // W; half of `backward` in the same case
+  double input_gradient = 0;          // I; half of `backward` if neither this nor --weight-gradient is given
+  double weight_gradient = 0;         // W; half of `backward` if neither this nor --input-gradient is given
   double latency = 0;                 // delay of each message
-  double attention = 0;               // attention's part of an op's time on a whole micro-batch, 0 to 1
+  double attention = 0;               // attention's part of an op's time, 0 to 1; later slices attend to more tokens
   std::vector<double> slice_lengths;  // tokens of each slice; one number: equal lengths; empty: lengths of equal times
   std::string file;                   // cost file; empty: use the times above
   std::string links;                  // file with message costs per pair of workers; empty: use latency or `file`
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts gradient all-reduces
   bool blocking_sends = false;                             // whether a sender waits until its message has arrived
-  std::int64_t data_parallel = 1;                          // W
-  bool shared_cores = false;                               // whether data-parallel groups share cores
+  std::int64_t data_parallel = 1;                          // number of data-parallel groups
+  bool shared_cores = false;    // whether all groups run on shared CPU cores (`simulate --cores`)
   std::vector<TimeFlag> times;  // the flags of the times above; none may be given together with --costs
   CLI::Option* sync_option = nullptr;
   CLI::Option* slice_lengths_option = nullptr;
@@ -127,13 +130,14 @@ struct PairFlags {
 struct LimitFlags {
   /// `consequence` ends the help text of both limits: what a command does with schedules beyond the limit.
   void add_to(CLI::App& app, const std::string& consequence = "");
-  /// Returns the given limits. Throws ConfigError if --memory, --activation-bytes and --weight-bytes are not all given
-  /// or all absent.
+  /// Returns the given limits. Throws ConfigError if only some of --memory, --activation-bytes and --weight-bytes are
+  /// given.
   [[nodiscard]] Limits limits() const;
-  /// Returns the bytes of --memory if it is given without --activation-bytes and --weight-bytes. `search` then takes
-  /// the bytes of activations and weights from the file of --costs.
+  /// Returns the bytes of --memory if it is given alone. `search` then takes the bytes of activations and weights from
+  /// the file of --costs.
   [[nodiscard]] std::optional<double> memory_without_sizes() const;
-  /// Returns --max-in-flight in stage units, if given.
+  /// Returns --max-in-flight, if given: the maximum activations of a worker. The unit is the activations of one
+  /// micro-batch in all stages that a replica has on the worker.
   [[nodiscard]] std::optional<double> in_flight() const;
   /// Returns the limits for messages, such as `--max-in-flight 4, --memory 1e9`.
   [[nodiscard]] std::string text() const;

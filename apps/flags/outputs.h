@@ -17,6 +17,8 @@ namespace chimera {
 
 namespace apps {
 
+/// Formats of outputs. Perfetto is a trace for ui.perfetto.dev, and Costs a file for `simulate --costs`. Each command
+/// offers some of them.
 enum class Format : std::uint8_t { Text, Json, Csv, Svg, Html, Perfetto, Costs };
 
 }  // namespace apps
@@ -39,7 +41,8 @@ CLI::Option* add_format(CLI::App& app, Format& format, const std::vector<Format>
 CLI::Option* add_format_and_output(CLI::App& app, Format& format, const std::vector<Format>& formats,
                                    std::string& output);
 /// Makes the option `file` (an output file) set `format` by its extension: out.json selects Format::Json. Extensions
-/// that name none of `formats` change nothing. --format, which is `given`, takes precedence over the extension.
+/// that name none of `formats` change nothing. If the option `given` (--format) is on the command line, the extension
+/// has no effect.
 void set_format_by_extension(CLI::Option& file, const CLI::Option& given, Format& format,
                              const std::vector<Format>& formats);
 
@@ -48,8 +51,8 @@ void set_format_by_extension(CLI::Option& file, const CLI::Option& given, Format
 /// - another argument names the same file, as an input or an output;
 /// - the command may read the file: it exists, another argument names its folder, and its name ends like an input (such
 ///   as config.json, .safetensors, .bin or .txt);
-/// - the file exists and is not empty, and --overwrite is not given. If the option `continuing` (null: none) is given,
-///   this does not apply to the first output, because the command appends to it.
+/// - the file exists and is not empty, and --overwrite is not given. The first output may exist if the option
+///   `continuing` (null: none) is on the command line, because the command then appends to it.
 ///
 /// Call it once per command.
 void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs,

@@ -1,7 +1,8 @@
 #pragma once
 
-// The flags of a planning problem: model, machine, workers, mini-batch, memory. `chimera plan` adds all of them with
-// add_to(). `chimera train --plan auto` has flags of its own, and copies their values into PlanFlags.
+// The flags of a planning problem: which schedule, partition and micro-batch size train this model fastest on this
+// machine, with these workers, mini-batch and memory? `chimera plan` adds all flags with add_to(). `chimera train
+// --plan auto` has flags of its own, and copies their values into PlanFlags.
 
 #include <CLI/CLI.hpp>
 #include <optional>
@@ -28,24 +29,27 @@ struct PlanFlags {
   std::optional<std::int64_t> sequence;  // empty: the default of sequence_for()
   std::optional<DataType> dtype;         // empty: the default of dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  bool dropout = false;
-  bool shard_optimizer = false;
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts to sum gradients
+  bool dropout = false;                                    // whether training drops activations
+  bool shard_optimizer = false;  // whether the replicas of a stage divide its optimizer state (ZeRO stage 1)
 
   /// Adds the flags to a command. The object must stay where it is, because the flags write into it.
   void add_to(CLI::App& app);
   /// Returns the planning problem. Throws ConfigError if a required flag is missing, if a flag or the machine profile
   /// is invalid, or if neither --memory nor the profile gives the memory of a worker.
   [[nodiscard]] PlanProblem problem() const;
-  /// Returns --sequence, or a default: all tokens that the model can attend to above 1 B parameters, else 128.
+  /// Returns --sequence. The default is the longest sequence that the model supports if it has more than 1 B
+  /// parameters, else 128 tokens.
   [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;
-  /// Returns --dtype, or a default: bfloat16 above 1 B parameters, else float32.
+  /// Returns --dtype. The default is bfloat16 if the model has more than 1 B parameters, else float32.
   [[nodiscard]] DataType dtype_for(const ModelConfig& config) const;
-  /// Returns model, workload and device as flags of `chimera train`, without dropout.
+  /// Returns flags of `chimera train` for the model, sequence, number type, optimizer and device of the problem, but
+  /// not for dropout.
   [[nodiscard]] std::vector<TrainFlag> workload_flags(const PlanProblem& problem) const;
 };
 
-/// Adds --recompute and --offload, which select stages. `usual` is the text for the default of --recompute in --help.
+/// Adds --recompute and --offload, which select stages: those whose forward runs again before the backward, and those
+/// whose activations wait for the backward in host memory. `usual` describes the default of --recompute in --help.
 void add_stage_choices(CLI::App& app, StageChoice& recompute, StageChoice& offload, const char* usual);
 
 }  // namespace chimera::apps

@@ -1,11 +1,10 @@
 #pragma once
 
 // The flags that choose the shape of a schedule: --stages (D), --micro-batches (N), and the parameters that only some
-// schedules have, such as --pipelines. A ShapeAxis (generate/generator.h) describes one such parameter. A Generator
-// makes a Schedule from a shape; its SupportedAxis entries are the parameters that it has, each with its default value
-// and the values that a planner tries. Instead of a name and a shape, users can give a file that contains a schedule.
-// The command `sweep` accepts a list for each of these flags; other commands accept one value. Functions of ShapeFlags
-// by use:
+// schedules have, such as --pipelines. A ShapeAxis (generate/generator.h) describes one such parameter. A Generator,
+// such as `1f1b`, makes a Schedule from a shape. It lists the parameters that it has (SupportedAxis), each with its
+// default value and the values that a planner tries. Users can also give a file that contains a schedule. The command
+// `sweep` accepts a list for each of these flags; other commands accept one value. Functions of ShapeFlags by use:
 //
 //   one schedule by name (check, schedule, search, simulate)  generate(), which calls shape_for()
 //   options of a run (train)                                  shape_for()
@@ -68,10 +67,10 @@ struct ShapeFlags {
   /// Returns all combinations of the listed values; D varies slowest, then N. Throws ConfigError if --stages or
   /// --micro-batches is missing, or for more than 10,000 shapes (kMaxListed).
   [[nodiscard]] std::vector<PipelineShape> combinations() const;
-  /// Converts `one`, an element of combinations(), to a shape of this generator. Parameters that the generator lacks
-  /// get their defaults. Elements that differ only in such parameters would therefore give the same shape several
-  /// times. To avoid this, the function converts only the element with the first listed value of each parameter that
-  /// the generator lacks, and returns nullopt for the others.
+  /// Converts `one`, an element of combinations(), to a shape of this generator, without the parameters that the
+  /// generator lacks. Elements that differ only in such a parameter would all give the same shape. So only the element
+  /// with the first value in the list of each such parameter is converted; for the others, the function returns
+  /// nullopt.
   [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
                                                               const PipelineShape& one) const;
   /// Returns the shape of this generator with D, N and the given flags; other parameters get the generator's defaults.
@@ -82,11 +81,12 @@ struct ShapeFlags {
   /// Returns the shape of this generator with D and N of `schedule`. Given flags that do not apply to the generator are
   /// ignored; parameters without a flag get the generator's defaults.
   [[nodiscard]] PipelineShape shape_next_to(const Schedule& schedule, const Generator& generator) const;
-  /// Returns `usual` with D, N and the values of all given flags, whether or not a schedule has these parameters.
+  /// Returns a copy of `usual` with D, N and the values of all given flags, whether or not any schedule has these
+  /// parameters.
   [[nodiscard]] PipelineShape with_given_flags(const PipelineShape& usual) const;
-  /// Returns copies of `asked` with all combinations of values of the tried parameters, at least one copy. A parameter
-  /// is tried if the generator has it, no flag sets it, and `tried` selects it. Its values are those of
-  /// SupportedAxis::planned. Other parameters keep their values in `asked`.
+  /// Returns copies of `asked`, at least one, with all combinations of values for some parameters. A parameter varies
+  /// if the generator has it, no flag sets it, and `tried` selects it; SupportedAxis::planned gives its values. Other
+  /// parameters keep their values in `asked`.
   [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
                                                     VariedParameters tried) const;
   /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given

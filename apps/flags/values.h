@@ -26,7 +26,7 @@ namespace chimera::apps {
 /// Maximum number of values in a list.
 inline constexpr std::size_t kMaxListed = 10'000;
 
-/// Returns whether the text is a list, a range, or a multiple of D (the number of stages, as in `2D`).
+/// Returns whether the text is a list (`4,8`), a range (`1..4`), or a multiple of D, the number of stages (`2D`).
 [[nodiscard]] bool is_list(const std::string& text);
 
 /// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
@@ -99,13 +99,13 @@ void complete_names(CLI::Option* option, std::vector<std::string> names);
 [[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
                                    const std::vector<std::string>& names);
 
-/// Throws ConfigError if one of the flags is given and `has_effect` is false. `purpose` is the flag without which the
-/// others have no effect. Example: `--keep is for --checkpoint; give that too, or leave it out`.
+/// Throws ConfigError if one of `flags` is given although it has no effect (`has_effect` is false). `purpose` is the
+/// flag that they need. Example: `--keep is for --checkpoint; give that too, or leave it out`.
 void require_effect(const CLI::App& command, std::initializer_list<const char*> flags, bool has_effect,
                     const char* purpose);
 
 /// Prints a warning on standard error if `processes` processes on this host, with `threads` threads each, have more
-/// threads than the cores that they may use. Prints nothing for one thread per process.
+/// threads together than cores. `flag` is the flag that set `threads`. Prints nothing for one thread per process.
 void warn_about_surplus_threads(const char* flag, std::int64_t threads, std::int64_t processes);
 
 }  // namespace chimera::apps
