@@ -4,11 +4,11 @@
 // builds its answers from the same JSON.
 //
 // check_everything() runs every check of src/check on a schedule and on the programs that lower() makes of it. (A
-// Program is the schedule as instructions of each worker: ops, sends, receives, all-reduces.) Its CheckResult has a
-// Finding for each violation or note, with an excerpt of the schedule, and a Proof for each program without violations.
-// check_text() and check_json() format the result; search_json() formats the result of a search. A NamedPlacement is a
-// value of the flag --placement and of the playground's field `placement`. The other functions prepare schedules for a
-// search and for PyTorch; both the commands and the playground use them.
+// schedule is the order of each worker's ops; a program adds the sends, receives and all-reduces.) Its CheckResult has
+// a Finding for each violation or note, with an excerpt of the schedule, and a Proof for each program without
+// violations. check_text() and check_json() format the result; search_json() formats the result of a search. A
+// NamedPlacement is a value of the flag --placement and of the playground's field `placement`. The other functions
+// prepare schedules for a search and for PyTorch.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,8 +27,9 @@
 
 namespace chimera {
 
-/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() builds the
-/// SearchLayout (search/layout.h), the input of a search, from `kind` and a PipelineShape.
+/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() (search/layout.h) makes
+/// the input of a search, a SearchLayout, from `kind` and a PipelineShape, which has the numbers of stages and
+/// micro-batches.
 struct NamedPlacement {
   const char* name;
   PlacementKind kind;
@@ -67,16 +68,18 @@ struct Finding {
 /// A program in which check() found no violation, so it cannot deadlock.
 struct Proof {
   std::string level;            // which program, as in Finding::level
-  std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished
+  std::int64_t receives_ahead;  // maximum number of receives that a worker has posted and not finished, at any time
 };
 
-/// The worker that has the most receives in progress while it runs ops, for transports that post receives ahead (GPUs).
-/// For this estimate, F takes D/S, B takes 2 D/S, and messages take no time.
+/// The worker that has the most receives in progress while it runs ops. It matters on GPUs, where a receive is posted
+/// ahead and occupies multiprocessors until its message arrives. The estimate assumes that a backward takes twice as
+/// long as a forward, and messages take no time.
 struct ReceiveWaits {
   WorkerId worker;
   double mean_waiting = 0;  // number of receives in progress, averaged over the time of the worker's ops
 };
 
+/// Result of check_everything().
 struct CheckResult {
   Schedule schedule;
   std::vector<Finding> findings;
@@ -93,6 +96,7 @@ struct CheckResult {
 /// Gradients that are not accumulated in the order of the samples are a violation if `strict_order`, else a note.
 [[nodiscard]] CheckResult check_everything(Schedule schedule, const Limits& limits, bool strict_order);
 
+/// Returns the findings with their excerpts, or the proofs, as lines of text.
 [[nodiscard]] std::string check_text(const CheckResult& result);
 /// Returns a JSON object with the fields `valid`, `name`, `violations` and `notes`. The last two are lists of objects
 /// with `level`, `kind`, `message` and `places`.

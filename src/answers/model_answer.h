@@ -1,7 +1,8 @@
 #pragma once
 
 // Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a picture.
-// With a schedule, also what each worker computes and holds. The playground shows the same JSON.
+// With --schedule, also the computation and memory of each worker, which may hold several stages. The playground shows
+// the same JSON.
 
 #include <set>
 #include <string>
@@ -25,7 +26,8 @@ struct WorkerFootprint {
   double peak_bytes = 0;             // held_bytes and the peak of activations, messages and temporary tensors of an op
 };
 
-/// Returns the footprints, indexed by worker. Stages in `recompute` run their forward again before the backward.
+/// Returns [worker]: its footprint. `model` has the FLOPs and bytes of each stage. Stages in `recompute` run their
+/// forward again before the backward.
 [[nodiscard]] std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
                                                              const std::set<StageId>& recompute = {});
 
@@ -35,11 +37,11 @@ struct WorkerFootprint {
 /// Everything that one call of `chimera model` describes.
 struct ModelSummary {
   ModelConfig model;
-  std::vector<StageLayers> partition;
-  Workload workload;
+  std::vector<StageLayers> partition;  // [stage]: its layers
+  Workload workload;                   // micro-batch size, sequence and bytes per element
   DataType dtype;
   OptimizerKind optimizer;
-  std::vector<WorkerFootprint> workers = {};  // of --schedule; empty without it
+  std::vector<WorkerFootprint> workers = {};  // [worker] of --schedule; empty without it
 };
 
 /// Returns a table of layers, a table of stages, memory bars, and a table of workers.

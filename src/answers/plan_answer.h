@@ -1,10 +1,11 @@
 #pragma once
 
-// Output of `chimera plan`. The planner predicts the time of a step with two models: the simulator (simulate/), and
-// equation 1 of the Chimera paper, a formula that exists only for some schedules (plan/equation_one.h). analyze_plan()
-// ranks the candidates (choices of schedule, D, W, micro-batch size, ...). It then computes what a free network or more
-// memory would gain for them, and why the two models differ. plan_text(), plan_json() and plan_csv() print the report;
-// the playground shows the JSON.
+// Output of `chimera plan`, which looks for the fastest way to train a model on a machine. A candidate is a choice of
+// schedule, number of stages, number of data-parallel groups, micro-batch size and so on. The planner predicts the step
+// time of each with two models: the simulator (simulate/), and equation 1 of the Chimera paper, a formula that exists
+// only for some schedules (plan/equation_one.h). analyze_plan() ranks the candidates. For the best, it also computes
+// how much faster they would be with a free network or more memory, and why the two models differ. plan_text(),
+// plan_json() and plan_csv() print the result; the playground shows the JSON.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -19,12 +20,13 @@
 
 namespace chimera {
 
+/// A row of the report.
 struct AnalyzedCandidate {
   RankedCandidate ranked;                      // the candidate and its predicted step time and memory
   PossibleGains gains = {};                    // step times if the network were free, or without recomputation
   std::optional<ModelComparison> models = {};  // simulator against equation 1; empty if the paper has no formula for it
   std::optional<double> measured_seconds = {};  // median step time of a real run; set by `plan --run`
-  std::optional<StepParts> parts = {};  // step time by cause; set for the rows that PlanQuestions::explain names
+  std::optional<StepParts> parts = {};          // step time by cause; set for the two rows of PlanQuestions::explain
 };
 
 /// Further results to compute.
@@ -33,15 +35,17 @@ struct PlanQuestions {
   bool pareto = false;       // whether to compute PlanAnalysis::frontier
 };
 
+/// Everything that a report shows.
 struct PlanAnalysis {
   PlanProblem problem;                                   // input of the planner: model, machine, workers, mini-batch
   Plan plan;                                             // result of make_plan()
   PlanRule rule = PlanRule::Simulation;                  // how candidates were ranked
   std::vector<AnalyzedCandidate> candidates = {};        // best first
   std::optional<RankedCandidate> with_more_memory = {};  // fastest with twice the memory, if at least 0.1 % faster
-  std::vector<double> slowdowns = {};                    // [worker]: step without it over step, of the best candidate
-  std::vector<AnalyzedCandidate> frontier = {};          // Pareto front of time and memory, if requested
-  std::vector<std::string> notes = {};                   // lines below the title of plan_text(): options, assumptions
+  std::vector<double> slowdowns = {};  // [worker]: how many times as long a step of the best candidate takes if this
+                                       // worker is lost; 0: no other worker has its stages
+  std::vector<AnalyzedCandidate> frontier = {};  // Pareto front of time and memory, if requested
+  std::vector<std::string> notes = {};           // lines below the title of plan_text(): options, assumptions
 };
 
 /// Ranks the candidates with make_plan() and analyzes the best of them. Throws ConfigError if make_plan() does, for

@@ -1,8 +1,9 @@
 #pragma once
 
-// Answers to three requests of the playground: `model` partitions a model into stages, `search` looks for a faster
-// order of ops, and `plan` ranks configurations. playground::answer() parses the request and calls one of these
-// functions. All throw ConfigError for an invalid request, and ScheduleError for an invalid schedule.
+// Answers to three requests of the playground, a web page about pipeline schedules: `model` partitions a model into
+// stages, `search` looks for a faster order of ops, and `plan` ranks configurations. answer() (playground.h) parses the
+// request and calls one of these functions. All throw ConfigError for an invalid request, and ScheduleError for an
+// invalid schedule.
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,8 @@ using ReportProgress = std::function<void(const std::string&)>;
 /// Returns the best schedule that a search found. Calls `progress` with lines of text during the search.
 [[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);
 /// Returns the configurations with the shortest step times for the `workers` and the `mini_batch` of the request,
-/// fastest first: at most `top` (default 10), as a report and as data to open each of them in another tab.
+/// fastest first: at most `top` (a field of the request, default 10). The result has a report, and for each
+/// configuration the data with which the page can open it in another tab.
 [[nodiscard]] Json answer_plan(const JsonValue& request);
 
 }  // namespace chimera::playground

@@ -11,8 +11,9 @@
 
 namespace chimera::playground {
 
-/// Function that receives the progress of a search, at most every 0.1 seconds, as a JSON object with `seconds`, and
-/// `makespan`, `lower_bound` and `origin` (the method that found it) of the best schedule so far.
+/// Function that receives the progress of a search, at most every 0.1 seconds, as a JSON object with `seconds`, and,
+/// for the best schedule so far, `makespan` (duration of a step), `lower_bound` (no schedule can be faster) and
+/// `origin` (the method that found it).
 using Progress = std::function<void(const std::string&)>;
 
 /// Answers a JSON object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `search`, `model` or

@@ -1,8 +1,9 @@
 #pragma once
 
-// The playground is a web page that sends requests as JSON. These functions read the fields that several kinds of
-// requests share: schedules, costs, models, workloads. Most missing fields have defaults. A field with a wrong type or
-// value, or an unknown field, is a ConfigError that names the field.
+// The playground is a web page about pipeline schedules that sends requests as JSON. These functions read the fields
+// that several kinds of requests share: schedules, costs (times and bytes of ops), models, and workloads (such as the
+// micro-batch size). Most missing fields have defaults. A field with a wrong type or value, or an unknown field, is a
+// ConfigError that names the field.
 
 #include <cstdint>
 #include <string>
@@ -26,9 +27,9 @@ inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 [[nodiscard]] bool bool_or(const JsonValue& value, const char* name, bool otherwise);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* name, const std::string& otherwise);
 
-/// Returns `shape` with the request's `stages`, `micro_batches` (both required) and `parameters`. The latter is an
-/// object of schedule parameters such as `chunks`; shape_axes() lists their names. Throws ConfigError for an unknown or
-/// invalid parameter.
+/// Returns `shape` with the request's `stages`, `micro_batches` (both required) and `parameters`, an object of schedule
+/// parameters such as `chunks`. shape_axes() (generate/generator.h) lists their names. Throws ConfigError for an
+/// unknown or invalid parameter.
 [[nodiscard]] PipelineShape requested_shape(const JsonValue& value, PipelineShape shape = {});
 
 /// Generates a schedule from the object {"name", "stages", "micro_batches", "parameters"}, or parses JSON or CSV from
@@ -40,7 +41,8 @@ inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 
 /// Reads the costs of a request. Its field `costs` is an object {"file": text}, where the text is a file for `chimera
 /// simulate --costs`, or an object of single fields:
-/// - `forward`, `input_gradient`, `weight_gradient`: times of all stages that one replica places on a worker, together.
+/// - `forward`, `input_gradient`, `weight_gradient`: times of ops, for all stages that one replica of the model places
+///   on a worker, together.
 /// - `stage_factors`: per stage, a factor for its times.
 /// - `latency`: time of a message. `all_reduce`: time of a stage's all-reduce.
 /// - `weights`, `activations`: bytes of all stages that one replica places on a worker, together.

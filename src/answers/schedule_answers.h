@@ -1,9 +1,9 @@
 #pragma once
 
-// The playground is a web page that draws and checks schedules. These functions answer its requests about one schedule:
-// its picture and times, its file, and its violations. answer() (answers/playground.h) calls the function that the
-// request names. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also throw
-// ScheduleError for an invalid schedule.
+// The playground is a web page that draws and checks pipeline schedules. These functions answer its requests about one
+// schedule: its picture and times, its file, and its violations. answer() (answers/playground.h) calls the function
+// that the request names. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
+// throw ScheduleError for an invalid schedule.
 
 #include <nlohmann/json.hpp>
 
@@ -13,12 +13,12 @@ namespace chimera::playground {
 
 using Json = nlohmann::ordered_json;
 
-/// Simulates a schedule. Returns its totals, such as makespan and bubble ratio, and the data of its picture (`panel`)
-/// unless the request asks for the totals only.
+/// Simulates a schedule. Returns its totals, such as makespan (duration of a step) and bubble ratio (idle share of it),
+/// and the data of its picture (`panel`) unless the request asks for the totals only.
 [[nodiscard]] Json answer_simulate(const JsonValue& request);
-/// Returns a schedule or its timeline as the text of a file.
+/// Returns a schedule, or its ops with their start and end times, as the text of a file.
 [[nodiscard]] Json answer_export(const JsonValue& request);
-/// Returns a schedule as JSON, without validation.
+/// Reads a schedule, which may be CSV, and returns it as JSON, without validation.
 [[nodiscard]] Json answer_read(const JsonValue& request);
 /// Returns the violations in a schedule. If there are any, and its stages and ops can be drawn, also returns a picture
 /// that marks the ops that cannot run.
