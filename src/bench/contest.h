@@ -2,8 +2,9 @@
 
 // Compares the speed of training runs on a noisy machine, for `chimera bench`. A run is a shell command whose speed and
 // losses are read from its metrics: `chimera train`, or a program of another framework that writes the same JSON lines.
-// Contenders run in rounds, so that a change of the machine's speed affects all of them. A run during which other
-// programs used the cores is repeated. Scores are medians over rounds, and ratios compare runs of the same round.
+// A Contender is a command to compare. All contenders run once per round, so that a change of the machine's speed
+// affects all of them. A run during which other programs used the cores is repeated. Scores are medians over rounds,
+// and ratios compare runs of the same round.
 
 #include <cstdint>
 #include <cstdio>
@@ -50,6 +51,7 @@ struct Contender {
   int copies = 1;  // simultaneous processes; tokens_per_second is the sum over them
 };
 
+/// Options of run_contest().
 struct ContestOptions {
   std::int64_t rounds = 5;
   std::int64_t skipped = 2;      // first steps of each run that are not measured
@@ -62,8 +64,8 @@ struct Score {
   std::vector<double> tokens_per_second;  // sum over copies
   std::vector<double> step_seconds;       // of the last copy
   std::int64_t disturbed = 0;             // disturbed runs that count nevertheless, because no retries were left
-  // Largest |a - b| / |b|. a is the loss of a step in a counted run of this contender (of its last copy). b is the loss
-  // of the same step in the first counted run of the contest, a run of the first contender.
+  // Largest relative difference |a - b| / |b| of a loss. `a` is the loss of a step in any counted run of this contender
+  // (in its last copy), and `b` the loss of the same step in the first counted run of the first contender.
   double loss_difference = 0;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Random text for runs that only measure times: of `chimera plan --run` without --data, and of `chimera profile`.
+// Random text for runs that only measure times, so that users need no data: `chimera plan --run` without --data, and
+// `chimera profile`.
 
 #include <cstdint>
 #include <string>
@@ -11,7 +12,8 @@
 
 namespace chimera {
 
-/// Returns `count` random lowercase letters and spaces, which depend only on `name`.
+/// Returns `count` random lowercase letters and spaces. `name` selects the random sequence: the same name gives the
+/// same text.
 [[nodiscard]] inline std::string random_letters(std::uint64_t count, std::string_view name) {
   const CounterRandom random(1, name);
   std::string text;
@@ -22,8 +24,7 @@ namespace chimera {
   return text;
 }
 
-/// Writes a file of 500,000 random letters. The name "validation" only selects the random sequence; the text serves as
-/// training data. Throws ConfigError if it cannot write.
+/// Writes a file of 500,000 random letters, always the same, to train on. Throws ConfigError if it cannot write.
 inline void write_random_letters(const std::string& path) { write_whole(path, random_letters(500'000, "validation")); }
 
 }  // namespace chimera

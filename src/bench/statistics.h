@@ -1,9 +1,10 @@
 #pragma once
 
-// Statistics of measurements: medians with quartiles, and lines fitted to message times. The usual line is alpha + beta
-// L seconds for L bytes. Some networks limit bandwidth with a token bucket: the first `burst` bytes of a message after
-// a pause take no extra time, and only the rest is sent at the limited rate. Their line has a third parameter
-// (Line::burst). `chimera profile` and `chimera bench` use these functions.
+// Statistics of measurements: medians with quartiles, and lines fitted to the times of messages. The usual line is
+// alpha + beta x bytes, where alpha is the latency and 1 / beta the bandwidth. Some networks limit bandwidth with a
+// token bucket: the first `burst` bytes of a message after a pause take no extra time, and only the rest is sent at the
+// limited rate. Their line has a third parameter (Line::burst). `chimera profile` and `chimera bench` use these
+// functions.
 
 #include <algorithm>
 #include <vector>
