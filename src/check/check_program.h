@@ -1,14 +1,16 @@
 #pragma once
-// Checks a program before any rank runs it: it cannot deadlock, and it does the work of a training step. `chimera
-// check`, `chimera train` and the planner check every program that lower() returns. In this example, both workers block
-// at their second instruction:
+// Checks a program before any rank runs it: it cannot deadlock, and it does the work of a training step. A program is
+// the list of instructions of each worker: ops, sends, receives, all-reduces and updates (schedule/program.h). `chimera
+// check`, `chimera train` and the planner check every program that lower() makes of a schedule. In this example, 0F0 is
+// the forward of micro-batch 0 at stage 0, and 1B0 its backward at stage 1. Both workers block at their second
+// instruction:
 //
 //   worker 0   post receive of 1B0   wait for 1B0 from worker 1   send 0F0 to worker 1
 //   worker 1   post receive of 0F0   wait for 0F0 from worker 0   send 1B0 to worker 0
 //
 // The check executes the program once, without tensors. One execution is enough: an instruction that can run stays able
-// to run, and instructions of two workers have the same effect in either order, because no receive accepts messages
-// from any sender. All executions therefore end in the same state (Newman's lemma).
+// to run, and instructions of two workers have the same effect in either order, because each receive names its sender.
+// All executions therefore end in the same state (Newman's lemma).
 
 #include <cstdint>
 #include <vector>
@@ -18,13 +20,14 @@
 
 namespace chimera {
 
-/// Stages whose gradients a training program must all-reduce.
+/// Stages whose gradients a training program must sum by an all-reduce.
 enum class SummedStages : std::uint8_t {
-  OfSeveralWorkers,  ///< Only stages that several workers of the program hold; one data-parallel group runs it
-  All                ///< All stages, because several data-parallel groups run the program, or for --reduction canonical
+  OfSeveralWorkers,  ///< Only stages that several workers of the program hold; for one data-parallel group
+  All  ///< All stages: for several data-parallel groups that run the program, and for --reduction canonical
 };
 
-// Rules of check()
+// Rules of check(). F is a forward op and B a backward op; I and W are the two parts of a split backward, input
+// gradient and weight gradient. Names such as StartSend are kinds of instructions (schedule/program.h).
 //
 // Blocking
 // - Workers block only in waits and in ReduceScalars.
@@ -35,8 +38,8 @@ enum class SummedStages : std::uint8_t {
 //
 // Ops
 // - Every op runs once, on the worker that holds its stage, after its inputs are on that worker.
-// - Every slice of every micro-batch has an F at every stage. A program trains if it has a backward, an all-reduce or
-//   an update; it then also has a B, or an I and a W.
+// - Every slice of every micro-batch has an F at every stage. If the program trains (it has a backward, an all-reduce
+//   or an update), every slice also has a B, or an I and a W, at every stage.
 // - The two ops of a pair (Op::paired) are adjacent and of different micro-batches. The inputs of both exist before the
 //   first starts.
 // - Activations are offloaded only after their F. Offloaded activations are loaded before B, I or recomputation. At
@@ -47,11 +50,12 @@ enum class SummedStages : std::uint8_t {
 // - Each end waits exactly once for every transfer that it has started.
 //
 // Gradients and updates
-// - Each worker that holds a stage sums the norms once per step (ReduceScalars), after the ops and updates of the step.
-//   Other workers are lost and sum nothing.
-// - In a synchronous training program, each worker sums the gradients of its stages (SummedStages) and of its tied
-//   matrix once. The sum starts after the last weight gradient of the stage. The worker waits for it before
-//   ReduceScalars, and runs one OptimizerStep after ReduceScalars.
+// - Each worker that holds a stage takes part once per step in the sum of losses and gradient norms (ReduceScalars),
+//   after the ops and updates of the step. Workers without a stage (schedule/survivors.h) do not.
+// - In a synchronous training program, each worker all-reduces the gradients of its stages (SummedStages) once; also
+//   those of the tied matrix, which the first and the last stage may share. An all-reduce starts after the last weight
+//   gradient of the stage. The worker waits for it before ReduceScalars, and runs one OptimizerStep after
+//   ReduceScalars.
 // - In an asynchronous program, UpdateWeights replaces the OptimizerStep. The updates of a stage are in order. Each has
 //   all gradients since the previous update, after their all-reduce if there is one, and no gradient is left over. Ops
 //   use weight versions that exist at that time.

@@ -1,6 +1,7 @@
 #pragma once
 // Checks that a schedule is complete and can run: each op exists once, on the worker of its stage, and no ops wait for
-// each other. All other code requires such a schedule. A schedule from a user's file is checked when it is read; the
+// each other. (F is a forward op, B a backward op; I and W are the parts of a split backward, input gradient and weight
+// gradient.) All other code requires such a schedule. A schedule from a user's file is checked when it is read; the
 // generated schedules are checked in tests. check_program.h checks the instructions that lower() makes of a schedule.
 
 #include <vector>
@@ -18,12 +19,14 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
                      std::size_t num_workers, Findings& findings);
 
 /// Checks that every (stage, micro-batch, slice) has one F and one B (or I and W), with the same replica, on the worker
-/// that holds the stage, and that the workers' orders and the dependencies form no cycle. If so, checks the pairs of
-/// ops that may overlap (Pairs in schedule.h), and that no cycle results if both ops of each pair start together.
-/// Then checks weight versions (all 0 in a synchronous schedule). An asynchronous schedule has no slices and no pairs.
+/// that holds the stage. Also checks that no ops wait for each other, because of the workers' orders and the inputs of
+/// ops. If so, checks the pairs of ops that may overlap (Pairs in schedule.h), and that no ops wait for each other if
+/// both ops of each pair start together. Then checks weight versions (all 0 in a synchronous schedule). An asynchronous
+/// schedule has no slices and no pairs.
 ///
-/// Weight versions of an asynchronous schedule: each replica's micro-batches, ascending, form groups of
-/// `updates.micro_batches`. The last backward (B or W) of a full group at a stage makes the stage's next version.
+/// An asynchronous schedule updates weights while micro-batches are in flight, and keeps older versions of the weights
+/// for them. Each replica's micro-batches, ascending, form groups of `updates.micro_batches`. The last backward (B or
+/// W) of a full group at a stage makes the stage's next version. The rules:
 /// - An op uses a version that exists at its position in the worker's order.
 /// - A forward uses the newest version. If `updates.delay` is d, a micro-batch of group t (from 0) uses version
 ///   max(0, t - d) instead.
@@ -34,9 +37,9 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 ///
 /// Returns the violations, at most Findings::kMaxListed of each kind. If there are more, a last violation of the kind
 /// has the number of the others. The result is empty if and only if lower() can make a program of the schedule, with
-/// any value of Pairs. A violation for a cycle names a shortest one (shortest_wait_cycle), with two places per wait:
-/// the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages x micro-batches x
-/// slices.
+/// any value of Pairs. If ops wait for each other, the violation names a shortest cycle of them (wait_cycle.h), with
+/// two places per wait: the op and its input. Never throws; accepts any ids. Takes time linear in the ops and in stages
+/// x micro-batches x slices.
 [[nodiscard]] std::vector<Violation> check(const Schedule& schedule);
 
 }  // namespace chimera

@@ -1,8 +1,8 @@
 #pragma once
-// The all-reduces part of check() (check_program.h), which executes a program without tensors. Collectives records
-// which worker has started and waited for which all-reduce of gradients, and which has joined the sum of norms and
-// losses at the end of each step (the instruction ReduceScalars). report_deadlock() describes the workers that never
-// finish.
+// The part of check() (check_program.h) about sums over several workers. check() executes a program without tensors.
+// Meanwhile, Collectives records which workers have started each all-reduce of gradients and waited for it, and which
+// have joined the sum of norms and losses at the end of each step (the instruction ReduceScalars). report_deadlock()
+// describes the workers that never finish.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace chimera {
 
-/// Progress of a program's collectives while check() executes it. `group` is a parameter group: the parameters of a
-/// stage, or the tied matrix, whose gradients the *members* of the group sum in one all-reduce. Requires a program with
-/// a valid placement.
+/// Progress of a program's collectives while check() executes it. A parameter group is the parameters of a stage, or
+/// the matrix that the first and last stage of a tied model share. Its *members*, the workers that hold it, sum its
+/// gradients in one all-reduce. Requires a program with a valid placement. Functions with a worker and a group, except
+/// holds(), require that the worker is a member.
 class Collectives {
  public:
   explicit Collectives(const Program& program);
 
   [[nodiscard]] const std::vector<WorkerId>& members(ParameterGroupId group) const { return groups_[group.index()]; }
-  /// Returns whether the worker is a member of the group. The next two functions, start() and the others with a worker
-  /// and a group require it.
+  /// Returns whether the worker is a member of the group.
   [[nodiscard]] bool holds(std::size_t worker, ParameterGroupId group) const { return find(worker, group) != nullptr; }
   [[nodiscard]] bool has_started(std::size_t worker, ParameterGroupId group) const {
     return find(worker, group)->has_started;
@@ -56,9 +56,9 @@ class Collectives {
   /// Returns up to `most` workers that have not joined the worker's latest sum.
   [[nodiscard]] std::vector<std::size_t> first_missing(std::size_t worker, std::size_t most) const;
 
-  /// Returns the worker's groups whose all-reduce it has not started or not waited for. A group of one
-  /// worker adds nothing within a pipeline. Its all-reduce is needed only with data parallelism (`every_stage`,
-  /// SummedStages::All) and for a tied matrix, which both ends of the pipeline use.
+  /// Returns the worker's groups whose all-reduce it has not started or not waited for. Groups with a single member
+  /// need no all-reduce, except for a tied matrix, which both ends of the pipeline use, or if `every_stage`
+  /// (SummedStages::All in check_program.h).
   [[nodiscard]] std::vector<ParameterGroupId> unfinished(std::size_t worker, bool every_stage) const;
   /// Adds a violation if workers start all-reduces in orders that form a cycle.
   void check_order(Findings& findings) const;

@@ -1,8 +1,9 @@
 #pragma once
-// check_program.h executes a program abstractly, without numbers, to find its errors. These classes are the state of
-// this execution: tensors and where they are, the queues of messages between workers, weight versions, and offloaded
-// activations. check_program.cc calls them for each instruction that it executes, and decides from their answers what
-// is a violation. collectives.h has the state of all-reduces. All classes require ids in range.
+// check() (check_program.h) executes a program without numbers, to find its errors. These classes are the state of this
+// execution: ProgramTensors has the results of ops and the workers that have them, Channels the messages between
+// workers, LiveVersions the versions of weights, and OffloadedActivations the activations in host memory.
+// check_program.cc calls them for each instruction that it executes, and decides from their answers what is a
+// violation. collectives.h has the state of all-reduces. All classes require ids in range.
 
 #include <array>
 #include <cstdint>
@@ -104,19 +105,21 @@ class Channels {
   ChannelDiscipline discipline_;
 };
 
-/// The weight versions that each copy of a stage keeps, and the number of its gradients since the last update. A copy
-/// is a stage of one replica. Every function uses only stage, replica and weight_version of its argument.
+/// The versions of weights that each copy of a stage keeps, and the number of its gradients since the last update. A
+/// copy is a stage of one replica of the model. An asynchronous schedule updates weights while older versions are still
+/// in use; in other schedules, all ops use version 0. Each function reads the copy (stage and replica) and the weight
+/// version from `op`.
 class LiveVersions {
  public:
   explicit LiveVersions(const Program& program)
       : stages_(static_cast<std::size_t>(program.stages)), gradients_(program.placement.num_replicas() * stages_, 0) {}
 
-  /// Returns whether the copy keeps `op.weight_version`.
+  /// Returns whether the copy keeps the version.
   [[nodiscard]] bool holds(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? op.weight_version == 0 : copy->second.held.contains(op.weight_version);
   }
-  /// Returns the newest version of the copy: the number of its updates.
+  /// Returns the newest version of the copy, which is the number of its updates.
   [[nodiscard]] std::int32_t newest(const Op& op) const {
     const auto copy = copies_.find(index(op));
     return copy == copies_.end() ? 0 : copy->second.newest;
@@ -125,7 +128,7 @@ class LiveVersions {
   [[nodiscard]] std::int32_t gradients(const Op& op) const { return gradients_[index(op)]; }
 
   void add_gradient(const Op& op) { ++gradients_[index(op)]; }
-  /// Forgets `op.weight_version`.
+  /// Forgets the version.
   void drop(const Op& op) { copies_[index(op)].held.erase(op.weight_version); }
   /// Adds the next version, and keeps the older ones.
   void update(const Op& op) {
@@ -154,8 +157,8 @@ class LiveVersions {
 /// No worker
 inline constexpr std::int32_t kNoWorker = -1;
 
-/// The result of an op, such as activations. It is sent at most once. The sender's and the receiver's instructions set
-/// fields of their own, so that a missing instruction of either end is found.
+/// The result of an op, such as activations, and where it is. It is sent at most once. Instructions of the sender and
+/// of the receiver set separate fields, so that the check finds a missing instruction of either.
 struct Tensor {
   std::int32_t made_on = kNoWorker;        // Worker that ran the op
   std::int32_t sent_to = kNoWorker;        // Destination of the send, from when it is issued
@@ -214,8 +217,8 @@ class ProgramTensors {
   std::array<std::vector<Tensor>, kOpKinds> tables_;  // [kind][slot()]; empty if the kind is unused
 };
 
-/// Activations that workers have offloaded to host memory. Offloaded stages are the stages that some Offload
-/// instruction names; for them, the class also counts the activations of micro-batches that are in device memory.
+/// Activations that workers have moved to host memory (offloaded) until the backward. For each stage that some Offload
+/// instruction names, the class also counts the micro-batches whose activations are in device memory.
 class OffloadedActivations {
  public:
   explicit OffloadedActivations(const Program& program)
@@ -241,7 +244,7 @@ class OffloadedActivations {
     in_host_.erase(key(op));
     ++on_device_[worker];
   }
-  /// Runs an op: F adds activations to the device, and B or I removes them.
+  /// Runs an op: a forward adds activations to the device, and a backward or input gradient removes them.
   void compute(std::size_t worker, const Op& op) {
     if (!stages_[worker].contains(op.stage)) return;
     on_device_[worker] += op.kind == OpKind::Forward;

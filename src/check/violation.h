@@ -1,7 +1,8 @@
 #pragma once
-// An error that a check finds in a schedule or a program (a schedule lowered to instructions). A Violation has a kind,
-// one line of text, and a counterexample: places in the workers' lists of ops or instructions. The checks of this
-// folder collect their errors in Findings and return them with take().
+// An error that a check finds in a schedule (the order of each worker's ops) or a program (the schedule with
+// instructions for messages, sums and updates). A Violation has a kind, one line of text, and a counterexample: places
+// in the workers' lists of ops or instructions. The checks of this folder collect their errors in Findings and return
+// them with take().
 
 #include <fmt/format.h>
 #include <array>
@@ -25,8 +26,8 @@ enum class ViolationKind : std::uint8_t {
   MissingVersion,  ///< An op uses a weight version that does not exist when it runs
   WrongVersion,    ///< A forward uses another weight version than the version that the schedule's rule gives
   MixedVersions,   ///< Forward and backward of a micro-batch at a stage use different versions
-  /// Asynchronous schedules update a stage after every few micro-batches. A weight gradient runs before the update of
-  /// the previous micro-batches, so their update would include it.
+  /// An asynchronous schedule updates a stage after every few micro-batches, and a weight gradient of later
+  /// micro-batches runs before this update, which would include it.
   UpdateOrder,
   TooManyVersions,  ///< More versions of a stage are kept than the schedule allows
   OverInFlight,     ///< More activations are held than --max-in-flight
@@ -53,8 +54,8 @@ struct Violation {
   Severity severity = Severity::Violation;
 };
 
-/// Collects violations: the first kMaxListed of each kind, and the number of the others. The limit exists because a
-/// small file can lack 10^8 ops.
+/// Collects violations: the first kMaxListed of each kind, and the number of the others. The limit exists because even
+/// a small file can have 10^8 violations: ops that are missing.
 class Findings {
  public:
   static constexpr std::size_t kMaxListed = 20'000;
