@@ -1,8 +1,8 @@
 #pragma once
 
-// Hashes that detect damaged checkpoints. A file is hashed in blocks of 4 MiB while it is written; the manifest lists
-// the hashes of all blocks. Verification reads the blocks with several threads and names the damaged bytes. XXH3
-// detects accidents, not forgery.
+// Hashes that detect damaged checkpoints. While a rank writes a file, BlockHasher hashes it in blocks of 4 MiB; the
+// manifest, the checkpoint's list of files (manifest.h), stores the hashes of all blocks. Verification (verify.h) reads
+// the blocks with several threads and names the damaged bytes. The hash function XXH3 detects accidents, not forgery.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-/// Hash of XXH3 with 128 bits. Its text is 32 hexadecimal digits, as `xxh128sum` prints.
+/// XXH3 hash of 128 bits. As text, it is 32 hexadecimal digits, as `xxh128sum` prints.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -34,7 +34,7 @@ inline constexpr std::uint64_t kHashBlockBytes = std::uint64_t{4} << 20;
   return bytes / kHashBlockBytes + (bytes % kHashBlockBytes == 0 ? 0 : 1);
 }
 
-/// Hashes sequentially written bytes.
+/// Hashes the bytes of a file, which are added in order.
 class BlockHasher {
  public:
   BlockHasher();

@@ -1,9 +1,9 @@
 #pragma once
 
 // The folder of a run's checkpoints, and the choice among them. Each checkpoint is a folder named by its step, such as
-// `step-00000100`; the name of an unfinished one ends in `.tmp`. Readers take the newest checkpoint whose hashes are
-// right, and list the newer ones that they rejected. Resumed runs, recovery, `chimera export` and `chimera checkpoint`
-// find their checkpoints here.
+// `step-00000100`; the name of an unfinished one ends in `.tmp`. Readers take the newest checkpoint whose files match
+// their hashes, and list the newer ones that they rejected. Resumed runs, recovery, `chimera export` and `chimera
+// checkpoint` find their checkpoints here.
 //
 //   run/
 //     latest                      the name of the newest checkpoint, as text
@@ -29,9 +29,10 @@ struct Checkpoint {
   Manifest manifest;
 };
 
-/// Reads the manifest of the checkpoint `path`. If `threads` > 0, also verifies the hashes of all files with that many
-/// threads, each of which calls `progress` after each block; several may call it at once. If `threads` is 0, verifies
-/// no hashes. Throws CheckpointError for an invalid checkpoint. `threads` and `progress` have the same meaning below.
+/// Reads the manifest of the checkpoint `path`. If `threads` > 0, also verifies the hashes of all files with this many
+/// threads. Each thread calls `progress` after each block of 4 MiB; several may call it at once. If `threads` is 0,
+/// verifies no hashes. Throws CheckpointError for an invalid checkpoint. `threads` and `progress` have the same meaning
+/// below.
 [[nodiscard]] Checkpoint open_checkpoint(const std::string& path, int threads,
                                          const std::function<void()>& progress = {});
 

@@ -92,10 +92,10 @@ void mark_rank_written(Disk& disk, const std::string& unfinished, int rank, cons
 
 // The order makes a crash harmless at any point: files first, then the manifest that declares them complete, then the
 // name that readers look for, and last the hint in `latest`. Each step is on the disk before the next begins.
-void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& description) {
+void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks, const CheckpointContent& content) {
   const std::string unfinished = unfinished_path(folder, step);
-  Manifest manifest{.step = step, .run = description.run, .files = take_parts(disk, unfinished, ranks)};
-  for (const auto& [name, text] : description.files) {
+  Manifest manifest{.step = step, .run = content.run, .files = take_parts(disk, unfinished, ranks)};
+  for (const auto& [name, text] : content.files) {
     manifest.files.push_back(add_text(disk, unfinished, name, text));
   }
   if (const std::string index = index_of(unfinished, manifest.files); !index.empty()) {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Compares the tensors of two checkpoints element by element, for `chimera checkpoint diff`. The checkpoints may be
-// from runs with different numbers of stages and ranks: a tensor is found by its name, in the file of any rank.
+// from runs with different numbers of stages and ranks, because tensors are found by name, whichever rank wrote them.
 
 #include <cstdint>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
 
-// The file operations that write a checkpoint. They are an interface so that a test can make any of them fail, and
-// check that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through a Disk. All
-// operations except close() throw CheckpointError on failure.
+// The file operations that write a checkpoint. They are virtual functions, so that a test can make any of them fail,
+// and check that a full disk or a crash never damages another checkpoint. commit.h and shard.h write through a Disk.
+// All operations except close() throw CheckpointError on failure.
 
 #include <cstddef>
 #include <span>
@@ -36,7 +36,8 @@ class Disk {
   virtual void sync_folder(const std::string& path);
   /// Replaces an existing file, or an existing empty folder.
   virtual void rename(const std::string& from, const std::string& to);
-  /// Swaps two paths atomically. Returns false if the kernel or the file system does not support it.
+  /// Swaps two paths atomically, to replace a checkpoint of the same step. Returns false if the kernel or the file
+  /// system does not support it.
   virtual bool exchange(const std::string& one, const std::string& other);
   virtual void remove_file(const std::string& path);
   virtual void remove_folder(const std::string& path);

@@ -19,7 +19,7 @@ namespace chimera {
 /// comma in front of this member.
 [[nodiscard]] std::string add_seal(const nlohmann::ordered_json& object);
 
-/// Same for the text of an object that lacks its last line end and closing brace.
+/// Does the same with the text of an object that lacks its last line end and closing brace.
 [[nodiscard]] std::string add_seal(std::string open_object);
 
 /// Returns the object without the seal. `path` is for messages. Throws CheckpointError if the seal is missing or wrong,
@@ -42,7 +42,7 @@ struct FileEntry {
 /// Content of a manifest.
 struct Manifest {
   std::int64_t step = 0;       ///< completed optimizer steps
-  nlohmann::ordered_json run;  ///< description of the run; object whose members other code writes and reads
+  nlohmann::ordered_json run;  ///< description of the run; `chimera train` and the Python package choose its members
   std::vector<FileEntry> files;
 };
 
