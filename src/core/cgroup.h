@@ -1,7 +1,7 @@
 #pragma once
 // The cores and the memory of the machine that this process may use. Container runtimes, Slurm and systemd limit both
-// with control groups (cgroups). These functions choose the number of threads per rank and the defaults of the planner.
-// The launcher also uses out_of_memory_kills() to explain why a rank was killed.
+// with control groups (cgroups). The number of threads per rank and the defaults of the planner follow from the limits.
+// The launcher also calls out_of_memory_kills() to explain why a rank was killed.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,6 +1,6 @@
 #pragma once
-// Input of nlohmann's JSON parser, which reads through iterators. With it, readers of large files parse a text block by
-// block (text_source.h) instead of loading it into memory.
+// Lets nlohmann's JSON parser, which reads through iterators, read a large file block by block (text_source.h) instead
+// of from memory.
 
 #include <cstddef>
 #include <iterator>

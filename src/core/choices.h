@@ -104,12 +104,13 @@ inline constexpr auto kNames<DataType> = std::to_array<Named<DataType>>({{DataTy
   return 0;
 }
 
-/// Returns the type of master weights, their gradients and optimizer state. It is float32 for bfloat16 layers (mixed
-/// precision).
+/// Returns the type of master weights, their gradients and optimizer state if layers compute in `type`. It is float32
+/// for bfloat16 (mixed precision).
 [[nodiscard]] constexpr DataType master_type(DataType type) {
   return type == DataType::BFloat16 ? DataType::Float32 : type;
 }
 
+/// The optimizer (--optimizer).
 enum class OptimizerKind : std::uint8_t { AdamW, Sgd, Lamb, Muon };
 template <>
 inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>>({{OptimizerKind::AdamW, "adamw"},
@@ -121,7 +122,8 @@ inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>
 [[nodiscard]] constexpr std::int64_t moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::Sgd ? 0 : 2;
 }
-/// Returns the number of state values per element of a matrix of a block (model_config/matrices.h).
+/// Returns the same number for the matrices of transformer blocks (model_config/matrices.h), for which Muon keeps less
+/// state than for other parameters.
 [[nodiscard]] constexpr std::int64_t matrix_moments_of(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::Muon ? 1 : moments_of(optimizer);
 }
@@ -129,7 +131,7 @@ inline constexpr auto kNames<OptimizerKind> = std::to_array<Named<OptimizerKind>
 /// Order in which the gradients of a step are summed (--reduction).
 enum class ReductionOrder : std::uint8_t {
   Natural,    ///< The order in which the schedule's backwards finish
-  Canonical,  ///< One order for all schedules, D and W, so that gradients are equal bit by bit
+  Canonical,  ///< One order for all schedules and numbers of ranks, so that gradients are equal bit by bit
 };
 template <>
 inline constexpr auto kNames<ReductionOrder> = std::to_array<Named<ReductionOrder>>(
@@ -141,6 +143,7 @@ template <>
 inline constexpr auto kNames<TransportKind> =
     std::to_array<Named<TransportKind>>({{TransportKind::Processes, "processes"}, {TransportKind::Threads, "threads"}});
 
+/// Where ranks compute (--device).
 enum class DeviceKind : std::uint8_t { Cpu, Cuda };
 template <>
 inline constexpr auto kNames<DeviceKind> = std::to_array<Named<DeviceKind>>({{DeviceKind::Cpu, "cpu"},

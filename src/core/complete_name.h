@@ -1,7 +1,7 @@
 #pragma once
 
-// Short names: users type the beginning of a name, such as `gpi` for gpipe, on the command line and in Python. A
-// beginning that several names share is no name; unknown_name() (core/choices.h) then lists them.
+// Short names: users may type the beginning of a name, such as `gpi` for gpipe, on the command line and in Python. If
+// several names have this beginning, the word stays as it is, and the caller reports it as unknown.
 
 #include <algorithm>
 #include <string>

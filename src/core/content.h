@@ -13,19 +13,19 @@ namespace chimera {
 inline constexpr std::size_t kContentHead = 4096;
 
 /// Throws ConfigError if a file that begins with the bytes `head` is of a known kind other than text: an archive, a
-/// table, a Git LFS pointer and so on. The message has the command that makes the right file of it. `path` is for the
-/// message; "-" is standard input.
+/// table, a Git LFS pointer and so on. The message has the command that turns it into the right file, such as `gunzip`.
+/// `path` is for the message; "-" is standard input.
 void require_no_foreign_content(const std::string& path, std::string_view head);
-/// Same, but also throws ConfigError for a web page. For files that users download, where a failed download often
-/// leaves an HTML page.
+/// Does the same, and also throws ConfigError for a web page. It is for files that users download, because a failed
+/// download often leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
 /// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. It checks in this order, and
 /// ignores all but the first kContentHead bytes in the last two checks:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
 ///  - UTF-16, UTF-32 and other binary files;
 ///  - JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain JSON.
-/// If the first line is a JSON object (JSONL), `lines_remedy` is the advice at the end of the message; FILE in it
-/// stands for the path. For other JSON, the message has a command that converts it to JSONL.
+/// If the first line is a JSON object (JSONL), the message ends with the advice `lines_remedy`, in which FILE stands
+/// for the path. For other JSON, the message has a command that converts it to JSONL.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);
 
 }  // namespace chimera

@@ -1,8 +1,9 @@
 #pragma once
 
-// CPU time on the cores that a process may use, of all processes and of its own. The difference is the load of other
-// programs, which slows a run down without a trace in its own measurements. Load averages cannot show it: they count
-// the run's own threads, and take a minute to react. Training runs report it, and contests repeat disturbed runs.
+// Measures how much other programs use the cores of this process: the CPU time of all processes on these cores, minus
+// its own. Other programs slow a run down, and its own measurements do not show why. Load averages cannot show it: they
+// count the run's own threads, and take a minute to react. Training runs report this load, and `chimera bench` repeats
+// disturbed runs.
 
 #include <optional>
 #include <string>
@@ -10,7 +11,7 @@
 
 namespace chimera {
 
-/// A sample of the CPU time on the cores that this process may use.
+/// CPU time so far on the cores that this process may use.
 struct CoreUse {
   double time = 0;          ///< monotonic_seconds()
   double busy_seconds = 0;  ///< Of the cores, by all processes since the machine's start

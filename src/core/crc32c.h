@@ -6,7 +6,7 @@
 
 namespace chimera {
 
-/// Returns the CRC-32C (Castagnoli) checksum of TensorBoard's event files. Source: RFC 3720, appendix B.4.
+/// Returns the CRC-32C (Castagnoli) checksum of the bytes. Source: RFC 3720, appendix B.4.
 [[nodiscard]] std::uint32_t crc32c(std::string_view bytes);
 
 }  // namespace chimera

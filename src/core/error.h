@@ -27,14 +27,15 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// A schedule, or a program of instructions (schedule/program.h), that is inconsistent. The message names worker and
-/// op.
+/// A pipeline schedule, or a program of instructions made from it (schedule/program.h), that is inconsistent. The
+/// message names worker and op.
 class ScheduleError : public Error {
  public:
   using Error::Error;
 };
 
-/// A failed transfer or collective. The message names rank, peer and op. The transport is unusable afterwards.
+/// A failed message or collective between ranks. The message names rank, peer and op. The transport is unusable
+/// afterwards.
 class TransportError : public Error {
  public:
   using Error::Error;

@@ -1,6 +1,7 @@
 #pragma once
 // Numbers of stages, workers and so on. Each has a type of its own, so that the compiler rejects a stage that is passed
-// as a worker. docs/glossary.md explains the terms.
+// as a worker. A model is divided into stages, which the workers of a pipeline hold; several data-parallel groups of
+// workers may train copies of the model. docs/glossary.md explains the terms.
 
 #include <compare>
 #include <cstddef>
@@ -25,14 +26,15 @@ class Id {
 
 /// Consecutive layers of the model; stage 0 is nearest the input.
 using StageId = Id<struct StageTag, std::int32_t>;
-/// One of the D members of a data-parallel group, which together run its pipelines. A worker holds the weights of its
+/// A member of a data-parallel group. Together, the workers of a group run its pipelines: each holds the weights of its
 /// stages, and executes a list of ops.
 using WorkerId = Id<struct WorkerTag, std::int32_t>;
 /// A full copy of the model on the workers of one data-parallel group. Bidirectional schedules such as `chimera` have
 /// several: the stages of a "down" replica are on workers in ascending order, and those of an "up" replica in
 /// descending order. The down replicas come first.
 using ReplicaId = Id<struct ReplicaTag, std::int16_t>;
-/// A data-parallel group: one of W copies of the whole pipeline. Each trains on other samples of a step.
+/// A data-parallel group: a copy of the whole pipeline with workers of its own. Each group trains on other samples of a
+/// step.
 using GroupId = Id<struct GroupTag, std::int32_t>;
 /// A micro-batch, numbered within a step of one data-parallel group; no two replicas have the same one. It is a
 /// position in the schedule, not an index into the data.

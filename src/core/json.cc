@@ -10,12 +10,12 @@ nlohmann::json try_json(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-std::string json_text(const nlohmann::json& json, int indent, JsonEncoding letters) {
-  return json.dump(indent, ' ', letters == JsonEncoding::Ascii, nlohmann::json::error_handler_t::replace);
+std::string json_text(const nlohmann::json& json, int indent, JsonEncoding encoding) {
+  return json.dump(indent, ' ', encoding == JsonEncoding::Ascii, nlohmann::json::error_handler_t::replace);
 }
 
-std::string json_text(const nlohmann::ordered_json& json, int indent, JsonEncoding letters) {
-  return json.dump(indent, ' ', letters == JsonEncoding::Ascii, nlohmann::ordered_json::error_handler_t::replace);
+std::string json_text(const nlohmann::ordered_json& json, int indent, JsonEncoding encoding) {
+  return json.dump(indent, ' ', encoding == JsonEncoding::Ascii, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace chimera

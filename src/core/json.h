@@ -20,8 +20,8 @@ enum class JsonEncoding { Utf8, Ascii };  ///< Ascii escapes all other character
 /// Returns one line, or lines indented by `indent` spaces. Bytes that are not UTF-8 become U+FFFD, because file names
 /// and arguments may hold any bytes.
 [[nodiscard]] std::string json_text(const nlohmann::json& json, int indent = -1,
-                                    JsonEncoding letters = JsonEncoding::Utf8);
+                                    JsonEncoding encoding = JsonEncoding::Utf8);
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
-                                    JsonEncoding letters = JsonEncoding::Utf8);
+                                    JsonEncoding encoding = JsonEncoding::Utf8);
 
 }  // namespace chimera

@@ -37,8 +37,8 @@ class JsonValue {
 
   /// Returns the elements of an array.
   [[nodiscard]] std::vector<JsonValue> list() const;
-  /// Returns the elements of an array, which must have `entries` elements. `of_what` says in the error what each of
-  /// them belongs to, for example `stage`.
+  /// Returns the elements of an array, which must have `entries` elements. `of_what` is for the error message: the kind
+  /// of thing that has one element each, for example `stage`.
   [[nodiscard]] std::vector<JsonValue> list(std::int64_t entries, const char* of_what) const;
 
   /// Default limit of number(), so that sums and products stay finite.

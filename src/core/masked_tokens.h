@@ -1,6 +1,6 @@
 #pragma once
-// The number of masked tokens of a BERT sample. The data loader (data/samples.h) masks that many tokens, and the
-// planner computes the cost of predicting them.
+// The number of masked tokens in a BERT sample, which the model learns to predict. The data loader (data/samples.h)
+// masks this many tokens, and the planner computes the cost of their predictions.
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,8 @@
 #pragma once
-// Random numbers as pure functions of (seed, name, index). A rank computes the numbers of its own layers and samples
-// directly, without generating the numbers of other ranks. Weights, data order and dropout therefore do not depend on
-// how the model is divided among ranks. Generator: Philox 4x32 with 10 rounds (Salmon et al., SC'11), as in Random123.
+// Random numbers as pure functions of (seed, name, index), where the name says what they are for, such as a parameter.
+// A rank computes the numbers of its own layers and samples directly, without generating the numbers of other ranks.
+// Weights, data order and dropout therefore do not depend on how the model is divided among ranks. Generator: Philox
+// 4x32 with 10 rounds (Salmon et al., SC'11), as in Random123.
 
 #include <array>
 #include <cstdint>
@@ -10,14 +11,15 @@
 
 namespace chimera {
 
-/// Selects one of the many sequences of random words of a key: the last three words of the Philox counter.
+/// With a key, selects a sequence of random words. These are the last three words of the Philox counter, whose first
+/// word counts blocks within the sequence.
 using WordStream = std::array<std::uint32_t, 3>;
 
 /// Number of words that random_words() generates at once.
 inline constexpr std::size_t kWordGroup = 64;
 
-/// Fills `words`, of any length, with words kWordGroup * group, kWordGroup * group + 1, ... of the sequence (key,
-/// stream), each uniform in 0 .. 2^32-1 and the same on every machine. A sequence repeats after 2^34 words.
+/// Fills `words`, of any length, with consecutive words of the sequence (key, stream), from word kWordGroup * group on.
+/// Each is uniform in 0 .. 2^32-1 and the same on every machine. A sequence repeats after 2^34 words.
 ///
 /// Vector units generate a group of 16 Philox blocks of 4 words at once. The words of a group are therefore ordered by
 /// their index in the block, then by block: word 16 w + l of group g is word w of the block with the counter (16 g + l,

@@ -1,6 +1,7 @@
 #pragma once
-// Where the ranks of a job find each other. The launcher fills the struct, or it is filled from the environment
-// variables of `torchrun` or Slurm. The transport (transport/gloo) reads it.
+// Where the ranks of a job find each other: they exchange their addresses through a key-value store. The launcher says
+// where the store is, or the environment variables of `torchrun` or Slurm do. The transport (transport/gloo) reads this
+// struct.
 
 #include <cstdint>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace chimera {
 
-/// The file or server that holds the key-value store for the rendezvous of a job.
+/// The file or server that holds the key-value store of a job.
 struct RendezvousPoint {
   /// Path of a file that all ranks can open; the file is initially empty. May be "/proc/self/fd/N"; N may be closed
   /// after the rendezvous. If the path is empty, a server at `host` and `port` holds the store.

@@ -17,8 +17,9 @@ class Interrupted : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "interrupted"; }
 };
 
-/// While an object lives, throw_if_interrupted() on this thread tests `wanted`, which must outlive the object. If
-/// objects are nested, the innermost one applies.
+/// Lets others interrupt this thread: while an object lives, throw_if_interrupted() on this thread throws if `wanted`
+/// is true, which another thread or a signal handler sets. `wanted` must outlive the object. If objects are nested, the
+/// innermost one applies.
 class Interruptible {
  public:
   explicit Interruptible(const std::atomic<bool>& wanted);

@@ -1,6 +1,6 @@
 #pragma once
-// A text that a parser reads once, from beginning to end. A stream is read in blocks, so that memory does not grow
-// with the length of the text.
+// A text that a parser reads once, from beginning to end. A stream, such as a large file, is read in blocks, so that
+// memory does not grow with the length of the text.
 
 #include <iosfwd>
 #include <string>
