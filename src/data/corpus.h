@@ -1,8 +1,8 @@
 #pragma once
 
 // The data of a run: text or token files, a folder of such files, or a weighted mixture of these, split into tokens for
-// training and for validation. A path, or an element of a mixture, is called a *source*. open_corpus() combines the
-// other headers of src/data:
+// training and for validation. Each path in the data is called a *source*. open_corpus() combines the other headers of
+// src/data:
 //
 //   parse_mixture() -> open_tokens() of each path -> TokenStream -> TokenView of each split -> Samples
 //
@@ -22,18 +22,19 @@ namespace chimera {
 /// Default fraction of the tokens that is for validation.
 inline constexpr double kValidationShare = 0.05;
 
+/// What the user gives: --data, --validation and their settings.
 struct DataOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
-  /// A path or mixture, or the fraction of `data` in [0, 1) that is for validation. If it is empty, each source of
-  /// `data` has its own rule: a folder with validation files (open_tokens()) uses these files; another source uses its
-  /// last tokens, the fraction kValidationShare.
+  /// A path or mixture for validation, or the fraction of `data` in [0, 1) that is for validation. If it is empty, a
+  /// folder with validation files (open_tokens()) uses these files; any other source uses the fraction kValidationShare
+  /// of its tokens, its last ones.
   std::string validation = {};
   std::uint64_t seed = 1;  ///< order of a mixture
   TokenOptions tokens = {};
 };
 
-/// Part of the data. Validation has its own files, or else the last tokens of each source: size * fraction, rounded
+/// Part of the data. Without files for validation, it gets the last tokens of each source: size * fraction, rounded
 /// down.
 enum class Split { Train, Validation };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// A file of training data. It stays open during a run and is read by offset, never mapped: if someone truncates it, the
-// run ends with a message. Its content hash tells a resumed run, and ranks of other hosts, that they read the same
-// data.
+// A file of training data. It stays open during a run and is read by offset. It is never mapped into memory, because
+// SIGBUS would kill the process if someone truncated the file; so a run ends with a message. By the content hash, a
+// resumed run, and ranks of other hosts, check that they read the same data.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// An open regular file, read by pread. (If a mapped file shrinks, SIGBUS kills the process.)
+/// An open regular file, read by pread.
 class DataFile {
  public:
   /// Throws ConfigError if the file is unreadable, not regular, or empty.
@@ -51,9 +51,9 @@ class DataFile {
 /// Size of the blocks that content_hash() reads.
 inline constexpr std::int64_t kHashedBlock = 64 << 10;
 
-/// Returns the XXH3 hash (64 bits) of the bytes if `samples` is 0. Otherwise hashes the size and that many blocks, at
-/// least two, evenly spread from the first byte to the last: that tells other data apart, but may miss a change of a
-/// few bytes. Calls `progress` after each block.
+/// Returns the XXH3 hash (64 bits) of the whole file if `samples` is 0. Otherwise hashes the size and that many blocks,
+/// at least two, evenly spread from the first byte to the last. This detects other data quickly, but may miss a change
+/// of a few bytes. Calls `progress` after each block.
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, std::int64_t samples,
                                          const std::function<void()>& progress);
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// A mixture of sources: `--data "0.7:web 0.3:books"` takes 70 % of all samples from the first path. The source of a
-// sample is a function of the sample's number, so all ranks, and a resumed run, compute the same without communication.
+// A mixture of sources of training data: `--data "0.7:web 0.3:books"` takes 70 % of all samples from the path `web`.
+// The source of a sample is a function of the sample's number in the run. So all ranks, and a resumed run, find the
+// same source without communication.
 
 #include <cstdint>
 #include <string>
@@ -29,6 +30,7 @@ class Mixture {
   /// Throws ConfigError if a source has no sample per block.
   Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed);
 
+  /// Where a sample is.
   struct Place {
     std::size_t source = 0;
     std::int64_t position = 0;  ///< number of the sample among the samples of this source, from 0
@@ -36,7 +38,7 @@ class Mixture {
   /// Returns the source of the run's sample `position` (from 0), and its number among the samples of that source. Each
   /// number of a source occurs once.
   [[nodiscard]] Place place(std::int64_t position) const;
-  /// Returns [source]: number of its samples in each block.
+  /// Returns [source]: the number of its samples in each block of kMixtureBlock samples.
   [[nodiscard]] std::vector<std::int64_t> shares() const;
 
  private:

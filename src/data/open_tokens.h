@@ -1,8 +1,8 @@
 #pragma once
 
 // Opens training data, and finds its format: a text, token files of Megatron, llm.c or nanoGPT (token_format.h), or a
-// folder of such files. Other content (an archive, a table, JSON, UTF-16) is an error, whose message has the command
-// that converts it; otherwise a run would train on its bytes as if they were text.
+// folder of such files. Other content (an archive, a table, JSON, UTF-16) is an error, because a run would otherwise
+// train on its bytes as if they were text. The error message has the command that converts it.
 
 #include <cstdint>
 #include <functional>
@@ -16,6 +16,7 @@
 
 namespace chimera {
 
+/// What tokens mean for the model.
 struct TokenOptions {
   /// Size of the model's vocabulary
   std::int64_t vocabulary = std::numeric_limits<std::int64_t>::max();

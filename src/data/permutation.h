@@ -1,8 +1,8 @@
 #pragma once
 
-// A shuffled order without a table. An epoch may have billions of samples, and each rank reads only a few of them, so a
-// rank computes only their positions. Samples (samples.h) shuffles an epoch with it, and Mixture (mixture.h) a block of
-// samples from several sources.
+// A shuffled order without a table. An epoch may have billions of samples, and each rank reads only a few of them; so a
+// rank computes the positions of just these. Samples (samples.h) shuffles an epoch with it, and Mixture (mixture.h) the
+// order of sources in a block of samples.
 
 #include <cstdint>
 #include <string_view>

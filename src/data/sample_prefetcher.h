@@ -27,7 +27,7 @@ namespace chimera {
 struct BatchPosition {
   std::int64_t step = 0;        // from 0
   std::int64_t first = 0;       // index of the first sample within the step
-  std::int64_t size = 1;        // samples of the micro-batch, b
+  std::int64_t size = 1;        // number of samples of the micro-batch
   std::int64_t mini_batch = 1;  // samples per step
   friend auto operator<=>(const BatchPosition&, const BatchPosition&) = default;
 };

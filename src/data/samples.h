@@ -31,22 +31,23 @@ struct SpecialTokens {
 /// Target of a position that does not count in the loss, as in PyTorch.
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
-/// All vectors are [sequence].
+/// A sample of `sequence` tokens. All vectors have this length.
 struct Sample {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> targets;      ///< expected tokens, or kIgnoredTarget
   std::vector<std::int64_t> token_types;  ///< MaskedPairs: 0 up to the first separator, then 1; NextToken: 0
   std::vector<std::uint8_t> attention;    ///< attention mask; always 1
-  std::vector<std::int64_t> documents;    ///< Documents::Split: document number of each token; Pack: empty
+  std::vector<std::int64_t> documents;    ///< document number of each token; empty unless attention must not cross them
   std::int64_t next_sentence = 0;         ///< MaskedPairs: 0 if the second text follows the first, else 1
   friend bool operator==(const Sample&, const Sample&) = default;
 };
 
+/// How samples are made.
 struct SampleOptions {
   SampleKind kind = SampleKind::NextToken;
-  std::int64_t sequence = 128;  ///< tokens; at least 1, for MaskedPairs at least 8
-  std::uint64_t seed = 1;       ///< for order, pairs and masks
-  Documents documents = Documents::Pack;
+  std::int64_t sequence = 128;                  ///< tokens; at least 1, for MaskedPairs at least 8
+  std::uint64_t seed = 1;                       ///< for order, pairs and masks
+  Documents documents = Documents::Pack;        ///< whether attention may cross from one document to another (Pack)
   SpecialTokens special = {};                   ///< for MaskedPairs
   std::int64_t replacements = kByteVocabulary;  ///< MaskedPairs: random replacement ids are below this
   /// MaskedPairs: whether tokens are bytes of text, so that a sample can be cut at the end of a sentence (find_cut())
@@ -58,9 +59,10 @@ struct SampleOptions {
 
 /// Samples of a split, each a function of seed, step, index and mini-batch size.
 ///
-/// Each source is cut into disjoint windows. The sample at position p = step * mini_batch + index is sample q of one
-/// source (Mixture::place). With a single source, q = p. An epoch of a source visits each of its windows once, in a new
-/// order; sample q belongs to epoch q / windows.
+/// Each source (path of the data) is cut into disjoint windows of tokens. The samples of a run have positions: p = step
+/// * mini_batch + index. In a mixture, position p is the q-th sample of one of the sources (Mixture::place); with a
+/// single source, q = p. An epoch of a source visits each of its windows once, in a new order; the q-th sample belongs
+/// to epoch q / windows.
 ///
 /// A NextToken window has sequence + 1 tokens: the sample and its shifted targets. A MaskedPairs window has `sequence -
 /// 3` tokens, cut near its middle into the texts of [CLS] first [SEP] second [SEP]. In half of the samples the second
@@ -102,8 +104,8 @@ class Samples {
 /// middle. Without any, returns the middle.
 [[nodiscard]] std::int64_t find_cut(std::span<const std::int64_t> window);
 
-/// Returns a MaskedPairs sample. `window` is the index of the window, from 0, that its first text is from. `position`
-/// is the number p of the sample in the run (see Samples); with the seed, it determines the second text and the masks.
+/// Returns a MaskedPairs sample. Its first text is from the window with index `window`, from 0. `position` is the
+/// position p of the sample in the run (see Samples); with the seed, it determines the second text and the masks.
 [[nodiscard]] Sample masked_pair(const TokenView& tokens, const SampleOptions& options, std::int64_t position,
                                  std::int64_t window);
 

@@ -1,7 +1,7 @@
 #pragma once
 // Reads text files in blocks that can be tokenized independently, for the threads of `chimera tokenize` (tokenize.h). A
-// block is whole lines of JSONL, or a part of a text that ends where the tokenizer allows a cut
-// (Tokenizer::find_cut()): the tokens of both parts are then the tokens of the whole.
+// block is whole lines of JSONL, or a part of a text. A text is only cut where this does not change its tokens
+// (Tokenizer::find_cut()).
 
 #include <cstdint>
 #include <string>

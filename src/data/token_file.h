@@ -1,8 +1,8 @@
 #pragma once
 
-// Tokens in one file of any format. open_tokens() (open_tokens.h) detects the format and makes a TokenLayout: where the
-// tokens begin in the file, how many bytes each takes, and how documents are separated. TokenFile reads all formats
-// with it.
+// Tokens in one file of any format. open_tokens() (open_tokens.h) detects the format and makes a TokenLayout, which
+// says where the tokens begin in the file, how many bytes each takes, and how documents are separated. With it,
+// TokenFile reads all formats alike.
 
 #include <cstdint>
 #include <limits>
@@ -91,8 +91,8 @@ class TokenFile {
   /// Reads tokens.size() tokens from `first` on. Throws ConfigError for an id outside the vocabulary, Error if the file
   /// has shrunk since it was opened, std::out_of_range if the range is beyond size().
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
-  /// Appends to `starts` the positions of those tokens first + 1 to first + count - 1 that start a document, ascending.
-  /// Positions count the tokens of the file from 0, not bytes. Throws the errors of read() and
+  /// Appends to `starts`, ascending, the positions of the tokens that start a document, among the tokens first + 1 to
+  /// first + count - 1. Positions count the tokens of the file from 0, not bytes. Throws the errors of read() and
   /// MegatronIndex::document_start().
   void add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const;
 

@@ -1,5 +1,6 @@
 #pragma once
-// Formats of token files. All numbers are little-endian and packed.
+// Formats of token files: text that was converted to token ids before training. open_tokens.h reads all three, and
+// token_writer.h writes them. All numbers are little-endian and packed.
 //
 // - Megatron: PREFIX.bin holds the tokens of all sequences. PREFIX.idx holds a MegatronIndexHeader and three arrays:
 //   std::int32_t lengths[sequences], the number of tokens of each sequence; std::int64_t pointers[sequences], the byte
@@ -21,6 +22,7 @@ namespace chimera {
 
 static_assert(std::endian::native == std::endian::little, "token files are written and read as they lie in memory");
 
+/// Type of a token id in a file.
 enum class TokenType : std::uint8_t { U8, I8, I16, U16, I32, U32, I64 };
 
 /// Calls `act` with a value of the type in which tokens are stored, and returns its result.

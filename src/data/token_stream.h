@@ -16,7 +16,7 @@ namespace chimera {
 
 /// Treatment of a sample that has tokens of several documents.
 enum class Documents : std::uint8_t {
-  Pack,   ///< the sample is one text
+  Pack,   ///< tokens attend to all earlier tokens of the sample, as if it were one document
   Split,  ///< the same tokens, but each attends only to tokens of its own document
 };
 template <>
@@ -31,7 +31,8 @@ class TokenStream {
 
   [[nodiscard]] std::int64_t size() const { return starts_.back(); }
   [[nodiscard]] const std::vector<TokenFile>& files() const { return files_; }
-  /// Returns whether the ends of documents are known: several texts, or a file that separates its documents.
+  /// Returns whether the ends of documents are known, because there are several files or a file separates its
+  /// documents.
   [[nodiscard]] bool separates_documents() const;
 
   /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id

@@ -1,8 +1,8 @@
 #pragma once
 
 // Writes token files so that an interrupted `chimera tokenize` can continue. Tokens are appended to files with the
-// suffix `.unfinished`. save() makes them durable; the caller then records position(), from which a later TokenWriter
-// continues. finish() writes the headers and gives the files their final names.
+// suffix `.unfinished`. save() makes them durable; the caller (tokenize.h) then records position(), from which a later
+// TokenWriter continues. finish() writes the headers and gives the files their final names.
 
 #include <cstdint>
 #include <string>
@@ -15,6 +15,7 @@
 
 namespace chimera {
 
+/// The formats of token_format.h (--format).
 enum class TokenFileFormat : std::uint8_t { Megatron, Llmc, Raw };
 template <>
 inline constexpr auto kNames<TokenFileFormat> = std::to_array<Named<TokenFileFormat>>(

@@ -33,6 +33,7 @@ inline constexpr auto kNames<EmptyDocument> = std::to_array<Named<EmptyDocument>
                                                                                    {EmptyDocument::Skip, "skip"},
                                                                                    {EmptyDocument::Keep, "keep"}});
 
+/// The flags of `chimera tokenize`.
 struct TokenizeOptions {
   Inputs inputs;
   std::string tokenizer;  ///< argument of open_tokenizer()
