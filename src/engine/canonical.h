@@ -1,9 +1,10 @@
 #pragma once
 
-// Plans the gradient sums of a run with `--reduction canonical`, whose bits do not depend on the schedule. The
-// micro-batches of a step are divided into blocks, and the sums of blocks are added in the order of a fixed binary tree
-// (runtime/canonical_sums.h executes the plan, and has a picture). The plan says which subtrees each rank computes.
-// Also the switch for deterministic kernels, without which equal orders of sums would not give equal bits.
+// Plans the gradient sums of a run with `--reduction canonical`, whose bits do not depend on the schedule or the number
+// of ranks. The micro-batches of a step are divided into blocks, and the sums of blocks are added in the order of a
+// fixed binary tree. The plan says which subtrees each rank computes; runtime/canonical_sums.h executes it, and has a
+// picture. Such a run also needs DeterministicKernels, because equal orders of sums give equal bits only if the kernels
+// do.
 
 #include <cstdint>
 #include <string>
@@ -13,9 +14,10 @@
 
 namespace chimera {
 
-/// Plans a reduction with `blocks` blocks per step (Q; 0: default_reduction_blocks()). Throws ConfigError, with the
-/// valid numbers, if the micro-batches of some replica are no whole number of blocks; `what` names the flag or field in
-/// the message. Also throws if a stage computes weight gradients out of the order of a replica's micro-batches.
+/// Plans a reduction with `blocks` blocks per step; 0: default_reduction_blocks() (schedule/reduction_tree.h). Throws
+/// ConfigError, with the valid numbers, if the micro-batches of some replica do not make whole blocks; `what` is the
+/// name of the flag or field for the message. Also throws it if a stage computes weight gradients in another order than
+/// the order of a replica's micro-batches.
 [[nodiscard]] CanonicalReduction canonical_reduction(const RunShape& run, std::int64_t blocks, const std::string& what);
 
 /// Makes PyTorch's kernels deterministic on all threads while any object with `is_on` exists. The destructor of the

@@ -66,20 +66,22 @@ class NoTargetsError : public ConfigError {
   using ConfigError::ConfigError;
 };
 
+/// Settings of a run.
 struct FitOptions {
   std::string schedule = kDefaultSchedule;  // name in the registry, or "none": unpipelined, on a single rank
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::optional<Schedule> own_schedule;                  // replaces `schedule` and `shape`
   // Number of layers of each stage; empty: even, the first stages may have one more
   std::vector<std::int64_t> partition;
-  std::int64_t data_parallel = 1;     // W, groups that run the schedule concurrently
+  std::int64_t data_parallel = 1;     // data-parallel groups, which run the schedule concurrently
   std::int64_t micro_batch_size = 1;  // samples
   std::int64_t steps = 1;
   std::uint64_t seed = 1;  // of initial values and KeyedDropout
   ReductionOrder reduction = ReductionOrder::Natural;
-  // Q, number of blocks of samples for ReductionOrder::Canonical; 0: default_reduction_blocks()
+  // For ReductionOrder::Canonical: number of blocks that a step's micro-batches are divided into (canonical.h); 0:
+  // default_reduction_blocks()
   std::int64_t reduction_blocks = 0;
-  StageChoice recompute;  // not `auto`
+  StageChoice recompute;  // stages that use activation checkpointing; `auto` is not allowed
   // Receives per channel that are posted ahead; use kReceivesAheadOnGpus if each rank has a GPU
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
   OptimizerOptions optimizer;
@@ -133,9 +135,10 @@ class RankFit {
   /// ConfigError if a module cannot be trained (see ModuleStage), or if no stage has a parameter to train.
   RankFit(const FitRun& run, RankId rank, Transport& transport);
 
-  /// On a GPU with several ranks, runs the ops of a training step, or of a validation, once without messages
-  /// (runtime/warm_up.h), on the samples of step 0. Keeps buffers and torch's random generators unchanged. Does
-  /// nothing at later calls. train_step() and validation_loss() call it first.
+  /// If there are several ranks with GPUs, runs the ops of a training step, or of a validation, once without messages,
+  /// on the samples of step 0, because the first run of an op may wait for the device (runtime/warm_up.h). Buffers and
+  /// torch's random generators stay unchanged. Does nothing at later calls. train_step() and validation_loss() call it
+  /// first.
   void warm_up() { warm_up(run_.program, is_warm_); }
   void warm_up_validation() { warm_up(run_.validation, is_validation_warm_); }
 
@@ -149,8 +152,9 @@ class RankFit {
   /// and clipping. If `skip_non_finite`, all ranks skip the update if the loss or a gradient is not finite, as dynamic
   /// loss scaling needs.
   FitStep train_step(std::int64_t step, const Update& update, bool skip_non_finite = false);
-  /// Calls `complete` once in each training step for each stage here, after its last backward and before its gradients
-  /// are summed over replicas and counted in the norm: modules may add to them what they hold back.
+  /// Sets a function that each training step calls once for each stage here, after its last backward and before its
+  /// gradients are summed over replicas and enter the norm. A module that has not added all of its gradients yet, such
+  /// as one that PyTorch shards, adds them then.
   void complete_gradients(std::function<void(StageId)> complete) { complete_ = std::move(complete); }
   /// Returns the loss on the step's samples, by forwards without graphs.
   double validation_loss(std::int64_t step);

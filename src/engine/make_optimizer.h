@@ -10,7 +10,8 @@
 
 namespace chimera {
 
-/// Creates AdamW, SGD, LAMB (make_vector_optimizer()) or Muon (make_muon()).
+/// Create AdamW, SGD, LAMB (make_vector_optimizer()) or Muon (make_muon()) for these parameters, or for the parameters
+/// of these groups. They borrow them. `sum` is only needed for LAMB with tensor parallelism (optimizer.h).
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters,
                                                         SumOverParts sum = {});

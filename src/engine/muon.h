@@ -1,13 +1,16 @@
 #pragma once
 
 // Muon: momentum, orthogonalized by five Newton-Schulz iterations (Jordan, 2024; torch.optim.Muon of torch 2.11). It
-// updates the matrices of blocks (model_config/matrices.h), AdamW the other parameters. For a matrix W of out x in with
-// gradient G and learning rate r:
+// updates the matrices of blocks (model_config/matrices.h), and AdamW the other parameters. For a matrix W of shape out
+// x in with gradient G, momentum B and learning rate r, where orthogonalized() does the iterations and
+// MuonOptions::adjust gives the factor `adjust`:
 //
-//   B = 0.95 B + 0.05 G,   O = iterations of 0.05 G + 0.95 B,   W = (1 - r decay) W - r adjust(out, in) O
+//   B = 0.95 B + 0.05 G
+//   O = orthogonalized(0.05 G + 0.95 B)
+//   W = (1 - r decay) W - r adjust O
 //
-// The iterations are most of the work, and the ranks with a copy of a stage have equal gradients. Therefore each of
-// them iterates a part of the stage's matrices, and an all-gather sends the results to the others.
+// The iterations are most of the work. All ranks with a copy of a stage have equal gradients after the all-reduce, so
+// each of them does the iterations for some of the stage's matrices, and an all-gather sends the results to the others.
 
 #include <cstddef>
 #include <map>
@@ -19,25 +22,28 @@
 
 namespace chimera {
 
-/// Returns the result of the iterations on `matrix`, in the type `type`. It is transposed if `matrix` has more rows
-/// than columns. The bits do not depend on the strides of `matrix`. Coefficients, number of iterations and epsilon
-/// are as in torch.optim.Muon.
+/// Returns `matrix` orthogonalized by the iterations, which compute in `type`. The result is transposed if `matrix` has
+/// more rows than columns. Its bits do not depend on the strides of `matrix`. Coefficients, number of iterations and
+/// epsilon are as in torch.optim.Muon.
 [[nodiscard]] at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type);
 
-/// Creates Muon for a single rank. State: one `momentum` for each parameter with matrices.
+/// Creates Muon for a single rank. It has one state tensor, `momentum`, for each parameter that it updates, besides
+/// AdamW's state for the others.
 [[nodiscard]] std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
                                                    const std::vector<Parameter>& parameters);
 
-/// Creates Muon for the ranks `groups[id]` of each group, which share the iterations. Updated parameters equal those of
-/// make_muon() bit by bit. step() starts one all-gather per group, in the order of groups on all ranks, and waits for
-/// them in the same order. It changes nothing before the last one is complete: if it throws TransportError,
-/// step_alone() can make the update. Borrows `trained` and `transport`.
+/// Creates Muon for rank `rank`. `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that
+/// hold each group and share its iterations. Updated parameters equal those of make_muon() bit by bit. step() starts
+/// one all-gather per group, in the order of groups on all ranks, and waits for them in the same order. It changes
+/// nothing before the last one is complete: if it throws TransportError, step_alone() can make the update. Borrows
+/// `trained` and `transport`.
 [[nodiscard]] std::unique_ptr<Optimizer> make_shared_muon(const OptimizerOptions& options,
                                                           const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                                           const RankGroups& groups, RankId rank, Transport& transport);
 
-/// Returns the owner of each parameter if `members` shard the optimizer: the parameters with the most FLOPs of
-/// iterations first, each to the member with the least work (ParameterGroup::divide()).
+/// Returns the owner, 0 .. members - 1, of each parameter if the optimizer is sharded over this number of ranks:
+/// parameters with the most FLOPs of iterations first, each to the rank with the least work so far
+/// (ParameterGroup::divide()).
 [[nodiscard]] std::vector<std::size_t> muon_owners(const OptimizerOptions& options,
                                                    const std::vector<Parameter>& parameters, std::size_t members);
 

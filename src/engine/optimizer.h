@@ -1,8 +1,8 @@
 #pragma once
 
 // Optimizers: AdamW, SGD, LAMB and Muon (muon.h). Each updates the parameters of a rank in place and exposes its state
-// as named tensors, which checkpoints store and replacements of lost ranks receive. sharded_optimizer.h divides an
-// optimizer over the replicas of a stage.
+// as named tensors. Checkpoints store these tensors, and a process that replaces a lost rank receives them.
+// sharded_optimizer.h divides an optimizer over the replicas of a stage.
 
 #include <ATen/core/Tensor.h>
 
@@ -34,8 +34,8 @@ class Optimizer {
   /// Updates the parameters with their gradients times `gradient_factor`, which clips them (clip_factor()). May change
   /// the gradients.
   virtual void step(double learning_rate, double gradient_factor) = 0;
-  /// Makes the update of step(), with the same bits, without other ranks: for a rank that lost them between its
-  /// gradients and its update. Not for sharded optimizers.
+  /// Makes the update of step(), with the same bits, but without communication: for a rank that has lost other ranks
+  /// after the gradients were summed. Not for sharded optimizers, which need the other ranks.
   virtual void step_alone(double learning_rate, double gradient_factor) { step(learning_rate, gradient_factor); }
   /// Returns the bytes of this rank's state.
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
@@ -45,13 +45,14 @@ class Optimizer {
   virtual void set_steps(std::int64_t steps) = 0;
 };
 
-/// Adds numbers in place over the ranks that have the parts of a parameter (Parameter::whole_elements). Collective.
+/// Adds a tensor of numbers in place over the ranks that share a worker's layers (tensor parallelism), each of which
+/// has a part of some parameters (Parameter::whole_elements > 0). Collective.
 using SumOverParts = std::function<void(const at::Tensor&)>;
 
 /// Creates AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay,
-/// or LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies a tensor's
-/// AdamW step, including decay, by the ratio of the whole tensor's norm to the step's (1 if either is 0). It needs
-/// `sum` if a parameter is a part; step() is then collective.
+/// or LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies the AdamW step
+/// of a parameter, including decay, by the ratio of the parameter's norm to the step's norm (1 if either is 0). If this
+/// rank has only parts of parameters, LAMB needs `sum` for the norms of whole parameters; step() is then collective.
 [[nodiscard]] std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
                                                                const std::vector<Parameter>& parameters,
                                                                SumOverParts sum = {});

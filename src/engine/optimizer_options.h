@@ -40,6 +40,7 @@ inline constexpr auto kNames<CooldownShape> = std::to_array<Named<CooldownShape>
                                                                                    {CooldownShape::Cosine, "cosine"},
                                                                                    {CooldownShape::Sqrt, "sqrt"}});
 
+/// The learning rate of each step.
 struct LearningRate {
   double peak = 1e-3;
   std::int64_t warmup = 0;             // steps of linear warm-up, the first at peak / warmup
@@ -50,7 +51,7 @@ struct LearningRate {
 
   /// Returns the rate of `step` (from 0) in a run of `steps` steps. The last step of the warm-up has the peak; without
   /// a warm-up, step 0 has it. The last step of the run has the minimum. It has the peak instead if the shape is
-  /// Constant, if the cooldown is 0, or if it is the step in which the rate reaches the peak.
+  /// Constant, if the cooldown is 0, or if it is also the first step with the peak.
   [[nodiscard]] double at(std::int64_t step, std::int64_t steps) const;
   /// Returns the number of last steps in which the rate falls, in a run of `steps` steps; 0 unless the shape is Wsd.
   [[nodiscard]] std::int64_t cooldown_steps(std::int64_t steps) const;
@@ -87,14 +88,16 @@ template <>
 inline constexpr auto kNames<MuonAdjust> = std::to_array<Named<MuonAdjust>>(
     {{MuonAdjust::MatchRmsAdamW, "match-rms-adamw"}, {MuonAdjust::Original, "original"}});
 
-/// Settings of Muon. Its AdamW, for the other parameters, uses the rest of OptimizerOptions.
+/// Settings of Muon, which updates matrices. The other parameters are updated by AdamW with the constants in
+/// OptimizerOptions.
 struct MuonOptions {
   double momentum = 0.95;  // in [0, 1)
   MuonAdjust adjust = MuonAdjust::MatchRmsAdamW;
-  std::optional<DataType> iterations = {};  // type in which matrices are orthogonalized; empty: of the layers
-  std::vector<std::string> exclude = {};    // parts of names of matrices that AdamW updates
+  std::optional<DataType> iterations = {};  // type in which matrices are orthogonalized; empty: the type of the layers
+  std::vector<std::string> exclude = {};    // AdamW also updates matrices whose names contain one of these
 };
 
+/// The kind of optimizer and its constants.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::AdamW;
   double weight_decay = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
-// Makes the programs of a run's workers: lists of instructions, such as ops, sends and all-reduces. The functions lower
-// the schedule (passes/lower.h), and prove with check() (check/check_program.h) that the program cannot deadlock on the
-// transport, before any rank starts. Transports have one message queue per direction of a pair of ranks
+// Makes the program of a run: for each worker a list of instructions, such as ops, sends and all-reduces. The functions
+// make it from the schedule (lower() in passes/lower.h), and prove with check() (check/check_program.h) that it cannot
+// deadlock, before any rank starts. They assume transports with one message queue per direction of a pair of ranks
 // (ChannelDiscipline::PerDirection).
 
 #include <cstdint>
@@ -19,11 +19,12 @@
 
 namespace chimera {
 
-/// Adds to `pairs` the ranks that exchange messages in this program, in all data-parallel groups.
+/// Adds to `pairs` the pairs of ranks that exchange messages in this program, in all data-parallel groups.
 void add_communicating_pairs(const RankLayout& ranks, const Program& program, std::set<RankPair>& pairs);
 
-/// Returns the program of one step of a synchronous schedule. `options` are those of lower(); all-reduces that only
-/// data-parallel groups or a tied matrix of `shape` need are added. Throws ScheduleError if the program could deadlock.
+/// Returns the program of one step of a synchronous schedule. `options` are those of lower(), to which the function
+/// adds the all-reduces that are needed because of data parallelism or of a matrix that the first and last stage share.
+/// Throws ScheduleError if the program could deadlock.
 [[nodiscard]] Program training_program(const RunShape& shape, LoweringOptions options = {});
 
 /// Returns a program with the forwards of a step only. `receives_ahead` is as in LoweringOptions. Throws as
@@ -34,9 +35,10 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
 /// Returns what the executor of data-parallel group `group` needs besides the program.
 [[nodiscard]] ProgramShape program_shape(const RunShape& shape, GroupId group);
 
-/// Returns `steps` steps of an asynchronous schedule as one program, without a flush between them. Stages in
-/// `recompute` and `offload` use activation checkpointing and offloading. Throws ConfigError as lower_continuous()
-/// does, and ScheduleError if the repeated schedule or its program is invalid.
+/// Returns `steps` steps of an asynchronous schedule as one program: the pipeline does not drain between them. Stages
+/// in `recompute` use activation checkpointing, and stages in `offload` keep activations in host memory. Throws
+/// ConfigError as lower_continuous() (passes/unroll.h) does, and ScheduleError if the repeated schedule or its program
+/// is invalid.
 [[nodiscard]] ContinuousProgram continuous_program(const RunShape& shape, std::int64_t steps,
                                                    const std::set<StageId>& recompute,
                                                    const std::set<StageId>& offload = {});

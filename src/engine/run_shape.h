@@ -1,9 +1,10 @@
 #pragma once
 
-// Which rank runs which op on which samples. The schedule gives the ops of each worker of one pipeline. W data-parallel
-// groups of workers run the same schedule, and RankLayout maps each pair (group, worker) to a rank. The samples of a
-// step are divided in *data order*: by group, then by the replica of a bidirectional schedule, then by micro-batch.
-// This depends only on the schedule and the number of groups, so both trainers share it (train/setup/job.h, fit.h).
+// Which rank runs which op on which samples. The schedule gives the ops of each worker of one pipeline. One or more
+// data-parallel groups of workers run the same schedule, and RankLayout maps each pair (group, worker) to a rank. The
+// samples of a step are divided in *data order*: by group, then by the replica of the model (a bidirectional schedule
+// has several), then by micro-batch. All this depends only on the schedule and the number of groups, so both trainers
+// share it: `chimera train` (train/setup/job.h) and RankFit for models of users (fit.h).
 
 #include <cstdint>
 #include <map>
@@ -31,9 +32,9 @@ struct ScheduleChoice {
 /// `data_parallel` groups, in data order.
 struct RunRequest {
   ScheduleChoice schedule;
-  std::int64_t data_parallel = 1;  // W, groups that run the schedule concurrently
+  std::int64_t data_parallel = 1;  // data-parallel groups, which run the schedule concurrently
   ReplicaLayout replica_layout = ReplicaLayout::Near;
-  std::int64_t micro_batch_size = 1;  // b, samples; some schedules split it in halves (Schedule::micro_batch_scale)
+  std::int64_t micro_batch_size = 1;  // samples; some schedules split it in halves (Schedule::micro_batch_scale)
 };
 
 /// Result of run_shape().
@@ -83,8 +84,8 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 /// Returns RunShape::data_position: [micro-batch], its number if they are ordered by replica, then by id.
 [[nodiscard]] std::vector<std::int64_t> data_positions(const Schedule& schedule);
 
-/// Returns the sum of `losses` [group * micro-batches + micro-batch]. Adds them in data order, so the sum has the same
-/// bits for all schedules.
+/// Returns the sum of `losses`, one per micro-batch of a step; the loss of micro-batch m of group g has index g *
+/// micro-batches per group + m. Adds them in data order, so the sum has the same bits for all schedules.
 [[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses);
 
 /// Calls `make(StageId)`, which returns a std::unique_ptr, for each stage that the worker holds.

@@ -1,9 +1,9 @@
 #pragma once
 
-// ZeRO stage 1 (Rajbhandari et al., SC'20, section 5.1): the ranks with a copy of a pipeline stage shard its optimizer
-// state. Each parameter belongs to one of these ranks as a whole (owners_of). A reduce-scatter sums the gradients and
-// sends each sum to the owner of its parameter (ProgramShape::scatters). The owner updates the parameter, and an
-// all-gather sends the new values to all copies.
+// ZeRO stage 1 (Rajbhandari et al., SC'20, section 5.1), for --shard-optimizer: the ranks with a copy of a pipeline
+// stage share its optimizer state. Each parameter belongs to one of these ranks as a whole, its owner (owners_of() in
+// model/parameter_group.h). A reduce-scatter sums the gradients and sends each sum to the owner
+// (ProgramShape::scatters). The owner updates the parameter, and an all-gather sends the new values to all copies.
 
 #include <map>
 #include <memory>
@@ -20,8 +20,8 @@ namespace chimera {
 /// TransportError if communication fails.
 ///
 /// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
-/// `trained` holds the parameter groups on this rank, and `groups` the ranks of each parameter group. Borrows `trained`
-/// and `transport`. `sum` is as in make_optimizer().
+/// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. Borrows
+/// `trained` and `transport`. `sum` is as in make_optimizer().
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
     const RankGroups& groups, RankId rank, Transport& transport, const SumOverParts& sum = {});

@@ -28,12 +28,13 @@ struct UpdateRule {
 class StepDriver {
  public:
   /// Constructs an Executor from the parameters after `rule`, and lets it connect the all-reduces of gradients. This is
-  /// collective: all ranks must construct their StepDriver together.
+  /// collective: all ranks must construct their StepDriver together. `message` is size and type of the tensors that
+  /// stages exchange, and `tied` the matrix that the first and last stage share (null: none).
   StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs a training step: this worker's instructions of the step. The Executor calls `hooks` for inputs and updates.
-  /// The result has the mean loss of the step. Throws the errors of Executor::run().
+  /// Runs this worker's instructions of a training step. The Executor calls `hooks` for inputs and updates. The result
+  /// has the mean loss of the step. Throws the errors of Executor::run().
   StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
   /// Runs a program that has only forwards, and returns its loss.
   double validate(const Program& program, const StepHooks& hooks);

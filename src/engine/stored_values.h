@@ -1,10 +1,10 @@
 #pragma once
 
 // Initial values of parameters from the files of a model: a Hugging Face folder (values_from_folder()) or the tensors
-// of a checkpoint (values_from_files()). Both return an InitialValue, which make_stage() calls for each parameter
-// (make_stage.h). So a rank reads only the parameters of its own stages, and only its part of matrices that T ranks
-// share. StandaloneStage makes layers with such values outside of a training run, for evaluation, generation and
-// exports.
+// of a checkpoint (values_from_files()). Both return an InitialValue, a function that make_stage() (model/make_stage.h)
+// calls for each parameter of a stage. So a rank reads only the parameters of its own stages. With tensor parallelism,
+// where several ranks share each layer, it reads only its part of each matrix. StandaloneStage makes layers with such
+// values outside of a training run, for evaluation, generation and exports.
 
 #include <cstdint>
 #include <functional>
@@ -15,9 +15,10 @@
 
 namespace chimera {
 
-/// Reads the part of the tensor `found` of a file that `place` has of the parameter `name`, and no other bytes. `value`
-/// is contiguous and has as many elements. Converts another element type block by block. Throws ConfigError if the file
-/// cannot be read any more.
+/// Reads a rank's part of the parameter `name` into `value`, and no other bytes of the file. `found` says where the
+/// whole tensor is in the file, and `place` which part of it the rank has (model_config/tensor_cut.h). `value` is
+/// contiguous and has as many elements as the part. Converts another element type block by block. Throws ConfigError if
+/// the file cannot be read any more.
 void read_values(const WeightFiles::Found& found, const std::string& name, const TensorPlace& place,
                  const at::Tensor& value);
 

@@ -1,17 +1,20 @@
 #pragma once
 
-// Tensor parallelism as T copies of the pipelines (lanes). The T ranks of a worker are neighbors: worker p of the
-// pipelines is ranks p T .. p T + T - 1, and lane t has every rank p T + t. A lane is a whole run for schedule, program
-// and executor, which know nothing of T: its messages and gradient sums stay in the lane (LaneTransport). Inside ops,
-// the T ranks of a worker add what the split layers need (RankTensorGroup).
+// Tensor parallelism: T neighboring ranks share each layer of a worker (model/tensor_parallel.h). The first rank of
+// every worker, taken together, form lane 0, the second ranks lane 1, and so on. Each lane runs the schedule like a run
+// without tensor parallelism: its messages and gradient sums stay in the lane (LaneTransport). So program and executor
+// do not depend on T. Only inside ops, the T ranks of a worker add and exchange their parts of layers
+// (RankTensorGroup).
 //
-//   worker 0   ranks 0, 1   <- sums inside ops            T = 2, two stages:
-//   worker 1   ranks 2, 3                                 lane 0: ranks 0 -> 2    lane 1: ranks 1 -> 3
+//              lane 0      lane 1                T = 2, two workers
+//   worker 0   rank 0  <-> rank 1                <->  sums inside ops
+//                |           |                    |   messages between stages
+//   worker 1   rank 2  <-> rank 3
 //
-// This cannot deadlock. All T ranks of a worker run one program, so they reach their sums inside ops in one order. Take
-// a run of one lane alone, which the checker has proven to end, and let every instruction of it be done by all lanes
-// before the next: each sum then has all its members in the same op, and each message goes from a lane to the same
-// lane. So in any state in which all ranks wait, the rank that is least far in this order waits for nothing.
+// This cannot deadlock. The check of programs (check/check_program.h) proves that one lane alone runs to its end, in
+// some order of its instructions. Let all lanes execute each instruction of this order before the next. Every sum
+// inside an op then has all its members in the same op, and every message stays in its lane, so no instruction needs a
+// later one. Whatever order the ranks really run in, the rank that is least far in this order can therefore continue.
 
 #include <vector>
 
@@ -23,33 +26,39 @@
 
 namespace chimera {
 
-/// Ranks of a run with T ranks per worker. `pipelines` ranks are those of RankLayout.
+/// Numbers of the ranks of a run with T ranks per worker. A lane has `pipelines` ranks, which RankLayout
+/// (schedule/rank_layout.h) numbers as if there were no other lanes.
 struct TensorRanks {
-  std::int64_t pipelines = 1;  // ranks of one lane, W D
-  std::int64_t ranks = 1;      // T
+  std::int64_t pipelines = 1;  // ranks of one lane: all workers of all data-parallel groups
+  std::int64_t ranks = 1;      // T, number of lanes
 
   [[nodiscard]] std::int64_t count() const { return pipelines * ranks; }
+  /// Returns the rank in the whole run of rank `in_lane` of a lane; in_lane() is the inverse.
   [[nodiscard]] RankId rank(RankId in_lane, std::int64_t lane) const { return RankId(in_lane.value() * ranks + lane); }
   [[nodiscard]] RankId in_lane(RankId rank) const { return RankId(rank.value() / ranks); }
+  /// Returns the rank's place among the T ranks of its worker.
   [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks}; }
 
-  /// Returns each group of a lane in all lanes: [group T + lane].
+  /// Converts the groups of ranks in a lane to groups in the whole run, one per lane: element g T + t is group g in
+  /// lane t.
   [[nodiscard]] RankGroups in_lanes(const RankGroups& of_lane) const;
-  /// Returns the transport's groups: for each group of a lane its T copies, then the T ranks of each worker. With T = 1
-  /// they are the groups of the lane.
+  /// Returns all groups of ranks for the transport: in_lanes(), then for each worker the group of its T ranks. With T =
+  /// 1, returns `of_lane`.
   [[nodiscard]] RankGroups groups(const RankGroups& of_lane) const;
+  /// Returns the index in in_lanes() of a lane's group.
   [[nodiscard]] ParameterGroupId group(ParameterGroupId in_lane, std::int64_t lane) const {
     return ParameterGroupId(in_lane.value() * ranks + lane);
   }
-  /// Returns the group of the T ranks of a worker, among groups() of `num_groups` groups of a lane.
+  /// Returns the index in groups() of the group of the rank's worker. A lane has `num_groups` groups.
   [[nodiscard]] ParameterGroupId tensor_group(RankId rank, std::size_t num_groups) const {
     return ParameterGroupId(static_cast<std::int64_t>(num_groups) * ranks + in_lane(rank).value());
   }
-  /// Returns each pair of a lane in all lanes.
+  /// Converts pairs of ranks in a lane to pairs in the whole run, one per lane.
   [[nodiscard]] std::vector<RankPair> pairs(const std::vector<RankPair>& of_lane) const;
 };
 
-/// The transport of one lane. Numbers of all_sum() are added over all ranks of all lanes.
+/// The transport of one lane: messages, gradient sums and all-gathers are between ranks of the lane, which are numbered
+/// as in RankLayout. Only all_sum() adds over all ranks of all lanes.
 class LaneTransport final : public ForwardingTransport {
  public:
   LaneTransport(Transport& all, const TensorRanks& ranks, std::int64_t lane)
@@ -78,7 +87,7 @@ class LaneTransport final : public ForwardingTransport {
   std::int64_t lane_;
 };
 
-/// Sums over the T ranks of a worker on a transport of all ranks, which it borrows.
+/// Sums and exchanges between the T ranks of a worker. Borrows the transport of all ranks.
 class RankTensorGroup final : public TensorGroup {
  public:
   RankTensorGroup(Transport& all, const TensorPlace& place, ParameterGroupId group, bool cuts_tokens = false)
