@@ -1,7 +1,8 @@
 #pragma once
 // From a schedule to a program. A schedule is only the order of each worker's ops. A worker that runs it must also
-// receive inputs, send results, sum gradients and update weights: lower() adds these instructions. 1F1B with two stages
-// and two micro-batches:
+// receive inputs, send results, sum gradients and update weights: lower() adds these instructions. The executor
+// (runtime/executor.h) runs the result. An example is 1F1B with two stages and two micro-batches, where 1F0 is the
+// forward of stage 1 on micro-batch 0 and 1B0 its backward:
 //
 //   worker 0:  0F0 0F1 0B0 0B1                            worker 1:  1F0 1B0 1F1 1B1
 //
@@ -14,30 +15,33 @@
 //   sum norms and losses, optimizer step                  sum norms and losses, optimizer step
 //
 // The positions of these instructions decide how far computation and communication overlap, how much memory pending
-// messages take, and whether workers can deadlock. The rules below refer to t, one order of the ops of all workers: by
-// their start times if every op takes unit time (unit_start_times()), then by worker. Every process computes the same
-// t. A message has the position in t of the op that makes its tensor.
+// messages take, and whether workers can deadlock. The rules below refer to one *global order* of the ops of all
+// workers: by their start times if every op takes unit time (unit_start_times()), then by worker. Every process
+// computes the same global order. A message has the position of the op that makes its tensor. A *channel* is all
+// messages from one worker to another.
 //
 // - start-send: right after the op that makes the tensor. wait-receive: right before the op that needs it.
-// - post-receive: a message's *turn* is the position before the receiver's first op that comes, in t, after the op that
-//   makes the tensor. Its receive is posted at this turn or earlier, but not before the turn of the message that is
-//   `receives_ahead` messages earlier on the channel, so the number of posted receives does not grow with N. On GPUs it
-//   is also posted at most one op before its turn. Receives of a channel are posted in the sender's order. With
-//   SerialPair, a receive is also posted after the sends to the same peer that precede its turn, so that both ends use
-//   the order t.
+// - post-receive: a message's *turn* is right before the receiver's first op that comes, in the global order, after the
+//   op that makes the tensor. Its receive is posted at this turn or earlier, but not before the turn of the message
+//   that is `receives_ahead` messages earlier on the channel, so the number of posted receives does not grow with the
+//   number of micro-batches. On GPUs it is also posted at most one op before its turn. Receives of a channel are posted
+//   in the sender's order. With ChannelDiscipline::SerialPair (program.h), a receive is also posted after the sends to
+//   the same peer that precede its turn, so that both ends follow the global order.
 // - wait-send of an activation: when its gradient has arrived, so it never blocks. For other sends, and for sends of
 //   recomputed stages (to free the tensor early): before the `sends_behind`-th later send on the channel, or at the
 //   end.
-// - recompute: before the wait for the gradient that its backward needs, so that the two overlap.
-// - offload: after the start-send of a forward in offloaded_forwards(). load: before the op before the backward.
-// - A pair that runs together is one op: all its waits come before both Computes, its sends after both.
+// - recompute: before the wait for the gradient that the backward needs, so that the two overlap.
+// - offload: after the start-send of a forward in offloaded_forwards() (schedule/offload.h). load: one op before the
+//   backward, so that the copy overlaps with this op.
+// - A pair (a forward and a backward that run at once) is one op: all its waits come before both Computes, its sends
+//   after both.
 // - All-reduces start at the positions that place_all_reduces() returns, and are waited for before the norms are
 //   summed. place_updates() gives the positions of updates in an asynchronous schedule. If a program has several steps,
-//   each worker sums the norms and losses of a step before its first op that comes, in t, after the step's last op, so
-//   that the pipeline does not drain.
+//   each worker sums the norms and losses of a step before its first op that comes, in the global order, after the
+//   step's last op, so that the pipeline does not drain.
 //
-// The waits before a post or a send concern only messages that are earlier in t. Therefore the program cannot deadlock,
-// even without buffering (docs/architecture.md); check/check_program.h proves it for each program again.
+// The waits before a post or a send concern only earlier messages of the global order. Therefore the program cannot
+// deadlock, even without buffering (docs/architecture.md); check/check_program.h proves it for each program again.
 
 #include <cstddef>
 #include <cstdint>
@@ -59,15 +63,15 @@ struct LoweringOptions {
   std::int64_t receives_ahead = 2;   // Receives per channel that are posted before their turn
   std::int64_t sends_behind = 2;     // Unfinished sends per channel, not counting activations that get a gradient back
   std::set<StageId> recompute = {};  // Activation checkpointing: stages that rerun F before B or I
-  std::set<StageId> offload = {};    // Stages with activations in host memory until B or I
+  std::set<StageId> offload = {};    // Stages with activations in host memory until the backward
   AllReduceOptions all_reduces = {};
-  Pairs pairs = Pairs::InOrder;  // Together: the two Computes of a pair are adjacent
+  Pairs pairs = Pairs::InOrder;  // Together: a pair runs at once, and its two Computes are adjacent
   std::int64_t steps = 1;        // Steps of an unrolled asynchronous schedule; divides its micro-batches
 };
 
 /// Returns the program of a schedule, by the rules at the head of this file. A lost worker (schedule/survivors.h) has
-/// no instructions. Requires a schedule that check()
-/// (check/check_schedule.h) accepts. Throws ScheduleError if its ops wait for each other in a cycle.
+/// no instructions. Requires a schedule that check() (check/check_schedule.h) accepts. Throws ScheduleError if its ops
+/// wait for each other in a cycle.
 [[nodiscard]] Program lower(const Schedule& schedule, const LoweringOptions& options = {});
 
 /// An instruction right after the op at position `after` of its worker's list.
@@ -81,7 +85,7 @@ struct PlacedInstruction {
 ///   end, too few for an update, they make one more.
 /// - A DropWeights after the last use of each weight version. A version whose last use comes before the next update is
 ///   dropped right before this update, because until then it is the newest.
-/// - If `sums`: start and wait of the stage's all-reduce before each update.
+/// - If `sums` (several workers hold each stage): start and wait of the stage's all-reduce before each update.
 ///
 /// Requires a schedule that check() accepts. Takes time O(ops log versions).
 [[nodiscard]] std::vector<std::vector<PlacedInstruction>> place_updates(const Schedule& schedule, bool sums);
