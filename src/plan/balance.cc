@@ -440,13 +440,13 @@ class Balancer {
 
   /// Ties: slowest worker, then evenness.
   void keep_if_better(const Cut& cut) {
-    const double rank = simulate(schedule_, stage_costs(loads_, cut, options_.recompute)).makespan;
+    const double makespan = simulate(schedule_, stage_costs(loads_, cut, options_.recompute)).makespan;
     const double slowest = search_.slowest(cut);
-    if (cut == even_) best_.even = rank;
+    if (cut == even_) best_.even_makespan = makespan;
     const auto same = [](double a, double b) { return a == b || std::abs(a - b) <= kSmallest * std::abs(b); };
     if (!best_.layers.empty()) {
-      if (!same(rank, best_.rank)) {
-        if (rank > best_.rank) return;
+      if (!same(makespan, best_.makespan)) {
+        if (makespan > best_.makespan) return;
       } else if (!same(slowest, best_.slowest)) {
         if (slowest > best_.slowest) return;
       } else if (unevenness(cut, even_) >= unevenness(best_.layers, even_)) {
@@ -454,7 +454,7 @@ class Balancer {
       }
     }
     best_.layers = cut;
-    best_.rank = rank;
+    best_.makespan = makespan;
     best_.slowest = slowest;
   }
 
@@ -493,7 +493,7 @@ std::vector<StageLayers> resolve_partition(const PartitionChoice& choice, const 
   }
   const BalanceOptions limits{.memory = problem.memory, .recompute = problem.recompute};
   const auto found = balance(problem.schedule, loads, limit_ops(limits, problem.schedule, 500'000));
-  const bool is_faster = found && found->even > kFasterThanEven * found->rank;
+  const bool is_faster = found && found->even_makespan > kFasterThanEven * found->makespan;
   return is_faster ? explicit_partition(found->layers, layers, stages) : even_partition(layers, stages);
 }
 

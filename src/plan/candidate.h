@@ -1,9 +1,9 @@
 #pragma once
 
 // Input of the planner (PlanProblem), and one configuration that it considers (Candidate). A candidate has everything
-// that `chimera train` needs: the schedule and its shape, the number W of data-parallel groups, the micro-batch size,
-// the partition of layers, and the stages that recompute or offload activations. plan/enumerate.h lists the candidates
-// of a problem, plan/predict.h predicts time and memory of each, and plan/plan.h ranks them.
+// that `chimera train` needs: the schedule and its shape, the number of data-parallel groups, the micro-batch size, the
+// partition of layers into stages, and the stages that recompute or offload activations. plan/enumerate.h lists the
+// candidates of a problem, plan/predict.h predicts time and memory of each, and plan/plan.h ranks them.
 
 #include <cstdint>
 #include <set>
@@ -21,22 +21,23 @@
 
 namespace chimera {
 
-/// Measured times and sizes of a layer of a user's own model.
+/// Measured times and sizes of a layer of a user's own model (a PyTorch module, not one of this project's families).
 struct OwnLayer {
   std::vector<LayerTime> times = {};  // for ascending micro-batch sizes, at least one
-  double weights = 0;                 // bytes; gradients take as many
+  double weights = 0;                 // bytes of the weights
   double state = 0;                   // bytes of gradients and optimizer state
   double activations = 0;             // bytes per sample that are kept for backward
   double output = 0;                  // bytes per sample of the layer's output
 };
 
+/// What to plan: a model, a machine and the number of its workers, and the mini-batch.
 struct PlanProblem {
   ModelConfig model;
   // Layers of a user's own model; empty: the layers of `model`. If not empty, only name and number of layers of `model`
   // are used, and "sequences" below are samples.
   std::vector<OwnLayer> layers = {};
   MachineProfile machine;
-  std::int64_t workers = 1;     // P
+  std::int64_t workers = 1;     // ranks of the run, P
   std::int64_t mini_batch = 1;  // sequences per step over all workers
   double memory_bytes = 0;      // bytes of memory per worker
   Workload workload;            // sequence length, types, ...; the micro-batch size is ignored
@@ -45,15 +46,14 @@ struct PlanProblem {
   bool shard_optimizer = false;  // --shard-optimizer
 };
 
-/// A configuration: W data-parallel groups of D workers (D T with tensor parallelism), each with N micro-batches of b
-/// sequences.
+/// A configuration: W data-parallel groups, each of which runs a pipeline of D workers with N micro-batches of b
+/// sequences. With tensor parallelism, T ranks share the work of each worker.
 struct Candidate {
   std::string schedule = kDefaultSchedule;
-  PipelineShape shape = {};  // N = mini-batch / (W b)
-  std::int64_t data_parallel = 1;
-  std::int64_t micro_batch_size = 1;
-  // T, workers that share each stage's layers; in plans only
-  std::int64_t tensor_parallel = 1;
+  PipelineShape shape = {};           // D, N = mini-batch / (W b), and other parameters of the schedule
+  std::int64_t data_parallel = 1;     // W
+  std::int64_t micro_batch_size = 1;  // b
+  std::int64_t tensor_parallel = 1;   // T
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
   std::set<StageId> offload = {};
@@ -64,6 +64,7 @@ struct Candidate {
 /// Returns a short description that omits defaults: `chimera W 8 x D 4, 8 micro-batches of 8`.
 [[nodiscard]] std::string describe(const Candidate& candidate);
 
+/// Returns the number of stages of the model, which exceeds D if a worker has several stages of one pipeline.
 [[nodiscard]] std::int64_t num_stages(const Candidate& candidate);
 
 /// Returns the value of --recompute for this candidate.

@@ -15,17 +15,19 @@
 
 namespace chimera {
 
+/// A reason why the two predictions differ.
 struct DifferenceCause {
   std::string name;    // `messages`, `sums of gradients`, ...
-  double seconds = 0;  // simulated time minus time of equation 1 due to this cause
+  double seconds = 0;  // part of (simulated time - time of equation 1) that this cause explains
 };
 
+/// Result of compare_models().
 struct ModelComparison {
   double paper_seconds = 0;      // step time by equation 1
   double simulated_seconds = 0;  // step time by the simulator
   /// Causes of the difference, the largest first; they add up to it. These costs are removed from both predictions in
   /// turn: shared cores and links, updates and overheads, messages, all-reduces, differences between stages. The rest
-  /// is called `order of ops`, because equation 1 only counts the ops on a critical path. Causes below 0.5 % of the
+  /// is called `order of ops`, because equation 1 only counts the ops on one critical path. Causes below 0.5 % of the
   /// simulated time are omitted.
   std::vector<DifferenceCause> causes;
 };

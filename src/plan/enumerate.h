@@ -1,9 +1,9 @@
 #pragma once
 
-// Lists all configurations that P workers allow. A configuration (Candidate) has W data-parallel groups, each a
-// pipeline of depth D with T-way tensor parallelism: W x D x T = P. It also has a micro-batch size, a schedule and the
-// schedule's parameters. A user may restrict these values (GivenConfiguration). list_candidates() lists the
-// configurations, and make_plan() (plan/plan.h) simulates and ranks them.
+// Lists all configurations in which a model can train on a given number of workers P. A configuration (Candidate) has W
+// data-parallel groups, each a pipeline of D workers with T-way tensor parallelism: W x D x T = P. It also has a
+// micro-batch size, a schedule and the schedule's parameters. A user may restrict these values (GivenConfiguration).
+// list_candidates() lists the configurations, and make_plan() (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
 #include <optional>
@@ -19,13 +19,14 @@ struct GivenConfiguration {
   std::vector<std::int64_t> stages = {};             // D
   std::vector<std::int64_t> data_parallel = {};      // W
   std::vector<std::int64_t> micro_batch_sizes = {};  // b
-  std::vector<std::int64_t> pipelines = {};          // 2f; if not empty, excludes schedules without this parameter
+  std::vector<std::int64_t> pipelines = {};          // --pipelines; if not empty, excludes schedules without this flag
   std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T that can_split() accepts
-  // k; empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a slice
+  // Slices of a micro-batch. Empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a
+  // slice
   std::vector<std::int64_t> slices = {1};
   std::optional<ReplicaLayout> replica_layout = {};  // nothing: both layouts
   friend bool operator==(const GivenConfiguration&, const GivenConfiguration&) = default;
-  /// Returns whether nothing is restricted, apart from T = 1 and k = 1.
+  /// Returns whether nothing is restricted, apart from T = 1 and one slice.
   [[nodiscard]] bool empty() const {
     const std::vector<std::int64_t> one = {1};
     const bool usual = (tensor_parallel.empty() || tensor_parallel == one) && (slices.empty() || slices == one);
@@ -33,6 +34,7 @@ struct GivenConfiguration {
   }
 };
 
+/// What the planner considers, and how many results it returns.
 struct PlanOptions {
   std::vector<std::string> schedules;  // names; empty: all synchronous schedules
   GivenConfiguration given = {};
@@ -49,15 +51,15 @@ struct PlanOptions {
   std::int64_t top = 10;       // number of best candidates to return; 0: all, without pruning
 };
 
-/// Returns all schedules that update once per step, kPlainSchedule first.
+/// Returns the names of all schedules that update once per step, 1f1b first.
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
 /// Returns all candidates that `options` allow. D divides P/T and is at most the number of layers. W divides the
 /// mini-batch, and b divides the samples of a data-parallel group. A schedule is listed with every value of its
-/// parameters that SupportedAxis::planned returns and Generator::find_shape_error accepts for D and N. Both replica
-/// layouts are listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data parallelism) is
-/// listed once, because all schedules are then equal. Candidates have at most 2^21 ops. The planner chooses their
-/// recomputation later.
+/// parameters that its generator proposes (SupportedAxis::planned) and accepts (Generator::find_shape_error). Both
+/// replica layouts are listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data
+/// parallelism) is listed once, because all schedules are then equal. Candidates have at most 2^21 ops. The planner
+/// chooses their recomputation later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.

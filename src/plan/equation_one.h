@@ -11,20 +11,20 @@
 
 namespace chimera {
 
-/// Returns Generator::paper, or nullptr if equation 1 does not apply to this shape: for split backwards, and if a
-/// worker has several stages of a replica or runs micro-batches in slices.
+/// Returns the generator's numbers for equation 1 (Generator::paper), or nullptr if the equation does not apply to this
+/// shape: if backwards are split, or a worker has several stages of a pipeline or runs micro-batches in slices.
 [[nodiscard]] const PaperModel* paper_model(const Generator& generator, const PipelineShape& shape);
 
 /// Terms of equation 1, in the unit of the costs: T = (F_t + Comm_p2p) C_f + (B_t + Comm_p2p) C_b + max over workers of
-/// Comm_unoverlapped.
+/// Comm_unoverlapped. C_f and C_b are the numbers of forwards and backwards on the critical path.
 struct EquationOne {
-  double forward = 0;         // F_t, mean over stages (equal in the paper)
-  double backward = 0;        // B_t, including recomputation
-  double point_to_point = 0;  // Comm_p2p of a message
-  CriticalOps critical;
-  double all_reduce = 0;    // Comm_allreduce of the worker with the largest `unoverlapped`
-  double unoverlapped = 0;  // exposed all-reduce time, maximum over workers
-  double seconds = 0;       // T
+  double forward = 0;         // F_t, time of a forward: mean over stages (equal in the paper)
+  double backward = 0;        // B_t, time of a backward, including recomputation
+  double point_to_point = 0;  // Comm_p2p, time of a message
+  CriticalOps critical;       // C_f and C_b
+  double all_reduce = 0;      // Comm_allreduce, all-reduce time of the worker with the largest `unoverlapped`
+  double unoverlapped = 0;    // Comm_unoverlapped, all-reduce time that no bubble hides: maximum over workers
+  double seconds = 0;         // T
 };
 
 /// Evaluates equation 1 with the costs that simulate() uses, without updates. An all-reduce that starts early is hidden

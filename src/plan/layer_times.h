@@ -27,7 +27,8 @@ namespace chimera {
 [[nodiscard]] LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                    const Workload& workload, std::int64_t tensor_parallel = 1);
 
-/// Returns whether the profile has a layer with this T that is as near to the model's as the nearest whole layer.
+/// Returns whether the profile has a layer, measured with this T, whose sizes are as near to the model's as those of
+/// the nearest layer measured with T = 1.
 [[nodiscard]] bool has_layer_as_near(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                      const Workload& workload, std::int64_t tensor_parallel);
 

@@ -22,15 +22,15 @@ inline constexpr double kGiB = 1 << 30;  // Bytes
 
 inline constexpr double kMaxSeconds = 1e9;  // about 30 years
 inline constexpr double kMaxBytes = 1e18;
-inline constexpr double kMaxRatio = 1e6;  // limit of slowdowns and other ratios
-inline constexpr double kMaxOverlap = 0.99;
+inline constexpr double kMaxRatio = 1e6;     // limit of slowdowns and other ratios
+inline constexpr double kMaxOverlap = 0.99;  // limit of fractions of a time that overlap saves
 
 /// Description of a numeric member of a struct in a profile. Each struct lists its numbers once, in a table of these;
 /// the reader, the writer, and the functions that average profiles loop over the table.
 template <class Struct>
 struct NumberField {
-  const char* name;  // in JSON
-  double Struct::*value;
+  const char* name;       // in JSON
+  double Struct::*value;  // the member
   double most;            // largest accepted number
   bool required = false;  // whether a file must have it
 };
@@ -61,7 +61,7 @@ struct LayerTimes {
   std::int64_t sequence = 128;
   DataType dtype = DataType::Float32;
   std::vector<LayerTime> times = {};  // ascending micro-batch sizes, at least one
-  std::int64_t tensor_parallel = 1;   // T: the times are those of a rank's part, without MachineProfile::op_sum
+  std::int64_t tensor_parallel = 1;   // T ranks share the layer; times of one rank, without MachineProfile::op_sum
   friend bool operator==(const LayerTimes&, const LayerTimes&) = default;
 };
 
@@ -118,13 +118,14 @@ inline constexpr auto kReservedNumbers =
 /// Returns `0.93 GiB for the CUDA context, 0.93 GiB for NCCL, 1.49 GiB in reserve`, without what is 0.
 [[nodiscard]] std::string to_text(const ReservedBytes& reserved);
 
+/// Properties of a machine, as the simulator needs them. A node is a host with one or several workers.
 struct MachineProfile {
   std::string name = {};
   std::vector<std::string> sources = {};  // origin of the numbers: a command, or publications
   /// Cores per node that workers share, `threads` for each computing worker; 0: each worker has its own device.
   std::int64_t cores = 0;
   std::int64_t threads = 1;
-  std::int64_t workers_per_node = 1;  // further workers are on other nodes
+  std::int64_t workers_per_node = 1;  // workers beyond this number are on further nodes
   double memory_bytes = 0;            // of each worker
   ReservedBytes reserved = {};        // part of it
   /// Bytes of activations relative to stage_footprint(); 1 for this project's kernels.
@@ -168,9 +169,9 @@ struct MachineProfile {
   /// Relative slowdown of ops while more run than there are cores, because caches hold another worker's data.
   double core_sharing = 0;
   double optimizer_seconds = 0;  // seconds per parameter and update
-  /// FLOP/s of a worker's products of large matrices by known type, if all workers of a node compute.
+  /// FLOP/s of a worker's products of large matrices while all workers of its node compute. Unknown types are absent.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;     // host seconds per op, of a slice or micro-batch
+  double op_overhead = 0;     // host seconds per op
   double step_overhead = 0;   // host seconds per step
   double expected_error = 0;  // median relative error of predicted step times; 0: unknown
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;

@@ -1,7 +1,8 @@
 #pragma once
 
-// Time and memory of each layer, the input of the search for cuts. A cut assigns consecutive layers to stages; the load
-// of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile.
+// Time and memory of each layer, the input of balance() (balance.h). It assigns consecutive layers to stages; the load
+// of a stage is the sum over its layers. Times come from FLOPs and bytes, or from a machine profile. The ops of a stage
+// are the forward (F), and a whole backward (B) or its two halves: input gradient (I) and weight gradient (W).
 
 #include <array>
 #include <compare>
@@ -31,6 +32,7 @@ inline constexpr auto kLoads = std::to_array<double LayerLoad::*>(
     {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient, &LayerLoad::weights,
      &LayerLoad::state, &LayerLoad::activations, &LayerLoad::deferred});
 
+/// Loads of the layers of a model.
 struct ModelLoads {
   LayerLoad embedding;            // always on the first stage
   std::vector<LayerLoad> blocks;  // [block]
@@ -38,7 +40,8 @@ struct ModelLoads {
   double boundary = 0;            // bytes of a stage's input for a full micro-batch, except on the first stage
 };
 
-/// Float32 products of a CPU core by the bytes that it moves meanwhile: about 100 GFLOP/s and 10 GB/s.
+/// FLOPs of float32 matrix products that a CPU core computes in the time in which it moves a byte: about 100 GFLOP/s
+/// and 10 GB/s.
 inline constexpr double kFlopsPerByteOfCpu = 10;
 
 /// Returns loads with FLOPs as times and bytes from footprints. `workload` describes a full micro-batch. A byte that
@@ -47,13 +50,13 @@ inline constexpr double kFlopsPerByteOfCpu = 10;
 [[nodiscard]] ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double flops_per_byte = 0);
 
 /// Returns loads with the times of the problem's machine, as stage_model() would give for single layers, and bytes from
-/// footprints. Times are for full micro-batches, although the schedule may run halves. Throws ConfigError if the
-/// profile does not cover the model.
+/// footprints. `micro_batch_scale` is Schedule::micro_batch_scale: the schedule may run halves of micro-batches, but
+/// the loads are those of full ones. Throws ConfigError if the profile does not cover the model.
 [[nodiscard]] ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
                                        double micro_batch_scale);
 
-/// Returns the costs of stages, of which stage s has `layers[s]` blocks. The sum of `layers` must be the number of
-/// blocks. `recompute`: whether all stages recompute activations.
+/// Returns the costs of stages for the simulator. Stage s has `layers[s]` blocks, and the sum of `layers` must be the
+/// number of blocks. `recompute`: whether all stages recompute activations.
 [[nodiscard]] CostModel stage_costs(const ModelLoads& loads, const std::vector<std::int64_t>& layers,
                                     bool recompute = false);
 

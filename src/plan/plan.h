@@ -1,6 +1,7 @@
 #pragma once
 
-// The planner: finds the W, D, micro-batch size, schedule and recomputation that train fastest on P workers.
+// The planner: finds the configuration that trains fastest on a given number of workers: data-parallel width, pipeline
+// depth, micro-batch size, schedule, partition and recomputation.
 //
 //    PlanProblem -> list_candidates() -> Predictor::predict() for each -> make_plan(): the fastest that fit
 //
@@ -23,6 +24,7 @@ template <>
 inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
                                                                          {PlanRule::Paper, "paper"}});
 
+/// A candidate with its prediction.
 struct RankedCandidate {
   Candidate candidate;
   Prediction prediction;
@@ -32,7 +34,7 @@ struct RankedCandidate {
 struct Plan {
   std::vector<RankedCandidate> ranked;  // the best candidates that fit in memory, fastest first
   std::int64_t considered = 0;          // number of all candidates
-  std::int64_t too_large = 0;           // candidates that exceed memory with any recomputation
+  std::int64_t too_large = 0;           // candidates that exceed memory whatever they recompute
   std::int64_t pruned = 0;              // candidates slower than all ranked ones, by lower bound or prediction
 };
 
@@ -47,10 +49,10 @@ struct Plan {
 /// make_plan(). Throws ConfigError if nothing fits in the problem's memory.
 [[nodiscard]] std::vector<RankedCandidate> plan_pareto_front(const Predictor& predictor, PlanOptions options);
 
-/// Plans by the rule of the paper (Li and Hoefler, SC'21, section 3.4). Considers Chimera with two pipelines (f = 1),
-/// each even D, `--scale direct` and whole backwards. For each D, the micro-batch size is the largest power of two that
-/// fits in memory with D micro-batches in flight. Recomputes only if a micro-batch of one sequence does not fit.
-/// Plan::ranked has the `top` best (0: all) by equation 1; Plan::too_large is the number of D that do not fit.
+/// Plans by the rule of the paper (Li and Hoefler, SC'21, section 3.4). Considers Chimera with two pipelines, each even
+/// number of stages D, `--scale direct` and whole backwards. For each D, the micro-batch size is the largest power of
+/// two that fits in memory with D micro-batches in flight. Recomputes only if a micro-batch of one sequence does not
+/// fit. Plan::ranked has the `top` best (0: all) by equation 1; Plan::too_large is the number of D that do not fit.
 [[nodiscard]] Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top = 0);
 
 }  // namespace chimera

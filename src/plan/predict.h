@@ -22,14 +22,15 @@
 
 namespace chimera {
 
+/// Predicted time and memory of a candidate. Workers are those of one data-parallel group; all groups run alike.
 struct Prediction {
   double step_seconds = 0;                            // simulated
   double sequences_per_second = 0;                    // mini-batch over `step_seconds`
   double bubble_ratio = 0;                            // idle time of all workers, divided by their total time
   double peak_memory_bytes = 0;                       // maximum over workers
-  std::vector<double> worker_bytes;                   // [worker of a group]: peak of memory
-  std::vector<double> worker_busy;                    // [worker of a group]: seconds of a step in ops
-  std::vector<double> worker_bubble;                  // [worker of a group]: fraction of the step that it is idle
+  std::vector<double> worker_bytes;                   // [worker]: peak of memory
+  std::vector<double> worker_busy;                    // [worker]: seconds of a step in ops
+  std::vector<double> worker_bubble;                  // [worker]: fraction of the step in which it is idle
   bool fits = true;                                   // whether peak_memory_bytes fits in the problem's memory
   double busy_seconds = 0;                            // mean time in ops over workers, including recomputation
   std::array<double, kIdleCauses> idle_seconds = {};  // mean idle time over workers, by cause
@@ -61,6 +62,7 @@ class Predictor {
   /// Builds schedule, partition and costs. Throws ConfigError if the schedule does not accept the shape, or the model
   /// has fewer layers than stages.
   [[nodiscard]] PlannedSchedule prepare(const Candidate& candidate);
+  /// Prepares and simulates a step.
   [[nodiscard]] Prediction predict(const Candidate& candidate) { return predict(prepare(candidate), candidate); }
   /// Simulates a step. `planned` is the result of prepare(candidate).
   [[nodiscard]] Prediction predict(const PlannedSchedule& planned, const Candidate& candidate) const;

@@ -17,7 +17,7 @@
 namespace chimera {
 
 enum class StageRule : std::uint8_t {
-  None,
+  None,       ///< no stages
   Attention,  ///< no whole stages, but the attention sub-layers of all blocks (MicroBatch::recompute_attention)
   Full,       ///< all stages
   Auto,       ///< as few stages as memory requires

@@ -2,8 +2,9 @@
 
 // Costs of messages and all-reduces between a candidate's ranks. Ranks fill the nodes of the machine in order, so the
 // replica layout (near or far, schedule/rank_layout.h) decides which messages and all-reduces leave a node. Links
-// between nodes have other times than links within a node. stage_model.cc makes a StageLinks for a candidate, and adds
-// its costs to the times of layers.
+// between nodes have other times than links within a node. Each link has a latency alpha and a time per byte beta
+// (LinkTimes in machine.h). stage_model.cc makes a StageLinks for a candidate, and adds its costs to the times of
+// layers.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,6 +26,8 @@ struct SumCosts {
   double computing_share = 1;  // fraction of the all-reduces' time that uses cores, 0 to 1
 };
 
+/// Links of one candidate. *Near* means: within a node. A *boundary* is the place between two consecutive stages, where
+/// messages pass.
 class StageLinks {
  public:
   /// Borrows its arguments.
@@ -39,7 +42,7 @@ class StageLinks {
 
   /// Returns the number of ranks that sum the gradients of a stage.
   [[nodiscard]] std::size_t copies(std::size_t stage) const { return groups_[stage].size(); }
-  /// Returns the costs of messages. `memory` is indexed by stage.
+  /// Returns the costs of messages. `memory` is indexed by stage; its boundary is the bytes of the stage's input.
   [[nodiscard]] LinkCosts message_costs(const std::vector<StageMemory>& memory) const {
     const LinkTimes at_ends = copy(!messages_leave_nodes());
     LinkCosts costs;
@@ -100,8 +103,8 @@ class StageLinks {
     const std::int64_t workers = std::min(problem_.workers, machine_.workers_per_node);
     return machine_.cores > 0 && 2 * workers * machine_.threads > machine_.cores;
   }
-  /// Returns the time that a message takes from the ops at each of its ends. If it was not measured, and messages delay
-  /// ops, it is half the time of the message. `is_near`: whether both ends are on one node.
+  /// Returns the compute time that a message costs at each of its ends. If it was not measured, and messages delay ops,
+  /// it is half the time of the message. `is_near`: whether both ends are on one node.
   [[nodiscard]] LinkTimes copy(bool is_near) const {
     const bool has_own = !is_near && machine_.node_message_copy != LinkTimes{};
     const LinkTimes& measured = has_own ? machine_.node_message_copy : machine_.message_copy;
@@ -136,7 +139,7 @@ class StageLinks {
     }
     if (any) costs.seconds = seconds;
   }
-  /// Returns the ranks per node if it is equal on all nodes, else 1.
+  /// Returns how many of the ranks are on each node if all nodes have equally many, else 1.
   [[nodiscard]] std::int64_t ranks_on_each_node(const std::vector<RankId>& ranks) const {
     std::map<std::int64_t, std::int64_t> counts;
     for (const RankId rank : ranks) ++counts[node_of(rank)];

@@ -16,16 +16,17 @@
 
 namespace chimera {
 
-/// Costs of the stages of a candidate. S is the number of stages.
+/// Costs of the stages of a candidate. S is the number of stages, T the number of ranks that share a worker's layers
+/// (tensor parallelism).
 struct StageModel {
   CostModel costs;
-  std::vector<StageFootprint> footprints;  // [S], for a micro-batch of the schedule and one of the T workers
-  std::vector<LayerTime> tensor_sums;      // [S]: seconds in `costs` that are all-reduces among the T workers
-  std::vector<double> gathers = {};        // [S]: seconds of updates in `costs` that all-gather sharded parameters
-  double step_seconds = 0;                 // overhead per step
-  double reserved_bytes = 0;               // of each worker's memory, beside its tensors
-  NodePlacement nodes = {};                // Empty: all workers are on one node
-  double computing_share_of_sums = 1;      // share of all-reduce time that uses cores: their time on a single node
+  std::vector<StageFootprint> footprints;  // [S], for a micro-batch of the schedule, on one of the T ranks
+  std::vector<LayerTime> tensor_sums;      // [S]: part of the times in `costs`: all-reduces among the T ranks
+  std::vector<double> gathers = {};    // [S]: part of the update times in `costs`: all-gathers of sharded parameters
+  double step_seconds = 0;             // overhead per step
+  double reserved_bytes = 0;           // of each worker's memory, beside its tensors
+  NodePlacement nodes = {};            // Empty: all workers are on one node
+  double computing_share_of_sums = 1;  // fraction of the all-reduces' time that uses cores, 0 to 1
 };
 
 /// Returns the costs of the candidate's `schedule`. `partition` has the layers of each of its stages.
@@ -33,11 +34,11 @@ struct StageModel {
 /// Ranks are numbered as in RankLayout and fill the nodes in order. Messages between stages s and s+1 use the links
 /// between nodes if, in any replica or data-parallel group, their workers are on different nodes. If this is so for any
 /// s, all messages get the alpha of these links. An all-reduce uses them if its workers are on several nodes. The T
-/// workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the optimizer is sharded,
-/// each of the r workers of a stage updates 1/r of it, and the reduce-scatter of gradients and the all-gather of
-/// parameters each take half the time of an all-reduce. With Muon, the time of an update includes the iterations of the
-/// busiest copy and the all-gather of their results. Throws ConfigError if the profile lacks times for a layer, or
-/// the workload does not fit the model.
+/// workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the optimizer is sharded, the
+/// copies of a stage each update an equal part of it, and the reduce-scatter of gradients and the all-gather of
+/// parameters each take half the time of an all-reduce. With the optimizer Muon, the time of an update includes the
+/// Newton-Schulz iterations of the copy that has most of them, and the all-gather of their results. Throws ConfigError
+/// if the profile lacks times for a layer, or the workload does not fit the model.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
@@ -45,7 +46,8 @@ struct StageModel {
 /// machine.
 [[nodiscard]] double attention_time_share(const PlanProblem& problem, std::int64_t micro_batch_size);
 
-/// Returns [k + 1]: bounds in tokens of slices that take about equal times on the problem's machine.
+/// Returns [slices + 1]: the first token of each slice of a micro-batch, and the number of tokens, so that the slices
+/// take about equal times on the problem's machine.
 [[nodiscard]] std::vector<std::int64_t> planned_slices(const PlanProblem& problem, std::int64_t micro_batch_size,
                                                        std::int64_t slices);
 
@@ -54,8 +56,8 @@ struct StageModel {
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
 
-/// Returns [S]: the bytes of activations that each stage would offload per full micro-batch (OffloadCosts::bytes). A
-/// stage in `recompute` keeps, and offloads, only its input.
+/// Returns [S]: the bytes of activations that each stage would offload per full micro-batch (OffloadCosts::bytes).
+/// `micro_batch_scale` is Schedule::micro_batch_scale. A stage in `recompute` keeps, and offloads, only its input.
 [[nodiscard]] std::vector<double> offloadable_bytes(const StageModel& model, double micro_batch_scale,
                                                     const std::set<StageId>& recompute);
 

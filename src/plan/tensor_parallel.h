@@ -1,8 +1,8 @@
 #pragma once
 
-// Tensor parallelism in plans: T workers share every layer of a stage, split as in Megatron-LM. These functions
-// divide a layer's time by T where the split does, and add the all-reduces within its ops. Workload::tensor_parallel
-// (model_config/footprint.h) divides bytes. model/tensor_parallel.h executes the split.
+// Tensor parallelism in plans: T ranks share every layer of a stage, split as in Megatron-LM. These functions divide
+// the part of a layer's time that the split divides by T, and add the all-reduces within its ops.
+// Workload::tensor_parallel (model_config/footprint.h) divides bytes. model/tensor_parallel.h executes the split.
 
 #include <cstdint>
 
@@ -17,18 +17,17 @@ namespace chimera {
 /// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
 [[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
 
-/// Returns the seconds of a layer's ops on each of the T workers, without all-reduces. If the profile has
-/// layers with this T, their times are returned. Otherwise the layer's time is a constant plus a time per sequence,
-/// which the times at b and 2b sequences give. Only the time per sequence is divided by T. The result is at least 1/T
-/// of the layer's time.
+/// Returns the seconds of a layer's ops on each of the T ranks, without all-reduces. If the profile has layers with
+/// this T, their times are returned. Otherwise the layer's time is a constant plus a time per sequence, which follow
+/// from the times of micro-batches of the workload's size and of twice this size. Only the time per sequence is divided
+/// by T. The result is at least 1/T of the layer's time.
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns the seconds of the sums over T workers in a layer's ops: of measured exchanges, or else of all-reduces. A
-/// block all-reduces its hidden states twice
-/// in each of forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding
-/// does so once, in the forward. The head does so once, in the input gradient, and also all-reduces three numbers per
-/// token for the loss.
+/// Returns the seconds of the sums over T ranks in a layer's ops: measured (MachineProfile::op_sum), or else those of
+/// all-reduces. A block all-reduces its hidden states twice in each of forward, input gradient and recomputation
+/// (Shoeybi et al., arXiv 1909.08053, section 3). The embedding all-reduces them once, in the forward. The head
+/// all-reduces once in the input gradient, and also three numbers per token for the loss.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 

@@ -19,19 +19,21 @@
 namespace chimera {
 
 /// Returns the peak bytes [worker] by the order of ops, without a timeline: weights (all versions), gradients,
-/// optimizer state, activations, working sets, as many messages as channels can have in flight, and what is reserved.
-/// The result is an upper bound of worker_peaks(), with one exception: a message may still wait for its op when the
-/// sender has already produced later messages of the same channel.
+/// optimizer state, activations, working sets (temporary memory of an op, model_config/footprint.h), as many messages
+/// as can be in flight, and StageModel::reserved_bytes. The result is an upper bound of worker_peaks(), with one
+/// exception: a message may still wait for its op when the sender has already produced later messages of the same
+/// channel.
 ///
-/// `recompute` and `offload` are the stages that recompute and offload activations; those of `model` are ignored, but
-/// if `offload` has no value, its CostModel::offload applies. Activations of an offloaded forward count until the
-/// worker's next offloaded forward has ended, and again from the start of their copy back to the device.
+/// `recompute` and `offload` are the stages that recompute and offload activations; they replace those in the costs of
+/// `model`. If `offload` has no value, the model's CostModel::offload applies. Activations of an offloaded forward
+/// count until the worker's next offloaded forward has ended, and again from the start of their copy back to the
+/// device.
 [[nodiscard]] std::vector<double> peaks_by_order(const Schedule& schedule, const StageModel& model,
                                                  const std::set<StageId>& recompute,
                                                  const std::optional<std::set<StageId>>& offload = std::nullopt);
 
-/// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain(). The working set of each
-/// op is added to its amounts, and what is reserved to all.
+/// Returns the peak bytes [worker] in the timeline. `explanation` is the result of explain() (simulate/explain.h), with
+/// the memory of each worker over time. The function adds the working set of each op and StageModel::reserved_bytes.
 [[nodiscard]] std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& model,
                                                const Timeline& timeline, const Explanation& explanation);
 

@@ -48,8 +48,8 @@ TEST(BalanceTest, EqualPairsAreRankedBySimulation) {
   const ModelLoads loads = with_head(12, 4);
   const auto found = balance(chimera, loads);
   for (const Cut& equal_pairs : {Cut{1, 1, 7, 3}, Cut{1, 4, 4, 3}, Cut{2, 4, 4, 2}, Cut{3, 4, 4, 1}, Cut{3, 7, 1, 1}})
-    EXPECT_LE(found->rank, simulate(chimera, stage_costs(loads, equal_pairs)).makespan);
-  EXPECT_LT(found->rank, simulate(chimera, stage_costs(loads, {3, 7, 1, 1})).makespan);
+    EXPECT_LE(found->makespan, simulate(chimera, stage_costs(loads, equal_pairs)).makespan);
+  EXPECT_LT(found->makespan, simulate(chimera, stage_costs(loads, {3, 7, 1, 1})).makespan);
 }
 
 TEST(BalanceTest, EqualBlocksStayEven) {
@@ -141,7 +141,7 @@ RC_GTEST_PROP(BalanceProperty, NoCutHasAFasterSlowestWorker, ()) {
   }
   RC_ASSERT(found->exact);
   RC_ASSERT(std::abs(found->least - least) <= 1e-8 * least);
-  RC_ASSERT(found->rank <= fastest * (1 + 1e-8));
+  RC_ASSERT(found->makespan <= fastest * (1 + 1e-8));
   RC_ASSERT(std::abs(found->slowest - slowest_of(any, stage_costs(loads, found->layers, recompute))) < 1e-6);
 }
 
