@@ -1,8 +1,9 @@
 #pragma once
 
-// Times the ops of one kind of layer, in the way in which the executor runs them: forward, input gradient and weight
-// gradient of a micro-batch, and of a micro-batch with recomputation. `chimera profile` (profiler.h) constructs a timer
-// for each kind of layer (embedding, block, head) on every rank, and the computing ranks run them at the same time.
+// Times the ops of one kind of layer, in the way in which the executor runs them: forward (F), input gradient (I) and
+// weight gradient (W) of a micro-batch, and of a micro-batch whose forward runs twice (recomputation). `chimera
+// profile` (profiler.h) constructs a timer for each kind of layer (embedding, block, head) on every rank, and the
+// computing ranks run them at the same time.
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -30,14 +31,16 @@ namespace chimera {
 
 /// The layers of a LayerTimer.
 struct TimedLayers {
-  ModelConfig model;  // measured: one embedding, one head, or a few blocks
+  ModelConfig model;  // its embedding, its head, or a few of its blocks are measured
   LayerKind kind = LayerKind::Block;
-  std::int64_t sequence = 128;
-  at::ScalarType compute = at::kFloat;
-  TensorGroup* tensor = nullptr;  // ranks that share the layers; all of them run the timer in step. Null: whole layers
+  std::int64_t sequence = 128;          // tokens
+  at::ScalarType compute = at::kFloat;  // type in which the layers compute
+  // Ranks that share the layers (tensor parallelism); all of them call run() at the same time. Null: whole layers
+  TensorGroup* tensor = nullptr;
 };
 
-/// Measures the calls of a group that it borrows.
+/// Forwards the calls of a group that it borrows, and measures their time. A TensorGroup (model/tensor_parallel.h) is
+/// the ranks that share a layer; its calls add or exchange tensors within an op.
 class TimedGroup final : public TensorGroup {
  public:
   explicit TimedGroup(TensorGroup& group) : TensorGroup(group.place(), group.cuts_tokens()), group_(group) {}
@@ -52,7 +55,7 @@ class TimedGroup final : public TensorGroup {
   }
   /// Returns the time of all calls so far.
   [[nodiscard]] const Duration& elapsed() const { return elapsed_; }
-  /// Returns the mean wall-clock seconds of a call since the last time, by bytes.
+  /// Returns the mean wall-clock seconds of a call by bytes of its tensor, since the last take_means().
   std::map<double, double> take_means() {
     std::map<double, double> means;
     for (const auto& [bytes, calls] : calls_) means[bytes] = calls.first / static_cast<double>(calls.second);
@@ -85,7 +88,7 @@ class TimedGroup final : public TensorGroup {
 
 /// Makes a stage with only this kind of layer and runs its ops on random data. For each micro-batch size, the forward
 /// of the next micro-batch runs before the backward of the previous one, as in a pipeline. Otherwise a forward would
-/// reuse memory that the last backward has just freed and that is still in the cache.
+/// reuse memory that the last backward has just freed, which is still in the cache.
 class LayerTimer {
  public:
   explicit LayerTimer(TimedLayers layers)
@@ -102,8 +105,8 @@ class LayerTimer {
   }
 
   /// Measures once: F of a new micro-batch, then I and W of the previous one. To measure recomputation, also runs a
-  /// micro-batch with a forward without autograd, then F, I and W. Returns seconds per layer, by seconds_of()
-  /// (lockstep.h), with `threads` threads per rank, without the calls of the group.
+  /// micro-batch with a forward without autograd, then F, I and W. Returns seconds per layer: CPU time or wall-clock
+  /// time (seconds_of() in lockstep.h, for `threads` threads per rank), without the calls of the group.
   LayerTime run(std::int64_t micro_batch_size, std::int64_t threads) {
     auto found = sizes_.find(micro_batch_size);
     if (found == sizes_.end()) found = sizes_.emplace(micro_batch_size, make_size(micro_batch_size)).first;
@@ -124,6 +127,7 @@ class LayerTimer {
   [[nodiscard]] Stage& stage() { return *stage_; }
   /// Returns the group of the layers; null if they are whole.
   [[nodiscard]] TimedGroup* group() const { return group_.get(); }
+  /// Returns how many layers the stage has.
   [[nodiscard]] std::int64_t layers() const { return num_layers_; }
 
  private:
@@ -159,7 +163,7 @@ class LayerTimer {
   };
   [[nodiscard]] Duration in_group() const { return group_ ? group_->elapsed() : Duration{}; }
 
-  struct Flight {  // a micro-batch between its F and its W
+  struct Flight {  // a micro-batch between its forward and its weight gradient
     at::Tensor input;
     at::Tensor output;
     WeightGradients::Pointer weight_gradients;

@@ -15,10 +15,12 @@
 
 namespace chimera {
 
-inline const ParameterGroupId kPairGroup(2);       // ranks 0 and 1; groups 0 and 1 are the stages of a pipeline
-inline const ParameterGroupId kOtherPairGroup(3);  // a second group of the same ranks, for simultaneous all-reduces
+/// Groups for all-reduces between ranks 0 and 1. The second one is for simultaneous all-reduces.
+inline const ParameterGroupId kPairGroup(2);
+inline const ParameterGroupId kOtherPairGroup(3);
 
-/// Returns the groups of ranks that all-reduce together, which the transport of a profile must have.
+/// Returns the groups of ranks that all-reduce together, which the transport of a profile must have. Groups 0 and 1 are
+/// the stages of a pipeline of ranks 0 and 1, with which measure_op_overhead() runs the executor.
 [[nodiscard]] inline RankGroups profile_groups() {
   const RankId first(0);
   const RankId second(1);
@@ -47,8 +49,8 @@ class Lockstep {
   /// Waits for all ranks.
   void barrier() { (void)broadcast(true); }
   /// Waits for all ranks, and returns the argument of rank 0 on every rank.
-  [[nodiscard]] bool broadcast(bool says) {
-    double value = rank_ == 0 && says ? 1 : 0;
+  [[nodiscard]] bool broadcast(bool own) {
+    double value = rank_ == 0 && own ? 1 : 0;
     transport_.all_sum({&value, 1});
     return value > 0;
   }

@@ -1,10 +1,10 @@
 #pragma once
 
-// Measures how much ops, messages and all-reduces slow each other down when they overlap, for `chimera profile`. A
-// slowdown is relative and at least 0: 0.5 means that the work takes 1.5 times as long. Each function repeats rounds
-// for about `seconds`: in each it runs the work alone, then beside other work; it takes medians over the rounds. All
-// functions are collective and return the same result on all ranks. The results go to MachineProfile::contention,
-// message_copy and core_sharing (plan/machine.h).
+// Measures how much ops, messages and all-reduces ("sums") slow each other down when they overlap, for `chimera
+// profile`. A slowdown is relative and at least 0: 0.5 means that the work takes 1.5 times as long. Each function
+// repeats rounds for about `seconds`: in each it runs the work alone, then beside other work; it takes medians over the
+// rounds. All functions are collective and return the same result on all ranks. The results go to
+// MachineProfile::contention, message_copy and core_sharing (plan/machine.h).
 
 #include <array>
 #include <functional>
@@ -20,7 +20,7 @@ using OpWork = std::function<void()>;
 
 /// Seconds of ops and an all-reduce: alone, and started together.
 struct OverlapTimes {
-  double ops_alone = 0;
+  double ops_alone = 0;  // the ops alone
   double sum_alone = 0;  // the all-reduce alone
   double ops = 0;        // the ops, if both start together
   double sum = 0;        // the all-reduce, if both start together
@@ -29,8 +29,8 @@ struct OverlapTimes {
 [[nodiscard]] Contention slowdown_of(const OverlapTimes& times);
 
 /// Measures an all-reduce of ranks 0 and 1 (`group`) while all computing ranks run `compute`. Returns ops_by_sums and
-/// sums_by_ops, averaged over ranks 0 and 1; the other fields are 0. `sums` has the measured times of all-reduces; by
-/// them, the function chooses a size at which the all-reduce takes longer than the ops, at most 256 MiB.
+/// sums_by_ops, averaged over ranks 0 and 1; the other fields are 0. From `sums`, the measured times of all-reduces,
+/// the function chooses a size at which the all-reduce takes longer than the ops, at most 256 MiB.
 [[nodiscard]] Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, const LinkTimes& sums,
                                                     const OpWork& compute, double seconds);
 

@@ -18,8 +18,8 @@ namespace chimera {
 /// Measured times by size. The time of a message is the lower quartile of its repetitions, because other programs only
 /// lengthen it. The time of an all-reduce is the median, because several threads take turns in it.
 struct LinkSamples {
-  std::vector<TimedSize> messages;  // one way
-  std::vector<TimedSize> sums;      // all-reduces over two ranks
+  std::vector<TimedSize> messages;  // bytes, and seconds of a message one way
+  std::vector<TimedSize> sums;      // bytes, and seconds of an all-reduce over two ranks
   // Only measured between hosts:
   double at_once = 0;        // relative slowdown of two simultaneous all-reduces
   LinkTimes copies = {};     // CPU time of a message at each end

@@ -27,7 +27,8 @@ struct ProfileOptions {
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};
   std::int64_t sequence = 128;
   std::vector<ProfiledModel> others = {};           // further models, each with its own sequence and sizes
-  std::vector<std::int64_t> tensor_parallel = {2};  // T to measure, if so many ranks compute; models that T divides
+  std::vector<std::int64_t> tensor_parallel = {2};  // numbers of ranks T that share a layer; each T is measured
+                                                    // if so many ranks compute, with models that T divides
   DataType dtype = DataType::Float32;
   std::int64_t threads = 1;  // intra-op threads of a worker
   double seconds = 45;       // for all measurements; it takes longer if they cannot run a few times each
@@ -47,8 +48,8 @@ struct ProfileRanks {
 [[nodiscard]] RankGroups profile_groups(const ProfileOptions& options, int cores);
 
 /// Throws ConfigError if a model is unknown or too small for the sequence, if a micro-batch size is below 1, if
-/// `threads` exceeds the cores, or if the CPU has no instructions for `dtype` and emulates it, or
-/// if fewer ranks compute than an element of `tensor_parallel` other than the default.
+/// `threads` exceeds the cores, if the CPU has no instructions for `dtype` and emulates it, or if fewer ranks compute
+/// than an element of `tensor_parallel` other than the default.
 void require_measurable(const ProfileOptions& options, int cores);
 
 /// Results of measure_machine().
@@ -59,7 +60,7 @@ struct MachineMeasurement {
 };
 
 /// Measures the machine. Collective: all started ranks call it. The result is valid on rank 0. `transport` must have
-/// the groups of profile_groups() (lockstep.h). Calls `report_progress` with progress messages.
+/// the groups of profile_groups(). Calls `report_progress` with progress messages.
 [[nodiscard]] MachineMeasurement measure_machine(const ProfileOptions& options, Transport& transport, int rank,
                                                  const std::function<void(const std::string&)>& report_progress);
 
