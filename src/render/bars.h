@@ -1,6 +1,7 @@
 #pragma once
 // Charts with one stacked bar per worker or stage, which show what its memory is used for (`chimera plan --explain`,
-// `chimera model`): as text and as an SVG picture.
+// `chimera model`): as text and as an SVG picture. In text, a bar is a row of letters such as `wwwwggaaa`, a letter for
+// each kind of memory.
 
 #include <string>
 #include <vector>
@@ -9,11 +10,11 @@
 
 namespace chimera {
 
-/// A kind of memory, such as weights; it has a segment in every bar.
+/// A kind of memory, such as weights. Every bar has a segment for it.
 struct BarPart {
   std::string name;
   Color color;  // Light enough for black text
-  char letter;  // Letter of the segment in text
+  char letter;  // Fills the segment in text
 };
 
 /// A stacked bar; amounts in bytes.
@@ -22,6 +23,7 @@ struct Bar {
   std::vector<double> amounts;  // [part], none negative
 };
 
+/// Bars with a common scale.
 struct BarChart {
   std::string title;
   std::vector<BarPart> parts;

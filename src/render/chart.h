@@ -21,10 +21,10 @@ enum class CurveStyle : std::uint8_t {
   Marks,  ///< A mark at each point, for few
 };
 
-/// A curve. Points with infinite or NaN values are gaps.
+/// A curve of (x, y) points. Points with infinite or NaN values are gaps.
 struct Series {
   std::string name;
-  std::vector<std::pair<double, double>> points = {};  ///< x ascending
+  std::vector<std::pair<double, double>> points = {};  ///< (x, y), x ascending
   CurveStyle style = CurveStyle::Line;
   int like = -1;  ///< Index of another series whose color and mark this one gets, but dashed; -1: a color of its own
 };

@@ -1,7 +1,7 @@
 #pragma once
 // Colors of all pictures: terminal, SVG and page. The hues are from Okabe and Ito, "Color Universal Design", 2008, for
-// any color vision. Color alone carries no information: ops have letters, replicas shades and hatches, causes of idle
-// time hatches.
+// any color vision. Color alone carries no information: ops also have letters, replicas of the model (in schedules that
+// run pipelines in two directions) have shades and hatches, and causes of idle time have hatches.
 
 #include <cstdint>
 #include <string>

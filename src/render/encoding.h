@@ -1,5 +1,5 @@
 #pragma once
-// Encodings for pictures and pages: numbers as typed arrays in base64, and escaped text.
+// Encodings for pictures and HTML pages: numbers as typed arrays in base64, and escaped text.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -9,8 +9,8 @@
 
 namespace chimera {
 
-/// Returns JSON that a page decodes to a typed array of JavaScript: {"type": "u8" | "u16" | "u32" | "f32", "data":
-/// base64 of little-endian numbers}. Integers use the narrowest type that fits.
+/// Returns JSON that the script of a page decodes to a typed array of JavaScript: {"type": "u8" | "u16" | "u32" |
+/// "f32", "data": base64 of little-endian numbers}. Integers use the narrowest type that fits.
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<std::uint32_t>& values);
 [[nodiscard]] nlohmann::ordered_json column(const std::vector<float>& values);
 

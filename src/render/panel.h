@@ -14,10 +14,11 @@
 
 namespace chimera {
 
-/// Totals of a schedule (of one data-parallel group), to compare schedules.
+/// Totals of a schedule (of one data-parallel group), to compare schedules. A *stage unit* is the activations of one
+/// full micro-batch on 1/D of the model's layers, where D is the number of workers.
 struct Totals {
-  double weight_copies = 0;      // Maximum of the weights on a worker, as a fraction of the model
-  double peak_units = 0;         // Maximum of the activations on a worker, in stage units
+  double weight_copies = 0;      // Weights on the worker with most, as a fraction of the model
+  double peak_units = 0;         // Peak of activations on the worker with most, in stage units
   std::int64_t messages = 0;     // Number of messages between workers
   double message_volume = 0;     // Sent in messages; unit: the activations between two stages of a full micro-batch
   double all_reduce_volume = 0;  // Sent by all workers in all-reduces; unit: the gradients of a stage
@@ -26,7 +27,7 @@ struct Totals {
   std::optional<double> makespan_with_all_reduce = std::nullopt;  // Empty without costs of all-reduces
 };
 
-/// Computes totals from the results of simulate() and explain() at these costs. Each of r copies of a stage sends
+/// Computes totals from the results of simulate() and explain() at these costs. If r workers hold a stage, each sends
 /// 2(r-1)/r of its gradients in an all-reduce. Source: Rabenseifner, "Optimization of Collective Reduction Operations",
 /// ICCS 2004.
 [[nodiscard]] Totals totals_of(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,

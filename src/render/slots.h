@@ -1,5 +1,6 @@
 #pragma once
-// Pictures of schedules as in the Chimera paper, where all ops have the same length, called a slot.
+// Pictures of schedules as in the Chimera paper, where all ops have the same length, called a slot. In a bidirectional
+// schedule, each replica of the model is a pipeline that runs down the workers (stage 0 on the first worker) or up.
 
 #include <string>
 
@@ -9,11 +10,12 @@
 
 namespace chimera {
 
-/// Returns the direction of a replica: "down" if each of its first D stages is on the worker after the worker of the
-/// stage before (cyclic), "up" if each is on the worker before, else "".
+/// Returns the direction of a replica, by its first D stages, where D is the number of workers: "down" if each is on
+/// the worker after that of the stage before (worker 0 comes after the last one), "up" if each is on the worker before,
+/// else "".
 [[nodiscard]] std::string direction(const Schedule& schedule, std::size_t replica);
 
-/// Returns a name for pictures. Examples: `down`, `up`, `replica 2`.
+/// Returns a name of a replica for pictures. Examples: `down`, `up`, `replica 2`.
 [[nodiscard]] std::string replica_name(const Schedule& schedule, std::size_t replica);
 
 /// Returns the timeline of such a picture: an op takes one slot, except a whole backward (B), which takes

@@ -1,6 +1,7 @@
 #pragma once
 // Draws timelines of schedules, and excerpts that show where a schedule or program is invalid, as text for terminals
-// and tests (tests/golden has such pictures).
+// and tests (tests/golden has such pictures). An op is written as stage, kind and micro-batch: `2F5` is the forward of
+// stage 2 on micro-batch 5, `2B5` its backward.
 
 #include <cstddef>
 #include <string>
@@ -14,7 +15,7 @@
 namespace chimera {
 
 /// Draws the ops at `places`, each in brackets and with four ops on either side, one row per worker: ` worker 1 | ...
-/// 1B0 [1F1] 1B1 ... 1F5 [1B3]`. The places are those of a Violation.
+/// 1B0 [1F1] 1B1 ... 1F5 [1B3]`. The places are those of a Violation (check/violation.h).
 [[nodiscard]] std::string excerpt(const Schedule& schedule, const std::vector<Place>& places);
 
 /// Draws the instructions at `places`, each in brackets and with two instructions on either side: ` worker 1 | ... 1F0;
@@ -30,9 +31,9 @@ struct TextStyle {
 /// Maximum number of cells in a picture; longer rows are cut, and a note says so.
 inline constexpr std::size_t kMaxTextCells = 250'000;
 
-/// Draws one row per worker and one cell per unit of time: `2F5` (stage, kind, micro-batch), `"` for a continued op,
-/// `.` for a bubble. Lists each replica's micro-batches next to the rows, if there are several replicas.
-/// Schedule::order is the last line: `order: slots`.
+/// Draws one row per worker and one cell per unit of time: the op that begins, `"` for a continued op, `.` for a
+/// bubble. Lists each replica's micro-batches next to the rows, if there are several replicas. Schedule::order is the
+/// last line: `order: slots`.
 ///
 /// If some time is not a whole number of units, rows are drawn to scale, wide enough for the label of the shortest op,
 /// with `-` for a continued op. If that is too wide, or an op takes no time, a row is the list of the worker's ops in
