@@ -1,8 +1,9 @@
 #pragma once
 
-// Addresses of the rendezvous server and of this host, for Gloo, NCCL, the rendezvous server and heartbeats. Two kinds
-// of addresses do not work between hosts. Host names often resolve to loopback addresses, which are replaced. IPv6
-// link-local addresses are valid on one network link only, and are rejected.
+// Addresses of the rendezvous server and of this host, for the connections of Gloo and NCCL, for the rendezvous server
+// (server.h) and for heartbeats. A RendezvousPoint (core/rendezvous_point.h) names the server that all ranks of a job
+// can reach. Two kinds of addresses do not work between hosts. Host names often resolve to loopback addresses, which
+// are replaced. IPv6 link-local addresses are valid on one network link only, and are rejected.
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@
 
 namespace chimera {
 
+/// An address and port, IPv4 or IPv6, for system calls.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;

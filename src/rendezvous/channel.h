@@ -26,7 +26,7 @@ namespace chimera {
 [[nodiscard]] std::string read_secret(const std::string& path);
 
 constexpr std::size_t kDigestBytes = 32;
-/// An HMAC, or a random nonce.
+/// An HMAC (a proof that the sender has the secret), or a random nonce.
 using Digest = std::array<std::uint8_t, kDigestBytes>;
 
 /// Returns a random nonce.

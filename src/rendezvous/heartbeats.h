@@ -20,7 +20,7 @@
 
 namespace chimera {
 
-/// What a rank has received from another rank.
+/// The state of another rank, from the heartbeats that it has sent.
 struct PeerHeartbeat {
   std::string host;                                 ///< its host's name (gethostname())
   std::chrono::steady_clock::time_point last = {};  ///< time of its last heartbeat
@@ -41,8 +41,9 @@ struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< datagrams with another secret are ignored
   std::chrono::milliseconds limit{2500};  ///< a rank that is silent for this long has failed
-  /// After the first rank has announced its end, the other live ranks have this time to announce theirs. Then a rank
-  /// that has made no announcement, and was silent for 80 % of this time, is gone.
+  /// When a rank ends because of an error, it announces its end, and the others soon follow. After the first
+  /// announcement, they have this time for theirs. Then a rank that has made no announcement, and was silent for 80 %
+  /// of this time, is gone.
   std::chrono::milliseconds settling{750};
   /// Called once, on the heartbeat thread, if a rank is gone or silent for too long. `reason` is the error message.
   /// `own` says whether this rank has detected the failure; if not, rank 0 has sent the reason.

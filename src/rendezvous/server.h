@@ -1,8 +1,8 @@
 #pragma once
 
 // The key-value store at which the ranks of a job on several hosts meet: a server in rank 0, and a client in every
-// rank. It replaces c10d's TCPStore, which accepts any client and trusts the lengths that clients send. A request is
-// one operation on the KeyValueStore, encoded in CBOR. The Gloo transport wraps the client as a c10d::Store
+// rank. It replaces TCPStore of PyTorch's c10d, which accepts any client and trusts the lengths that clients send. A
+// request is one operation on the KeyValueStore, encoded in CBOR. The Gloo transport wraps the client as a c10d::Store
 // (transport/gloo/rendezvous_store.h).
 //
 //   RendezvousClient (each rank) --Request, Answer over a Channel--> RendezvousServer (rank 0) -> KeyValueStore
@@ -28,6 +28,7 @@ namespace chimera {
 /// number of keys in the store.
 enum class RequestKind : std::uint8_t { Set, Get, Add, Remove, Count, Check, Wait };
 
+/// A request of a client. Each kind uses some of the fields.
 struct Request {
   RequestKind kind = RequestKind::Count;
   std::vector<std::string> names = {};   ///< keys: several for Check and Wait, none for Count, else one
@@ -36,6 +37,7 @@ struct Request {
   std::chrono::milliseconds timeout{0};  ///< Get, Wait: maximum time to wait for missing keys
 };
 
+/// The server's answer to a request.
 struct Answer {
   bool is_there = false;    ///< Get, Check, Wait: all keys exist; Remove: the key existed
   std::string value = {};   ///< Get: the value
@@ -83,8 +85,9 @@ class RendezvousClient {
   Channel channel_;
 };
 
-/// Serves clients that prove the secret, with a thread per connection. A client must prove it within kProofTime. While
-/// kMaxUnauthenticated connections have not done so yet, new connections are closed; their clients try again.
+/// Serves clients that prove that they have the job's secret (channel.h), with a thread per connection. A client must
+/// prove it within kProofTime. While kMaxUnauthenticated connections have not done so yet, new connections are closed;
+/// their clients try again.
 class RendezvousServer {
  public:
   /// `listener` is a listening TCP socket. An empty secret accepts all clients that use the same protocol.
