@@ -27,10 +27,10 @@ namespace chimera {
 struct Activation {
   at::Tensor input;
   at::Tensor output;
-  WeightGradients::Pointer weight_gradients;
-  std::unique_ptr<SavedTensors> saved;  // Null: not offloaded
-  SavedTensors::Pointer saved_input;    // The offloaded input of a recomputed forward
-  GraphSlot* recorded = nullptr;        // If a graph has computed it
+  WeightGradients::Pointer weight_gradients;  // Weight gradients that the backward still has to compute
+  std::unique_ptr<SavedTensors> saved;        // Tensors that autograd saves, if offloaded; else null
+  SavedTensors::Pointer saved_input;          // The input of a recomputed forward, if offloaded; else null
+  GraphSlot* recorded = nullptr;              // The device graphs that compute the op (recorded_ops.h); null: none
 };
 
 /// The activations of a worker. OpRunner puts and takes them; the executor calls offload() and load(). An argument `op`
@@ -41,7 +41,7 @@ class Activations {
 
   /// Reads which stages the program recomputes and which forwards it offloads.
   void begin(const std::vector<Instruction>& program);
-  /// Uses the host memory of `other` for offloaded tensors.
+  /// Uses the host memory of `other` for offloaded tensors, so that a warm-up (warm_up.h) does not allocate it twice.
   void share_host_memory(const std::vector<Instruction>& program, Activations& other);
 
   [[nodiscard]] bool is_recomputed(StageId stage) const { return recomputed_.contains(stage); }

@@ -7,8 +7,8 @@
 //   Compute, Recompute                                OpRunner         forwards and backwards of the stages
 //   Offload, Load                                     Activations      what forwards keep for backwards
 //   StartAllReduce, WaitAllReduce                     GradientSums     gradients over the replicas of a stage
-//   ReduceScalars                                     StepReduction    losses, norms and SaveVotes over all workers
-//   OptimizerStep, UpdateWeights, DropWeights         StepHooks, WeightVersions
+//   ReduceScalars                                     StepReduction    losses and gradient norms over all workers
+//   OptimizerStep, UpdateWeights, DropWeights         WeightVersions   weights; StepHooks (step_hooks.h) updates them
 //
 // The class in the middle executes the instructions, and owns their state. The executor dispatches instructions, checks
 // for values that are not finite, and names the current instruction for error messages. StepDriver
@@ -40,19 +40,19 @@ namespace chimera {
 /// per piece: pending operations and weight versions remain for the next piece.
 class Executor {
  public:
-  /// `message` has the sizes and type of whole hidden states, [b, L, H]. `tied` is the tied matrix if this worker owns
-  /// it, else null.
+  /// `message` has the sizes and type of the hidden states of a micro-batch: [samples, tokens, hidden size]. `tied` is
+  /// the matrix that the first and the last stage of a tied model share, if this worker holds it; else null.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
 
-  /// Runs the instructions once. Zeros the gradients first if an optimizer step follows. Programs without backwards use
-  /// the newest weights. Throws the errors of stages, transport and hooks; current() then names the instruction. If a
-  /// loss or the gradient norm is not finite and `skip_non_finite` is empty, ReduceScalars throws before the optimizer
-  /// step: Error on the worker that made it, PeerLostError on the others. Asynchronous programs have changed some
-  /// weights by then.
+  /// Runs the instructions once. Zeros the gradients first if an optimizer step follows. Programs without backwards
+  /// (validation) use the newest weights. Throws the errors of stages, transport and hooks; current() then names the
+  /// instruction. If a loss or the gradient norm is not finite and UpdateHooks::skip_non_finite is empty, ReduceScalars
+  /// throws before the optimizer step: Error on the worker that made it, PeerLostError on the others. Asynchronous
+  /// programs have changed some weights by then.
   StepResult run(const std::vector<Instruction>& program, const StepHooks& hooks);
 
-  /// Uses the host memory of `other` for the tensors that the program offloads.
+  /// Uses the host memory of `other` for the tensors that the program offloads (for warm_up.h).
   void share_host_memory(const std::vector<Instruction>& program, Executor& other) {
     activations_.share_host_memory(program, other.activations_);
   }
@@ -71,6 +71,7 @@ class Executor {
   [[nodiscard]] const WorkerContext& worker() const { return worker_; }
   /// Returns whether the last program had updates.
   [[nodiscard]] bool trains() const { return trains_; }
+  /// Return the times since the last forget_times() (tracer.h).
   [[nodiscard]] const OpTimes& op_times() const { return ops_.times(); }
   [[nodiscard]] const WaitTimes& wait_times() const { return waits_; }
   void forget_times() {

@@ -1,8 +1,8 @@
 #pragma once
 
 // All-gather of numbers or texts with a different size on each rank, outside of training steps, for small data such as
-// names, sizes, or times at the end of a run. A Transport has no such collective, so these functions use all_sum():
-// each rank adds zeros at the places of the other ranks, which is exact. Each call takes two all-reduces.
+// names, sizes, or times at the end of a run. A Transport has no such collective, so these functions use all_sum()
+// twice: for the sizes, then for the data. Each rank adds zeros at the places of the other ranks, which is exact.
 
 #include <cstdint>
 #include <string>

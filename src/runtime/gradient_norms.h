@@ -1,9 +1,9 @@
 #pragma once
 
 // Squared norms of the gradients, from which every rank computes the same global norm for clipping. If several ranks
-// hold a gradient, only the rank that owns the parameter counts it. There is one number per parameter, not one sum. So
-// the global norm has the same bits for every division of the model into stages, and an infinite or NaN norm names its
-// parameter. StepReduction sums the numbers over all ranks.
+// hold a gradient, only the rank that owns the parameter (owners_of() in model/parameter_group.h) counts it. There is
+// one number per parameter, not one sum. So the global norm has the same bits for every division of the model into
+// stages, and an infinite or NaN norm names its parameter. StepReduction sums the numbers over all ranks.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -31,8 +31,8 @@ namespace chimera {
 [[nodiscard]] at::Tensor on_device(std::span<const double> numbers, at::Device device);
 
 /// Squared gradient norms of this rank: one number per model parameter (ProgramShape::parameters), or one per parameter
-/// group if the parameters have no names. The number of a gradient is 0 except on the rank that owns the parameter
-/// (owners_of()); after a reduce-scatter, only this rank has the gradient.
+/// group if the parameters have no names. The number of a parameter is 0 except on the rank that owns it; after a
+/// reduce-scatter, only this rank has the gradient.
 class GradientNorms {
  public:
   using Groups = std::map<ParameterGroupId, ParameterGroup*>;
@@ -41,7 +41,7 @@ class GradientNorms {
   GradientNorms(const ProgramShape& shape, WorkerId worker, const Groups& groups)
       : shape_(shape), worker_(worker), groups_(groups) {}
 
-  /// Returns how many numbers there are.
+  /// Returns how many numbers there are, one per parameter or group.
   [[nodiscard]] std::size_t count() const {
     return shape_.parameters.empty() ? shape_.groups.size() : shape_.parameters.size();
   }
@@ -52,13 +52,14 @@ class GradientNorms {
   /// gradients to the numbers of the step. Returns the norm of these gradients. Only on the CPU.
   double note_update(ParameterGroupId id, std::int64_t step);
 
-  /// Returns a name of number `square` for messages: "the gradient of stage 3", or of a parameter.
+  /// Returns what number `square` belongs to, for messages: "the gradient of wte.weight", or "the gradient of stage 3".
   [[nodiscard]] std::string describe(std::size_t square) const;
   /// Returns whether this rank throws the error if the number is not finite: it is the first rank with this gradient.
   [[nodiscard]] bool reports_on(std::size_t square) const;
 
  private:
-  /// Which parameters of a group this rank counts: rank `member` of the `members` ranks that divide them (owners_of()).
+  /// Which parameters of a group this rank counts: those of member number `member`, if `members` ranks divide them by
+  /// owners_of().
   struct SquaresShare {
     std::size_t member = 0;
     std::size_t members = 1;

@@ -1,9 +1,10 @@
 #pragma once
 
-// Sums of a stage's gradients over its replicas, one collective per parameter group and step. The program starts a sum
-// when the last weight gradient of the group is complete, and waits for it before the optimizer step. With canonical
-// reduction, gradients of fixed blocks of micro-batches are summed first, so that the sum has the same order in every
-// schedule (canonical_sums.h); with a sharded optimizer the sum is a reduce-scatter.
+// Sums of gradients over the ranks that hold the same parameters, one collective per parameter group (a stage, or the
+// tied matrix) and step. The program starts a sum when the last weight gradient of the group is complete, and waits for
+// it before the optimizer step. With canonical reduction, gradients of fixed blocks of micro-batches are summed first,
+// so that the sum has the same order in every schedule (canonical_sums.h). With a sharded optimizer, the sum is a
+// reduce-scatter, after which each rank has the sums of the parameters that it updates.
 
 #include <cstdint>
 #include <map>
@@ -17,6 +18,7 @@
 
 namespace chimera {
 
+/// The sums of a worker's parameter groups. Borrows the context.
 class GradientSums {
  public:
   explicit GradientSums(const WorkerContext& worker);
@@ -29,7 +31,8 @@ class GradientSums {
   void wait(ParameterGroupId group);
 
   [[nodiscard]] bool is_canonical() const { return worker_.shape.canonical != nullptr; }
-  /// Call before and after an op that adds weight gradients. Both do nothing unless the reduction is canonical.
+  /// Call them before and after an op that adds weight gradients. They begin or continue, and may finish, the block of
+  /// the op's micro-batch. Both do nothing unless the reduction is canonical.
   void open_block(const Op& op);
   void close_block(const Op& op);
 

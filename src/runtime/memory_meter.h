@@ -1,7 +1,7 @@
 #pragma once
 
 // Measures the CPU memory of each rank's tensors with the allocator hooks of LibTorch, also if ranks are threads of one
-// process. --tensor-memory and the tests that compare memory with the simulation use it.
+// process. The flag --tensor-memory and the tests that compare memory with the simulation use it.
 
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>

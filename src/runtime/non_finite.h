@@ -17,11 +17,11 @@ namespace chimera {
 /// Returns whether all elements are finite. Always returns true for a tensor on a GPU, to avoid waiting for it.
 [[nodiscard]] bool all_finite(const at::Tensor& tensor);
 
-/// Sets the first element to NaN, hidden from autograd; for fault points.
+/// Sets the first element to NaN, hidden from autograd, for tests that inject faults (core/fault_point.h).
 void inject_nan(const at::Tensor& tensor);
 
-/// Index of every (direction, group, micro-batch, stage) of a step, in the order in which a NaN spreads: forwards
-/// before backwards, and a micro-batch's stages in execution order.
+/// Numbers all (direction, data-parallel group, micro-batch, stage) of a step in the order in which a NaN spreads:
+/// forwards before backwards, and a micro-batch's stages in execution order. The lowest number is the cause.
 class SpreadOrder {
  public:
   SpreadOrder(std::int64_t groups, std::int64_t micro_batches, std::int64_t stages)

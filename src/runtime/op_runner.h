@@ -9,8 +9,9 @@
 //   input gradient (I)    the same, but keeps the functions that add weight gradients
 //   weight gradient (W)   runs these functions
 //
-// The two ops of a pair run at the same time, the forward on a helper thread. Attention's keys and values of a sliced
-// micro-batch are kept until the backward of slice 0.
+// The two ops of a pair (a forward and a backward of another micro-batch) run at the same time, the forward on a helper
+// thread. If a micro-batch runs in slices of its tokens, attention's keys and values are kept for the later slices,
+// until the backward of slice 0.
 
 #include <memory>
 #include <optional>
@@ -42,7 +43,8 @@ class OpRunner {
 
   /// Computes an op. Calls `load` for the micro-batch of a forward.
   void compute(const Op& op, const LoadMicroBatch& load);
-  /// Computes both ops of a pair. Calls `on_forward` when the second op is done, before it waits for the forward.
+  /// Computes both ops of a pair; `second` is the backward. Calls `on_forward` when the backward is done, before it
+  /// waits for the forward.
   void compute_pair(const Op& forward, const Op& second, const LoadMicroBatch& load,
                     const std::function<void()>& on_forward);
   /// Runs the forward of `backward` again, from its input.
@@ -51,6 +53,7 @@ class OpRunner {
   /// Drops all results of an abandoned step.
   void drop();
 
+  /// Returns the losses so far; the caller removes those of finished steps.
   [[nodiscard]] StepLosses& losses() { return losses_; }
   /// Returns the ops whose results had infinite or NaN elements. The caller removes those of finished steps.
   [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }

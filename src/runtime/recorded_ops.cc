@@ -28,11 +28,11 @@ std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& pr
   return most;
 }
 
-bool is_alike(const GraphSlot& place, const at::Tensor& input, MicroBatch& batch) {
-  const bool has_input = place.input.defined();
+bool is_alike(const GraphSlot& slot, const at::Tensor& input, MicroBatch& batch) {
+  const bool has_input = slot.input.defined();
   if (has_input != input.defined() || batch.key_value_cache || batch.dropout.is_active()) return false;
-  if (has_input && input.sizes() != place.input.sizes()) return false;
-  MicroBatch recorded = place.batch;
+  if (has_input && input.sizes() != slot.input.sizes()) return false;
+  MicroBatch recorded = slot.batch;
   // The graph has these factors as numbers.
   return recorded.token_loss_scale == batch.token_loss_scale &&
          recorded.sentence_loss_scale == batch.sentence_loss_scale && have_equal_sizes(recorded, batch);
@@ -40,8 +40,8 @@ bool is_alike(const GraphSlot& place, const at::Tensor& input, MicroBatch& batch
 
 }  // namespace
 
-void RecordedOps::make_places(const std::vector<Instruction>& program, const LoadMicroBatch& load) {
-  places_.clear();
+void RecordedOps::make_slots(const std::vector<Instruction>& program, const LoadMicroBatch& load) {
+  slots_.clear();
   for (const auto& [stage, count] : most_in_flight(program)) {
     const auto is_forward = [stage = stage](const Instruction& each) {
       return each.kind == InstructionKind::Compute && each.op.kind == OpKind::Forward && each.op.stage == stage;
@@ -52,76 +52,76 @@ void RecordedOps::make_places(const std::vector<Instruction>& program, const Loa
       return at::zeros(spec.sizes, at::device(worker_.device()).dtype(spec.dtype));
     };
     for (std::size_t i = 0; i < count; ++i) {
-      GraphSlot& place = *places_[stage].emplace_back(std::make_unique<GraphSlot>());
-      place.batch = batch;
-      for (at::Tensor* tensor : tensors_of(place.batch)) *tensor = tensor->clone();
-      if (!worker_.is_last(op)) place.output_gradient = zeros(worker_.message_of(op));
+      GraphSlot& slot = *slots_[stage].emplace_back(std::make_unique<GraphSlot>());
+      slot.batch = batch;
+      for (at::Tensor* tensor : tensors_of(slot.batch)) *tensor = tensor->clone();
+      if (!worker_.is_last(op)) slot.output_gradient = zeros(worker_.message_of(op));
       if (worker_.is_first(op)) continue;
       Op before = op;
       before.stage = StageId(stage.value() - 1);
-      place.input = zeros(worker_.message_of(before)).requires_grad_(true);
+      slot.input = zeros(worker_.message_of(before)).requires_grad_(true);
     }
   }
 }
 
 void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicroBatch& load,
                          const CaptureGraph& capture) {
-  make_places(program, load);
+  make_slots(program, load);
   const bool splits = std::ranges::any_of(program, [](const Instruction& each) {
     return each.kind == InstructionKind::Compute && each.op.kind == OpKind::BackwardWeight;
   });
   const auto record_kind = [&](std::unique_ptr<DeviceGraph> GraphSlot::*graph, const auto& work) {
     const DeviceGraph* first = nullptr;
-    for (auto& [stage, places] : places_) {
-      for (const auto& place : places) {
-        place.get()->*graph = capture([&, id = stage] { work(id, *place); }, first);
-        (place.get()->*graph)->repeat();
-        if (first == nullptr) first = (place.get()->*graph).get();
+    for (auto& [stage, slots] : slots_) {
+      for (const auto& slot : slots) {
+        slot.get()->*graph = capture([&, id = stage] { work(id, *slot); }, first);
+        (slot.get()->*graph)->repeat();
+        if (first == nullptr) first = (slot.get()->*graph).get();
       }
     }
   };
-  record_kind(&GraphSlot::forward, [&](StageId stage, GraphSlot& place) {
-    const WeightGradients::Scope scope(place.weight_gradients);
-    place.output = worker_.stages.at(stage)->forward(place.input, place.batch);
+  record_kind(&GraphSlot::forward, [&](StageId stage, GraphSlot& slot) {
+    const WeightGradients::Scope scope(slot.weight_gradients);
+    slot.output = worker_.stages.at(stage)->forward(slot.input, slot.batch);
   });
-  record_kind(&GraphSlot::backward, [&](StageId /*stage*/, GraphSlot& place) {
-    if (splits) place.weight_gradients->defer();
-    torch::autograd::backward({place.output}, {place.output_gradient});
+  record_kind(&GraphSlot::backward, [&](StageId /*stage*/, GraphSlot& slot) {
+    if (splits) slot.weight_gradients->defer();
+    torch::autograd::backward({slot.output}, {slot.output_gradient});
   });
   if (!splits) return;
-  record_kind(&GraphSlot::weights, [](StageId /*stage*/, GraphSlot& place) { place.weight_gradients->run(); });
+  record_kind(&GraphSlot::weights, [](StageId /*stage*/, GraphSlot& slot) { slot.weight_gradients->run(); });
 }
 
 GraphSlot* RecordedOps::forward(const Op& op, const at::Tensor& input, MicroBatch batch) {
-  const auto found = places_.find(op.stage);
-  if (found == places_.end()) return nullptr;
-  const auto free = std::ranges::find_if(found->second, [](const auto& place) { return !place->is_used; });
+  const auto found = slots_.find(op.stage);
+  if (found == slots_.end()) return nullptr;
+  const auto free = std::ranges::find_if(found->second, [](const auto& slot) { return !slot->is_used; });
   if (free == found->second.end() || !is_alike(**free, input, batch)) return nullptr;
-  GraphSlot& place = **free;
+  GraphSlot& slot = **free;
   const at::NoGradGuard no_graph;
-  if (input.defined()) place.input.copy_(input, /*non_blocking=*/true);
-  copy_tensors(place.batch, batch);
-  place.is_used = true;
-  place.forward->repeat();
-  return &place;
+  if (input.defined()) slot.input.copy_(input, /*non_blocking=*/true);
+  copy_tensors(slot.batch, batch);
+  slot.is_used = true;
+  slot.forward->repeat();
+  return &slot;
 }
 
-at::Tensor RecordedOps::backward(GraphSlot& place, const at::Tensor& output_gradient) {
+at::Tensor RecordedOps::backward(GraphSlot& slot, const at::Tensor& output_gradient) {
   const at::NoGradGuard no_graph;
-  if (place.output_gradient.defined()) place.output_gradient.copy_(output_gradient, /*non_blocking=*/true);
-  place.backward->repeat();
-  if (!place.weights) place.is_used = false;
-  return place.input.defined() ? place.input.grad().clone(at::MemoryFormat::Contiguous) : at::Tensor();
+  if (slot.output_gradient.defined()) slot.output_gradient.copy_(output_gradient, /*non_blocking=*/true);
+  slot.backward->repeat();
+  if (!slot.weights) slot.is_used = false;
+  return slot.input.defined() ? slot.input.grad().clone(at::MemoryFormat::Contiguous) : at::Tensor();
 }
 
-void RecordedOps::add_weight_gradients(GraphSlot& place) {
-  place.weights->repeat();
-  place.is_used = false;
+void RecordedOps::add_weight_gradients(GraphSlot& slot) {
+  slot.weights->repeat();
+  slot.is_used = false;
 }
 
 void RecordedOps::drop() {
-  for (auto& [stage, places] : places_) {
-    for (const auto& place : places) place->is_used = false;
+  for (auto& [stage, slots] : slots_) {
+    for (const auto& slot : slots) slot->is_used = false;
   }
 }
 

@@ -1,14 +1,15 @@
 #pragma once
 
-// Device graphs of single ops (--op-graphs). Launching a kernel costs the host microseconds, which small layers cannot
-// hide. An op launches the same kernels for every micro-batch, so it is recorded once per place of a micro-batch in
-// flight, and then launched as a whole on that place's tensors. Messages, sums and updates stay outside. Unlike the
-// graph of a whole step (recorded_steps.h), these graphs contain no NCCL, so ranks need not agree; their number does
-// not grow with micro-batches; and every instruction is still noted.
+// Device graphs (such as CUDA graphs) of single ops (--op-graphs). Launching a kernel costs the host microseconds,
+// which small layers cannot hide. An op launches the same kernels for every micro-batch, so they are recorded as a
+// graph, which is then launched as a whole. A graph always uses the same memory. Therefore a stage has a *slot*
+// (GraphSlot), with tensors and graphs of its own, for each micro-batch that it can have in flight at once. Messages,
+// sums and updates are not recorded. Unlike the graph of a whole step (recorded_steps.h), these graphs contain no NCCL,
+// so ranks need not record at the same time, and their number does not grow with the number of micro-batches.
 //
-// Memory. Graphs of one kind share a pool: forwards; backwards or input gradients; weight gradients. Each kind is
-// recorded after the one before. What a forward leaves is alive while the other forwards are recorded, so none of them
-// uses its memory; when a backward frees it, nothing allocates in that pool any more. The next kind is alike.
+// Memory: the graphs of one kind of op share a pool. All forwards are recorded first, then all backwards (or input
+// gradients), then all weight gradients. While the forwards are recorded, the results of each stay alive, so no two of
+// them use the same memory. A backward frees these results only when the pool is complete. The other kinds are alike.
 
 #include <ATen/core/Tensor.h>
 
@@ -25,7 +26,7 @@
 
 namespace chimera {
 
-/// A micro-batch in flight on a stage: tensors, always at the same addresses, and the graphs of its ops.
+/// Memory for a micro-batch in flight on a stage: tensors, always at the same addresses, and the graphs of its ops.
 struct GraphSlot {
   at::Tensor input;  ///< undefined on the first stage
   MicroBatch batch;
@@ -33,38 +34,39 @@ struct GraphSlot {
   at::Tensor output_gradient;  ///< undefined on the last stage
   WeightGradients::Pointer weight_gradients = c10::make_intrusive<WeightGradients>();
   std::unique_ptr<DeviceGraph> forward;
-  std::unique_ptr<DeviceGraph> backward;  ///< or input gradient
-  std::unique_ptr<DeviceGraph> weights;   ///< null if backwards are whole
+  std::unique_ptr<DeviceGraph> backward;  ///< whole backward, or input gradient
+  std::unique_ptr<DeviceGraph> weights;   ///< weight gradient; null if backwards are whole
   bool is_used = false;                   ///< between its forward and its last backward op
 };
 
-/// Borrows the context.
+/// The slots of all stages of a worker. Borrows the context.
 class RecordedOps {
  public:
   explicit RecordedOps(const WorkerContext& worker) : worker_(worker) {}
 
-  /// Records the ops of a synchronous training program, for micro-batches like those of `load`, and adds to gradients.
-  /// Leaves out recomputed stages. Waits for the device, so call it when no receive is pending.
+  /// Records the ops of a synchronous training program, for micro-batches like those of `load`. Recording also runs the
+  /// ops once, so it changes the gradients. Leaves out recomputed stages. Waits for the device, so call it when no
+  /// receive is pending.
   void record(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
-  /// Launches a forward in a free place. Returns null, without an effect, if there is none for such tensors: the op
-  /// must then run as usual.
+  /// Launches a forward in a free slot, and returns the slot. Returns null, without an effect, if no free slot fits
+  /// these tensors: the op must then run as usual.
   [[nodiscard]] GraphSlot* forward(const Op& op, const at::Tensor& input, MicroBatch batch);
-  /// Launches the backward or input gradient. Returns the gradient of the input in memory of its own, because it may be
-  /// sent when the place is used again; undefined on the first stage. Frees the place after a whole backward.
-  [[nodiscard]] static at::Tensor backward(GraphSlot& place, const at::Tensor& output_gradient);
-  /// Launches the weight gradient, and frees the place.
-  static void add_weight_gradients(GraphSlot& place);
+  /// Launches the backward or input gradient. Returns the gradient of the input in memory of its own, because it may
+  /// still be sent when the slot is used again; undefined on the first stage. Frees the slot after a whole backward.
+  [[nodiscard]] static at::Tensor backward(GraphSlot& slot, const at::Tensor& output_gradient);
+  /// Launches the weight gradient, and frees the slot.
+  static void add_weight_gradients(GraphSlot& slot);
 
-  /// Frees all places of an abandoned step.
+  /// Frees all slots of an abandoned step.
   void drop();
 
  private:
-  using Places = std::vector<std::unique_ptr<GraphSlot>>;
-  void make_places(const std::vector<Instruction>& program, const LoadMicroBatch& load);
+  using Slots = std::vector<std::unique_ptr<GraphSlot>>;
+  void make_slots(const std::vector<Instruction>& program, const LoadMicroBatch& load);
 
   const WorkerContext& worker_;
-  std::map<StageId, Places> places_;  // as many as micro-batches are in flight
+  std::map<StageId, Slots> slots_;  // as many as micro-batches are in flight at once
 };
 
 }  // namespace chimera

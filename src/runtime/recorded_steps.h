@@ -37,10 +37,10 @@ class RecordedSteps {
   /// Steps that run normally.
   static constexpr int kStepsBefore = 2;
 
-  /// Runs the instructions with micro-batches from `load`; leaves losses in the executor.
+  /// Function that runs the instructions with micro-batches from `load`; losses remain in the executor.
   using Run = std::function<void(std::span<const Instruction>, const LoadMicroBatch& load)>;
 
-  /// Returns whether the next step is one of the first kStepsBefore, which run normally. Counts the step.
+  /// Counts the next step, and returns whether it is one of the first kStepsBefore, which run normally.
   [[nodiscard]] bool is_before();
   /// Runs the instructions `part`: repeats their recording, or first makes one with `record` if there is none. `run`
   /// executes instructions normally, and is called while recording; it must leave nothing in flight. The micro-batches

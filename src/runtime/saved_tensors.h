@@ -21,8 +21,8 @@ class HostCopies {
  public:
   explicit HostCopies(at::Device device) : device_(device), stream_(device) {}
 
-  /// Starts to copy tensors of bytes to host memory, and sets `end` to the end of the copy. The caller may drop the
-  /// tensors at once. Makes the current stream wait for the copy of the previous call, so that its device memory is
+  /// Starts to copy tensors (flat, of bytes) to host memory, and sets `end` to the end of the copy. The caller may drop
+  /// the tensors at once. Makes the current stream wait for the copy of the previous call, so that its device memory is
   /// free.
   [[nodiscard]] std::vector<at::Tensor> to_host(const std::vector<at::Tensor>& tensors, StreamMark& end);
   /// Starts to copy results of to_host() back to the device, and sets `end` to the end of the copy.
@@ -36,7 +36,7 @@ class HostCopies {
   at::Device device_;
   SideStream stream_;
   StreamMark last_;  // end of the previous copy to host memory
-  /// By bytes; kept, because an allocation of page-locked memory can wait for the whole GPU.
+  /// Unused host memory by size in bytes; kept, because an allocation of page-locked memory can wait for the whole GPU.
   std::map<std::int64_t, std::vector<at::Tensor>> free_;
 };
 

@@ -25,20 +25,22 @@ namespace chimera {
 /// Loads the tensors of a micro-batch that `stage` reads: tokens (first stage), targets (last stage), masks if used.
 using LoadMicroBatch = std::function<MicroBatch(StageId stage, MicroBatchId micro_batch)>;
 
-/// Scaled loss sums, [] each, of the micro-batches whose last stage runs here.
+/// Losses (scalar tensors) of the micro-batches whose last stage runs here. They are scaled so that all losses of a
+/// step add up to its mean loss (Stage::forward()).
 using StepLosses = std::unordered_map<MicroBatchId, at::Tensor>;
 
-/// How weights change. Programs that update stages separately support neither skip_non_finite nor is_left_out.
+/// How weights change. Programs of asynchronous schedules update each stage separately; they support neither
+/// skip_non_finite nor is_left_out.
 struct UpdateHooks {
   /// Updates the weights, given the gradient norm over all stages. Not called by programs without backwards.
   std::function<void(double gradient_norm)> all_stages = {};
-  /// Updates the weights of a stage, given the norm of its gradients. `last` is the last micro-batch in them. Only
-  /// called by programs that update stages separately.
+  /// Updates the weights of a stage, given the norm of its gradients. `last` is the last micro-batch that they include.
+  /// Only called by programs that update stages separately.
   std::function<void(StageId stage, MicroBatchId last, double gradient_norm)> one_stage = {};
   /// If set, a step with a non-finite loss or gradient norm changes no weights. It is then called on all workers.
   /// `what` describes the first non-finite result; `is_own` is true on the worker that computed it. May throw.
   std::function<void(const std::string& what, bool is_own)> skip_non_finite = {};
-  bool is_left_out = false;  ///< The step runs, but changes no weights (--spike)
+  bool is_left_out = false;  ///< The step runs, but changes no weights; for example, it led to a loss spike (--spike)
 };
 
 /// Functions and recorders that watch the step.
@@ -57,7 +59,7 @@ struct ObservationHooks {
   Tracer* tracer = nullptr;
 };
 
-/// Repetition of device work (RecordedSteps). Not with dropout or updates of separate stages.
+/// Repetition of device work as a recorded graph (RecordedSteps). Not with dropout or updates of separate stages.
 struct RecordingHooks {
   /// If set, device work before the step's sums is recorded in the third training step, then repeated. `on_instruction`
   /// is then called once for this part, with its first instruction. Set on all workers or on none.
@@ -82,6 +84,7 @@ struct SaveVotes {
   }
 };
 
+/// Everything that the executor gets from the training loop for a step.
 struct StepHooks {
   /// Step number, from 1; both ends of a message must agree.
   std::int64_t step = 0;
@@ -95,7 +98,7 @@ struct StepHooks {
 
 /// Results of a step, equal on all workers.
 struct StepResult {
-  std::vector<double> losses;  // [group][micro-batch]: scaled loss sums
+  std::vector<double> losses;  // [data-parallel group][micro-batch]: scaled losses, as in StepLosses
   double loss = 0;             // Mean of a training step; set by StepDriver, which adds `losses` in data order
   // Over all stages, before clipping; 0 without backwards; root mean square over several updates
   double gradient_norm = 0;

@@ -1,9 +1,10 @@
 #pragma once
 
 // Sums the numbers of a step over all workers, for the instruction ReduceScalars: losses, squared gradient norms,
-// memory, requests for a save (SaveVotes), and the needs of RecordedSteps. Every worker needs these sums, so one
-// collective carries all of them. On a device, it is the only time in a step that the host waits. If a loss or norm is
-// not finite, a second collective finds the op that made the first such value.
+// memory, requests for a checkpoint (SaveVotes in step_hooks.h), and whether a GPU graph of the step must be recorded
+// again (RecordedSteps). Every worker needs these sums, so one collective carries all of them. On a device, it is the
+// only time in a step that the host waits. If a loss or norm is not finite, a second collective finds the op that made
+// the first such value.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +25,7 @@ namespace chimera {
 /// others are 0. pack() keeps the order of the fields.
 struct StepSums {
   std::vector<double> squares;             ///< Squared gradient norms (GradientNorms)
-  std::vector<double> losses;              ///< [group][micro-batch]
+  std::vector<double> losses;              ///< [data-parallel group][micro-batch]
   std::vector<double> peak_memory;         ///< [group][worker], bytes
   std::vector<double> used_memory;         ///< [group][worker], bytes
   std::vector<double> allocation_retries;  ///< [group][worker]
@@ -50,7 +51,7 @@ struct NonFiniteResult {
   std::optional<Op> op = {};  ///< The op that made it, if is_own
 };
 
-/// Steps count from 0 within the program. Borrows the context.
+/// Numbers of a worker's steps, and their sums. Steps count from 0 within the program. Borrows the context.
 class StepReduction {
  public:
   explicit StepReduction(const WorkerContext& worker)

@@ -48,8 +48,9 @@ class Stopwatch {
   double cpu_;
 };
 
-/// Total durations and numbers of ops by stage and kind of op; recomputations are separate. The ops of the `slices` of
-/// a micro-batch together count as one op. All is stored in one vector of numbers, so that workers can add theirs.
+/// Total durations and numbers of ops by stage and kind of op; recomputations are separate. If a micro-batch runs in
+/// `slices`, their ops together count as one op. All is stored in one vector of numbers, so that an all-reduce can add
+/// those of several workers.
 class OpTimes {
  public:
   explicit OpTimes(std::int64_t stages, std::int64_t slices = 1)

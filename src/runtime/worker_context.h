@@ -23,8 +23,8 @@ namespace chimera {
 
 /// Properties of a program besides its instructions.
 struct ProgramShape {
-  std::int64_t micro_batches = 0;
-  RankLayout ranks;  // the program's workers in every data-parallel group
+  std::int64_t micro_batches = 0;  // of a step
+  RankLayout ranks;                // the program's workers in every data-parallel group
   // [parameter group]: workers that hold it. The first of them, in data-parallel group 0, reports a gradient norm that
   // is not finite.
   WorkerGroups groups;
@@ -41,12 +41,14 @@ struct ProgramShape {
   // First token of each slice, then the number of tokens of a sequence. Empty: micro-batches are not sliced.
   std::vector<std::int64_t> slice_bounds = {};
   bool tied = false;  // whether the model is tied
-  // Whether gradients are summed by reduce-scatter. A rank then gets only the sums of its own parameters (owners_of).
+  // Whether gradients are summed by reduce-scatter. A rank then gets only the sums of the parameters that it owns
+  // (owners_of() in model/parameter_group.h).
   bool scatters = false;
-  // Whether this rank's losses and whole parameters count in sums over all ranks. Another rank has equal ones if not,
-  // and only parts of parameters (Parameter::whole_elements) count.
+  // With tensor parallelism, the ranks that share a worker's layers have equal losses and equal copies of some
+  // parameters, which must count once in sums over all ranks. False on all but one of these ranks: it then counts only
+  // parameters of which it has a part (Parameter::whole_elements).
   bool counts_whole = true;
-  // Adds a number in place over the ranks that have the parts of a parameter. Empty: parameters are whole
+  // Adds numbers in place over the ranks that have the parts of a parameter. Empty: parameters are whole
   std::function<void(const at::Tensor&)> sum_over_parts = {};
   std::int64_t updates = 1;      // number of updates per stage and step
   bool counts_cpu_time = false;  // measures cpu_seconds of ops, at two system calls per op
@@ -55,6 +57,7 @@ struct ProgramShape {
   [[nodiscard]] RankId rank(WorkerId worker) const { return ranks.rank({group, worker}); }
 };
 
+/// The constants of one worker.
 struct WorkerContext {
   /// `whole_message` has the type and sizes of the hidden states of a whole micro-batch: [samples, tokens, hidden
   /// size]. `own_tied` is the tied matrix if this worker holds it, else null. Borrows stages, tied matrix and
