@@ -1,6 +1,7 @@
 #pragma once
 
-// Reads parts of a file by their byte offset, for large files such as weights.
+// Reads parts of a file by their byte offset, for large files such as weights. SafetensorsFile (safetensors_layout.h)
+// uses it.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Safetensors files: the length of the header, a JSON header (tensor_table.h), and the raw elements of all tensors.
-// SafetensorsFile reads a file. lay_out() plans a new file before it is written: with the positions of all tensors,
-// several ranks can write their tensors at the same time.
+// Files of weights in the safetensors format: the length of the header, a JSON header (tensor_table.h), and the raw
+// elements of all tensors. SafetensorsFile reads a file. lay_out() plans a new file before it is written: with the
+// positions of all tensors, several ranks can write their tensors at the same time.
 
 #include <cstddef>
 #include <cstdint>
@@ -50,13 +50,13 @@ struct SafetensorsLayout {
   std::uint64_t file_bytes = 0;
 };
 
-/// Returns a layout for tensors with the given names, types and shapes: in the given order, without gaps, from a
-/// multiple of 8 bytes on. A tensor is aligned to the size of its elements if no earlier tensor has narrower elements.
-/// Throws ConfigError if the header is longer than readers accept.
+/// Returns a layout for tensors with the given names, types and shapes (TensorEntry::begin and bytes are ignored): in
+/// the given order, without gaps, from a multiple of 8 bytes on. A tensor is aligned to the size of its elements if no
+/// earlier tensor has narrower elements. Throws ConfigError if the header is longer than readers accept.
 [[nodiscard]] SafetensorsLayout lay_out(std::vector<TensorEntry> tensors,
                                         const std::map<std::string, std::string>& metadata = {});
 
-/// Returns the bytes of a tensor.
+/// Returns the size of a tensor in bytes.
 [[nodiscard]] std::uint64_t bytes_of(ElementType type, const std::vector<std::int64_t>& shape);
 
 }  // namespace chimera

@@ -53,7 +53,7 @@ struct TensorEntry {
   ElementType type = ElementType::F32;
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  ///< byte position from the start of the file
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  ///< size of the elements
 };
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
