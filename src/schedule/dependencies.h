@@ -1,5 +1,6 @@
 #pragma once
-// Which ops an op waits for. Forwards go down the stages, and gradients come back up:
+// Which ops an op waits for. Forwards (F) of a micro-batch go down the stages 0 to S-1, and gradients come back up by
+// whole backwards (B), or by input gradients (I) with weight gradients (W) apart:
 //
 //   F(0) -> F(1) -> .. -> F(S-1)
 //     |       |              |         B(s), or I(s) if the backward is split, needs F(s) and the gradient of s+1;
@@ -9,7 +10,8 @@
 // If micro-batches run in slices, F of slice j also needs F of slice j-1 at the same stage, for its keys and values. B
 // or I of slice j needs B or I of slice j+1, for the gradients of its own keys and values. OpTable finds the ops that
 // an op needs, visit_in_dependency_order() visits the ops of a schedule in an order that respects these needs, and
-// unit_start_times() returns the order t on which lowering (passes/lower.h) is based.
+// unit_start_times() returns a start time of every op, by which lowering (passes/lower.h) orders the ops of all
+// workers.
 
 #include <algorithm>
 #include <array>
@@ -35,9 +37,9 @@ using ParameterGroupId = Id<struct ParameterGroupTag, std::int32_t>;
 /// [parameter group]: workers that sum its gradients, from stage_groups() or gradient_groups() (schedule.h).
 using WorkerGroups = std::vector<std::vector<WorkerId>>;
 
-/// Number of an op if the ops of all workers are counted through, worker 0's ops first.
+/// Number of an op, from 0, if the ops of all workers are numbered together, worker 0's ops first.
 using OpIndex = std::uint32_t;
-inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();
+inline constexpr OpIndex kNoOp = std::numeric_limits<OpIndex>::max();  // No such op
 
 /// Finds ops of a schedule by kind, stage, micro-batch and slice. Requires ids in range and at most kMaxOps ops. Ops
 /// may be missing; of duplicates, the first counts. Borrows the schedule.

@@ -1,6 +1,7 @@
 #pragma once
 // A 64-byte header in front of each tensor that ranks send. It names the tensor, so processes that run different
-// programs or steps detect the mismatch instead of computing with the wrong tensor.
+// programs or steps detect the mismatch instead of computing with the wrong tensor. transport/message.h writes and
+// compares the headers.
 
 #include <array>
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace chimera {
 /// ops.
 struct OffloadedForward {
   std::size_t forward = 0;   // After it, the copy to host memory starts
-  std::size_t backward = 0;  // The B or I that needs the activations
+  std::size_t backward = 0;  // The whole backward or input gradient that needs the activations
   std::size_t load = 0;      // The op (or first op of a pair) before `backward`; the copy back starts before it
 };
 
@@ -27,8 +27,8 @@ struct OffloadedForward {
 [[nodiscard]] std::vector<OffloadedForward> offloaded_forwards(const std::vector<Op>& ops,
                                                                const std::set<StageId>& stages, Pairs pairs);
 
-/// Returns Program::most_on_device: for how many micro-batches activations of offloaded stages are on the device at
-/// once, those of the running op (or pair) and those of the next backward.
+/// Returns the number of micro-batches whose activations of offloaded stages are on the device at once
+/// (Program::most_on_device): those of the running op (or pair), and of the next backward.
 [[nodiscard]] constexpr std::int64_t most_on_device(Pairs pairs) { return pairs == Pairs::Together ? 3 : 2; }
 
 }  // namespace chimera

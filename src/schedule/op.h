@@ -21,14 +21,14 @@ inline constexpr int kOpKinds = 4;
 
 struct Op {
   OpKind kind = OpKind::Forward;
-  ReplicaId replica;
-  StageId stage;             // 0 .. S-1
+  ReplicaId replica;         // Copy of the model; bidirectional schedules have several (core/ids.h)
+  StageId stage;             // From 0, nearest the input
   MicroBatchId micro_batch;  // Unique across replicas
   /// Version of the weights that the op uses: the number of updates that made them. 0 in a synchronous schedule.
   std::int32_t weight_version = 0;
   /// Whether this op and the next op of its worker are a pair, which may overlap (Pairs in schedule.h).
   bool paired = false;
-  std::int16_t slice = 0;  // Of the micro-batch, 0 .. k-1, in the order of the tokens
+  std::int16_t slice = 0;  // Of the micro-batch, from 0, in the order of the tokens
   friend bool operator==(const Op&, const Op&) = default;
 };
 static_assert(sizeof(Op) == 20);

@@ -24,18 +24,19 @@ inline constexpr auto kNames<AllReducePlacement> =
                                               {AllReducePlacement::Eager, "eager"},
                                               {AllReducePlacement::EagerOpt, "eager-opt"}});
 
+/// Which all-reduces a step has, and when they start.
 struct AllReduceOptions {
-  // Whether to include stages that a single worker of the schedule holds, because other data-parallel groups hold them
-  // too
+  // Whether to include stages that only one worker of the schedule holds: with several data-parallel groups, workers of
+  // the other groups hold them too
   bool every_stage = false;
   AllReducePlacement placement = AllReducePlacement::EagerOpt;
-  bool tied = false;  // Stage 0 and the last stage share a matrix
+  bool tied = false;  // Tied model: stage 0 and the last stage share a matrix, which has an all-reduce of its own
   friend bool operator==(const AllReduceOptions&, const AllReduceOptions&) = default;
 };
 
 /// Start of an all-reduce on one worker.
 struct AllReduceStart {
-  ParameterGroupId group;
+  ParameterGroupId group;   // The stage, or the tied matrix
   std::int64_t after = -1;  // Position of the worker's op before the start; -1: before all ops
   friend bool operator==(const AllReduceStart&, const AllReduceStart&) = default;
 };

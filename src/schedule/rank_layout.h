@@ -15,7 +15,7 @@
 
 namespace chimera {
 
-/// A process or thread of the run, 0 .. W D - 1.
+/// A process or thread of the run, from 0.
 using RankId = Id<struct RankTag, std::int32_t>;
 
 /// Whether consecutive ranks, often on one machine, are copies of the same worker or workers of the same pipeline.
@@ -34,7 +34,8 @@ struct GroupWorker {
   friend bool operator==(const GroupWorker&, const GroupWorker&) = default;
 };
 
-/// [parameter group]: ranks that sum its gradients, ascending and distinct. They are in all data-parallel groups.
+/// [parameter group]: ranks that sum its gradients, ascending and distinct, from all data-parallel groups. A parameter
+/// group is the parameters of a stage, or the tied matrix (dependencies.h).
 using RankGroups = std::vector<std::vector<RankId>>;
 
 /// The map between ranks and (group, worker).

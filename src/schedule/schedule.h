@@ -38,7 +38,7 @@ inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{
 
 /// The rule that orders the ops, for generators that have two rules (--order).
 enum class OpOrder : std::uint8_t {
-  Auto,     ///< Deepest if workers have several chunks, D divides N, and k = 1; else Slots
+  Auto,     ///< Deepest if PipelineShape has several chunks, one slice, and a multiple of D micro-batches; else Slots
   Slots,    ///< Each op has a time slot in a regular pattern
   Deepest,  ///< A worker first runs the op of the micro-batch that has passed most stages
 };
@@ -75,8 +75,8 @@ struct Placement {
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// How a worker runs its pairs. A pair is a forward (Op::paired) and, right after it, a B or I of another micro-batch.
-/// Together they can use hardware that one of them leaves idle.
+/// How a worker runs its pairs. A pair is a forward (Op::paired) and, right after it, a backward (B or I) of another
+/// micro-batch. Together they can use hardware that one of them leaves idle.
 enum class Pairs : std::uint8_t {
   InOrder,   ///< As if unpaired
   Together,  ///< Both start when all inputs are ready; both results are ready when both are done
@@ -111,8 +111,8 @@ struct Schedule {
   std::optional<OpOrder> order = std::nullopt;                // The rule that was used, if its generator has two
   bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper
   std::int64_t slices = 1;     // k: slices of a micro-batch, 1 .. kMaxSlices
-  /// Data-parallel groups that `workers` contains, with equally many workers each. More than 1 only around lost workers
-  /// (generate/detours.h); otherwise W groups run the same schedule.
+  /// Data-parallel groups that `workers` contains, with equally many workers each. More than 1 only if workers are lost
+  /// and others run their stages (generate/detours.h); otherwise all groups run the same schedule.
   std::int64_t groups = 1;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };

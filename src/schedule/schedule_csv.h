@@ -22,10 +22,10 @@ namespace chimera {
 /// paired op.
 [[nodiscard]] std::string to_csv(const Schedule& schedule);
 
-/// Same, with cells for the program's messages (PyTorch's compute_comms): SEND_F and SEND_B; RECV_F and RECV_B at the
-/// places of PostReceive; and REDUCE_GRAD after a stage's last B or W on a worker. A pair is one cell only if the
-/// program runs both ops together. For PyTorch's dry run, lower the program with LoweringOptions::receives_ahead = 0,
-/// because a receive of the dry run blocks until the send has run.
+/// Returns the same, with cells for the program's messages (PyTorch's compute_comms): SEND_F and SEND_B; RECV_F and
+/// RECV_B at the places of PostReceive; and REDUCE_GRAD after a stage's last B or W on a worker. A pair is one cell
+/// only if the program runs both ops together. For PyTorch's dry run, lower the program with
+/// LoweringOptions::receives_ahead = 0, because a receive of the dry run blocks until the send has run.
 [[nodiscard]] std::string to_csv(const Schedule& schedule, const Program& program);
 
 /// A schedule, and messages for the user: one for each kind of cell that was ignored.

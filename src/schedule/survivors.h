@@ -1,6 +1,7 @@
 #pragma once
-// Which workers of a schedule are lost. A schedule around lost workers (generate/detours.h) keeps their numbers, but
-// gives them no stage.
+// Which workers of a schedule are lost. If a rank fails, training can continue without it (--recover reroute), with a
+// schedule in which other workers run its stages (generate/detours.h). The lost workers keep their numbers in this
+// schedule, but hold no stage.
 
 #include <vector>
 
@@ -9,7 +10,8 @@
 namespace chimera {
 
 /// Returns [worker]: whether the worker holds a stage of some replica. A worker without a stage is lost: it has no ops,
-/// lower() gives it no instructions, and ratios leave it out. Ignores entries that are not in 0 .. workers-1.
+/// lower() gives it no instructions, and bubble ratios leave it out. Ignores workers of the placement that are not
+/// below `workers`.
 [[nodiscard]] inline std::vector<bool> holds_a_stage(const Placement& placement, std::size_t workers) {
   std::vector<bool> holds(workers, false);
   for (const auto& row : placement.worker_of) {

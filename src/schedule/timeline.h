@@ -70,15 +70,17 @@ struct MemoryPoint {
   double amount = 0;
 };
 
+/// Times of one worker.
 struct WorkerTimeline {
-  bool lost = false;         // Holds no stage (schedule/survivors.h): no part of ratios
+  bool lost = false;         // Holds no stage (schedule/survivors.h), so ratios leave it out
   std::vector<TimedOp> ops;  // In the order of the worker's list
   double busy = 0;           // Time in ops
   double idle = 0;           // Makespan - busy; 0 if lost
-  // Maximum number of (replica, stage, micro-batch, slice) in flight: from the start of F to the end of B or W
+  // Maximum number of (replica, stage, micro-batch, slice) in flight: from the start of the forward to the end of the
+  // backward (B, or W if it is split)
   std::int64_t peak_in_flight = 0;
   double inner_idle = 0;  // Part of `idle` between its first and last op
-  // peak_in_flight in stage units. A unit is one full micro-batch on 1/D of the model's layers (D: number of workers).
+  // peak_in_flight in stage units. A unit is one full micro-batch on 1/D of the model's layers, for D workers
   double peak_stage_units = 0;
   std::int64_t peak_weight_versions = 1;         // Maximum number of versions of a stage kept at once
   std::vector<TimedAllReduce> all_reduces = {};  // In order of start; empty if they cost nothing
@@ -97,16 +99,17 @@ struct WorkerTimeline {
          timeline.ops[position + 1].start < timeline.ops[position].end;
 }
 
+/// Times of all workers, and totals.
 struct Timeline {
   std::vector<WorkerTimeline> workers;
   double makespan = 0;                 // End of the last op, all-reduce or update
-  double bubble_ratio = 0;             // Idle time of all workers that are not lost / (their number * makespan)
+  double bubble_ratio = 0;             // Idle time of all workers / (their number * makespan), without lost workers
   double lower_bound = 0;              // No order of these ops on these workers can be faster
   double ops_end = 0;                  // End of the last op
   double inner_bubble = 0;             // Maximum of WorkerTimeline::inner_idle
   double makespan_bubble = 0;          // Makespan - busy time of the busiest worker
-  std::vector<double> step_ends = {};  // T(k): end of step k on all workers
-  double period = 0;                   // T(k+1) - T(k) in the middle of the run; the makespan if there is only one step
+  std::vector<double> step_ends = {};  // [step]: its end on all workers
+  double period = 0;                   // Time from step to step in the middle of the run; of one step, the makespan
 };
 
 /// Details of a timeline for pictures; computed in linear time.
