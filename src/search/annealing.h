@@ -1,8 +1,8 @@
 #pragma once
 
 // The local search of `chimera search`: simulated annealing over the workers' orders of ops, and its random numbers. It
-// starts from list schedules or schedules of generators. The searchers in search.cc, one per thread, call anneal() in
-// rounds. Each move is timed by an Evaluator (evaluator.h), millions of times in a run.
+// starts from simple schedules: of generators, or list schedules (list_scheduling.h). The searchers in search.cc, one
+// per thread, call anneal() in rounds. Each move is timed by an Evaluator (evaluator.h), millions of times in a run.
 
 #include <cstdint>
 #include <functional>
@@ -14,27 +14,29 @@
 
 namespace chimera {
 
-/// Random numbers that are the same on any machine: std::mt19937_64 is standardized, distributions are not.
-/// (CounterRandom costs as much as timing ten ops.)
+/// Random numbers that are the same on any machine: the standard defines std::mt19937_64 exactly, but not its
+/// distributions.
 class RandomSource {
  public:
   explicit RandomSource(std::uint64_t seed) : engine_(seed) {}
-  /// Uniform in [0, 1).
+  /// Returns a number that is uniform in [0, 1).
   double uniform() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-  /// Uniform in 0 .. bound-1, biased by less than bound / 2^64.
+  /// Returns a number that is uniform in 0 .. bound - 1; the bias is less than bound / 2^64.
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(engine_() % bound); }
-  /// Seed for another source: 64 bits on any platform.
+  /// Returns a seed for another source.
   std::uint64_t seed() { return engine_(); }
+  /// Returns true with this probability.
   bool chance(double probability) { return uniform() < probability; }
 
  private:
   std::mt19937_64 engine_;
 };
 
-/// Improves orders by simulated annealing (Kirkpatrick et al., Science 1983). A move shifts an op in its worker's
-/// order; only orders that keep the memory limits (is_admissible() in instance.h) are timed. Minimizes the makespan
-/// plus a small fraction of the mean time at which the workers end, which decides between equal makespans. Stops when
-/// the makespan reaches `goal` or `phase` is over. Calls `improved` with each new best solution.
+/// Improves orders by simulated annealing (Kirkpatrick et al., Science 1983): it makes random moves, and accepts a
+/// worse order with a probability that falls over time. A move shifts an op in its worker's order; only orders that
+/// keep the memory limits (is_admissible() in instance.h) are timed. Minimizes the makespan plus a small fraction of
+/// the mean time at which the workers end, which decides between equal makespans. Stops when the makespan reaches
+/// `goal` or `phase` is over. Calls `improved` with each new best solution.
 ///
 /// Returns the best solution, never worse than `start`. `start` must be admissible, and its ops must not wait for each
 /// other in a cycle. Solution::origin of a better one is "local search from " and the origin of `start`.

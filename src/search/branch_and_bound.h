@@ -19,9 +19,10 @@
 
 namespace chimera {
 
-/// Exact depth-first search. In each state, it narrows all windows, times the order of ops by the starts of their
-/// windows, and then branches: it tries both orders of the pair of ops with the least slack (as in Brucker, Jurisch and
-/// Sievers, Discrete Applied Mathematics 1994). Can be interrupted and resumed. Borrows the instance.
+/// Exact depth-first search. A *state* is the windows and the decided pairs at a node of the tree. In each state, the
+/// search narrows all windows, times the order of ops by the starts of their windows, and then branches: it tries both
+/// orders of the pair of ops with the least slack (as in Brucker, Jurisch and Sievers, Discrete Applied Mathematics
+/// 1994). Can be interrupted and resumed. Borrows the instance.
 class BranchAndBound {
  public:
   /// Searches for orders that are faster than `makespan`, the makespan of a known schedule. `state` has windows that

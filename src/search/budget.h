@@ -17,6 +17,7 @@
 
 namespace chimera {
 
+/// The limits of a search, and how much of them is used.
 class Budget {
  public:
   /// The budget is spent as soon as `seconds` have passed or `iterations` schedules were counted. It has no end if both

@@ -58,9 +58,9 @@ class Evaluator {
     }
     return *std::max_element(free_.begin(), free_.end());
   }
-  /// [op]: its end, after makespan().
+  /// Returns [op]: its end, after makespan().
   [[nodiscard]] const std::vector<double>& ends() const { return end_; }
-  /// Mean end of the workers, after makespan().
+  /// Returns the mean over workers of the end of their last op, after makespan().
   [[nodiscard]] double mean_end() const {
     return std::accumulate(free_.begin(), free_.end(), 0.0) / static_cast<double>(free_.size());
   }

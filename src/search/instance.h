@@ -1,21 +1,25 @@
 #pragma once
 
-// The input of the search: a SearchProblem, and the same as an Instance, whose dense numbers the algorithms use.
+// The input of the search: a SearchProblem, and the same problem as an Instance, in which ops, stages and workers are
+// indices of arrays, for the speed of the algorithms.
 //
-// A chain is a stage of a replica, on its worker. A queue has the ops of one kind of a chain. Each chain has a
-// queue for F, one for B or I, and one for W. The micro-batches of a queue run in ascending order. So the order of a
-// worker's ops is a list of queues: each element means the next op of this queue.
+// A *chain* is a stage of a replica, on its worker. A *queue* has the ops of one kind of a chain: forwards (F),
+// backwards (B; or input gradients I if backwards are split), and weight gradients (W). The micro-batches of a queue
+// run in ascending order. So the order of a worker's ops is a list of queues: each element means the next op of this
+// queue. If stages 0 and 1 are on one worker, the list (F of stage 0, F of stage 0, F of stage 1, B of stage 1) means
+// 0F0 0F1 1F0 1B0, each with stage, kind and micro-batch.
 //
-// Ascending order excludes no makespan. In any schedule, let the k-th op that starts in each queue be the op of
-// micro-batch k. If a queue depends on another, its op of a micro-batch starts at least d (duration plus delay) after
-// the other queue's op. So at least k ops of the other queue start d or more before the k-th start of the queue. All
-// dependencies still hold at the same times, and as many micro-batches are in flight.
+// Ascending order excludes no makespan: any schedule can be renumbered, queue by queue, so that the k-th op that starts
+// in each queue is the op of micro-batch k. Suppose that the ops of queue Y need those of queue X, and start at least d
+// (duration plus delay) after them. Before the k-th start in Y, k ops of X have started, each at least d earlier. So
+// the k-th start in X is also at least d earlier: the renumbered ops meet their dependencies at the same times, and as
+// many micro-batches are in flight.
 //
-// With k slices, the ops of a queue are slices, micro-batch by micro-batch: in order for F, in reverse order for
-// backwards. The i-th backward of a chain needs the first (floor(i / k) + 1) k forwards, which are all slices of its
-// micro-batch. The i + 1 backwards that start first belong to at least floor(i / k) + 1 micro-batches, so the argument
-// above still holds. It requires slices of equal times. If the times differ, all count as the shortest, which keeps
-// lower bounds valid.
+// If micro-batches run in k slices, the ops of a queue are slices, micro-batch by micro-batch: in order for forwards,
+// in reverse order for backwards. Backward i of a chain (from 0) needs the first (floor(i / k) + 1) k forwards: all
+// slices of its micro-batch and of earlier ones. The first i + 1 backwards belong to at least floor(i / k) + 1
+// micro-batches, so the argument above still holds if all slices take equal times. If they do not, all count as the
+// shortest, which keeps lower bounds valid.
 
 #include <cstdint>
 #include <optional>
@@ -28,7 +32,8 @@
 
 namespace chimera {
 
-/// Limit on the memory of micro-batches in flight: from the forward to the weight gradient (B or W). limits.h makes it.
+/// Limit on the memory of micro-batches in flight: from the start of the forward to the end of the weight gradient (B
+/// or W). limits.h makes it.
 struct InFlightLimit {
   std::string flag;                    // name of the limit in messages
   std::vector<double> size_of_stage;   // [stage]: memory of a micro-batch in flight; its slices take equal parts
@@ -61,28 +66,28 @@ struct OpQueue {
   std::int32_t worker = 0;
   std::int32_t count = 0;  // number of ops; 0 for W if backwards are whole
   std::int32_t first = 0;  // index of its first op
-  QueueIndex input =
-      kNoQueue;  // queue on which this one depends: its k-th op ends `delay` before this queue's k-th starts
+  // Queue on which this one depends: its k-th op ends `delay` or more before this queue's k-th op starts
+  QueueIndex input = kNoQueue;
   QueueIndex output = kNoQueue;  // queue whose input is this queue
-  double delay = 0;
-  double duration = 0;    // of each op
-  bool takes = false;     // its ops allocate memory at their start
-  bool releases = false;  // its ops free memory at their end
+  double delay = 0;              // time of the message from `input`; 0 on the same worker
+  double duration = 0;           // of each op
+  bool takes = false;            // its ops allocate memory at their start
+  bool releases = false;         // its ops free memory at their end
 };
 
-/// A search problem in dense numbers.
+/// A search problem in arrays.
 struct Instance {
   std::int32_t workers = 0;
   std::int32_t ops = 0;
   std::int32_t slices = 1;  // k; a micro-batch has k ops in a queue
   bool split_backward = true;
   std::vector<OpQueue> queues;                    // [3 * chain + step]; chain = replica * stages + stage
-  std::vector<std::vector<std::int32_t>> chains;  // [worker]
-  std::vector<std::int32_t> replica;              // [chain]
+  std::vector<std::vector<std::int32_t>> chains;  // [worker]: its chains
+  std::vector<std::int32_t> replica;              // [chain]: its replica
   std::vector<std::vector<double>> size;          // [limit][chain]: memory of a slice in flight
   std::vector<std::vector<double>> room;          // [limit][worker]: memory for slices in flight
 
-  /// Returns how many ops of the chain's previous queue must end before the i-th op of its queue `step` starts.
+  /// Returns how many ops of the chain's previous queue must end before op `i` (from 0) of its queue `step` starts.
   [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
     return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;
   }

@@ -12,6 +12,7 @@
 
 namespace chimera {
 
+/// Where everything runs. The letters D, S, k are those of PipelineShape and Schedule (schedule/schedule.h).
 struct SearchLayout {
   std::int64_t workers = 0;                              // D
   std::int64_t stages = 0;                               // S: stages of the model
@@ -20,10 +21,12 @@ struct SearchLayout {
   std::int64_t slices = 1;                               // k
 };
 
+/// How stages are placed on D workers. The shape gives 2f (pipelines), v (chunks: stages of a replica on each worker)
+/// and w (waves).
 enum class PlacementKind {
   Linear,         ///< one replica, stage s on worker s
-  Bidirectional,  ///< Chimera's 2f replicas of S = D v stages, f down and f up
-  Rotated,        ///< 2f replicas of S = D stages in one direction, replica r starts on worker r D / 2f
+  Bidirectional,  ///< Chimera's 2f replicas of S = D v stages: half of them go down the workers, half go up
+  Rotated,        ///< 2f replicas of S = D stages that all go down; stage 0 of replica r is on worker r D / 2f
   Loop,           ///< one replica of S = D v stages, stage s on worker s mod D
   Wave,           ///< one replica of S = 2 w D stages, which go down the workers and up again w times (w = 1: V)
 };

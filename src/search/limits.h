@@ -1,10 +1,10 @@
 #pragma once
 
-// Builds the memory limits of a search problem (SearchProblem::limits). A InFlightLimit has two lists: for each stage,
+// Builds the memory limits of a search problem (SearchProblem::limits). An InFlightLimit has two lists: for each stage,
 // the memory that a micro-batch in flight takes there, and for each worker, the memory that it has. limit_in_flight()
 // counts in stage units, for --max-in-flight; limit_memory() counts in bytes, for --memory. A stage unit is the
-// activations of one micro-batch on all stages that a replica places on a worker. With S stages on D workers, a stage
-// has D/S units.
+// activations of one full micro-batch on all stages that a replica places on a worker. With S stages on D workers, one
+// stage has D/S units.
 
 #include <string>
 

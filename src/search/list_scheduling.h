@@ -1,9 +1,9 @@
 #pragma once
 
-// Start orders for the search: schedules of generators, and list schedules. List scheduling simulates a step op by op:
-// of the ops that can start soon, a worker runs the one with the smallest rank (ListRule). random_rule() makes
-// different rules, so that the search has different starts. A *queue* has the ops of the same kind, stage and
-// replica, and a *chain* is the queues of one stage and replica (search/instance.h).
+// Orders from which the search starts: schedules of generators (generate/), and list schedules. List scheduling
+// simulates a step op by op: of the ops that can start soon, a worker runs the op with the smallest rank, a number that
+// a ListRule computes. random_rule() makes different rules, so that the search has different starts. A *queue* has the
+// ops of the same kind, stage and replica, and a *chain* is the queues of one stage and replica (search/instance.h).
 
 #include <array>
 #include <cstdint>

@@ -18,20 +18,21 @@ namespace chimera {
 /// - The longest path through dependencies, queues and memory. Memory adds an edge: if a worker has memory for h
 ///   micro-batches of a chain, micro-batch k + h cannot start there before micro-batch k has ended. The longest paths
 ///   also give each op a head (earliest start) and a tail (least time from its end to the end of the schedule).
-/// - For each worker, the makespan of Jackson's preemptive schedule of its ops with their heads and tails. Source:
-///   Carlier, EJOR 1982.
+/// - For each worker, the makespan of Jackson's preemptive schedule of its ops, which always runs the op with the
+///   longest tail of those whose head has passed. Source: Carlier, EJOR 1982.
 /// - For each worker, a bound from its memory instead of preemption: with memory for h micro-batches, at most h
 ///   forwards start before a micro-batch is released. It is computed forward and backward in time.
 [[nodiscard]] double least_makespan(const Instance& instance);
 
+/// Result of raise_bound().
 struct RaisedBound {
-  double bound = 0;
+  double bound = 0;   // lower bound of the makespan
   WindowState state;  // facts that are true of every schedule faster than `makespan`
 };
 
-/// Raises `bound` towards `makespan`, the makespan of the best known schedule. The result is about the largest deadline
-/// for which Windows (windows.h) proves that no schedule meets it, first by narrow(), then by probe(). If a worker has
-/// more than kMaxNarrowedOps ops, returns `bound` and an empty state.
+/// Raises the lower bound `bound` towards `makespan`, the makespan of the best known schedule. The result is about the
+/// largest deadline for which Windows (windows.h) proves that no schedule meets it. Uses Windows::narrow() first, then
+/// the slower Windows::probe(). If a worker has more than kMaxNarrowedOps ops, returns `bound` and an empty state.
 [[nodiscard]] RaisedBound raise_bound(const Instance& instance, double bound, double makespan, Phase phase);
 
 /// Maximum number of ops of a worker for Windows.

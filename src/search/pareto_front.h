@@ -13,7 +13,7 @@ namespace chimera {
 
 /// A solution with its memory.
 struct ParetoSolution : Solution {
-  double peak = 0;  // maximum, over the workers, of the activations in flight at once, in stage units
+  double peak = 0;  // activations in flight at once on the worker with most, in stage units (limits.h)
 };
 
 /// Set of solutions. None of them is at least as good as another in both makespan and memory.

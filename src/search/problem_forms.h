@@ -1,10 +1,11 @@
 #pragma once
 
-// Symmetric search. In a symmetric schedule of a bidirectional pipeline, worker D-1-w runs the same ops for the up
-// replica as worker w for the down replica. To find such schedules, a problem is folded: workers that the symmetry maps
-// onto each other become one joined worker, which runs only the ops of replica 0. The folded problem has one replica
-// and D/2f workers, so a search improves faster. In experiments, symmetric schedules are among the best; this is not
-// proven. search() searches both forms of a problem (Arrangement).
+// Symmetric search. A bidirectional pipeline has replicas of the model that run down the workers and others that run
+// up. In a symmetric schedule, worker w does for a down replica what worker D-1-w (of D) does for an up replica. To
+// find such schedules, a problem is folded: workers that the symmetry maps onto each other become one joined worker,
+// which runs only the ops of replica 0. With 2f replicas, the folded problem has one replica and D/2f workers, so a
+// search improves faster. In experiments, symmetric schedules are among the best; this is not proven. search() searches
+// both forms of a problem (ProblemForms).
 
 #include <optional>
 #include <vector>

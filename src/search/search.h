@@ -2,11 +2,11 @@
 
 // Searches for the fastest order of ops, given placement, costs and memory limits (`chimera search`).
 //
-//     SearchProblem --> Instance (dense numbers) --> list schedules --> annealing, branch and bound --> simulate()
+//     SearchProblem --> Instance --> list schedules --> annealing, branch and bound --> simulate() --> SearchResult
 //
-// Generators make only a few regular patterns; for unequal stages or little memory, other orders are faster. The result
-// is a Schedule like any other, with a lower bound of the makespan of all orders. An Instance (instance.h) is the
-// problem as arrays of numbers.
+// The generators of schedules (generate/) make only a few regular patterns; for unequal stages or little memory, other
+// orders are faster. The result is a Schedule like any other, with a lower bound of the makespan of all orders. An
+// Instance (instance.h) is the problem as arrays of numbers.
 
 #include <cstdint>
 #include <functional>
@@ -19,6 +19,7 @@
 
 namespace chimera {
 
+/// State of a running search.
 struct SearchProgress {
   double seconds = 0;      // since the start of the search
   double makespan = 0;     // of the best schedule so far
@@ -36,9 +37,10 @@ struct SearchOptions {
   std::function<void(const SearchProgress&)> progress = nullptr;  // called periodically from the caller's thread
 };
 
+/// A schedule of the Pareto front: no other one found has a smaller makespan and a smaller peak.
 struct ParetoPoint {
   double makespan = 0;
-  double peak_in_flight = 0;  // stage units
+  double peak_in_flight = 0;  // as SearchResult::peak_in_flight
   std::string origin;
 };
 
@@ -47,7 +49,7 @@ struct SearchResult {
   double makespan = 0;
   double lower_bound = 0;  // lower bound of all orders within the limits; equals the makespan if proven optimal
   double gap = 0;          // makespan / lower bound - 1
-  // maximum of the stage units in flight on a worker (forward done, weight gradient not done)
+  // Activations in flight (forward begun, weight gradient not done) on the worker with most, in stage units (limits.h)
   double peak_in_flight = 0;
   std::string origin;  // a generator's name, "list scheduling", "branch and bound", or "local search from" one of them
   std::vector<ParetoPoint> pareto;  // ascending makespan; includes solutions under lower limits
@@ -62,8 +64,7 @@ struct SearchResult {
 /// Searches for fast orders, in these steps:
 /// 1. Times `starts`, and list schedules by many rules. List scheduling adapts starts that exceed a memory limit.
 /// 2. Two threads improve the best orders by simulated annealing, first among symmetric schedules (problem_forms.h),
-/// then
-///    among all. They search problems of at most kMaxExactOps ops exactly (branch_and_bound.h).
+///    then among all. They search problems of at most kMaxExactOps ops exactly (branch_and_bound.h).
 /// 3. The last quarter of the time goes to lower memory limits, for the Pareto front.
 ///
 /// Ends early if the result is proven optimal. There is always a result, at least a list schedule, which passes check()

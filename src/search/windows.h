@@ -2,8 +2,7 @@
 
 // Constraint propagation, with which the search proves that no schedule meets a deadline. An op's window begins at its
 // earliest start (head), and ends at the deadline less the time that must follow the op (tail). Consequences of the
-// deadline narrow the windows. If a window becomes shorter than its op, no schedule meets the deadline; the deadline is
-// then called refuted:
+// deadline narrow the windows. If a window becomes shorter than its op, the deadline is *refuted*: no schedule meets it:
 //
 //     0        head           deadline - tail      deadline
 //     |---------[===== op =====........]---------------|
@@ -32,7 +31,7 @@ struct Precedence {
 struct WindowState {
   std::vector<double> head;                       // [op]: earliest start
   std::vector<double> tail;                       // [op]: least time from its end to the end of the schedule
-  std::vector<std::vector<std::uint8_t>> before;  // [worker][i * n + j]: whether its i-th op precedes its j-th
+  std::vector<std::vector<std::uint8_t>> before;  // [worker][i * n + j], n ops: whether its i-th op precedes its j-th
 };
 
 /// Number of timed schedules (budget.h) that one narrowing of all windows counts as.
@@ -48,8 +47,8 @@ inline constexpr std::int64_t kTimedForAState = 256;
 /// - An op starts after its predecessors on its worker, which run one at a time.
 /// - Edge finding: if a set of ops together with another op cannot end before the last deadline of the set, this op
 ///   follows the set (Carlier and Pinson, Management Science 1989). If the set alone cannot, there is no schedule.
-/// - Memory: on a worker with memory for h micro-batches, a forward that follows b other forwards waits until b + 1 - h
-///   micro-batches are released. The same holds backward in time.
+/// - Memory: on a worker with memory for h micro-batches, a forward that follows b other forwards waits until the
+///   memory of b + 1 - h micro-batches is released. The same holds backward in time.
 class Windows {
  public:
   explicit Windows(const Instance& instance);
@@ -60,12 +59,12 @@ class Windows {
   /// Adds all consequences of `deadline` to `state`. Returns false if no schedule with the facts in `state` meets it.
   bool narrow(WindowState& state, double deadline);
 
-  /// Same, after adding a precedence.
+  /// Does the same after adding a precedence.
   bool narrow(WindowState& state, double deadline, Precedence added);
 
-  /// Same, and finds more consequences: for two ops whose order is not known, it assumes an order and narrows a copy of
-  /// the state. If this refutes the deadline, the opposite order holds (shaving: Martin and Shmoys, IPCO 1996). Repeats
-  /// until there are no more consequences, or the phase ends.
+  /// Does the same, and finds more consequences: for two ops whose order is not known, it assumes an order and narrows
+  /// a copy of the state. If this refutes the deadline, the opposite order holds (shaving: Martin and Shmoys, IPCO
+  /// 1996). Repeats until there are no more consequences, or the phase ends.
   bool probe(WindowState& state, double deadline, Phase phase);
 
   /// Returns the two ops of unknown order with the least slack, in the order that leaves more slack. Ops that overlap
