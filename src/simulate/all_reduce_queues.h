@@ -2,8 +2,9 @@
 
 // The all-reduces of gradients in a synchronous step. They run beside the ops: each worker has a queue of its
 // all-reduces, like a communication stream of a GPU. PipelineState (pipeline_state.h) calls launch() at the places that
-// place_all_reduces() has chosen. The event loop of the simulation (the clock: simulate.cc or shared_cores.cc) calls
-// begin_ready(), computes when an all-reduce ends, and then calls PipelineState::end_sum(), which calls end().
+// place_all_reduces() (schedule/place_all_reduces.h) has chosen. The event loop of the simulation (the clock:
+// simulate.cc or shared_cores.cc) calls begin_ready(), computes when an all-reduce ends, and then calls
+// PipelineState::end_sum(), which calls end().
 //
 //     worker 0   ops   | F F B B B        |          launch: the worker has all its gradients of the stage
 //                queue |       [== sum ==]|          start:  all workers with the stage have launched it

@@ -26,8 +26,8 @@ struct Contention {
   double sums_overlap = 0;
   /// Like `transfers`, for transfers between nodes that leave (or enter) the same node. 0: unknown.
   double node_transfers = 0;
-  /// An op, per input of the worker's next op that is still to arrive: on GPUs a receive is posted one op before its
-  /// turn and occupies multiprocessors while it waits.
+  /// Slowdown of an op for each input of the worker's next op that has not arrived yet: on GPUs, its receive is posted
+  /// while this op runs, and occupies multiprocessors while it waits.
   double ops_by_receives = 0;
   /// Fraction of an op's time that is saved if all other cores of the node are idle. If only a part of them is idle,
   /// the saving is proportional (idle_share()). Durations in the costs are those while all cores compute. In [0, 1).
@@ -40,8 +40,8 @@ struct Contention {
   friend bool operator==(const Contention&, const Contention&) = default;
 };
 
-/// The node of each worker of a data-parallel group. All groups are assumed to do the same at the same time, so one
-/// group is simulated for all. All members empty: one node.
+/// The node (host) of each worker of a data-parallel group. All groups are assumed to do the same at the same time, so
+/// one group is simulated for all. All members empty: one node.
 struct NodePlacement {
   std::vector<std::size_t> node_of = {};  // [worker]
   // [worker]: number of data-parallel groups that have this worker on the same node, including the simulated group
@@ -68,9 +68,10 @@ struct NodePlacement {
 
 /// Input of the simulation of workers that share resources.
 struct SharedCores {
-  /// Number of workers that can compute at the same time on a node: its cores divided by the threads t per worker. A
-  /// worker's op counts once for each of NodePlacement::copies. If `nodes` is empty and W groups run on one machine,
-  /// the value is cores / (W t). Infinity: each worker has its own cores.
+  /// Number of workers that can compute at the same time on a node: the node's cores divided by the threads of a
+  /// worker. An op of a worker counts once for each of NodePlacement::copies. If `nodes` is empty and several
+  /// data-parallel groups run on one machine, the value is that of one group: divided by their number. Infinity: each
+  /// worker has its own cores.
   double cores = std::numeric_limits<double>::infinity();
   /// Fraction of an all-reduce's time in which its workers compute (add, copy to and from sockets); in the rest they
   /// wait for the network.

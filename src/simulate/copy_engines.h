@@ -1,9 +1,9 @@
 #pragma once
 
 // Simulates the copies of offloaded activations: to host memory after a forward, and back before its backward. Each
-// worker has one copy engine, as a GPU has in each direction. PipelineState (pipeline_state.h) calls CopyEngines to
-// find out how long a worker must wait. memory_over_time() (explain.h) calls it again to find out when activations are
-// not on the device. schedule/offload.h decides which forwards are offloaded.
+// worker has one copy engine, which makes the copies of both directions one at a time. PipelineState (pipeline_state.h)
+// calls CopyEngines to find out how long a worker must wait. memory_over_time() (explain.h) calls it again to find out
+// when activations are not on the device. schedule/offload.h decides which forwards are offloaded.
 
 #include <algorithm>
 #include <cstddef>
@@ -26,9 +26,9 @@ struct OffloadCopies {
   double load_end = 0;       // end of the copy back; the backward can then start
 };
 
-/// The copy engines of all workers. An engine makes one copy at a time, in the order of the worker's ops: to host
-/// memory after a forward, and back to the device from an earlier op than the backward on (OffloadedForward::load). The
-/// worker continues during a copy, but it waits
+/// The copy engines of all workers. An engine makes its copies in the order of the worker's ops: to host memory after a
+/// forward, and back to the device from the op before the backward on (OffloadedForward::load). The worker continues
+/// during a copy, but it waits
 /// - after a forward, until the previous copy to host memory has ended;
 /// - before the op at OffloadedForward::load, until the same activations have left the device;
 /// - before the backward, until its activations are back.

@@ -18,7 +18,8 @@
 
 namespace chimera {
 
-/// Durations of a stage's ops for a full micro-batch (of b samples, not halved or sliced).
+/// Durations of a stage's ops for a full micro-batch (not halved or sliced by the schedule). A backward (B) may be
+/// split into an input gradient (I) and a weight gradient (W).
 struct StageCosts {
   double forward = 1;
   double backward = 1;         // B
@@ -65,7 +66,7 @@ struct AllReduceCosts {
   double beta = 0;                   // time per byte
   std::vector<double> bytes = {};    // [S], of the stage's gradients
   std::vector<double> seconds = {};  // [S]: measured times; empty: none
-  std::int64_t data_parallel = 1;    // W: r is W times the number of workers that hold the stage
+  std::int64_t data_parallel = 1;    // groups; r is this times the number of workers of a group that hold the stage
   // Bytes of the gradients of the tied matrix (or the time of their all-reduce, if `seconds` is set); the workers of
   // the first and the last stage hold it. Empty: no tied matrix.
   std::optional<double> tied = std::nullopt;
@@ -86,7 +87,8 @@ struct StageMemory {
   double keys_and_values = 0;
 };
 
-/// Lifetime of message buffers per channel (ordered pair of workers).
+/// Lifetime of message buffers per channel (ordered pair of workers). The turn of a message comes when its tensor is
+/// made (passes/lower.h).
 struct MessageBuffers {
   std::int64_t receives_ahead = 0;  // a receive is allocated this many messages ahead of its turn
   // a sent tensor is freed once this many later ones are produced, or the worker's ops end
@@ -98,17 +100,19 @@ struct MessageBuffers {
 /// op's time, and y - x of its bytes.
 struct SliceCosts {
   double attention = 0;             // a: fraction of an op's time that is attention, for a whole micro-batch, 0 to 1
-  std::vector<double> bounds = {};  // [k + 1], ascending from 0 to 1; empty: equal times, see balanced_bounds()
+  std::vector<double> bounds = {};  // [slices + 1], ascending from 0 to 1; empty: equal times, see balanced_bounds()
   friend bool operator==(const SliceCosts&, const SliceCosts&) = default;
 };
 
-/// Returns [k + 1]: bounds of slices with equal times, the solutions x of (1 - a) x + a x^2 = j / k.
+/// Returns [slices + 1]: bounds of slices with equal times, the solutions x of (1 - a) x + a x^2 = j / slices, where a
+/// is `attention`.
 [[nodiscard]] std::vector<double> balanced_bounds(std::int64_t slices, double attention);
 
-/// Returns [k]: the fraction of the tokens in each slice. SliceCosts::bounds must be for k slices, or empty.
+/// Returns [slices]: the fraction of the tokens in each slice. SliceCosts::bounds must be for so many slices, or empty.
 [[nodiscard]] std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices);
 
-/// Returns [k]: the fraction of an op's time of each slice. SliceCosts::bounds must be for k slices, or empty.
+/// Returns [slices]: the fraction of an op's time of each slice. SliceCosts::bounds must be for so many slices, or
+/// empty.
 [[nodiscard]] std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices);
 
 /// Copies of activations to host memory and back.
@@ -117,6 +121,7 @@ struct OffloadCosts {
   std::vector<double> bytes = {};  // [S], of a full micro-batch; 0: the stage is not offloaded
 };
 
+/// All costs of a pipeline, by stage.
 struct CostModel {
   std::vector<StageCosts> stages;  // [S]
   double latency = 0;  // delay of each message to another worker, in addition to alpha; any number may be in flight

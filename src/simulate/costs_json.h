@@ -1,8 +1,8 @@
 #pragma once
 
-// Reads and writes costs as JSON. `plan`, `model` and measured training runs write such files, and the flag --costs
-// reads them. Costs of links between pairs of workers, for --links, may also be CSV. docs/schedule_format.md describes
-// both.
+// Reads and writes the costs of a simulation (costs.h) as JSON. `plan`, `model` and measured training runs write such
+// files, and the flag --costs reads them. Costs of links between pairs of workers, for --links, may also be CSV.
+// docs/schedule_format.md describes both.
 
 #include <cstdint>
 #include <string>

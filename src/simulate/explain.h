@@ -16,8 +16,9 @@ namespace chimera {
 /// Returns [worker]: its memory over time. It is in bytes if CostModel::memory is set; else it counts only activations,
 /// in stage units. It includes:
 /// - weights (all versions, for each stage of each replica), gradients and optimizer state;
-/// - activations from F to the end of B or I, and the part that W needs until its end. With recomputation, only the
-///   input of the stage is kept until B or I starts. Offloaded activations do not count between their two copies.
+/// - activations from the forward to the end of the backward (B, or I if it is split), and the part that the weight
+///   gradient (W) needs until its end. With recomputation, only the input of the stage is kept until the backward
+///   starts. Offloaded activations do not count between their two copies.
 /// - messages: on the sender until arrival, unless the tensor is part of its activations; on the receiver from arrival
 ///   to the start of the op that needs it (forward) or to the op's end (backward). CostModel::buffers extends both
 ///   times.

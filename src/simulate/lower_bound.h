@@ -11,11 +11,12 @@ namespace chimera {
 
 /// Returns a lower bound on the makespan of every order of these ops on these workers, regardless of memory limits.
 ///
-/// *Flow.* Workers run one op at a time, and links carry one message at a time. So if C(k) is when the k-th micro-batch
-/// of a replica has passed an op of duration p, C(k) >= max(A(k), C(k-1)) + p, where A(k) is the k-th arrival. Hence
-/// the k-th op of a class (replica, stage, kind) starts no earlier than r + (k-1) dr, where r is the length of the path
-/// to it and dr the longest duration on the path. Recomputation is not on the path, because it needs no gradient. At
-/// least q + (j-1) dq follows the j-th last op; q includes the all-reduce and the update.
+/// *Flow.* Workers run one op at a time, and links carry one message at a time, so micro-batches pass each op one after
+/// another. A *class* is the ops of one replica, stage and kind. The path to a class is the ops and messages through
+/// which a micro-batch must pass before. Hence the k-th op of a class starts no earlier than the length of this path,
+/// plus k - 1 times the longest duration on it. Recomputation is not on the path, because it needs no gradient. In the
+/// same way, the j-th last op is followed by at least the path to the end, with the all-reduce and the update, plus j -
+/// 1 times the longest duration on that path.
 ///
 /// *Worker.* Each op thus has a head (earliest start), a body (duration) and a tail (time that must follow it). A
 /// worker's bound is the makespan of Jackson's preemptive schedule (Carlier, EJOR 11, 1982), which always runs the op
@@ -25,8 +26,8 @@ namespace chimera {
 /// *Slices.* In the flow, a slice counts as a micro-batch that takes the time of the shortest slice. Another bound of a
 /// worker is its smallest head + all its work + its smallest tail.
 ///
-/// *Pairs.* If running pairs together saves time, the body of an F, B or I is its part of the pair's time. The flow
-/// uses full durations.
+/// *Pairs.* If running pairs together saves time, the body of each op of a pair is its part of the pair's time. The
+/// flow uses full durations.
 ///
 /// If a worker has more than 16 classes, and ops times classes exceed 2^24, the bound is linear in the ops: the longest
 /// path, and smallest head + work + smallest tail of each worker. If ops are missing or duplicated, or the replicas

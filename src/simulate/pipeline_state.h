@@ -42,7 +42,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 enum class ActivityKind : std::uint8_t {
   Recomputation,
   Op,
-  OwnSum,   ///< the all-reduce of an asynchronous update
+  OwnSum,   ///< the all-reduce before an update in an asynchronous schedule
   Update,   ///< an optimizer step
   Sum,      ///< an all-reduce of a synchronous step
   Message,  ///< a message's time on a link
@@ -54,6 +54,7 @@ struct Activity {
   double time = 0;  // its duration on a core of its own, without contention
 };
 
+/// Progress of all workers. An argument `w` is a worker, `now` the time.
 class PipelineState {
  public:
   /// `ranges` is the result of step_ranges() (steps.h), [step][worker]. If `tracks_messages` is false, and all messages

@@ -24,10 +24,11 @@ namespace chimera {
 /// sends.
 [[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
 
+/// What simulate() needs besides schedule and costs.
 struct SimulationOptions {
-  /// Number of consecutive steps in the schedule (unroll() in passes/unroll.h makes such schedules). Step k has
-  /// micro-batches k n to (k+1) n - 1, n = N / steps. In a synchronous schedule, a worker starts a step after its
-  /// update of the step before; an asynchronous schedule has no flush.
+  /// Number of consecutive steps in the schedule (unroll() in passes/unroll.h makes such schedules). All steps have
+  /// equally many micro-batches, numbered on from step to step. In a synchronous schedule, a worker starts a step after
+  /// its update of the step before; an asynchronous schedule has no flush.
   std::int64_t steps = 1;
   SharedCores cores = {};  // cores that workers share, and contention; default: each worker has cores of its own
 };
@@ -52,9 +53,10 @@ struct SimulationOptions {
 /// divided by the number of cores, less the time that ops save while other cores idle.
 ///
 /// Throws ScheduleError if ops wait for each other in a cycle, or if a worker of a synchronous schedule mixes the ops
-/// of two steps. Throws ConfigError as CostTable does, and if `steps` does not divide N. Also throws it unless `cores`
-/// has cores > 0, all_reduce_share in [0, 1], finite slowdowns of 0 or more, and sums_overlap and idle_gain in [0, 1).
-/// Requires a schedule that check() accepts; if an op that makes an input is missing, the input is ignored.
+/// of two steps. Throws ConfigError as CostTable does, and if `steps` does not divide the number of micro-batches. Also
+/// throws it unless `cores` has cores > 0, all_reduce_share in [0, 1], finite slowdowns of 0 or more, and sums_overlap
+/// and idle_gain in [0, 1). Requires a schedule that check() accepts; if an op that makes an input is missing, the
+/// input is ignored.
 [[nodiscard]] Timeline simulate(const Schedule& schedule, const CostModel& costs,
                                 const SimulationOptions& options = {});
 

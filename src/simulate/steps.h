@@ -1,8 +1,8 @@
 #pragma once
 
 // Finds the steps in a schedule of several steps, which unroll() (passes/unroll.h) has made from a schedule of one
-// step: step k has micro-batches k N .. k N + N - 1. A synchronous schedule ends each step with all-reduces and
-// updates, so a worker's list must not mix the ops of two steps:
+// step. If a step has 4 micro-batches, step 0 has micro-batches 0 to 3, step 1 has 4 to 7, and so on. A synchronous
+// schedule ends each step with all-reduces and updates, so a worker's list must not mix the ops of two steps:
 //
 //     worker 0 | ops of step 0 ... | update | ops of step 1 ... | update
 //                ^ begin           ^ end      ^ begin           ^ end

@@ -1,8 +1,8 @@
 #pragma once
 
 // Computes the totals in a Timeline (schedule/timeline.h) from the times and the order of its ops: makespan, bubbles,
-// busy time, period, activations in flight. Both simulate() and measured_step() call these functions, so that simulated
-// and measured values have the same definitions.
+// busy time, period, activations in flight. Both simulate() and measured_step() (train/observe/measured_step.h) call
+// these functions, so that simulated and measured values have the same definitions.
 
 #include <cstdint>
 
