@@ -2,7 +2,8 @@
 
 // Constraint propagation, with which the search proves that no schedule meets a deadline. An op's window begins at its
 // earliest start (head), and ends at the deadline less the time that must follow the op (tail). Consequences of the
-// deadline narrow the windows. If a window becomes shorter than its op, the deadline is *refuted*: no schedule meets it:
+// deadline narrow the windows. If a window becomes shorter than its op, no schedule meets the deadline: it is
+// *refuted*.
 //
 //     0        head           deadline - tail      deadline
 //     |---------[===== op =====........]---------------|
