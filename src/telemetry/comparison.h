@@ -1,7 +1,7 @@
 #pragma once
 
 // Compares training runs, for `chimera compare`: results side by side, the settings that differ, and curves of loss and
-// speed. Runs are read from their metrics files (run_history.h).
+// speed. Runs are read from the files that they wrote (run_history.h).
 
 #include <string>
 #include <vector>
@@ -16,7 +16,7 @@ struct Difference {
   std::string field;
   std::vector<std::string> values;  ///< [run]; empty if not recorded
 };
-/// Returns the fields in the order of the first run that has them.
+/// Returns the fields that differ, in the order of the first run that has them.
 [[nodiscard]] std::vector<Difference> differences_of(const std::vector<RunHistory>& runs);
 
 /// Returns a table of the results, and the differing settings. Throws ConfigError if a run has no step.

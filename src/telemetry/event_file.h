@@ -18,8 +18,8 @@ namespace chimera {
 /// eight bytes, the data, and its masked CRC-32C. Source: tensorflow/core/lib/io/record_writer.h.
 [[nodiscard]] std::string event_record(std::string_view data);
 
-/// Returns an Event of tensorflow/core/util/event.proto, with scalars named as in metrics.jsonl. `wall_time` counts
-/// seconds since 1970.
+/// Returns the metrics of a step as an Event of tensorflow/core/util/event.proto, with scalars named as in
+/// metrics.jsonl. `wall_time` counts seconds since 1970.
 [[nodiscard]] std::string step_event(const StepMetrics& metrics, double wall_time);
 
 /// Returns a restart event: TensorBoard drops the numbers that earlier files of the folder have for `step` and later

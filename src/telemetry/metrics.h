@@ -2,7 +2,7 @@
 
 // The results of each step (StepMetrics), and the file of `--metrics` (MetricsFile). Rank 0 appends one line of JSON
 // per step to this file. Lines are written whole and wait in memory while the disk is full. A run that resumes from a
-// checkpoint continues the file of the earlier run. LossWatch detects loss spikes.
+// checkpoint continues the file of the earlier run. LossWatch detects spikes of the loss (--spike).
 
 #include <sys/types.h>
 
@@ -74,7 +74,7 @@ struct StepMetrics {
   double peak_memory_bytes = 0;             // memory of a process, or of its tensors on a GPU; the largest of all ranks
   std::optional<double> used_memory_bytes;  // memory of a GPU that all processes use; the largest of all ranks
   std::optional<double> allocation_retries;  // of a GPU's memory allocator since the start; the largest of all ranks
-  std::optional<double> op_sum_seconds;      // of rank 0 in sums inside ops; only with tensor parallelism
+  std::optional<double> op_sum_seconds;      // of rank 0 in all-reduces inside ops; only with tensor parallelism
   bool is_skipped = false;             // no update: the loss or a gradient was not finite, or the step is excluded
   std::int64_t skipped = 0;            // number of skipped steps since the run started or resumed
   std::int64_t updates = 0;            // number of updates of each weight, over all attempts of the run
@@ -82,7 +82,7 @@ struct StepMetrics {
   std::optional<double> utilization;   // MFU: model FLOPs over the machine's matrix-product throughput
   std::optional<double> seconds_left;  // estimated from the last steps
   std::optional<double> validation_loss;
-  std::optional<std::string> parameters_hash;  // only canonical runs
+  std::optional<std::string> parameters_hash;  // only with --reduction canonical
   std::optional<std::int64_t> workers;         // ranks that run, if some are lost (--recover reroute)
   std::optional<std::string> sample;           // text generated after --prompt
 };

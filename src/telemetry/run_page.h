@@ -11,7 +11,7 @@
 
 namespace chimera {
 
-/// A row of the table of predicted and measured values.
+/// A row of the table of predicted and measured values, such as the step time in seconds.
 struct PageForecast {
   std::string name;
   std::string unit;

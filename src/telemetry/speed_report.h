@@ -1,9 +1,10 @@
 #pragma once
 
 // Answers why a run is slower than predicted: the time of a step as planned and as measured, and the parts of a step. A
-// run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), which have
-// the start of every instruction of the last steps. A run that is over has left speed.json, with the figures of its
-// last lines (train/observe/step_summary.h) and the report as text. `chimera diagnose` prints the report.
+// run that is not over, or that was killed, is judged by its flight records (launch/flight/flight_record.h), files in
+// which each rank notes the start of every instruction of its last steps. A run that is over has left speed.json, with
+// the figures of its last lines (train/observe/step_summary.h) and the report as text. `chimera diagnose` prints the
+// report.
 //
 //   flight records -> complete steps of each rank --+
 //                                                   +-> SpeedAnalysis -> text, JSON

@@ -20,7 +20,7 @@ namespace chimera {
 /// Current activity of a rank.
 struct LiveRank {
   std::int64_t step = 0;  ///< From 1; 0 outside of steps
-  std::string doing;      ///< Such as `1B3` or `start-up`
+  std::string doing;      ///< Op (stage, kind, micro-batch) such as `1B3`, or another activity such as `start-up`
   double waiting = 0;     ///< Fraction of the time spent waiting for other ranks
 };
 
