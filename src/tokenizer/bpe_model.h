@@ -18,7 +18,7 @@ namespace chimera {
 /// A BPE model as a tokenizer.json describes it.
 struct BpeParts {
   TextMap<TokenId> vocabulary;                              ///< token -> id; ids are not negative
-  std::vector<std::pair<std::string, std::string>> merges;  ///< pairs of tokens to merge, the lowest rank first
+  std::vector<std::pair<std::string, std::string>> merges;  ///< pairs of tokens to merge; the first has rank 0
   bool byte_level = false;                                  ///< tokens have one letter per byte (byte_alphabet.h)
   bool byte_fallback = false;      ///< unknown characters become <0xNN> tokens if all bytes have one
   bool fuse_unknown = false;       ///< adjacent unknown characters become one token
@@ -26,8 +26,9 @@ struct BpeParts {
   std::optional<TokenId> unknown;  ///< if absent, unknown characters are dropped
 };
 
-/// Returns a model that repeatedly merges the adjacent pair of lowest rank; of equal pairs, the leftmost. Throws
-/// ConfigError if a merge has a token outside the vocabulary. `source` is the file, for messages.
+/// Returns a model that repeatedly merges the adjacent pair of lowest rank (place in the list of merges); of equal
+/// pairs, the leftmost. Throws ConfigError if a merge has a token outside the vocabulary. `source` is the file, for
+/// messages.
 [[nodiscard]] std::unique_ptr<WordModel> make_bpe_model(const BpeParts& parts, const std::string& source);
 
 }  // namespace chimera

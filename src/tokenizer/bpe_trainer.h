@@ -26,6 +26,7 @@ class WordCounts {
   TextMap<std::int64_t> counts_;
 };
 
+/// Options of train_bpe().
 struct BpeTraining {
   std::int64_t vocabulary = 8192;  ///< number of tokens: special tokens, 256 bytes, and merges
   /// Distinct texts. In byte-level BPE, every byte has a printable letter; a special token that is the letter of a byte
@@ -34,8 +35,9 @@ struct BpeTraining {
   std::int64_t min_frequency = 0;  ///< pairs that occur less often are not merged
 };
 
+/// A learned vocabulary.
 struct TrainedBpe {
-  std::vector<std::string> tokens;                            ///< by id, as in tokenizer.json: a letter for each byte
+  std::vector<std::string> tokens;  ///< by id, as in tokenizer.json: a letter for each byte (byte_alphabet.h)
   std::vector<std::pair<std::int64_t, std::int64_t>> merges;  ///< pairs of ids, by rank
   std::size_t special_tokens = 0;                             ///< number of special tokens
   std::size_t first_special = 0;                              ///< id of the first special token; the others follow

@@ -42,7 +42,7 @@ using Decoder = std::vector<DecodingStep>;
 
 /// Returns the text of tokens. If the decoder has no steps, joins the tokens with blanks.
 [[nodiscard]] std::string decode(const Decoder& decoder, std::vector<std::string> tokens);
-/// Returns whether a token after `last_token` may change the text of `last_token`.
+/// Returns whether a token after `last_token` may change the text of `last_token`, for example complete a character.
 [[nodiscard]] bool is_open(const Decoder& decoder, std::string_view last_token);
 
 }  // namespace chimera

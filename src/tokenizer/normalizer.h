@@ -11,8 +11,8 @@
 
 namespace chimera {
 
-struct ComposeStep {};    ///< to Unicode normal form NFC
-struct DecomposeStep {};  ///< to Unicode normal form NFD
+struct ComposeStep {};    ///< converts to Unicode normal form NFC
+struct DecomposeStep {};  ///< converts to Unicode normal form NFD
 struct PrependStep {      ///< puts `prefix` before the text, unless the text is empty
   std::string prefix;
 };
@@ -20,7 +20,7 @@ struct ReplaceStep {  ///< replaces each `from` by `to`
   std::string from;   ///< not empty
   std::string to;
 };
-/// What BERT does, in this order.
+/// The steps of BERT's tokenizer, in this order.
 struct BertStep {
   bool clean_text = true;            ///< removes control characters; white space becomes blanks
   bool handle_chinese_chars = true;  ///< puts blanks around Chinese characters

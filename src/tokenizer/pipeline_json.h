@@ -15,14 +15,16 @@ namespace chimera {
 /// Reads the field `normalizer` of the file.
 [[nodiscard]] Normalizer read_normalizer(const JsonValue& file);
 
+/// A pre-tokenizer as the file describes it.
 struct PreTokenizerParts {
   std::vector<WordsStep> steps;
-  bool byte_level = false;  ///< whether the tokens are those of byte-level BPE, with one letter per byte
+  bool byte_level = false;  ///< whether tokens are those of byte-level BPE, with a letter per byte (byte_alphabet.h)
 };
 /// Reads the field `pre_tokenizer` of the file.
 [[nodiscard]] PreTokenizerParts read_pre_tokenizer(const JsonValue& file);
 
-/// Reads the field `post_processor` of the file into `parts`: the template of a model's input.
+/// Reads the field `post_processor` of the file into `parts.input`: the template of a model's input, such as [CLS] text
+/// [SEP].
 void read_post_processor(const JsonValue& file, PipelineParts& parts);
 
 /// Reads the field `decoder` of the file.

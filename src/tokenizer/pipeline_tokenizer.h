@@ -25,6 +25,7 @@ namespace chimera {
 /// Stands for the ids of the text in PipelineParts::input.
 inline constexpr TokenId kTextPlace = -1;
 
+/// The parts of a tokenizer, in the order of the picture.
 struct PipelineParts {
   std::vector<std::pair<std::string, TokenId>> vocabulary;  ///< without added tokens
   std::vector<AddedToken> added;                            ///< in the order of the file

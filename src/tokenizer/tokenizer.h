@@ -28,7 +28,7 @@ class Encoder {
   virtual void encode(std::string_view text, TokenIds& ids, bool continues = false) = 0;
 };
 
-/// Immutable and thread-safe.
+/// A vocabulary, and the rules that divide text into its tokens. Immutable and thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;

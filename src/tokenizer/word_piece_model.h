@@ -11,6 +11,7 @@
 
 namespace chimera {
 
+/// A WordPiece model as its files describe it.
 struct WordPieceParts {
   TextMap<TokenId> vocabulary;        ///< token -> id
   TokenId unknown = 0;                ///< id for unknown words
