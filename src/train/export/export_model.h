@@ -3,8 +3,8 @@
 // Writes a model as a new Hugging Face folder, which from_pretrained() of transformers loads. convert_folder() converts
 // a folder or a checkpoint, for `chimera export`. export_model() writes the weights of the ranks at the end of a
 // training run, for `train --export`. Both first plan all files (export_plan.h), and then write each tensor to its
-// position, block by block, so that no process holds the whole model in memory. The folder appears when it is complete
-// (StagedFolder).
+// position, block by block, so that no process holds the whole model in memory. The folder appears only when it is
+// complete.
 
 #include <cstdint>
 #include <optional>
@@ -32,10 +32,10 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 /// Called before training starts, because its end is too late for such an error.
 void require_exportable(const Job& job);
 
-/// All ranks call it. Each writes its `own` parameters into preallocated files, so no rank holds the whole model. `own`
-/// must cover each parameter on exactly one rank. Rank 0 adds config.json, generation_config.json and the tokenizer's
-/// files if known. The folder appears atomically. Throws ConfigError on a rank that cannot write, PeerLostError on the
-/// others.
+/// Writes the model of a job to the folder of --export. All ranks call it. Each writes its `own` parameters into
+/// preallocated files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0
+/// adds config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws
+/// ConfigError on a rank that cannot write, PeerLostError on the others.
 void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport);
 
 }  // namespace chimera

@@ -17,14 +17,15 @@ struct EvaluationOptions {
   std::string from = {};              // Hugging Face folder of the model; a checkpoint is one, too
   std::string data = {};              // Text or token file, or a folder of such files (data/open_tokens.h)
   std::string tokenizer = {};         // Argument of open_tokenizer(); empty: the model folder's tokenizer, else bytes
-  std::int64_t sequence = 0;          // L, tokens per sample; at least 1
-  std::int64_t micro_batch_size = 8;  // b, samples per forward; at least 1
+  std::int64_t sequence = 0;          // Tokens per sample; at least 1
+  std::int64_t micro_batch_size = 8;  // Samples per forward; at least 1
   DataType dtype = DataType::Float32;
   bool force_bfloat16 = false;  // Allows bfloat16 on a CPU that emulates it
   std::int64_t seed = 1;        // For BERT's pairs and masks
   std::int64_t threads = 0;     // Intra-op; 0: number of cores
 };
 
+/// State of an evaluation.
 struct EvaluationProgress {
   std::int64_t windows_done = 0;
   std::int64_t windows = 0;  // All windows of the text
@@ -33,6 +34,7 @@ struct EvaluationProgress {
   double seconds = 0;  // Since the first forward
 };
 
+/// Result of evaluate().
 struct Evaluation {
   double loss = 0;           // Mean, in nats
   std::int64_t tokens = 0;   // Number of targets in the mean

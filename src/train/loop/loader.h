@@ -16,9 +16,9 @@
 
 namespace chimera {
 
-/// Returns the micro-batch with the samples at `place`: tokens, targets and masks [b, L], and the loss scales.
-/// MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is 1
-/// divided by the number of samples in the whole step.
+/// Returns the micro-batch with the samples at `place`: tokens, targets and masks [samples, tokens], and the loss
+/// scales. MicroBatch::token_loss_scale is 1 divided by the number of targets in the whole step; sentence_loss_scale is
+/// 1 divided by the number of samples in the whole step.
 [[nodiscard]] MicroBatch make_micro_batch(const Samples& samples, Family family, const BatchPosition& place);
 /// Returns the micro-batch with these samples. For the loss scales, the step has `mini_batch` samples with
 /// `targets_per_sample` targets each.

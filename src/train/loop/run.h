@@ -14,8 +14,8 @@ namespace chimera {
 /// another rank is printed. Returns the exit code: kSavedExit if a signal made the run save and end.
 [[nodiscard]] int run_threads(const Job& job);
 
-/// Runs this process as a rank. Sends the launcher a report if it fails (report_failure()). Returns an exit code as
-/// run_threads() does.
+/// Runs this process as a rank. If it fails, sends the launcher a report (launch/local/failure_report.h). Returns an
+/// exit code as run_threads() does.
 [[nodiscard]] int run_rank(const Job& job, RankEnvironment rank);
 
 }  // namespace chimera

@@ -10,9 +10,10 @@
 
 namespace chimera {
 
+/// Number and phase of the current step.
 class StepPosition {
  public:
-  /// `first` is the number of steps that earlier runs have made.
+  /// `first` is the number of steps that earlier runs have made, up to the checkpoint that this run resumes from.
   explicit StepPosition(std::int64_t first) { resume(first, first); }
 
   void begin(std::int64_t step) {

@@ -15,7 +15,8 @@
 
 namespace chimera {
 
-/// Borrows its arguments. `step` is the last training step, from 1; messages about hangs and failures name it.
+/// Validation and samples of one rank. Borrows its arguments. `step` is the last training step, from 1; messages about
+/// hangs and failures name it.
 class StepValidation {
  public:
   StepValidation(const RankContext& self, const TrainedModel& model, const Loader& loader, StepDriver& driver,

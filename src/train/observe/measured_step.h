@@ -48,30 +48,32 @@ struct MeasuredTransfer {
   double arrived = 0;    // End of the receiver's wait
 };
 
+/// A forward that runs again before its backward.
 struct MeasuredRecomputation {
   Op op;  // The recomputed forward
   TimedOp time;
 };
 
-/// A step of one data-parallel group, on its ranks with one t (engine/tensor_ranks.h). Times are in seconds from the
-/// start of the step: the earliest start on any rank of any group.
+/// A step of one data-parallel group. If T ranks share the layers of each worker (tensor parallelism), it is the step
+/// of one of the T *lanes*: the ranks with the same place among those T (engine/tensor_ranks.h). Times are in seconds
+/// from the start of the step: the earliest start on any rank of any group.
 struct MeasuredStep {
   std::int64_t step = 0;  // Counted from 0
   GroupId group{0};
-  std::int64_t lane = 0;  // t
+  std::int64_t lane = 0;  // From 0; 0 without tensor parallelism
   double start = 0;       // Start of the step in seconds of rank 0's clock
   /// In this timeline, an all-reduce starts when the last of its ranks launches it; if RecordedStep::all_reduce_ends is
   /// 0 for all of them, no earlier than the first wait for it. Its end is measured on each worker separately.
   /// Timeline::lower_bound is 0.
   Timeline timeline;
-  /// Result of explain_measured(); recomputations are not idle time.
+  /// Result of explain_measured() (simulate/explain.h); recomputations are not idle time.
   Explanation explanation;
   std::vector<MeasuredTransfer> transfers;                         // In the order of explanation.messages
   std::vector<std::vector<MeasuredRecomputation>> recomputations;  // [worker]
   std::vector<std::vector<TimedAllReduce>> launched;               // [worker]: start is the worker's own launch
 };
 
-/// Returns the recorded step for the data-parallel group `group` and t = `lane`.
+/// Returns the recorded step for the data-parallel group `group` and the lane `lane`.
 [[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded,
                                          std::int64_t lane = 0);
 
@@ -79,10 +81,10 @@ struct MeasuredStep {
 /// CPU time.
 [[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
 
-/// Returns measured_op_costs() by wall clock, with further costs from `steps` of measured_steps(), at least
-/// one. The latency of a message is the time from the end of the op that made it to its arrival, as the median over
-/// messages whose receiver was waiting. All-reduce times are means per stage. The optimizer time of a worker is divided
-/// among its stages in proportion to their parameters.
+/// Returns measured_op_costs() by wall clock, with further costs from `steps`, the result of measured_steps()
+/// (observation.h), at least one. The latency of a message is the time from the end of the op that made it to its
+/// arrival, as the median over messages whose receiver was waiting. All-reduce times are means per stage. The optimizer
+/// time of a worker is divided among its stages in proportion to their parameters.
 [[nodiscard]] CostModel measured_costs(const Job& job, const OpTimes& times,
                                        const std::vector<std::vector<MeasuredStep>>& steps);
 

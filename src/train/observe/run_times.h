@@ -15,6 +15,7 @@
 
 namespace chimera {
 
+/// Times of one rank.
 class RunTimes {
  public:
   /// Adds the time of a step. Call add_update() for its updates before. If `is_warm_up`, the step does not count, and

@@ -11,6 +11,7 @@
 
 namespace chimera {
 
+/// Step times of one rank, by set of running ranks.
 class StepCosts {
  public:
   /// `ranks` is the number of launched ranks.

@@ -27,7 +27,7 @@ struct RankComputeTime {
 /// A rank is a straggler if its ops take at least this many times as long as elsewhere.
 inline constexpr double kStragglerRatio = 1.1;
 
-/// Returns the pace of each rank. `times` is indexed by rank, and holds sums over `steps` steps, at least 1.
+/// Returns the compute time of each rank. `times` is indexed by rank, and holds sums over `steps` steps, at least 1.
 [[nodiscard]] std::vector<RankComputeTime> compute_times_of_ranks(const std::vector<OpTimes>& times,
                                                                   std::int64_t steps);
 

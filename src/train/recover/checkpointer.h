@@ -35,11 +35,12 @@
 namespace chimera {
 
 /// Tensors that one rank writes. The ranks of a stage divide its parameters like a sharded optimizer
-/// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part. Of T ranks that share layers, the
-/// first writes whole tensors, so that a checkpoint does not depend on T.
+/// (engine/sharded_optimizer.h), so each rank has the optimizer state of its part. If several ranks share layers
+/// (tensor parallelism), the first of them writes whole tensors, so that a checkpoint does not depend on their number.
 class CheckpointPart {
  public:
-  /// Borrows the tensors of `trained` and `state`.
+  /// `trained` are the parameters of this rank, `state` its optimizer state. `tensor` are the ranks that share its
+  /// layers; null: none. Borrows the tensors.
   CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state, TensorGroup* tensor);
 
@@ -64,7 +65,7 @@ class CheckpointPart {
   int rank_;
   int ranks_;
   TensorGroup* tensor_;
-  std::map<std::string, std::vector<std::int64_t>> shapes_;  // of whole parameters, with a group
+  std::map<std::string, std::vector<std::int64_t>> shapes_;  // Of whole parameters; empty without `tensor`
   std::vector<Piece> weights_;
   std::vector<Piece> state_;
 };

@@ -17,7 +17,7 @@ namespace chimera {
 
 inline constexpr std::int64_t kMaxSkippedInRow = 10;
 
-/// Checks of a rank. Steps count from 1. Borrows the context.
+/// The checks of one rank. Steps count from 1. Borrows the context.
 class LossGuard {
  public:
   explicit LossGuard(const RankContext& self) : self_(self) {}

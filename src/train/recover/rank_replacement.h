@@ -39,10 +39,11 @@ struct ResumeState {
   std::vector<RankId> state_sources;  ///< [group]: rank that sends the group's state to the new process
 };
 
-/// Computes the state to resume from. `states` is [rank]. `groups` has the ranks with equal state:
-/// of each parameter group, `lanes` in a row (TensorRanks::in_lanes()). Throws Error if no rank of a
-/// group has weights, if a rank with weights is two steps behind the furthest rank, or if it is one step behind and has
-/// not voted for the missing step.
+/// Computes the state to resume from. `states` is [rank]. `groups` has the sets of ranks with equal state: one per
+/// parameter group or, if ranks share layers (tensor parallelism), one per parameter group and part of its layers, with
+/// `lanes` parts one after another (TensorRanks::in_lanes()). Throws Error if no rank of a group has weights, if a rank
+/// with weights is two steps behind the furthest rank, or if it is one step behind and has not voted for the missing
+/// step.
 [[nodiscard]] ResumeState agree_on_resume_state(std::span<const RankState> states, const RankGroups& groups,
                                                 std::size_t lanes = 1);
 

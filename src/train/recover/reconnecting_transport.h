@@ -20,8 +20,8 @@
 
 namespace chimera {
 
-/// A transport that gets new connections after each loss of a rank. Messages of different generations of
-/// connections cannot mix, because no connection lives longer than its generation. run.cc calls its functions.
+/// A transport that gets new connections, the next *generation*, after each loss of a rank. Messages of different
+/// generations cannot mix, because no connection lives longer than its generation. run.cc calls its functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.
@@ -29,7 +29,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   using Connect = std::function<std::unique_ptr<Transport>(
       const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first)>;
 
-  /// Requires rank.orders, the rank's end of an OrderChannel.
+  /// Requires rank.orders, the rank's end of an OrderChannel, on which the launcher sends its orders.
   explicit ReconnectingTransport(const RankEnvironment& rank);
 
   /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
@@ -37,7 +37,9 @@ class ReconnectingTransport final : public ForwardingTransport {
   [[nodiscard]] RankSet await_generation();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
+  /// Returns whether the generation is not the first.
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
+  /// Tells the launcher that this rank trains again. `step` is the last completed step, from 1.
   void note_resumed(std::int64_t step) const { link_.note_resumed(step); }
 
   /// Returns whether the loss of another rank caused `error` in `op`, so that this rank must leave its step. Waits for

@@ -48,7 +48,7 @@ struct HashHalves {
 /// hashes of the parameters in the order of `names`, which are ascending. All ranks call it. `own` are the parameter
 /// groups that this rank contributes: exactly one rank contributes each parameter or, if T ranks share its layer, each
 /// of the T ranks does. `place` is the place of this rank among these T ranks; the hash depends on T. Calls
-/// note_more_progress() after each parameter.
+/// note_more_progress() (launch/flight/progress.h) after each parameter.
 [[nodiscard]] std::string parameters_hash(const std::vector<std::string>& names,
                                           const std::vector<const ParameterGroup*>& own, Transport& transport,
                                           const TensorPlace& place = {});

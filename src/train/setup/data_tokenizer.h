@@ -46,7 +46,8 @@ struct TrainingPrompt {
 /// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.
 [[nodiscard]] std::map<std::string, std::string> tokenizer_texts(const std::string& tokenizer);
 
-/// Returns the section `tokenizer` of Manifest::run: `source`, and `files` with the hash of each of tokenizer_texts().
+/// Returns the section `tokenizer` of a checkpoint's manifest (Manifest::run): `source`, and `files` with the hash of
+/// each of tokenizer_texts().
 [[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer);
 
 /// Returns the tokenizer that Manifest::run names (`run`), also in checkpoints of older versions; empty if unknown.
@@ -75,8 +76,8 @@ class DataTokenizer {
   std::string model_;
   std::int64_t vocabulary_;
   SampleKind kind_;
-  std::string checkpoint_;                // Whose tokens have an unknown tokenizer; else empty
-  std::string path_;                      // Empty: not known
+  std::string checkpoint_;                // The model, if it is a checkpoint with an unknown tokenizer; else empty
+  std::string path_;                      // Of the tokenizer; empty: not known
   std::unique_ptr<Tokenizer> tokenizer_;  // Null: bytes
 };
 

@@ -44,12 +44,13 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Returns the work of a full micro-batch, with the kernels of the device.
 [[nodiscard]] Workload workload_of(const TrainOptions& options);
 
-/// Returns what of a GPU's `memory_bytes` is not for a rank's tensors: by the profile of --machine, or estimated. Empty
-/// on CPUs.
+/// Returns the part of a GPU's `memory_bytes` that holds no tensors of a rank: by the profile of --machine, or
+/// estimated. Zeros on CPUs.
 [[nodiscard]] ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, double memory_bytes);
 
-/// Throws ConfigError, in one line, if the tensors of a rank and what is reserved need more than its GPU has. Ranks
-/// that share a GPU count together. Needs a device that require_device() has accepted. `tensors`: [worker], peak bytes.
+/// Throws ConfigError, in one line, if the tensors of a rank and reserved_of() together need more than its GPU has.
+/// Ranks that share a GPU count together. Needs a device that require_device() has accepted. `tensors`: [worker], peak
+/// bytes.
 void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
 
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
@@ -105,8 +106,9 @@ void assign_gpu(TrainOptions& options, int local_rank, int local_size);
 /// allocator settings, and what needs less memory.
 [[nodiscard]] std::string summarize_out_of_memory(const std::string& error);
 
-/// Records on `gpus`. First releases the cache: a graph allocates in a pool of its own, and the allocator may not free
-/// the blocks of earlier steps during a capture, so the memory of a step would be needed twice.
+/// Returns a function that records graphs on `gpus`. It first releases the cache: a graph allocates in a pool of its
+/// own, and the allocator may not free the blocks of earlier steps during a capture, so the memory of a step would be
+/// needed twice.
 [[nodiscard]] CaptureGraph graph_capture_on(const Accelerator& gpus);
 
 /// Throws ConfigError if --cuda-graphs or --op-graphs does not fit the options: on the CPU, with several thread ranks,

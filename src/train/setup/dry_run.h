@@ -16,6 +16,7 @@
 
 namespace chimera {
 
+/// A stage that a rank holds, of one replica of the model.
 struct HeldStage {
   ReplicaId replica;
   StageId stage;
@@ -30,11 +31,12 @@ struct RankForecast {
   double weights_bytes = 0;            // One weight version
   double gradients_bytes = 0;
   double optimizer_bytes = 0;
-  double peak_memory_bytes = 0;  // Includes activations, messages, an op's working set, and what is reserved
+  double peak_memory_bytes = 0;  // Includes activations, messages, an op's temporary tensors, and `reserved`
   double compute_seconds = 0;    // In ops, slowed down by ranks on the same cores
   double bubble_ratio = 0;       // Idle fraction of the step, with all-reduces and updates
 };
 
+/// Forecast of a step of all ranks.
 struct Forecast {
   std::string machine;  // Source of the times
   double step_seconds = 0;

@@ -54,13 +54,16 @@ struct JobData {
   std::shared_ptr<const TrainingPrompt> prompt;  // Null without --sample-every
 };
 
+/// A training run, completely specified.
 struct Job {
   // Set by resolve_job()
   TrainOptions options;
   ModelConfig model;
   std::shared_ptr<const ModelFolder> from;  // Initial weights; null: from the seed
-  RunShape run;                             // Schedule, ranks of a lane (tensor_ranks.h) and samples
-  // [k + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
+  // Schedule, ranks and samples. With tensor parallelism, several ranks do the work of one of these ranks: one in each
+  // lane (engine/tensor_ranks.h)
+  RunShape run;
+  // [slices + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
   std::vector<std::int64_t> slice_bounds;
 
   // Set by partition_job()
@@ -93,7 +96,7 @@ struct Job {
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
-  /// Returns whether T ranks divide the tokens between split layers (SequenceParallel).
+  /// Returns whether the ranks that share layers divide the tokens between these layers (SequenceParallel).
   [[nodiscard]] bool cuts_tokens() const {
     const std::int64_t t = options.tensor_parallel;
     const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };

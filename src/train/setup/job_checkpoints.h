@@ -36,6 +36,7 @@ struct ResumedRun {
   LossWatch loss_watch;      ///< Empty if the manifest has none
 };
 
+/// What a job needs for its checkpoints.
 struct JobCheckpoints {
   nlohmann::ordered_json record;  ///< Description of the job for the manifest, from run_record()
   /// Text files to add, name -> text: the tokenizer, and config.json if transformers has the model
@@ -61,7 +62,8 @@ void require_space(const Job& job, std::int64_t first_step);
 
 /// Returns a function that reads initial values of parameters from the checkpoint of --resume.
 [[nodiscard]] InitialValue resumed_values(const Job& job);
-/// Restores this rank's optimizer state from the checkpoint: its parts of the tensors, with a group.
+/// Restores this rank's optimizer state from the checkpoint. `tensor` are the ranks that share its layers (null: none);
+/// each reads its part of the tensors.
 void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor);
 
 /// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.

@@ -26,6 +26,7 @@
 
 namespace chimera {
 
+/// Time between two saves or log lines, in steps or in seconds.
 struct SaveInterval {
   std::int64_t steps = 0;
   double seconds = 0;  ///< At most one of the two fields is positive
@@ -133,7 +134,7 @@ struct TrainOptions {
   std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
   ReplicaLayout replica_layout = ReplicaLayout::Near;
   ReductionOrder reduction = ReductionOrder::Natural;
-  std::int64_t reduction_blocks = 0;  // Q of canonical reduction; 0: default_reduction_blocks
+  std::int64_t reduction_blocks = 0;  // Blocks of --reduction canonical; 0: default_reduction_blocks()
   AllReducePlacement sync = AllReducePlacement::EagerOpt;
   Pairs pairs = Pairs::InOrder;  // Together: on two threads of a rank
   bool shard_optimizer = false;  // Shards optimizer state over the replicas of a stage
@@ -204,7 +205,7 @@ struct TrainOptions {
   std::string export_dtype;   // Element type, a word of config.json; empty: type of the weights
   std::uint64_t export_shard_bytes = kDefaultShardBytes;
 
-  /// Returns whether the updates of `step`, which counts from 1, are skipped.
+  /// Returns whether `step`, from 1, makes no update if its loss or gradients are not finite.
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
     return non_finite == NonFinite::Skip || (non_finite == NonFinite::Rollback && step == failed_step);
   }

@@ -18,7 +18,8 @@
 
 namespace chimera {
 
-/// Borrows the job and its connections. It cannot be copied or moved, because members of Trainer refer to it.
+/// The context of one rank. Borrows the job and its connections. It cannot be copied or moved, because members of
+/// Trainer refer to it.
 struct RankContext {
   RankContext(const Job& own_job, RankId own_rank, Transport& connections)
       : job(own_job),
@@ -37,7 +38,7 @@ struct RankContext {
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  /// Returns whether the other ranks of the worker count this rank's losses and whole parameters.
+  /// Returns whether another rank that shares this rank's layers counts its losses and whole parameters.
   [[nodiscard]] bool is_copy() const { return tensor && tensor->place().rank > 0; }
 
   const Job& job;
@@ -45,7 +46,7 @@ struct RankContext {
   // Among the ranks of its lane: with tensor parallelism, those that hold the same part of every layer
   // (engine/tensor_ranks.h). Without, equal to world_rank.
   const RankId rank;
-  const GroupWorker place;
+  const GroupWorker place;  // Data-parallel group and worker
   const at::Device device;
   const DeterministicKernels kernels;             // On for canonical reduction, as long as the rank trains
   const std::unique_ptr<RankTensorGroup> tensor;  // Ranks that share this rank's layers; null without such

@@ -1,7 +1,8 @@
 #pragma once
 
-// The job of the ranks that remain after a loss, if no replacement comes (--recover reroute). It is an ordinary job
-// with fewer ranks and another schedule (engine/rerouted_run.h): trainer and executor need no special case.
+// The job of the ranks that remain after a loss, if no replacement comes (--recover reroute). In it, the other ranks
+// that hold the lost rank's stages do its work. It is an ordinary job with fewer ranks and another schedule
+// (engine/rerouted_run.h): trainer and executor need no special case.
 
 #include <chrono>
 #include <optional>

@@ -37,7 +37,7 @@ class TrainedModel {
     std::unique_ptr<TiedWeight> tied;
     bool are_complete = true;  ///< False on a replacement until note_received() is called
   };
-  /// The state of a model whose context ends. It may be shared by models, of which one is used.
+  /// The state of a model, to continue with it in another context. Two models may share it, but only one may be used.
   struct Kept {
     std::shared_ptr<Weights> weights;
     std::vector<OptimizerTensor> optimizer;
