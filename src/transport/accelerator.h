@@ -31,13 +31,13 @@ struct NcclOptions {
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ascending; equal on all ranks
   bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
-  bool has_early_sums = false;   ///< see CommunicatorPlan
+  bool has_early_sums = false;   ///< whether all-reduces of gradients start while ops still run
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
   /// If an operation takes longer, the process ends; NCCL cannot name the rank that is late. Slow steps extend the
   /// limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::function<void()> on_group_connected = {};  ///< called after each step of connecting; see CommunicatorPlan
+  std::function<void()> on_group_connected = {};  ///< called after each communicator is connected (seconds each)
 };
 
 /// Properties of a GPU.

@@ -45,8 +45,8 @@ class ConnectionBreaker {
 
  private:
   std::mutex mutex_;
-  std::set<ino_t> spared_;                      // by inode of the socket
-  std::optional<std::set<ino_t>> broken_only_;  // set by exclude_later()
+  std::set<ino_t> spared_;                      // inodes of excluded sockets
+  std::optional<std::set<ino_t>> broken_only_;  // inodes of the only sockets to shut down, from exclude_later()
   std::function<void()> abort_wait_;            // empty: no wait is registered
   std::atomic<bool> broken_ = false;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
 // Device work that is captured once and launched again, such as a CUDA graph. `--cuda-graphs` captures the instructions
-// of a step.
+// of a step (runtime/recorded_steps.h), `--op-graphs` single ops (runtime/recorded_ops.h).
 
 #include <functional>
 #include <memory>

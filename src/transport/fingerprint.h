@@ -1,7 +1,8 @@
 #pragma once
 
-// Hashes of the settings that must be equal on all ranks. Ranks compare them at rendezvous, because different settings
-// could lead to deadlocks or wrong sums.
+// Hashes of the settings that must be equal on all ranks, for example of `--seed`. Ranks compare them at rendezvous,
+// because different settings could lead to deadlocks or wrong sums. fingerprint() (train/setup/job_identity.h) makes
+// them.
 
 #include <cstdint>
 #include <string>
@@ -20,13 +21,13 @@ struct FingerprintPart {
 using Fingerprint = std::vector<FingerprintPart>;
 inline constexpr std::size_t kFingerprintParts = 63;
 
-/// Wire format: number of parts, hashes, zero padding.
+/// A fingerprint as ranks send it: number of parts, hashes, zeros up to a fixed size.
 using FingerprintWords = std::vector<std::int64_t>;  // [1 + kFingerprintParts]
 [[nodiscard]] FingerprintWords to_words(const Fingerprint& fingerprint);
 
-/// Compares the words of all ranks (`of_ranks`, by rank). The most frequent words are right; in a tie, those of the
-/// lowest rank. Throws ConfigError on a rank that differs, which names its different settings, and PeerLostError on the
-/// other ranks, which names the ranks that differ.
+/// Compares the words of all ranks (`of_ranks`, by rank). The most frequent words are assumed to be right; in a tie,
+/// those of the lowest rank. Throws ConfigError on a rank that differs, which names its different settings, and
+/// PeerLostError on the other ranks, which names the ranks that differ.
 void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& of_ranks, int rank);
 
 }  // namespace chimera

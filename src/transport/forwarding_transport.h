@@ -1,8 +1,8 @@
 #pragma once
 
 // Transports that wrap another one. ForwardingTransport forwards every call, and a subclass changes a few of them: to
-// verify messages (VerifiedMessages, `--verify-messages`), to reconnect after a loss (train/recover), to leave out
-// messages in a warm-up (runtime), or to count them (profile).
+// verify messages (VerifiedMessages, `--verify-messages`), to reconnect after the loss of a rank (train/recover), to
+// leave out messages in a warm-up (runtime), or to use only some of the ranks (engine, profile).
 
 #include <utility>
 

@@ -1,10 +1,10 @@
 #pragma once
 
-// Messages between stages: activations and their gradients. On the CPU, a message has a tag (message_header.h) with its
-// step and op. The receiver throws TransportError if it expects another step or op. The Gloo transport sends the tag as
-// a header: make_message() writes it in front of the tensor in the same block of memory, so a send copies nothing, and
-// open_message() checks it. The transport between threads passes the tag beside the tensor, and uses only
-// throw_mismatch() and check_bits(). The transport between GPUs (pairs/) sends no tags.
+// Messages between stages: activations and their gradients. On the CPU, a message has a tag (MessageTag in
+// schedule/message_header.h) with its step and op. The receiver throws TransportError if it expects another step or op.
+// The Gloo transport sends the tag as a header: make_message() writes it in front of the tensor in the same block of
+// memory, so a send copies nothing, and open_message() checks it. The transport between threads passes the tag beside
+// the tensor, and uses only throw_mismatch() and check_bits(). The transport between GPUs (pairs/) sends no tags.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
@@ -38,7 +38,7 @@ struct TensorSpec {
 /// Throws TransportError for an unexpected message.
 [[noreturn]] void throw_mismatch(RankId from, RankId to, const MessageTag& expected, const std::string& arrived);
 
-/// Returns the XXH3 of `tensor` (contiguous, on the CPU).
+/// Returns the hash XXH3 of the bytes of `tensor` (contiguous, on the CPU).
 [[nodiscard]] std::uint64_t checksum_of(const at::Tensor& tensor);
 /// Throws TransportError if `spec.is_verified` and the checksum in `arrived` differs. Tests can inject a fault here
 /// (fault point `message`, action `flip`), which flips one bit of the tensor.

@@ -1,8 +1,9 @@
 #pragma once
 
-// A reduce-scatter in a fixed order of additions, over any c10d backend; also the first half of an all-reduce. Every
-// member of the group has tensors to add, the parts (GradientSum::parts). Member m receives the m-th slice of all
-// parts, and adds these slices in the order of GradientSum::order.
+// A reduce-scatter in a fixed order of additions, over any backend of PyTorch's c10d; also the first half of an
+// all-reduce. The Gloo and NCCL transports use it if a sum has an order (--reduction canonical), which no backend
+// offers. Every member of the group has tensors to add, the parts (GradientSum::parts). Member m receives the m-th
+// slice of all parts, and adds these slices in the order of GradientSum::order.
 
 #include <chrono>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -11,8 +12,8 @@
 
 namespace chimera {
 
-/// One such sum. For an all-reduce, the caller then all-gathers the slices. If each member has one part, both together
-/// send as many bytes as a ring all-reduce. All members must start and finish such sums in the same order.
+/// One reduce-scatter. For an all-reduce, the caller then all-gathers the slices. If each member has one part, both
+/// together send as many bytes as a ring all-reduce. All members must start and finish such sums in the same order.
 class SliceExchange {
  public:
   /// Starts the exchange of the parts, each of the size of the gradients. kNoTimeout is the group's timeout. In an

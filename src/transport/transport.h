@@ -46,7 +46,8 @@ class Completed final : public Pending {
   at::Tensor result_;
 };
 
-/// A collective that adds the gradients of a parameter group. All members pass the same `order` and `counts`.
+/// A collective that adds the gradients of a parameter group (a stage, or the tied matrix). Its members are the ranks
+/// that hold these parameters. All members pass the same `order` and `counts`.
 struct GradientSum {
   /// Flat and contiguous. Receives the sum. Without an `order`, it is also this member's input.
   at::Tensor gradients;
@@ -64,9 +65,9 @@ struct GradientSum {
   [[nodiscard]] const char* name() const { return scatters() ? "reduce-scatter" : "all-reduce"; }
 };
 
-/// Endpoint of a rank, for that rank's thread only. A channel is a directed pair of ranks: messages arrive in the order
-/// of start_send(), and receives are posted in the same order. Only wait(), sum_in_op(),
-/// all_sum() and sum_to_host() block.
+/// Endpoint of a rank, for that rank's thread only. From one rank to another, messages arrive in the order of
+/// start_send(), and receives must be posted in the same order. Only wait(), sum_in_op(), exchange_in_op(),
+/// connect_sums(), all_sum() and sum_to_host() block.
 class Transport {
  public:
   virtual ~Transport() = default;

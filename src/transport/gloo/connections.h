@@ -1,8 +1,9 @@
 #pragma once
 
-// Connects a rank with all others over Gloo, and takes the connections down again. It makes a tree of all ranks, two
-// groups per pair of ranks that exchange messages, and a group per parameter group. Members on one host also find out
-// whether they can map each other's memory.
+// Connects a rank with all others over Gloo, and takes the connections down again. It makes process groups of c10d
+// (PyTorch's library of collectives): a tree of all ranks, two groups per pair of ranks that exchange messages (one per
+// direction), and one per parameter group, whose ranks sum gradients. Members on one host also find out whether they
+// can map each other's memory.
 //
 //   await_all -> tree -> compare fingerprints -> message channels -> parameter groups -> shared memory -> barrier
 

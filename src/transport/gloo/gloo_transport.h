@@ -1,7 +1,7 @@
 #pragma once
 
-// The transport of rank processes on CPUs: messages over TCP by c10d's Gloo backend, gradient sums in shared memory
-// where possible. See transport.h for the contract, connections.h for the start, shared_sum.h for sums.
+// The transport of rank processes on CPUs: messages over TCP by the Gloo backend of PyTorch's c10d, gradient sums in
+// shared memory where possible. See transport.h for the contract, connections.h for the start, shared_sum.h for sums.
 
 #include <memory>
 

@@ -29,7 +29,7 @@ inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, Connec
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
 }
 
-/// With it, a rank's thread waits for an operation of other threads. Thread-safe.
+/// The end of an operation of other threads, for which a rank's thread waits. Thread-safe.
 class OperationEnd {
  public:
   /// Called by the thread that ends the operation. If it has succeeded, first calls the functions of call_when_done().

@@ -1,7 +1,8 @@
 #pragma once
 
-// Sums inside ops, in the memory that ranks of one host share. Layers that several ranks share add their results many
-// times in an op, and nothing else runs meanwhile, so these sums must be short: no socket, no thread, one copy.
+// Sums inside ops, in the memory that ranks of one host share. If several ranks share layers (tensor parallelism), they
+// add their results many times in an op, and nothing else runs meanwhile, so these sums must be short: no socket, no
+// thread, one copy.
 //
 //   own values -> own slot -> "turn n" -> wait for the turn of each peer -> own values + the peers' slots
 //

@@ -1,7 +1,7 @@
 #pragma once
 
-// The key-value store of a rendezvous, as a c10d::Store for c10d's process groups. If all ranks are on one host, the
-// store is in a file; otherwise it is in a server of rank 0 or of torchrun.
+// The key-value store through which ranks find each other, as a Store of PyTorch's c10d, whose process groups need it.
+// If all ranks are on one host, the store is in a file; otherwise it is in a server of rank 0 or of torchrun.
 
 #include <chrono>
 #include <memory>

@@ -1,8 +1,9 @@
 #pragma once
 
-// The communicators of a rank on GPUs, and the settings that keep them from deadlock. NCCL kernels occupy
-// multiprocessors while they wait, so their number and size are limited (BlockLimits), and all ranks create them in one
-// order. The functions here need no GPU and are tested without one.
+// The communicators of a rank on GPUs, and the settings that keep them from deadlock. A communicator (of NCCL) connects
+// a set of ranks; a rank has one for all ranks, one per parameter group, and two per rank with which it exchanges
+// messages. Kernels of NCCL occupy multiprocessors while they wait, so their number and size are limited (BlockLimits),
+// and all ranks create them in one order. The functions here need no GPU and are tested without one.
 
 #include <ATen/core/Tensor.h>
 #include <chrono>
@@ -99,14 +100,15 @@ struct Communicators {
   std::function<void(bool has_failed)> end = {};
 };
 
+/// The communicators that a rank needs.
 struct CommunicatorPlan {
   int rank = 0;
   int world_size = 1;
   RankGroups groups = {};
   std::vector<RankPair> pairs = {};  ///< ascending
   bool has_early_sums = false;       ///< whether all-reduces of gradients start while ops still run
-  std::function<void()> on_group_connected =
-      {};  ///< Communicators::on_group_connected, also called after each group is created
+  /// Communicators::on_group_connected; also called after each group is created.
+  std::function<void()> on_group_connected = {};
 };
 
 /// Numbers of communicators: the maximum over all ranks.
@@ -143,6 +145,7 @@ struct BlockLimits {
 /// communicator exceeds the half.
 [[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
 
+/// A communicator to create.
 struct NewCommunicator {
   std::string name = {};  ///< unique, equal on its members
   int member = 0;         ///< index of this rank

@@ -12,11 +12,12 @@ namespace chimera {
 
 /// Creates a transport over c10d process groups, with two communicators per pair of ranks, one per direction (NCCL).
 ///
-/// Transfers are issued in program order, and both directions overlap. The program must pass `check` with
-/// ChannelDiscipline::PerDirection: both ends issue transfers in one order. On a device with streams a wait blocks only
-/// the current stream; only sums of numbers block the thread. Tags are not sent, because reading them would wait for
-/// the device. The memory of a message can be reused as soon as the host has dropped the tensor, so memory does not
-/// grow if the host runs ahead of the device.
+/// Transfers are issued in program order, and both directions overlap. Both ends must issue the transfers of a
+/// direction in the same order: check() (check/check_program.h) must accept the program with
+/// ChannelDiscipline::PerDirection. On a device with streams a wait blocks only the current stream; only sums of
+/// numbers block the thread. Tags are not sent, because reading them would wait for the device. The memory of a message
+/// can be reused as soon as the host has dropped the tensor, so memory does not grow if the host runs ahead of the
+/// device.
 ///
 /// Collective. Every group first transfers one element, in one order on all ranks, because NCCL connects two members at
 /// their first transfer and blocks both threads. Source: ncclTransportP2pSetup, NVIDIA/nccl#783.
@@ -24,7 +25,8 @@ namespace chimera {
 /// connect_sums() runs the collectives of a gradient sum once at their size: NCCL chooses the algorithm (ring, tree,
 /// NVLS) by the size, and connects it at the first collective that uses it (ncclPrepareTasks, initAlgoChannels).
 ///
-/// A wait fails after Communicators::timeout or, if it is longer, kStepsOfTimeout times the longest step so far.
+/// A wait fails after Communicators::timeout or, if this is longer, after kStepsOfTimeout times the longest step so
+/// far.
 ///
 /// Gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError if a group reports a network
 /// or peer failure.

@@ -19,6 +19,7 @@
 
 namespace chimera {
 
+/// A rank that has thrown, and its exception.
 struct RankFailure {
   RankId rank;
   std::exception_ptr error;

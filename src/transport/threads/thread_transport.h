@@ -1,9 +1,9 @@
 #pragma once
 
-// The transport between ranks that are threads of one process. Each ordered pair of ranks has a queue of messages,
-// which are passed by reference. To sum the gradients of a parameter group, its ranks deposit them; the last rank that
-// calls wait() adds them for all. `--transport threads`, the Python package and tests use this transport, through
-// rank_threads.h. transport.h has the contract.
+// The transport (transport.h) between ranks that are threads of one process. Each ordered pair of ranks has a queue of
+// messages, which are passed by reference. To sum the gradients of a parameter group, its ranks deposit them; the last
+// rank that calls wait() adds them for all. `--transport threads`, the Python package and tests use this transport,
+// through rank_threads.h.
 //
 //   rank 0 --queue 0->1--> rank 1        members deposit gradients -> one adds -> all return from wait()
 
