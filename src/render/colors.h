@@ -26,7 +26,8 @@ struct Color {
 
 /// Returns the color of a kind of op, which is light enough for black text.
 [[nodiscard]] Color color_of(OpKind kind);
-/// Returns the number of shades that distinguish the slices of a micro-batch: one per slice, but at most 8.
+/// Returns the number of shades that distinguish the slices of a micro-batch (ops may run on parts of its tokens): one
+/// per slice, but at most 8.
 [[nodiscard]] std::size_t num_shades(std::int64_t slices);
 /// Returns the shade of a slice, from 0. Neighboring slices have the same shade if there are more slices than shades.
 [[nodiscard]] std::size_t shade_of(std::int64_t slice, std::int64_t slices);

@@ -1,7 +1,8 @@
 #pragma once
 
-// Runs the program of one worker: a list of instructions that lower() has made from the worker's ops in a schedule
-// (passes/lower.h). The executor does not branch on the kind of schedule; whatever a schedule needs is an instruction.
+// Runs the program of one worker: a list of instructions (schedule/program.h) that lower() has made from the worker's
+// ops in a schedule (passes/lower.h). The executor does not branch on the kind of schedule; whatever a schedule needs
+// is an instruction.
 //
 //   PostReceive, WaitReceive, StartSend, WaitSend     Messages         tensors between ops and workers
 //   Compute, Recompute                                OpRunner         forwards and backwards of the stages

@@ -7,11 +7,11 @@
 //     v       v              v         W(s) needs I(s)
 //   B(0) <- B(1) <- .. <- B(S-1)
 //
-// If micro-batches run in slices, F of slice j also needs F of slice j-1 at the same stage, for its keys and values. B
-// or I of slice j needs B or I of slice j+1, for the gradients of its own keys and values. OpTable finds the ops that
-// an op needs, visit_in_dependency_order() visits the ops of a schedule in an order that respects these needs, and
-// unit_start_times() returns a start time of every op, by which lowering (passes/lower.h) orders the ops of all
-// workers.
+// If micro-batches run in slices of their tokens, F of slice j also needs F of slice j-1 at the same stage, for its
+// keys and values. B or I of slice j needs B or I of slice j+1, for the gradients of its own keys and values. OpTable
+// finds the ops that an op needs, visit_in_dependency_order() visits the ops of a schedule in an order that respects
+// these needs, and unit_start_times() returns a start time of every op, by which lowering (passes/lower.h) orders the
+// ops of all workers.
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,8 @@
 
 namespace chimera {
 
-/// Parameters whose gradients are summed together: group s for stage s, and group S for a tied matrix.
+/// Parameters whose gradients are summed together. Group s has the parameters of stage s. If the first and the last
+/// stage share one matrix (tied model), this matrix is group S, for S stages.
 using ParameterGroupId = Id<struct ParameterGroupTag, std::int32_t>;
 
 /// Returns the group of the parameters of a stage.

@@ -1,7 +1,8 @@
 #pragma once
 // An op is one unit of computation of a worker: the forward or a backward of one stage on one micro-batch, or on one
-// slice of a micro-batch. A whole backward (B) may be split into the input gradient (I), which the previous stage waits
-// for, and the weight gradient (W), which only the optimizer step waits for.
+// slice of a micro-batch (a part of the tokens of each sequence). A whole backward (B) may be split into the input
+// gradient (I), which the previous stage waits for, and the weight gradient (W), which only the optimizer step waits
+// for.
 
 #include <cstdint>
 #include <optional>

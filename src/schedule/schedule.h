@@ -125,7 +125,8 @@ struct Schedule {
 /// Returns for each stage the distinct workers that hold it, ascending. They sum its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
 
-/// Returns whether the stage uses the tied matrix of a tied model: it is the first or the last stage.
+/// Returns whether the stage uses the tied matrix of a tied model (its token embedding and output matrix are one): it
+/// is the first or the last stage.
 [[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
 
 /// Returns the workers of each parameter group (dependencies.h): stage_groups(), and for a tied model one more group,

@@ -1,7 +1,8 @@
 #pragma once
 
-// Input of `chimera search`: a schedule before its ops are ordered. A SearchLayout says which worker holds each stage
-// and which micro-batches belong to each replica; the search then finds the order of ops. make_search_layout() makes it
+// Input of `chimera search`: a schedule before its ops are ordered. Bidirectional schedules have several *replicas*
+// (copies of the model) on the same workers. A SearchLayout says which worker holds each stage of each replica, and
+// which micro-batches each replica processes; the search then finds the order of ops. make_search_layout() makes it
 // from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/check_answer.h) takes
 // it from an existing schedule.
 

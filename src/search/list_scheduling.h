@@ -36,7 +36,7 @@ struct ListRule {
   double window = 0;                                    // maximum time that a worker waits for an op of smaller rank
   double patience = 1;                                  // weight of this wait (t) in the rank
   double noise = 0;                                     // limit of the random number
-  // [chain]: maximum number of slices in flight, at least the slices of one micro-batch; empty: no limit
+  // [chain]: maximum number of slices (or whole micro-batches) in flight, at least one micro-batch; empty: no limit
   std::vector<std::int32_t> credits = {};
   // [op]: ranks that replace the formula, usually the end times of the ops in other orders; empty: the formula
   std::vector<double> model = {};

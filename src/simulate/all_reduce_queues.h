@@ -22,9 +22,10 @@
 
 namespace chimera {
 
-/// The queues of all workers. A worker runs one all-reduce at a time, in the order of launch, which is the same on all
-/// workers (schedule/place_all_reduces.h). An all-reduce starts when all workers that hold the parameter group have
-/// launched it and finished earlier ones. All-reduces that take no time are left out.
+/// The queues of all workers. Each all-reduce sums the gradients of a parameter group: a stage, or the matrix that the
+/// first and the last stage of a tied model share. A worker runs one all-reduce at a time, in the order of launch,
+/// which is the same on all workers (schedule/place_all_reduces.h). An all-reduce starts when all workers that hold the
+/// parameter group have launched it and finished earlier ones. All-reduces that take no time are left out.
 class AllReduceQueues {
  public:
   /// Records all-reduces in `timeline`. Borrows `costs` and `timeline`.

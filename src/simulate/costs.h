@@ -134,7 +134,7 @@ struct CostModel {
   // [S], time of recomputation before each B or I; it can start before the gradient arrives. Empty or 0: none
   std::vector<double> recompute = {};
   std::optional<OffloadCosts> offload = std::nullopt;  // empty: nothing is offloaded
-  std::vector<StageMemory> memory = {};                // [S]; empty: memory is counted in stage units
+  std::vector<StageMemory> memory = {};                // [S]; empty: bytes are unknown, and memory counts micro-batches
   MessageBuffers buffers = {};                         // used with `memory`
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;  // whether a worker waits until each message that it sends has arrived

@@ -23,11 +23,11 @@ namespace chimera {
 /// with the longest tail of those that can start. It equals the maximum, over all subsets of the worker's ops, of the
 /// smallest head + the sum of bodies + the smallest tail.
 ///
-/// *Slices.* In the flow, a slice counts as a micro-batch that takes the time of the shortest slice. Another bound of a
-/// worker is its smallest head + all its work + its smallest tail.
+/// *Slices.* If micro-batches run in slices: in the flow, a slice counts as a micro-batch that takes the time of the
+/// shortest slice. Another bound of a worker is its smallest head + all its work + its smallest tail.
 ///
-/// *Pairs.* If running pairs together saves time, the body of each op of a pair is its part of the pair's time. The
-/// flow uses full durations.
+/// *Pairs.* A pair is a forward and a backward that may run at once. If this saves time, the body of each op of a pair
+/// is its part of the pair's time. The flow uses full durations.
 ///
 /// If a worker has more than 16 classes, and ops times classes exceed 2^24, the bound is linear in the ops: the longest
 /// path, and smallest head + work + smallest tail of each worker. If ops are missing or duplicated, or the replicas

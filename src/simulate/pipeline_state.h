@@ -12,7 +12,8 @@
 // then depends on all other activities, so this clock handles events in the order of time. A worker repeats these
 // activities:
 //
-//     recomputation, op, [own all-reduce, update]  per op or pair; the part in brackets in an asynchronous schedule
+//     recomputation, op, [own all-reduce, update]  per op, or pair of ops that run at once; in an asynchronous schedule
+//                                                  also the part in brackets
 //     end of ops, update                           per step of a synchronous schedule; the update waits for all workers
 
 #include <algorithm>

@@ -36,8 +36,8 @@ struct SimulationOptions {
 /// Simulates a schedule: every worker runs its ops in order, each as soon as its inputs have arrived.
 ///
 /// Recomputation (CostModel::recompute) can run before the gradient arrives. In the timeline it is part of the
-/// backward, which starts as late as possible. Ops of a pair that run together start when the inputs of both have
-/// arrived, and end at the same time.
+/// backward, which starts as late as possible. If a forward and a backward run together (Pairs in schedule/schedule.h),
+/// they start when the inputs of both have arrived, and end at the same time.
 ///
 /// If activations are offloaded, their backward and its recomputation start when they are back on the device
 /// (simulate/copy_engines.h).

@@ -1,8 +1,8 @@
 #pragma once
 
 // Sets of ranks that communicate: pairs that exchange messages, a tree of all ranks, and the ranks that sum the
-// gradients of a parameter group. The transports use them. All functions are pure, so every rank computes the same sets
-// without communication.
+// gradients of a parameter group (a stage, or the tied matrix). The transports use them. All functions are pure, so
+// every rank computes the same sets without communication.
 
 #include <cstddef>
 #include <utility>

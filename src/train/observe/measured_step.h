@@ -33,9 +33,10 @@ struct RunSummary {
 
 /// A traced step of all ranks. Times are in seconds of rank 0's clock, to which the clocks of all ranks are converted.
 struct RecordedStep {
-  std::int64_t step = 0;                             // Counted from 0
-  std::vector<std::vector<double>> boundaries;       // [rank][i]: start of instruction i, and end of i - 1 (StepTrace)
-  std::vector<std::vector<double>> all_reduce_ends;  // [rank][parameter group]: end of the all-reduce; 0: unknown
+  std::int64_t step = 0;                        // Counted from 0
+  std::vector<std::vector<double>> boundaries;  // [rank][i]: start of instruction i, and end of i - 1 (StepTrace)
+  // [rank][parameter group (a stage, or the tied matrix)]: end of the all-reduce; 0: unknown
+  std::vector<std::vector<double>> all_reduce_ends;
 };
 
 /// A message between two workers of a data-parallel group. Times are in seconds from the start of the step.

@@ -18,7 +18,7 @@
 
 namespace chimera {
 
-/// The ranks that hold a parameter group. Their state must be equal after every step.
+/// The ranks that hold a parameter group (a stage, or the tied matrix). Their state must be equal after every step.
 struct StageReplicas {
   ParameterGroupId group;
   std::vector<RankId> ranks;

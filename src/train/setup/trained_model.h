@@ -1,9 +1,10 @@
 #pragma once
 
-// The part of the model that a rank trains: its stages, the tied matrix if it uses it, and the state of their
-// optimizers. A synchronous schedule has one optimizer for everything on the rank; an asynchronous schedule updates
-// each stage by itself and has one per stage. All state is divided into parameter groups (one per stage, then the tied
-// matrix), which is the unit in which ranks sum gradients, compare replicas and send state to a replacement.
+// The part of the model that a rank trains: its stages, the tied matrix (the token embedding and output matrix of some
+// models, which the first and the last stage share) if it uses it, and the state of their optimizers. A synchronous
+// schedule has one optimizer for everything on the rank; an asynchronous schedule updates each stage by itself and has
+// one per stage. All state is divided into parameter groups (one per stage, then the tied matrix), which is the unit in
+// which ranks sum gradients, compare replicas and send state to a replacement.
 
 #include <ATen/core/Tensor.h>
 
