@@ -7,9 +7,10 @@
 // sums and updates are not recorded. Unlike the graph of a whole step (recorded_steps.h), these graphs contain no NCCL,
 // so ranks need not record at the same time, and their number does not grow with the number of micro-batches.
 //
-// Memory: the graphs of one kind of op share a pool. All forwards are recorded first, then all backwards (or input
-// gradients), then all weight gradients. While the forwards are recorded, the results of each stay alive, so no two of
-// them use the same memory. A backward frees these results only when the pool is complete. The other kinds are alike.
+// Memory: the graphs of one kind of op share a memory pool. All forwards are recorded first, then all backwards (or
+// input gradients), then all weight gradients. The results of a forward stay alive until its backward, so no other
+// forward gets the same memory. When a backward frees them, all forwards are already recorded, so no other op gets this
+// memory either. The same holds for the other kinds.
 
 #include <ATen/core/Tensor.h>
 

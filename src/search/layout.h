@@ -13,13 +13,13 @@
 
 namespace chimera {
 
-/// Where everything runs. The letters D, S, k are those of PipelineShape and Schedule (schedule/schedule.h).
+/// A schedule without an order of ops. The letters are those of PipelineShape (schedule/schedule.h).
 struct SearchLayout {
-  std::int64_t workers = 0;                              // D
+  std::int64_t workers = 0;                              // D: workers of a data-parallel group
   std::int64_t stages = 0;                               // S: stages of the model
   Placement placement;                                   // (replica, stage) -> worker
   std::vector<std::vector<MicroBatchId>> micro_batches;  // [replica], ascending
-  std::int64_t slices = 1;                               // k
+  std::int64_t slices = 1;                               // k: slices of a micro-batch's tokens, each with its own ops
 };
 
 /// How stages are placed on D workers. The shape gives 2f (pipelines), v (chunks: stages of a replica on each worker)
@@ -32,9 +32,10 @@ enum class PlacementKind {
   Wave,           ///< one replica of S = 2 w D stages, which go down the workers and up again w times (w = 1: V)
 };
 
-/// Returns the layout of D workers, N micro-batches and k slices. It also uses 2f and v of the shape (Bidirectional),
-/// 2f (Rotated), v (Loop) or w (Wave). Bidirectional numbers micro-batches and replicas as the schedule `chimera` does.
-/// Throws ConfigError if the shape does not fit the placement, or if there would be more than kMaxSearchedOps ops.
+/// Returns the layout of D workers (`shape.stages`), N micro-batches and k slices. It also uses 2f and v of the shape
+/// (Bidirectional), 2f (Rotated), v (Loop) or w (Wave). Bidirectional numbers micro-batches and replicas as the
+/// schedule `chimera` does. Throws ConfigError if the shape does not fit the placement, or if there would be more than
+/// kMaxSearchedOps ops.
 [[nodiscard]] SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape);
 
 /// Maximum number of ops in a search.
