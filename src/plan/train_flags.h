@@ -1,7 +1,7 @@
 #pragma once
 
 // Converts a candidate of the planner to flags of `chimera train`. The flags become a command line (to_words), a TOML
-// file for `--config` (to_toml), or the fields that the playground shows.
+// file for `--config` (to_toml), or the fields that the playground (a web page, apps/playground.cc) shows.
 
 #include <string>
 #include <variant>

@@ -1,6 +1,6 @@
 #pragma once
-// An interactive HTML page with one or more schedules. The file contains the data (page_data.h) and the scripts of
-// render/page, and refers to no other file or server.
+// An interactive HTML page with one or more schedules and their times (Panel in panel.h). The file contains the data
+// (page_data.h) and the scripts of render/page, and refers to no other file or server.
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// Converts a Panel (panel.h) to JSON for the JavaScript that draws it (render/page/data.js, draw.js). HTML pages
-// (html.h) and the playground use it.
+// Converts a Panel (panel.h: a schedule with its times) to JSON for the JavaScript that draws it (render/page/data.js,
+// draw.js). HTML pages (html.h) and the playground, a web page that plans and draws schedules, use it.
 
 #include <nlohmann/json_fwd.hpp>
 

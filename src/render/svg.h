@@ -1,6 +1,6 @@
 #pragma once
-// Draws a timeline as an SVG picture, to scale, for documents and slides. Schedules with more than kMaxSvgOps ops need
-// an HTML page (html.h).
+// Draws a schedule with its times (Panel in panel.h) as an SVG picture, to scale, for documents and slides. Schedules
+// with more than kMaxSvgOps ops need an HTML page (html.h).
 
 #include <cstdint>
 #include <optional>

@@ -1,8 +1,8 @@
 #pragma once
 
 // Gradient sums whose bits do not depend on the schedule (--reduction canonical). The micro-batches of a step are
-// divided into blocks of fixed size. Each block's gradients are added in data order, and the blocks in the order of one
-// binary tree over the whole step (schedule/reduction_tree.h), whichever worker computed them:
+// divided into blocks of fixed size. Each block's gradients are added in the order of the samples, and the blocks in
+// the order of one binary tree over the whole step (schedule/reduction_tree.h), whichever worker computed them:
 //
 //   micro-batches   0 1 | 2 3 | 4 5 | 6 7        blocks of two, on one worker or on several replicas
 //                    A     B     C     D

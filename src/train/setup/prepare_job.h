@@ -18,7 +18,8 @@ namespace chimera {
 /// run.
 [[nodiscard]] Job partition_job(Job job);
 
-/// Sets the job's programs. Throws ScheduleError if one could deadlock.
+/// Sets the job's programs: the instructions of all workers (passes/lower.h). Throws ScheduleError if one could
+/// deadlock.
 void lower_programs(Job& job);
 
 /// Partitions the model, lowers the schedule, verifies that programs cannot deadlock, opens data and checkpoints, and

@@ -30,7 +30,7 @@ inline constexpr std::chrono::milliseconds kGlooDefaultTimeout = std::chrono::ho
 /// 127.0.0.1). Throws TransportError if this host has no such address.
 [[nodiscard]] std::shared_ptr<gloo::transport::Device> gloo_device(const std::string& address = "");
 
-/// Options of connect_gloo(). Rank r is worker r.
+/// Options of connect_gloo(), for one rank.
 struct GlooOptions {
   int rank = 0;
   int world_size = 1;
