@@ -1,7 +1,7 @@
 #pragma once
 // Makes pairs of ops for `--pairs neighbors`. A pair is a forward and a backward of another micro-batch, one right
 // after the other on the same worker. Both can run at the same time, and use hardware that one of them alone leaves
-// idle (Pairs in schedule.h).
+// idle (Pairs in schedule/schedule.h).
 
 #include "schedule/schedule.h"
 

@@ -54,12 +54,12 @@ struct PlanOptions {
 /// Returns the names of all schedules that update once per step, 1f1b first.
 [[nodiscard]] std::vector<std::string> synchronous_schedules();
 
-/// Returns all candidates that `options` allow. D divides P/T and is at most the number of layers. W divides the
-/// mini-batch, and b divides the samples of a data-parallel group. A schedule is listed with every value of its
-/// parameters that its generator proposes (SupportedAxis::planned) and accepts (Generator::find_shape_error). Both
-/// replica layouts are listed if D and W exceed 1 and a node holds several but not all workers. D = 1 (data
-/// parallelism) is listed once, because all schedules are then equal. Candidates have at most 2^21 ops. The planner
-/// chooses their recomputation later.
+/// Returns all candidates that `options` allow. The workers of a pipeline (D) divide P/T and are at most as many as
+/// layers. The data-parallel groups (W) divide the mini-batch, and micro-batches divide the samples of a group. A
+/// schedule is listed with every value of its parameters that its generator proposes (SupportedAxis::planned) and
+/// accepts (Generator::find_shape_error). Both replica layouts are listed if D and W exceed 1 and a node holds several
+/// but not all workers. D = 1 (data parallelism) is listed once, because all schedules are then equal. Candidates have
+/// at most 2^21 ops. The planner chooses their recomputation later.
 ///
 /// Throws ConfigError, with a proposal, if there is no candidate. Also throws it if the model or the sequence cannot be
 /// cut into the given slices.

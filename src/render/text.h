@@ -22,6 +22,7 @@ namespace chimera {
 /// [wait for 0F1 from worker 0] ...`.
 [[nodiscard]] std::string excerpt(const Program& program, const std::vector<Place>& places);
 
+/// How to_text() draws.
 struct TextStyle {
   double unit = 1;          // Units of time per cell; a cell is one column of the picture's grid
   bool colored = false;     // Colors of render/colors.h, by escape sequences for 256 colors

@@ -44,8 +44,8 @@ class BlockSums {
 
   /// Makes `gradients` hold the replica's current block. Call it before a backward of the replica.
   void open(ReplicaId replica);
-  /// Finishes the block that ends with the micro-batch at `position` (in data order), if any. Call it after the
-  /// backward of this micro-batch. Positions must ascend for each replica.
+  /// Finishes the block that ends with the micro-batch at `position` (in the order of the samples), if any. Call it
+  /// after the backward of this micro-batch. Positions must ascend for each replica.
   void close(std::int64_t position);
   /// Returns the sums of all blocks of this worker as complete subtrees of the tree, left to right. Call it when all
   /// blocks are finished; `gradients` is then zero.

@@ -30,7 +30,7 @@ struct NcclOptions {
   RendezvousPoint rendezvous;
   RankGroups groups;
   std::vector<RankPair> pairs;   ///< ascending; equal on all ranks
-  bool sums_in_order = false;    ///< whether start_ordered_all_reduce() will be called
+  bool sums_in_order = false;    ///< whether sums have a GradientSum::order
   bool has_early_sums = false;   ///< whether all-reduces of gradients start while ops still run
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step

@@ -46,8 +46,9 @@ class Completed final : public Pending {
   at::Tensor result_;
 };
 
-/// A collective that adds the gradients of a parameter group (a stage, or the tied matrix). Its members are the ranks
-/// that hold these parameters. All members pass the same `order` and `counts`.
+/// A collective that adds the gradients of a parameter group: a stage, or the matrix that the first and the last stage
+/// of a tied model share. Its members are the ranks that hold these parameters. All members pass the same `order` and
+/// `counts`.
 struct GradientSum {
   /// Flat and contiguous. Receives the sum. Without an `order`, it is also this member's input.
   at::Tensor gradients;

@@ -6,7 +6,7 @@
 //   load      loader.h            get the micro-batches of the rank's stages, prefetched in the step before
 //   run       runtime/executor.h  run the worker's program: forwards, backwards, messages, gradient all-reduces
 //   sum       runtime/executor.h  sum losses, norms and requests for a save over all ranks (instruction ReduceScalars)
-//   update    trained_model.h     update the weights, with gradients clipped by the summed norm
+//   update    TrainedModel        update the weights, with gradients clipped by the summed norm
 //   close     below               compare replicas, validate, sample text, report metrics, save
 //
 // Trainer only sequences these parts. Its members own the state: TrainedModel the weights, ReplicaCheck the hashes of
@@ -57,8 +57,8 @@ class Trainer {
   [[nodiscard]] Kept keep() const;
 
   /// Trains all remaining steps. Calls `on_step` after each step, before a checkpoint is saved. If the job saves
-  /// checkpoints, it ends early on a stop request (stop_signals.h). Throws the errors of Executor::run(), and
-  /// FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
+  /// checkpoints, it ends early on a stop request (train/recover/stop_signals.h). Throws the errors of Executor::run(),
+  /// and FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
   /// drop_step() and rejoin(); `on_step` may then be called again for the last step.
   RunSummary run(const OnStep& on_step);
   /// Runs one step without `on_step`, validation and saves, for tests. `step` counts from 0; call it for all steps in
@@ -70,8 +70,8 @@ class Trainer {
 
   /// Abandons the current step after the loss of a rank. Not for asynchronous schedules or --shard-optimizer.
   void drop_step();
-  /// Resumes after the loss of a rank, together with its replacement (rank_replacement.h). All ranks call it over new
-  /// connections; ranks that were not lost have called drop_step() before. Throws the errors of
+  /// Resumes after the loss of a rank, together with its replacement (train/recover/rank_replacement.h). All ranks call
+  /// it over new connections; ranks that were not lost have called drop_step() before. Throws the errors of
   /// agree_on_resume_state().
   void rejoin();
   /// Returns the position. If the last step is not closed (StepPosition::is_closed()), `on_step` was not called for it.

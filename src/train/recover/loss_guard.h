@@ -3,8 +3,8 @@
 // Checks the loss of each step for two kinds of failure. First, a loss or gradient may be infinite or NaN. If
 // --non-finite allows it, the step then makes no update; after kMaxSkippedInRow such steps in a row, the run ends.
 // Second, the loss may have a spike: it is far above the expected loss (--spike). The attempt of the job then ends on
-// all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike (left_out_steps.h).
-// Trainer calls note() after each step.
+// all ranks, and the next attempt leaves out the updates of the mini-batches up to the spike
+// (train/setup/left_out_steps.h). Trainer calls note() after each step.
 
 #include <cstdint>
 #include <functional>

@@ -21,7 +21,8 @@
 namespace chimera {
 
 /// A transport that gets new connections, the next *generation*, after each loss of a rank. Messages of different
-/// generations cannot mix, because no connection lives longer than its generation. run.cc calls its functions.
+/// generations cannot mix, because no connection lives longer than its generation. train/loop/run.cc calls its
+/// functions.
 class ReconnectingTransport final : public ForwardingTransport {
  public:
   /// Connects to the other ranks through the store at `rendezvous`. `breaker` must be able to break the connections.

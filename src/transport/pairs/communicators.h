@@ -86,7 +86,7 @@ struct Communicators {
   RankGroups groups = {};
   std::vector<Group> process_groups = {};  // by parameter group; null if this rank is not a member, or the only one
   Group everyone = {};                     // null for a single rank
-  bool sums_in_order = false;              // whether start_ordered_all_reduce() will be called
+  bool sums_in_order = false;              // whether sums have a GradientSum::order
   int message_blocks = 0;                  // multiprocessors that waiting sends and receives hold
   /// Sends all matrix products through cuBLASLt; called if products must leave multiprocessors to messages.
   std::function<void()> prefer_cublaslt = prefer_cublaslt_for_products;
