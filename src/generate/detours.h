@@ -1,11 +1,12 @@
 #pragma once
-// Schedules without some workers. If a worker is lost, other workers that hold its stages can run its ops, because
-// every stage has 2f holders in each of W groups. make_detours() returns such a schedule for the survivors. It is a
-// Schedule like any other: check(), lower(), simulate() and the pictures accept it.
+// Schedules without some workers. If a worker is lost, for example with its host, other workers that hold the same
+// stages (*holders*) can run its ops: in the other replicas of a bidirectional schedule, or in the other data-parallel
+// groups. make_detours() returns such a schedule for the survivors, in which micro-batches take paths around the lost
+// workers (routes.h). It is a Schedule like any other: check(), lower(), simulate() and the pictures accept it.
 //
-// The schedule has the D W workers of all groups; worker w of group g has number g D + w. Lost workers keep their
-// numbers, but hold no stage (schedule/survivors.h). Micro-batch m of group g has number g N + m. Samples are assigned
-// to micro-batches as in the healthy schedule, and a canonical block is on one path (routes.h).
+// The schedule has the workers of all groups: with D workers per group, worker w of group g has number g D + w. Lost
+// workers keep their numbers, but hold no stage (schedule/survivors.h). With N micro-batches per group, micro-batch m
+// of group g has number g N + m. Samples are assigned to micro-batches as in the healthy schedule.
 
 #include <cstdint>
 #include <optional>
@@ -19,38 +20,40 @@ namespace chimera {
 /// Input of make_detours().
 struct DetourTask {
   Schedule healthy;            // Of one group; synchronous
-  std::int64_t groups = 1;     // W
+  std::int64_t groups = 1;     // Data-parallel groups
   std::vector<WorkerId> lost;  // Numbers g D + w
   std::vector<ExtraCopy> extra_copies = {};
-  std::int64_t block_size = 1;  // Consecutive micro-batches of a block of canonical sums; 1 without them
-  /// Maximum activations of a worker in stage units (a share is the stages that a replica places on a worker); empty:
-  /// as many as the fastest order needs
+  /// Consecutive micro-batches that stay on one path: with --reduction canonical, a block of its sums; otherwise 1
+  std::int64_t block_size = 1;
+  /// Maximum activations of a worker. The unit is the activations of a micro-batch in the stages that a replica has on
+  /// a worker (stage unit). Empty: as many as the fastest order needs
   std::optional<double> most_in_flight = std::nullopt;
   std::int64_t effort = 600'000;  // Ops to order, over all attempts, before the best order so far is taken
 };
 
-/// Result of make_detours(). Times are for F = I = W = 1 and B = 2 at every stage, without latency.
+/// Result of make_detours(). Times assume that at every stage a forward, an input gradient and a weight gradient take
+/// 1, a whole backward takes 2, and messages take no time.
 struct Detours {
   Schedule schedule;
   double makespan = 0;
-  /// Largest, over survivors, of load (time of the worker's ops) + earliest start (the least number of forwards before
-  /// one of its stages). No order of these ops is faster.
+  /// Lower bound of the makespan, by the busiest survivor: the time of all its ops, and before them the forwards of
+  /// earlier stages that its first op must wait for. No order of these ops is faster.
   double bound = 0;
   double peak_in_flight = 0;  // Of the worker with most, in stage units
 };
 
 /// Returns a schedule without the lost workers. Chooses paths (find_routes()), and orders the ops by list scheduling in
-/// the order of the healthy schedule. Tries several limits of activations: the smallest limit whose order reaches the
-/// bound is taken, else the fastest order. Keeps split backwards and slices, and drops pairs. A stage of a path runs
-/// its micro-batches in ascending order. Deterministic.
+/// the order of the healthy schedule. Tries several limits on activations, and takes the smallest limit with which the
+/// order reaches the bound; if there is none, takes the fastest order. Keeps split backwards and slices, and drops
+/// pairs. A stage of a path runs its micro-batches in ascending order. Deterministic.
 ///
 /// If no worker is lost and there are no extra copies, returns in_all_groups().
 ///
 /// Throws ConfigError if the schedule is asynchronous, if a lost worker does not exist, if a stage has no holder left,
-/// if a path has no whole number of blocks, or if the limit has no room for one micro-batch.
+/// if the micro-batches of a path do not make whole blocks, or if the limit has no room for one micro-batch.
 [[nodiscard]] Detours make_detours(const DetourTask& task);
 
-/// Returns the schedule of one group for W groups, with the numbers of make_detours().
+/// Returns the schedule of one group as one schedule for all groups, with the numbers of make_detours().
 [[nodiscard]] Schedule in_all_groups(const Schedule& group, std::int64_t groups);
 
 }  // namespace chimera

@@ -7,7 +7,7 @@
 
 namespace chimera {
 
-// alternating.cc: one replica; warm-up forwards, then a forward and a backward in turn
+// alternating.cc: one replica of the model; warm-up forwards, then a forward and a backward in turn
 [[nodiscard]] Generator gpipe_entry();
 [[nodiscard]] Generator one_f_one_b_entry();
 [[nodiscard]] Generator interleaved_one_f_one_b_entry();
@@ -19,7 +19,7 @@ namespace chimera {
 [[nodiscard]] Generator pipedream_entry();
 [[nodiscard]] Generator pipedream_two_bw_entry();
 
-// two_chunks.cc: one replica with stages w and 2D-1-w on worker w
+// two_chunks.cc: one replica that goes down the workers and up again, so that each has two stages
 [[nodiscard]] Generator zb_v_entry();
 [[nodiscard]] Generator v_half_entry();
 [[nodiscard]] Generator v_min_entry();

@@ -1,9 +1,10 @@
 #pragma once
-// A Generator describes one kind of schedule, such as 1f1b, and makes schedules of any legal shape. The program derives
-// from it everything that users see about the schedule: flags and their errors, `chimera schedules`, docs/schedules.md
-// (tools/print_schedules_page), plans, and predictions by equation 1 of the Chimera paper. A source in this folder
-// defines a function x_entry() for each schedule, which returns the Generator; entries.h declares these functions, and
-// generators() in registry.cc lists the results.
+// A Generator describes one kind of schedule, such as 1f1b, and makes schedules of any legal shape: D workers, N
+// micro-batches, and parameters that only some schedules have. The program derives from it everything that users see
+// about the schedule: flags and their errors, `chimera schedules`, docs/schedules.md (tools/print_schedules_page),
+// plans, and predictions by equation 1 of the Chimera paper. A source in this folder defines a function x_entry() for
+// each schedule, which returns the Generator; entries.h declares these functions, and generators() in registry.cc lists
+// the results.
 
 #include <cstdint>
 #include <functional>
@@ -35,12 +36,12 @@ struct FreeRegions {
 /// PaperModel::free_regions of schedules without such bubbles.
 inline FreeRegions no_free_regions(const PipelineShape&, std::int64_t) { return {}; }
 
-/// The functions of equation 1 that depend on the schedule. They are for one stage per worker and whole backwards (B).
+/// The functions of equation 1 that depend on the schedule. They are for one stage per worker and whole backwards.
 /// plan/equation_one.h evaluates the equation.
 struct PaperModel {
   /// Returns C_f and C_b. `ratio` is the time of a backward divided by the time of a forward, at least 1. With
-  /// ScaleMethod::Halving, they count micro-batches of half the size. For N < D, and for a remainder of micro-batches
-  /// that does not fill a unit, the counts are those of a simulation.
+  /// ScaleMethod::Halving, they count micro-batches of half the size. The paper has no counts for N < D, or if N is not
+  /// a multiple of the micro-batches that the schedule repeats; they are then the counts of a simulation.
   CriticalOps (*critical_ops)(const PipelineShape& shape, double ratio) = nullptr;
   /// Returns the bubbles of a worker.
   FreeRegions (*free_regions)(const PipelineShape& shape, std::int64_t worker) = no_free_regions;
@@ -48,12 +49,12 @@ struct PaperModel {
 
 /// Parameters of a shape besides D and N. Sweeps and plans vary them, hence "axis". PipelineShape has a field for each.
 enum class Axis : std::uint8_t {
-  Pipelines,  ///< 2f, the number of pipelines through the same workers
-  Chunks,     ///< v, stages of a pipeline on each worker
-  Waves,      ///< w, passes of a pipeline through the workers
+  Pipelines,  ///< Number of pipelines through the same workers; 2f in formulas
+  Chunks,     ///< Stages of a pipeline on each worker; v in formulas
+  Waves,      ///< Passes of a pipeline down and up the workers; w in formulas
   Scale,      ///< How Chimera schedules N > D (ScaleMethod)
   Order,      ///< Rule that orders the ops (--order)
-  Slices,     ///< k, parts of a micro-batch's sequence
+  Slices,     ///< Parts of a micro-batch's token sequence; k in formulas
 };
 
 /// An axis as users see it: its flag, its values and its help text.
@@ -85,8 +86,8 @@ struct SupportedAxis {
   std::int64_t usual = 1;  // Default value
   /// Returns the values that the planner tries for the D and N of `shape`.
   std::function<std::vector<std::int64_t>(const PipelineShape& shape)> planned;
-  /// Whether the costs of ops decide which value is best. If the user sets no value, commands that have costs then try
-  /// all planned values.
+  /// Whether only the costs of ops decide which value is best. Then, if the user sets no value, commands that have
+  /// costs try all planned values.
   bool by_costs = false;
 };
 
@@ -97,17 +98,18 @@ struct FigureShape {
 };
 
 /// A kind of schedule. All functions of a shape are cheap, except make() and generate(). Formulas use the symbols of
-/// docs/schedules.md: D workers, N micro-batches, stage s, and F, I, W and B for the times of these ops on all stages
-/// that one replica places on a worker.
+/// docs/schedules.md: D workers, N micro-batches, and the times of ops on all stages that one replica of the model has
+/// on a worker: F of a forward, B of a backward, I and W of its two parts (input and weight gradient).
 struct Generator {
   std::string name;  // As users write it: `chimera-zb`
-  /// Makes the schedule of a shape that refusal() accepts, without a name. Callers use generate(), which calls it.
+  /// Makes the schedule of a shape that find_shape_error() accepts, without a name. Callers use generate(), which calls
+  /// it.
   Schedule (*make)(const PipelineShape& shape) = nullptr;
   /// Returns why this schedule does not exist for the shape, with flag and legal values; nothing if it exists.
   std::optional<std::string> (*find_shape_error)(const PipelineShape& shape) = nullptr;
 
   std::string rule;         // How it places stages and orders ops, and what follows from it (Markdown)
-  std::string constraints;  // The shapes that refusal() accepts
+  std::string constraints;  // The shapes that find_shape_error() accepts, as text
   std::string closed_form;  // Formula of the makespan (or bubble, if stated), without latency and for F <= B
   std::string activations;  // Formula of the maximum number of micro-batches in flight on a worker
   std::string source;       // Paper that describes the schedule
@@ -121,7 +123,7 @@ struct Generator {
   bool synchronous = true;                         // Whether all stages update once, at the step's end
   std::optional<PaperModel> paper = std::nullopt;  // Nothing if equation 1 does not apply to this schedule
 
-  /// Returns the schedule. Throws ConfigError, `schedule NAME: reason`, if refusal() returns a reason.
+  /// Returns the schedule. Throws ConfigError, `schedule NAME: reason`, if find_shape_error() returns a reason.
   [[nodiscard]] Schedule generate(const PipelineShape& shape) const;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// Finds generators of schedules by name, for names that the user or a plan gives. Code that has a Schedule must read
-// its properties from the Schedule, not from the generator of its name, because a schedule from a file may have any
-// name.
+// The list of all schedules. It finds the Generator (generator.h) for a name, such as `1f1b`, that the user or a plan
+// gives. Code that has a Schedule must read its properties from the Schedule, not from the generator of its name,
+// because a schedule from a file may have any name.
 
 #include <span>
 #include <string>
@@ -12,29 +12,30 @@
 
 namespace chimera {
 
-/// Default for training.
+/// Default schedule for training.
 inline constexpr const char* kDefaultSchedule = "chimera";
 
-/// Schedule for which the Chimera paper has a rule that selects W, D and the micro-batch size (plan/paper_rule.h).
+/// Schedule for which the Chimera paper has a rule that selects the numbers of groups and stages and the micro-batch
+/// size (plan/paper_rule.h).
 inline constexpr const char* kPaperSchedule = "chimera";
 
-/// Simplest schedule, which exists for any D and N.
+/// Simplest schedule, which exists for any numbers of stages and micro-batches.
 inline constexpr const char* kPlainSchedule = "1f1b";
 
 /// Returns all generators, in the order shown to users.
 [[nodiscard]] std::span<const Generator> generators();
 
 [[nodiscard]] std::vector<std::string> schedule_names();
-/// Returns the names of the schedules that support the axis.
+/// Returns the names of the schedules that have this parameter.
 [[nodiscard]] std::vector<std::string> schedules_with(Axis axis);
 
 /// Returns the generator of this name. Throws ConfigError, with the nearest known name, if `name` is unknown.
 [[nodiscard]] const Generator& find_generator(const std::string& name);
 
-/// Returns the element of generator.axes for the axis, or nullptr if the schedule does not support it.
+/// Returns the element of generator.axes for this parameter, or nullptr if the schedule does not have it.
 [[nodiscard]] const SupportedAxis* find_axis(const Generator& generator, Axis axis);
 
-/// Returns the shape with the schedule's defaults for all other parameters.
+/// Returns a shape with these numbers, and the schedule's defaults for all other parameters.
 [[nodiscard]] PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
 
 }  // namespace chimera

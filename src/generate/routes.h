@@ -1,7 +1,9 @@
 #pragma once
-// Chooses the holders that run the micro-batches of lost workers (generate/detours.h). A *path* is an entry of
-// `replicas`: one worker for each stage. A path through a lost worker becomes one or more paths around it, the detours,
-// and each takes some consecutive micro-batches. D = 4, f = 1, two groups of 4 workers, and worker 1 lost:
+// Chooses the workers that run the ops of lost workers, for detours.h. A *path* is the workers of one replica of the
+// model: one worker for each stage, a row of Placement::worker_of. *Holders* of a stage are the workers of any path
+// that have its weights. A path through a lost worker becomes one or more paths around it, the detours, and each takes
+// some consecutive micro-batches. For example, the schedule `chimera` in two groups, workers 0 .. 3 and 4 .. 7, loses
+// worker 1. Workers 2, 5 and 6 also hold its stage 1:
 //
 //   healthy path   workers 0 1 2 3   micro-batches 0 1 2 3
 //   detours        workers 0 2 2 3   micro-batches 0 1
@@ -31,23 +33,24 @@ struct RouteTask {
   std::uint64_t variant = 0;    // Other numbers choose other holders of equal merit
 };
 
+/// Result of find_routes().
 struct Routes {
-  /// Its replicas, by id, have consecutive micro-batches of the healthy schedule's replicas, in the same order. So the
-  /// micro-batches have the same order by replica and id as in the healthy schedule.
+  /// Paths, each a replica. They divide the micro-batches of the healthy replicas in order, so that all micro-batches,
+  /// sorted by replica and then by id, have the same order as in the healthy schedule.
   Placement placement;
   std::vector<ReplicaId> replica_of;  // [micro-batch]
-  /// [micro-batch]: another micro-batch of the same healthy path. The op order treats the first as if it were the
-  /// second, so that the detours of a path take turns.
+  /// [micro-batch]: a micro-batch of the same healthy path whose place it takes in the order of ops, so that the
+  /// detours of a path take turns.
   std::vector<MicroBatchId> place_of;
-  std::int64_t bound = 0;    // Largest, over survivors, of load + earliest start (Detours::bound)
+  std::int64_t bound = 0;    // Lower bound of the makespan, by the busiest survivor (Detours::bound)
   std::int64_t busiest = 0;  // Workers that reach the bound
 };
 
-/// Assigns the blocks of micro-batches at the stages of lost workers to other holders, so that the largest sum of load
-/// and earliest start of a worker is as small as possible. A holder in the same group wins ties, then the smaller
-/// number. With extra copies, blocks of other workers may move, too, as long as this reduces the largest sum.
+/// Assigns the micro-batches (in blocks) of lost workers, stage by stage, to other holders, so that Routes::bound is as
+/// small as possible. A holder in the same group wins ties, then the smaller number. With extra copies, blocks of other
+/// workers may move, too, if this reduces the bound.
 ///
-/// Throws ConfigError if a stage has no holder, or if a path has no whole number of blocks.
+/// Throws ConfigError if a stage has no holder, or if the micro-batches of a path do not make whole blocks.
 [[nodiscard]] Routes find_routes(const RouteTask& task);
 
 }  // namespace chimera

@@ -1,7 +1,8 @@
 #pragma once
-// Functions that several generators share. A generator (generator.h) first rejects shapes that it cannot schedule, with
-// shape_error() or a similar function. It then calls empty_schedule() with one of the placements below, and appends the
-// ops of each worker.
+// Functions that several generators share. A generator (generator.h) makes one kind of schedule, of any legal shape: D
+// workers, N micro-batches and other parameters. It first rejects shapes that it cannot schedule, with shape_error() or
+// a similar function. It then calls empty_schedule() with one of the placements below (which worker holds which stage),
+// and appends the ops of each worker.
 
 #include <optional>
 #include <string>
@@ -25,16 +26,16 @@ template <std::int64_t kOpsEach>
 /// an even D.
 [[nodiscard]] std::optional<std::string> odd_stages_error(std::int64_t stages, const char* reason);
 
-/// Returns why no schedule with v = `chunks` stages per worker has this shape: the result of shape_error(), or too many
-/// ops with `ops_each` per stage and micro-batch. Returns nullopt if the shape is possible.
+/// Returns why no schedule with several stages per worker (PipelineShape::chunks) has this shape: the result of
+/// shape_error(), or too many ops with `ops_each` per stage and micro-batch. Returns nullopt if the shape is possible.
 [[nodiscard]] std::optional<std::string> loop_shape_error(const PipelineShape& shape, std::int64_t ops_each);
 
 /// Returns a schedule with the shape's D workers and N micro-batches and the stages of the placement. The workers have
 /// no ops yet.
 [[nodiscard]] Schedule empty_schedule(const PipelineShape& shape, Placement placement);
 
-/// Returns the i-th op of this kind on a stage, i from 0. Micro-batches are in ascending order; their `slices` slices
-/// are ascending in forwards and descending in backwards.
+/// Returns the i-th op of this kind on a stage, from 0. Micro-batches are in ascending order; the `slices` slices of
+/// each are ascending in forwards and descending in backwards.
 [[nodiscard]] Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices);
 
 /// Returns an entry for Generator::axes: the schedule accepts --slices, by default 1, and a planner tries only 1.
@@ -54,23 +55,25 @@ template <class WorkerOf>
 /// Returns a placement with one replica: stage s on worker s.
 [[nodiscard]] Placement linear_placement(std::int64_t stages);
 
-/// Returns a placement with two replicas in opposite directions: stage s on workers s and D-1-s.
+/// Returns a placement with two replicas in opposite directions: stage s on worker s in the first, and on worker D-1-s
+/// in the second.
 [[nodiscard]] Placement opposite_placement(std::int64_t stages);
 
-/// Returns a placement with one replica of D `chunks` stages: stage s on worker s mod D.
+/// Returns a placement with one replica of D x `chunks` stages on D workers: stage s on worker s mod D.
 [[nodiscard]] Placement loop_placement(std::int64_t workers, std::int64_t chunks);
 
-/// Returns a placement with stage s of replica r on worker (r D / replicas + s) mod D.
+/// Returns a placement with replicas in the same direction that begin at evenly spaced workers: stage s of replica r on
+/// worker (r D / `replicas` + s) mod D.
 [[nodiscard]] Placement rotated_placement(std::int64_t stages, std::int64_t replicas);
 
-/// Returns the worker of a stage if stages go down the workers and up again in waves: the smaller of t = s mod 2D and
-/// 2D-1-t.
+/// Returns the worker of a stage if stages go down the workers and up again in waves. With 4 workers, stages 0 to 9 are
+/// on workers 0 1 2 3 3 2 1 0 0 1.
 [[nodiscard]] std::int64_t wave_worker(std::int64_t stage, std::int64_t workers);
 
-/// Returns the stage that is the worker's c-th, from 0, in the placement of wave_worker().
+/// Returns the worker's stage number `chunk`, from 0, in the placement of wave_worker().
 [[nodiscard]] std::int64_t wave_stage(std::int64_t worker, std::int64_t chunk, std::int64_t workers);
 
-/// Returns a placement with one replica of D `chunks` stages: stage s on worker wave_worker(s, D).
+/// Returns a placement with one replica of D x `chunks` stages on D workers: stage s on worker wave_worker(s, D).
 [[nodiscard]] Placement wave_placement(std::int64_t workers, std::int64_t chunks);
 
 }  // namespace chimera

@@ -1,6 +1,7 @@
 #pragma once
-// Fills bubbles with weight gradients. A generator with split backwards places only forwards (F) and input gradients
-// (I) in *slots*, time steps of equal length. SplitOrder then puts the weight gradients (W) into the free slots:
+// Fills bubbles with weight gradients. In schedules with split backwards, a backward is an input gradient (I), which
+// other workers wait for, and a weight gradient (W), which can wait. A generator places only forwards (F) and I in
+// *slots*, time steps of equal length. SplitOrder then puts the W into the free slots:
 //
 //   slots of F and I    F0  .  F1 I0  .  I1  .          order    F0 F1 I0 W0 I1 W1
 

@@ -1,8 +1,8 @@
 #pragma once
 // Writes the list of ops of a worker with two stages (chunks 0 and 1), in steps such as "next forward of chunk 0". The
-// generators of ZB-V, V-Half, V-Min and DualPipe use it. ZB-V, V-Half and V-Min place stages w and 2D-1-w of one
-// replica on worker w. So a micro-batch goes down the workers and up again, and ends on the worker where it started. In
-// DualPipe the two stages belong to different replicas.
+// generators of the schedules ZB-V, V-Half, V-Min and DualPipe use it. In the first three, a micro-batch goes down the
+// workers and up again, and ends on the worker where it started: with D workers, worker w has stages w and 2D-1-w. In
+// DualPipe the two stages belong to different replicas of the model.
 
 #include <array>
 #include <cstdint>
@@ -23,9 +23,9 @@ struct Chunk {
   std::int64_t count = 0;
 };
 
-/// One op to write: F, B, I or W of chunk 0 or 1, for its next micro-batch (B and I share a counter). OldestW is the W
-/// that belongs to the oldest I of either chunk whose W was not written yet. A generator uses either W0 and W1, or
-/// OldestW. `And` makes the ops before and after it a pair, which may overlap.
+/// One op to write: forward (F), backward (B), input gradient (I) or weight gradient (W) of chunk 0 or 1, for its next
+/// micro-batch (B and I share a counter). OldestW is the W of the oldest I, of either chunk, that has no W yet. A
+/// generator uses either W0 and W1, or OldestW. `And` makes the ops before and after it a pair, which may overlap.
 enum class ChunkStep : std::uint8_t { F0, F1, B0, B1, I0, I1, W0, W1, OldestW, And };
 
 /// Writes the ops of one worker.
