@@ -1,8 +1,9 @@
 #pragma once
 
 // Converts the config.json of a Hugging Face folder to a ModelConfig and back, for the classes GPT2LMHeadModel,
-// BertForPreTraining, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM. A file that sets a
-// feature which Chimera does not implement is rejected, because the model would compute something else.
+// BertForPreTraining, LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and Qwen3ForCausalLM. model_folder.h uses
+// it to read and export models. A file that sets a feature which Chimera does not implement is rejected, because the
+// model would compute something else.
 
 #include <cstddef>
 #include <string>

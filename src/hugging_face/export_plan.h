@@ -1,8 +1,8 @@
 #pragma once
 
-// Plans the files of an exported model: which tensor goes to which file, and at which byte. The plan needs only names
-// and shapes, so all ranks make the same plan, and then write their own tensors into the files at the same time
-// (PartWriter in staged_folder.h).
+// Plans the files of an exported model: which tensor goes to which file, and at which byte. A model may be divided over
+// several processes (ranks). The plan needs only names and shapes, so all ranks make the same plan, and then write
+// their own tensors into the files at the same time (PartWriter in staged_folder.h).
 
 #include <cstdint>
 #include <string>
@@ -12,11 +12,13 @@
 
 namespace chimera {
 
+/// A safetensors file of the export.
 struct ExportFile {
   std::string name;          ///< without folder
   SafetensorsLayout layout;  ///< its header and the position of each tensor
 };
 
+/// All files of weights.
 struct ExportPlan {
   std::vector<ExportFile> files;
   std::string index;  ///< text of model.safetensors.index.json; empty for a single file

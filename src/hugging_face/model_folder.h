@@ -50,8 +50,8 @@ class ModelFolder {
 /// Returns all parameters of a model, in the order embedding, blocks, head.
 [[nodiscard]] std::vector<ParameterSpec> all_parameters(const ModelConfig& model);
 
-/// Throws ConfigError if the user also gave a model (preset or TOML file; empty: none) or `overrides`, such as
-/// --layers, that differ from the folder's model. The names of the models may differ.
+/// For a user who gives a folder and also describes the model: throws ConfigError if `model` (preset or TOML file;
+/// empty: none) or `overrides`, such as --layers, differ from the folder's model. The names of the models may differ.
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides);
 
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
@@ -63,13 +63,14 @@ inline constexpr const char* kGenerationConfigName = "generation_config.json";
 /// Returns name, type and shape of each tensor in an exported folder, in the order of all_parameters().
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 
-/// Adds config.json and generation_config.json to `folder`. Copies them from `source` if it is not null. `type`, if
-/// set, replaces the element type.
+/// Adds config.json and generation_config.json to `folder`: copies of the files of `source`, or new ones for `model` if
+/// it is null. `type`, if set, replaces the element type.
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds the tokenizer that open_tokenizer(path) opens to `folder`: copies all its files that transformers uses. For
-/// "bytes", generates the files. Generates tokenizer_config.json if it is missing. Does nothing for an empty path.
+/// Adds a tokenizer to `folder`. `path` is an argument of open_tokenizer(): copies all files there that transformers
+/// uses, or generates them for "bytes" (each byte is a token). Generates tokenizer_config.json if it is missing. Does
+/// nothing for an empty path.
 void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path);
 
 /// Throws ConfigError if the model's vocabulary is too small for the byte tokenizer: 256 bytes and, for BERT, the

@@ -1,7 +1,8 @@
 #pragma once
 
-// A folder that appears complete or not at all, for exports. Files are written into a temporary folder beside it, which
-// commit() renames. If an export is killed, the next export to the same place removes its temporary folder.
+// A folder that appears complete or not at all, for exports of models. Files are written into a temporary folder next
+// to it, which commit() renames. If an export is killed, the next export to the same place removes its temporary
+// folder.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,7 @@ class StagedFolder {
   /// Removes the folder, unless it was committed.
   ~StagedFolder();
 
-  /// Returns N in the temporary name.
+  /// Returns N in the temporary name, which other rank processes pass to path_of().
   [[nodiscard]] std::int64_t number() const { return number_; }
   /// Returns the path before commit().
   [[nodiscard]] const std::string& path() const { return path_; }
