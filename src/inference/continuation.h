@@ -1,8 +1,9 @@
 #pragma once
 
-// Continues prompts, for `chimera generate` and for samples of text during training. For each token, a DistributedModel
-// computes the scores (logits), choose_token() chooses a token, and ContinuedText makes text of it. All ranks of the
-// model call continue_prompt() and get the same tokens.
+// Continues prompts, for `chimera generate` and for samples of text during training. For each new token, a
+// DistributedModel computes the scores (logits) of all tokens of the vocabulary, choose_token() chooses one, and
+// ContinuedText makes text of it. The model may be divided over several ranks; all of them call continue_prompt() and
+// get the same tokens.
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace chimera {
 
-/// Decodes tokens as they arrive, and ends before the first stop text. Text that may be incomplete is returned later:
-/// parts of UTF-8 characters, and text that may be the begin of a stop text.
+/// Decodes tokens as they arrive, and ends before the first stop text. Keeps back text that may be incomplete: parts of
+/// UTF-8 characters, and what may be the beginning of a stop text.
 class ContinuedText {
  public:
   /// The tokenizer must outlive this. Stop texts must not be empty.
@@ -82,11 +83,12 @@ struct Continuation {
 /// Function that is called with each new token and the text that it adds to Continuation::text.
 using OnToken = std::function<void(TokenId id, std::string_view text)>;
 
-/// Throws ConfigError unless the model is causal.
+/// Throws ConfigError unless the model is causal (each token attends only to earlier tokens), as generation needs.
 void require_continuable(const ModelConfig& model);
 
-/// Returns the maximum number of new tokens after a prompt. The last token needs no position of the model, because it
-/// is not fed back. Throws ConfigError, which names the prompt as `what`, if the prompt is empty or too long.
+/// Returns the maximum number of new tokens after a prompt: the positions of the model that the prompt leaves, and one
+/// more, because the last token is not fed back. Throws ConfigError, which names the prompt as `what`, if the prompt is
+/// empty or too long.
 [[nodiscard]] std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_tokens,
                                            const std::string& what);
 

@@ -1,7 +1,8 @@
 #pragma once
 
-// A causal model whose stages lie on several ranks, for inference. Each rank runs its stages in turn and sends hidden
-// states on; the rank with the last stage chooses the next token, and a sum over all ranks distributes it.
+// A causal model whose stages (consecutive layers) are on several ranks, for inference. Each rank runs its stages in
+// turn and sends hidden states to the rank of the next stage. The rank with the last stage chooses the next token, and
+// a sum to which the other ranks add zero distributes it. continuation.h generates text with it.
 
 #include <ATen/core/Tensor.h>
 
@@ -23,7 +24,7 @@ namespace chimera {
 struct StageRanks {
   std::vector<RankId> holders;  ///< [stage]; a rank may hold several stages
   RankId self;                  ///< calling rank
-  bool is_copy = false;         ///< another rank also computes what this rank computes, and gives the token
+  bool is_copy = false;         ///< tensor parallelism: another rank chooses the same token, so this one adds zero
 };
 
 /// One replica of a causal model, whose stages are on several ranks. All ranks, also those without a stage, must call
