@@ -1,9 +1,10 @@
 #pragma once
 
-// Finds the rank that stopped a job, for `chimera diagnose`, from the records of the flight recorders of all ranks
-// (flight_record.h). The last activity of a rank shows which ranks it waits for: a receive waits for the sender, an
-// all-reduce for the ranks that have not started it. The rank that stopped the job, here called the culprit, waits for
-// no other rank. If all ranks wait, as in a deadlock, it is the rank that has waited longest.
+// Finds the rank that stopped a job, the *culprit*, for `chimera diagnose`. It reads the last activities of all ranks
+// from their flight recorders (flight_record.h). The last activity of a rank shows which ranks it waits for: a receive
+// waits for the sender, an all-reduce for the ranks that have not started it. The culprit waits for no other rank. If
+// all ranks wait, as in a deadlock, it is the rank that has waited longest. In this picture, 1B3 is the backward of
+// micro-batch 3 at stage 1:
 //
 //   rank 0 waits for rank 1  ->  rank 1 waits for rank 3  ->  rank 3 is at 1B3: the culprit
 
@@ -19,7 +20,7 @@ namespace chimera {
 struct RankFinding {
   int rank = 0;
   std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
-  double seconds = 0;                   ///< Time from the begin of this activity to the job's end
+  double seconds = 0;                   ///< Time from the beginning of this activity to the job's end
   std::vector<int> waits_for = {};      ///< Ranks; empty if it waits for none
 };
 

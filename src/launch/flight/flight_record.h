@@ -57,11 +57,12 @@ void record_flight(const RankProgress& progress);
 /// Content of job.json: the ranks of a job, to interpret the workers and groups in events.
 struct FlightJob {
   std::string schedule;
-  std::vector<GroupWorker> ranks = {};  ///< [rank]
-  /// [parameter group]: ranks that sum its gradients; T groups for each, one after the other, if T ranks share layers
+  std::vector<GroupWorker> ranks = {};  ///< [rank]: its data-parallel group, and its worker there
+  /// [parameter group] (the parameters of a stage): ranks that sum its gradients. With tensor parallelism, T groups for
+  /// each, one after the other
   RankGroups sums = {};
-  std::int64_t tensor_parallel = 1;                   ///< T; the T ranks of a worker are neighbors
-  double planned_step_seconds = 0;                    ///< Of the plan or profile that started the run; 0: none
+  std::int64_t tensor_parallel = 1;                   ///< T: neighboring ranks that share each layer of a worker
+  double planned_step_seconds = 0;                    ///< Predicted by the plan or profile of the run; 0: none
   std::vector<std::vector<double>> planned_ops = {};  ///< [stage][op kind]: seconds by the profile; empty: none
 };
 

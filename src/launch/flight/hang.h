@@ -20,9 +20,9 @@
 
 namespace chimera {
 
-/// Detects hangs from observations, which the owner passes to update() once per interval(). The time of a longer gap
-/// between observations, in which the job (Ctrl-Z) or the machine was suspended, does not count. While a rank computes
-/// or waits for a disk, only 1/kWorkFactor of the time counts, because a hung rank normally uses no CPU time.
+/// Detects hangs from observations, which the owner passes to update() once per interval(). If an observation comes
+/// late, because the job (Ctrl-Z) or the machine was suspended, the additional time does not count. While a rank
+/// computes or waits for a disk, only 1/kWorkFactor of the time counts, because a hung rank normally uses no CPU time.
 class HangWatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -39,8 +39,8 @@ class HangWatch {
   };
 
   /// A job hangs if no rank makes progress for `beyond` (more than zero) longer than the longest pause in its steps so
-  /// far. Until all ranks have completed the first observed step, `at_start` replaces `beyond` (zero: kStartUpFactor *
-  /// beyond); but if a signal has stopped a process, `beyond` applies from the start.
+  /// far. Until all ranks have completed the first observed step, the limit is `at_start` (zero: kStartUpFactor *
+  /// beyond), unless a signal has stopped a rank.
   ///
   /// `records_steps`: the ranks record a CUDA graph of a step (--cuda-graphs), and later steps have no progress notes.
   /// Then the longest pause counts as at least kRecordedFactor times the time of the first two observed steps.

@@ -1,8 +1,8 @@
 #pragma once
 
-// The shared-memory page on which each rank of a host writes its current activity. The launcher reads it to detect
-// hangs (hang.h) and to name the step of a failed rank; `chimera top` reads it to show what ranks do. A write takes a
-// few stores, so ranks note every instruction.
+// The shared-memory page to which each rank of a host writes its current activity (RankProgress: phase, step and
+// instruction). The launcher reads it to detect hangs (hang.h) and to name the step of a failed rank; `chimera top`
+// reads it to show what ranks do. A write takes a few stores, so ranks note every instruction.
 
 #include <cstdint>
 #include <utility>

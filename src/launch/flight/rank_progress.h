@@ -1,8 +1,9 @@
 #pragma once
 
-// The activity of a rank: its phase, step and instruction. The progress page (progress.h), in memory that the launcher
-// shares with the ranks, holds the latest activity of each rank. The flight recorder (flight_record.h) stores thousands
-// of earlier ones. Messages about hangs and failures name the activity.
+// The activity of a rank: its phase, step and instruction, such as `1B3 in step 4` (backward of micro-batch 3 at stage
+// 1). The progress page (progress.h), in memory that the launcher shares with the ranks, has the latest activity of
+// each rank. The flight recorder (flight_record.h) stores thousands of earlier ones. Messages about hangs and failures
+// name the activity.
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 
 // Restarts a job on several hosts after a failure. Before a new attempt, the launcher runs a short command on every
 // host and every spare host to find those that answer. Spares replace hosts that do not answer. If there are not enough
-// spares, the job continues on fewer ranks, with smaller D or W (run_layout.h).
+// spares, the job continues on fewer ranks, with fewer stages or data-parallel groups (run_layout.h).
 
 #include <cstdint>
 #include <functional>
@@ -24,9 +24,9 @@ class HostAssignment {
 
   /// Returns the names of all hosts, then of all spares.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Assigns a host to each place: its own host if it answers, else its current spare, else the first free spare with
-  /// enough ranks, else none. `silent` maps each host that does not answer to the reason (empty: unknown). Returns a
-  /// message per change: "host b does not answer; c takes its place".
+  /// Assigns a host to each place: its own host if it answers, else its current spare if that answers, else the first
+  /// free spare with enough ranks, else none. `silent` maps each host that does not answer to the reason (empty:
+  /// unknown). Returns a message per change: "host b does not answer; c takes its place".
   [[nodiscard]] std::vector<std::string> assign(const std::map<std::string, std::string>& silent);
   /// Returns the number of ranks in all places with a host.
   [[nodiscard]] int ranks() const;

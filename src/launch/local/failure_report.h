@@ -1,10 +1,10 @@
 #pragma once
 
-// Messages from ranks to the launcher, and the search for the cause of a failure. Before a rank fails, it sends a
-// FailureReport through a pipe. Its connections break, so other ranks fail, too; they are victims, and their reports
-// say so. The launcher collects reports and exit codes (RankOutcome). The first rank that failed for a reason of its
-// own is the culprit, which the launcher names. During a recovery (recovery.h), ranks send RecoveryNotes through the
-// same pipe.
+// Messages from ranks to the launcher, and the search for the cause of a failure. Before a rank ends after an error, it
+// sends a FailureReport through a pipe. Its connections break, so other ranks fail, too; they are victims, and their
+// reports say so. The launcher collects reports and exit codes (RankOutcome). The first rank that failed for a reason
+// of its own is the culprit, which the launcher names. During a recovery (recovery.h), ranks send RecoveryNotes through
+// the same pipe.
 
 #include <chrono>
 #include <cstdint>
@@ -38,7 +38,7 @@ struct RecoveryNote {
   };
   int rank = 0;
   Kind kind = Kind::Left;
-  std::int64_t generation = 0;  ///< Generation of connections that the rank joins
+  std::int64_t generation = 0;  ///< Generation of connections (recovery.h) that the rank joins
   std::int64_t step = 0;        ///< For Resumed: last completed step, from 1
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };

@@ -1,7 +1,7 @@
 #pragma once
 
-// The cores of a rank that uses a GPU. A rank has several threads that the GPU waits for: its own, c10d's and NCCL's.
-// They should run on the NUMA node of the GPU, and each on a core of its own.
+// Chooses the CPU cores of a rank that uses a GPU. The GPU waits for several threads of its rank: the rank's own, and
+// those of c10d and NCCL. They should run on the NUMA node of the GPU, and each on a core of its own.
 
 #include <cstdint>
 #include <filesystem>

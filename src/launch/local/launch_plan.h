@@ -31,8 +31,8 @@ struct LaunchPlan {
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
   std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()
-  /// Function that ranks run in a fork of this process, if it has no other threads (safe_to_fork()). Null: ranks start
-  /// by exec of `executable`, as GPUs require.
+  /// Function that ranks run as their main() in a fork of this process, if safe_to_fork() (process.h). Null: ranks
+  /// start by exec of `executable`, as GPUs require.
   ProgramEntry entry = nullptr;
   /// A job hangs if no rank makes progress for this time beyond the longest pause so far; 0: no hang detection.
   std::chrono::milliseconds hang{0};
@@ -49,16 +49,18 @@ struct LaunchPlan {
   /// step, from 1; 0: the job did not fail in a step.
   int most_restarts = 0;
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
-  /// Maximum number of recoveries (recovery.h): a lost rank is replaced, and the other ranks keep running. `copies` has
-  /// the ranks of each parameter group; a lost rank needs another rank in each of its groups. Ranks receive
-  /// RankEnvironment::orders. If a recovery is impossible, the job restarts.
+  /// Maximum number of recoveries (recovery.h): a lost rank is replaced, and the other ranks keep running. `copies`
+  /// has, for each parameter group (the parameters of a stage), the ranks that hold it; a lost rank can only be
+  /// replaced if each of its groups has another rank. Ranks receive RankEnvironment::orders. If a recovery is
+  /// impossible, the job restarts.
   int most_recoveries = 0;
   RankGroups copies = {};
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
-  /// Time after which a recovery goes on without a replacement that is not ready: the other ranks run its stages, and
-  /// it returns later. 0: no replacement is started. Empty: a recovery waits for its replacements.
+  /// Time after which a recovery continues without a replacement that is not ready: the other ranks run its stages, and
+  /// it joins them later. 0: no replacement is started. Empty: a recovery waits for its replacements.
   std::optional<std::chrono::milliseconds> spare_patience = {};
-  /// Last step of the job (from 1). Shortly before it, no rank returns. 0: unknown
+  /// Last step of the job (from 1), shortly before which a late replacement is not worth a pause and does not join any
+  /// more. 0: unknown
   std::int64_t last_step = 0;
   /// Folder of flight records, created for each attempt and removed after success. Empty: no records.
   std::string flight_folder = "";

@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs a job of rank processes on one host, from the first start to the last exit. An attempt is one start of all
-// ranks: it creates the pipes and shared memory of the ranks (RankChannels), starts them, and supervises them
+// Runs a job of several processes (ranks) on one host, from the first start to the last exit. An attempt is one start
+// of all ranks: it creates the pipes and shared memory of the ranks (RankChannels), starts them, and supervises them
 // (supervisor.h). After a failure, either the lost rank is replaced (recovery.h), or the whole job restarts from its
 // newest checkpoint (restarts.h). The decision to restart is in run_with_restarts() of the source.
 //
@@ -12,9 +12,9 @@
 namespace chimera {
 
 /// Runs the job and returns its exit code: 0; 1 if a rank failed, 2 if it failed with ExitCode::Usage; 128 + n after
-/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If plan.saves, the first signal except SIGINT makes the job save and
-/// return kSavedExit (without saving if not all ranks are in their steps). Another signal, kSameSignal or more later,
-/// ends the job.
+/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If plan.saves, the first signal except SIGINT makes the job save a
+/// checkpoint and return kSavedExit; if not all ranks are in their steps yet, it returns without saving. Another
+/// signal, kSameSignal or more later, ends the job.
 ///
 /// After a failure, names the first rank that failed for its own reason on stderr: "chimera: rank 2 failed at 1B3:
 /// ...". After a rank that only lost a peer, waits kVictimGrace for the culprit. If the job hangs, names the stuck rank

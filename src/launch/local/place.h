@@ -13,10 +13,10 @@
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 
+namespace chimera {
+
 // Environment variables of a rank. The launcher of chimera (launcher.h) sets them for its ranks. Users may set some of
 // them by hand, but not kLauncherVariable, by which a process recognizes that this launcher has started it.
-
-namespace chimera {
 
 inline constexpr const char* kRankVariable = "CHIMERA_RANK";  ///< 0 .. world size - 1
 inline constexpr const char* kWorldSizeVariable = "CHIMERA_WORLD_SIZE";
@@ -27,7 +27,7 @@ inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";  ///< De
 inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of earlier restarts, for fault_point()
 /// Descriptor of the orders during a recovery (recovery.h); unset if the job has no recoveries
 inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";
-/// Generation of connections that the rank joins; above 0 for a rank that replaces a lost one
+/// Generation of connections (recovery.h) that the rank joins; above 0 for a rank that replaces a lost one
 inline constexpr const char* kGenerationVariable = "CHIMERA_EPOCH";
 inline constexpr const char* kLocalRankVariable = "CHIMERA_LOCAL_RANK";        ///< Rank on this host
 inline constexpr const char* kLocalSizeVariable = "CHIMERA_LOCAL_WORLD_SIZE";  ///< Number of ranks on this host
@@ -40,6 +40,7 @@ inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
 /// Process id of the launcher, the rank's parent
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 
+/// Launchers by the environment variables that they set; Variables: CHIMERA_* that the user sets by hand.
 enum class LauncherKind { Variables, Torchrun, OpenMpi, Slurm, Hydra };
 template <>
 inline constexpr auto kNames<LauncherKind> = std::to_array<Named<LauncherKind>>({{LauncherKind::Variables, "CHIMERA_*"},
@@ -74,8 +75,8 @@ struct RankPlace {
 /// only variables are set that do not tell rank and world size (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
-/// Throws ConfigError if the group of this process, `count` (T) neighboring ranks that share layers, is on several
-/// hosts: their sums inside ops go through the memory of a host.
+/// Throws ConfigError if this process and the neighboring ranks that share its layers (tensor parallelism, `count`
+/// ranks) are on several hosts, because they add their results in the memory of a host.
 void require_group_on_one_host(const RankPlace& place, int count);
 
 /// Returns the variables with which launchers place processes, whether they are complete or not.

@@ -1,9 +1,9 @@
 #pragma once
 
-// How a rank process learns its rank and where to meet the other ranks, and how it reports a failure. main() first
-// calls rank_environment(), which returns a value if launch() of chimera started the process. If another launcher
-// started it, such as torchrun, find_place() (place.h) returns its rank, and join_external_launcher() makes the
-// RankEnvironment.
+// How a rank, one of the processes of a job, learns its number and where to meet the other ranks, and how it reports a
+// failure. main() first calls rank_environment(), which returns a value if launch() of chimera started the process. If
+// another launcher started it, such as torchrun, find_place() (place.h) returns its rank, and join_external_launcher()
+// makes the RankEnvironment.
 
 #include <cstdint>
 #include <memory>
@@ -27,7 +27,8 @@ struct RankEnvironment {
   /// Keeps the rendezvous file of ranks that another launcher started, until all have joined; else null
   std::shared_ptr<const RendezvousFile> rendezvous_file = {};
   std::optional<int> orders = {};  ///< Descriptor from which the rank reads orders (recovery.h), if the job can recover
-  std::int64_t generation = 0;     ///< Generation of connections that it joins; above 0 if it replaces a lost rank
+  /// Generation of connections (recovery.h) that the rank joins; above 0 if it replaces a lost rank
+  std::int64_t generation = 0;
 };
 
 /// Initializes a rank that another launcher started. From then on, report_failure() writes to stderr and to torchrun's

@@ -1,18 +1,19 @@
 #pragma once
 
 // Continues a job after the loss of ranks, without a restart. This is possible if every stage has a replica on a rank
-// that still runs. Connections have a generation, counted from 0, and a recovery begins the next generation. The
-// launcher's supervisor drives Recovery, a state machine without processes. It sends orders to the ranks through socket
-// pairs (OrderChannel), and the ranks answer with RecoveryNotes. In each rank, RecoveryLink receives the orders. The
-// order to join also passes the rendezvous store of the next generation, as a descriptor of an unnamed file.
+// that still runs. All ranks then close their connections and connect again; each such set of connections is a
+// *generation*, counted from 0. The launcher's supervisor (supervisor.h) drives Recovery, a state machine without
+// processes. It sends orders to the ranks through socket pairs (OrderChannel), and the ranks answer with RecoveryNotes.
+// In each rank, RecoveryLink receives the orders. The order to join also passes the key-value store through which the
+// ranks of the next generation find each other (rendezvous), as a descriptor of an unnamed file.
 //
-//   Undisturbed --handle_loss()--> Leaving: ranks leave their step, replacements start
-//               --join()--> Joining: all connect in the next generation; replacements receive weights
-//               --finish()--> Undisturbed
+//   Running --handle_loss()--> Leaving: ranks leave their step, replacements start
+//           --join()--> Joining: all connect in the next generation; replacements receive weights
+//           --finish()--> Running
 //
-// A generation may do without some lost ranks (--recover reroute): they are *absent*, and the other ranks run their
-// stages. A process that starts for an absent rank reports when it is ready; welcome() then begins a generation with
-// it.
+// A generation may do without some lost ranks (--recover reroute): they are *absent*, and other ranks with the same
+// stages run their ops. A process that starts for an absent rank reports when it is ready; welcome() then begins a
+// generation with it.
 
 #include <bitset>
 #include <chrono>
@@ -141,8 +142,8 @@ class Recovery {
     std::string why_not = "";        ///< Empty if the job can continue
     bool begins_generation = false;  ///< Whether the other ranks must be ordered to leave
   };
-  /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. Ranks that are lost while
-  /// others leave belong to the same recovery, unless they are replacements.
+  /// Handles the loss of `ranks` in `step`; if `ranks` is empty, only connections are lost. If more ranks are lost in
+  /// State::Leaving, they belong to the same recovery, unless they are replacements.
   [[nodiscard]] Answer handle_loss(const std::vector<int>& ranks, std::int64_t step);
   /// Processes a rank's note; ignores notes of other generations. An absent rank that has sent RecoveryNote::Kind::Left
   /// is ready to return.
@@ -179,7 +180,7 @@ class Recovery {
   [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
 
  private:
-  /// Newest note of a rank in this generation; Elsewhere: none
+  /// Newest note of a rank in this generation; Elsewhere: it has sent none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
   void begin_generation();

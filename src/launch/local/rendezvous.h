@@ -1,8 +1,8 @@
 #pragma once
 
-// Chooses where the ranks of a job meet if another launcher, such as torchrun, has started them: at a file if all ranks
-// are on one host, else at a key-value server on the host of rank 0. Environment variables decide.
-// join_external_launcher() (rank.h) passes the chosen RendezvousPoint to the transport.
+// Chooses where the ranks of a job exchange their addresses (rendezvous) if another launcher, such as torchrun, has
+// started them: in a file if all ranks are on one host, else in a key-value server on the host of rank 0. Environment
+// variables decide. join_external_launcher() (rank.h) passes the chosen RendezvousPoint to the transport.
 
 #include <string>
 #include <vector>

@@ -1,8 +1,8 @@
 #pragma once
 
-// Decides whether and when a failed job may try again. The same policy serves restarts of a job, recoveries of lost
-// ranks, and restarts on several hosts; only the words of its messages differ. It starts no processes: the caller acts
-// on its advice.
+// Decides whether and when a failed job may try again. The same policy serves restarts of a job (launcher.h),
+// recoveries of lost ranks (recovery.h), and restarts on several hosts (host_restarts.h); only the words of its
+// messages differ. It starts no processes: the caller acts on its advice.
 
 #include <chrono>
 #include <cstdint>
@@ -18,9 +18,9 @@ struct RestartWords {
   const char* later = "in step";                ///< Before other step numbers
 };
 
-/// Restart policy. A job that fails at a later step than ever before restarts at once. Otherwise it pauses, twice as
-/// long after each further failure, from kFirstPause to kLongestPause. It gives up after kSameStep failures in a row in
-/// the same step, or after `max_restarts` restarts.
+/// Restart policy. If a job fails at a later step than ever before, it restarts at once. Otherwise it waits before the
+/// restart, from kFirstPause to kLongestPause, twice as long after each further failure. It gives up after kSameStep
+/// failures in a row in the same step, or after `max_restarts` restarts.
 class Restarts {
  public:
   static constexpr int kSameStep = 3;

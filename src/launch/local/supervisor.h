@@ -32,11 +32,11 @@ struct StartOutcome {
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
   std::optional<std::int64_t> failed_step = {};
-  std::optional<FlightVerdict> verdict = {};  ///< Empty after a normal end
+  std::optional<FlightVerdict> verdict = {};  ///< Why the attempt ended abnormally; empty after a normal end
 };
 
-/// Starts the process of a rank in this generation of connections (recovery.h). `orders` is the rank's end of an
-/// OrderChannel, or -1 if the job does not recover.
+/// Starts the process of a rank, which joins this generation of connections (recovery.h). `orders` is the rank's end of
+/// an OrderChannel, or -1 if the job does not recover lost ranks.
 using RankStarter = std::function<ChildProcess(int rank, std::int64_t generation, int orders)>;
 
 /// Starts the ranks and supervises them until all have ended. Writes the cause of an abnormal end to messages(). If it
