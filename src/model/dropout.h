@@ -1,9 +1,11 @@
 #pragma once
 
 // Dropout whose masks do not depend on the order in which ops run. On the CPU, a mask depends only on seed, step,
-// sample, layer and site (position in the layer). So it is the same for every schedule, partition, transport and number
-// of processes, with slices, and under recomputation. On a GPU, the device's random generator makes the whole mask of a
-// tensor from one seed, so the mask also depends on the micro-batch of the sample, its slices, and the kind of GPU.
+// sample, layer and site (position in the layer). So it is the same for every schedule, partition and number of
+// processes, if a micro-batch runs in slices of its tokens, and if a forward runs again (recomputation). On a GPU, the
+// device's random generator makes the whole mask of a tensor from one seed, so the mask also depends on the micro-batch
+// of the sample, its slices, and the kind of GPU. Chimera's models call dropout(); models of users contain KeyedDropout
+// modules.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -27,20 +29,20 @@ struct Dropout {
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  ///< index of the micro-batch's first sample within the step
   std::int64_t layer = 0;         ///< global, from 0
-  std::int64_t first_token = 0;   ///< of a slice
+  std::int64_t first_token = 0;   ///< position of the first token in its sequence; above 0 only in slices
   std::int64_t sequence = 0;      ///< tokens of the sample that a slice is cut from; 0: tensors have whole samples
-  std::int64_t first_head = 0;    ///< of a tensor that has only some of the heads
+  std::int64_t first_head = 0;    ///< index of the first attention head; above 0 only with tensor parallelism
 
   [[nodiscard]] bool is_active() const { return probability > 0; }
   /// Returns a copy with `layer` set to `index`.
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
 };
 
-/// Sets elements of `input` [b, ...] to 0 with the given probability and divides the others by 1 - probability; returns
-/// `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to 2 ns per element, on a
-/// GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the micro-batch. A slice has
-/// the elements of its tokens in the whole sample's mask, and some of the heads (tensor parallelism) have theirs:
-/// `input` is [b, l, ...], or [b, heads, l, first_token + l] at AttentionProbabilities.
+/// Sets elements of `input`, a tensor of b samples [b, ...], to 0 with the given probability and divides the others by
+/// 1 - probability; returns `input` if dropout is not active. Keeps no mask: backward recomputes it, on the CPU at 1 to
+/// 2 ns per element, on a GPU in one kernel. On the CPU a mask element does not depend on the sample's place in the
+/// micro-batch. A slice of l tokens, or a tensor with some of the heads, gets its elements of the whole sample's mask.
+/// `input` is then [b, l, ...], or [b, heads, l, first_token + l] at AttentionProbabilities.
 [[nodiscard]] at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site);
 
 /// Scope of one layer's forward, which ModuleStage opens: KeyedDropout modules on this thread use its masks.

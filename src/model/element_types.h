@@ -1,6 +1,7 @@
 #pragma once
 
-// Types of tensors in LibTorch and in safetensors files, and conversion between them in blocks.
+// Types of tensors in LibTorch and in safetensors files, and conversion between types in blocks. Readers and writers of
+// checkpoints and exported models use it.
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Table lookups with a backward that adds only to the rows used. Letters in shapes are as in model/layers.h, with V the
-// number of rows of a table.
+// Embedding layers: lookups in a table, with a backward that adds only to the rows used. Letters in shapes: b sequences
+// of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary (rows of the table).
 
 #include <ATen/core/Tensor.h>
 
@@ -11,8 +11,8 @@ namespace chimera {
 /// Returns the rows of `table` [V, H] for `tokens` [b, L] -> [b, L, H]. Throws ConfigError if a token on the CPU is
 /// outside the table.
 ///
-/// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`. If the forward ran
-/// with a WeightGradients queue (linear.h), a split backward adds only in its weight-gradient op (W); until then, the
+/// Backward adds to the table's gradient (which may be undefined before) in the order of `tokens`. If the backward is
+/// split into an input-gradient and a weight-gradient op (linear.h), the latter adds; until then, the WeightGradients
 /// queue keeps the gradient of the result. Whole and split backwards give the same bits.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens);
 

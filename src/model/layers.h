@@ -1,8 +1,9 @@
 #pragma once
 
-// Layers of a transformer as functions that do not write to their arguments, and Layer, a wrapper of a user's own
-// module or function. Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V
-// vocabulary, F width of the feed-forward layer, d width of an attention head.
+// Layers of a transformer as functions that do not write to their arguments, for Chimera's own models
+// (transformer_stage.h), and Layer, a wrapper of a user's own module or function (module_stage.h). Letters in shapes: b
+// sequences of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary, F width of the feed-forward layer,
+// d width of an attention head.
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -25,6 +26,7 @@ using TensorVector = std::vector<at::Tensor>;
 
 // The concepts below say which modules and functions a Layer accepts.
 
+/// What a layer may return: a tensor or a TensorVector.
 template <class T>
 concept LayerResult = std::convertible_to<T, at::Tensor> || std::convertible_to<T, TensorVector>;
 
@@ -41,9 +43,11 @@ concept ErasedModule = requires(T module, const at::Tensor& tensor) {
   { module.forward(tensor) } -> std::convertible_to<at::Tensor>;
 };
 
+/// A module that takes a tensor or a TensorVector.
 template <class T>
 concept LayerModule = ModulePointer<T> || ErasedModule<T> || ModulePointer<T, TensorVector>;
 
+/// A function (not a module) from Input to a LayerResult.
 template <class T, class Input = at::Tensor>
 concept LayerFunction = std::invocable<T&, const Input&> && LayerResult<std::invoke_result_t<T&, const Input&>>;
 
@@ -122,6 +126,7 @@ using LayerFactory = std::function<Layer()>;
 /// Value in targets for tokens that do not count in the loss.
 inline constexpr std::int64_t kIgnored = -100;
 
+/// Parameters of a layer norm.
 struct LayerNorm {
   at::Tensor weight;   ///< [H]
   at::Tensor bias;     ///< [H]
@@ -143,9 +148,10 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
-/// Returns causal attention [b, L, heads * d] with `heads` query heads. `masks` is the dropout of the attention
-/// probabilities. `document_mask` is a result of document_mask(), or undefined if each sequence is one document. If
-/// there are more keys than queries, the queries belong to the last tokens.
+/// Returns causal attention [b, L, heads * d] with `heads` query heads: each token attends to itself and earlier
+/// tokens. `masks` is the dropout of the attention probabilities. `document_mask` is a result of document_mask(), or
+/// undefined if each sequence is one document. If there are more keys than queries, the queries belong to the last
+/// tokens.
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
                                           const Dropout& masks = {}, const at::Tensor& document_mask = {});
 
@@ -164,7 +170,8 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 /// Computes in at least float32. Throws ConfigError if a target on the CPU is outside the vocabulary.
 [[nodiscard]] at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets);
 
-/// Returns the indices of the elements of `targets` [n] that are not kIgnored, ascending. Waits for a GPU.
+/// Returns the indices of the elements of `targets` [n] that are not kIgnored, ascending. If the tensor is on a GPU,
+/// waits for it, because their number is not known before.
 [[nodiscard]] at::Tensor target_indices(const at::Tensor& targets);
 
 /// Throws ConfigError if one of `values` is `vocabulary` or larger; `what` names the values in the message. Does

@@ -7,7 +7,7 @@
 //   forward under a WeightGradients::Scope -> the layer saves the queue
 //   backward: input gradient at once; weight gradient -> queue -> at once (B), or kept until run() (W)
 //
-// All layers with a backward of their own (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients
+// All layers that implement their own backward (embedding.h, linear_cross_entropy.h, norms) pass their weight gradients
 // through this queue; for other modules, split_backward.h does it. B gives the same bits as I and W.
 
 #include <ATen/core/Tensor.h>
@@ -80,6 +80,7 @@ void add_to_gradient(const at::Tensor& parameter, const at::Tensor& term, Weight
 /// Shape of a weight: [in, out] in GPT-2, [out, in] in other models.
 enum class WeightLayout : std::uint8_t { InOut, OutIn };
 
+/// A linear layer.
 struct Linear {
   at::Tensor weight;  ///< [in, out] or [out, in]
   at::Tensor bias;    ///< [out]; undefined: no bias
@@ -111,8 +112,9 @@ void for_each_fast_part(std::int64_t size, const Act& act) {
   if (first < size) act(first, size - first);
 }
 
-/// Adds to the gradients of weight and bias if they are defined and require grad. `input` [rows, in]; `output_gradient`
-/// [rows, out]; `factor` []: scale of the output gradient, default 1. `queue` is the running queue; null: none.
+/// Computes the gradients of weight and bias (of each that is defined and requires grad), and adds them to their
+/// gradients so far. `input` is [rows, in], `output_gradient` [rows, out], and `factor` [] scales the output gradient
+/// (undefined: 1). `queue` is the running queue; null: none.
 void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at::Tensor& output_gradient,
                          const at::Tensor& factor = {}, WeightGradients* queue = nullptr);
 

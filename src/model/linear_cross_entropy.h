@@ -23,9 +23,10 @@ namespace chimera {
 /// logits of all chunks except the last. This adds up to one matrix product to the usual three. A forward in no-grad
 /// mode computes only the loss. Backward can run only once.
 ///
-/// With the group of `part`, `head` has only these rows of the vocabulary, and `hidden` and the loss are equal on all
-/// ranks. Three numbers per token are summed: each rank's logarithm of its sum of exponentials (in a row of its own),
-/// and the logit of the target. The gradient of `hidden` is this rank's part of a sum (enter_split()).
+/// With tensor parallelism (`part` has a group of ranks, tensor_parallel.h), `head` has only this rank's rows of the
+/// vocabulary, and `hidden` and the loss are equal on all ranks. The ranks exchange, per token, the logarithm of each
+/// rank's sum of exponentials and the logit of the target. The gradient of `hidden` is this rank's part of a sum
+/// (enter_split()).
 ///
 /// `logits_of_chunk` is the maximum number of logits in a chunk; default: kLogitsOfChunk or kLogitsOfGpuChunk.
 [[nodiscard]] at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, const at::Tensor& targets,

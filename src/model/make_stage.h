@@ -1,9 +1,10 @@
 #pragma once
 
-// Creates the stages of a worker with their parameters. An InitialValue returns the value of each parameter: random
-// numbers from a seed, or values from a checkpoint or a model folder (engine/stored_values.h). If the model is tied,
-// make_tied_weight() makes the matrix that embedding and head share. make_stage() makes a stage with all its other
-// parameters, and borrows the leaves (autograd tensors) of the tied matrix:
+// Creates the stages of a worker with their parameters. An InitialValue is a function that returns the value of each
+// parameter: random numbers from a seed, or values from a checkpoint or a model folder (engine/stored_values.h). In a
+// tied model, the token embedding and the output matrix (head) are one matrix, which make_tied_weight() makes.
+// make_stage() makes a stage with all its other parameters, and borrows the leaves (autograd tensors) of the tied
+// matrix:
 //
 //   value = initial_values_of(seed);
 //   tied = make_tied_weight(config, {.embedding = true, .head = true}, dtype, value);
@@ -26,8 +27,9 @@
 
 namespace chimera {
 
-/// Returns a new tensor with the part of a parameter's value before the first step that `place` has (held_shape()):
-/// contiguous, with the type and device in `options`.
+/// Returns the value of a parameter before the first step as a new contiguous tensor, with the type and device in
+/// `options`. With tensor parallelism, it is the rank's part of the parameter, which `place` gives (held_shape() in
+/// model_config/tensor_cut.h).
 using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, const at::TensorOptions& options,
                                               const TensorPlace& place)>;
 
@@ -42,9 +44,10 @@ using InitialValue = std::function<at::Tensor(const ParameterSpec& parameter, co
   return c10::promoteTypes(compute, at::kFloat);
 }
 
-/// Makes the stage with the layers `layers` of `config`. `tied` holds the worker's leaves of a tied matrix, which is
-/// not a parameter of the stage. With a `tensor` group, the stage has one rank's part of the layers. Throws ConfigError
-/// if the stage needs a tied leaf that is missing.
+/// Makes the stage with the layers `layers` of `config`. `tied` has the worker's leaves of a tied matrix, which is not
+/// a parameter of the stage. `tensor` is the group of ranks that share the layers (tensor_parallel.h), of which this
+/// rank gets its part; null: the rank has whole layers. Throws ConfigError if the stage needs a tied leaf that is
+/// missing.
 [[nodiscard]] std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& layers,
                                                 at::ScalarType dtype, const InitialValue& value,
                                                 const TiedLeaves& tied = {}, at::Device device = at::kCPU,

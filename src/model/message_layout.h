@@ -17,13 +17,12 @@ namespace chimera {
 /// Description of one tensor of a message.
 struct TensorShape {
   std::vector<std::int64_t> sizes;
-  at::ScalarType dtype = at::kFloat;  // Undefined: an undefined tensor
+  at::ScalarType dtype = at::kFloat;  // at::ScalarType::Undefined: an undefined tensor
   bool has_gradient = true;           // whether backward sends its gradient back
   friend bool operator==(const TensorShape&, const TensorShape&) = default;
 };
 
-/// The tensors that a stage sends, equal for all micro-batches. A single floating-point tensor with dimensions is its
-/// own message (`is_plain`); others are packed into one.
+/// The tensors that a stage sends, equal for all micro-batches.
 using MessageLayout = std::vector<TensorShape>;
 
 /// Returns why a message cannot carry the values, for example because a tensor is sparse or complex; empty if it can.
@@ -32,10 +31,11 @@ using MessageLayout = std::vector<TensorShape>;
 /// Returns the layout of a message with these values.
 [[nodiscard]] MessageLayout message_layout_of(const TensorVector& values);
 /// Returns whether pack() accepts values of the layout `found` for a message of `layout`: sizes and types must be
-/// equal, but a tensor may lack a gradient that `layout` has.
+/// equal, but a tensor in `found` need not have a gradient if `layout` has one.
 [[nodiscard]] bool fits(const MessageLayout& found, const MessageLayout& layout);
 
-/// Returns whether the message is the tensor itself: a single floating-point tensor with at least one dimension.
+/// Returns whether the layout is a single floating-point tensor with at least one dimension, which is sent as it is.
+/// Other layouts are packed.
 [[nodiscard]] bool is_plain(const MessageLayout& layout);
 /// Returns size and type of the tensor that the transport carries.
 [[nodiscard]] TensorShape message_shape(const MessageLayout& layout);

@@ -1,9 +1,10 @@
 #pragma once
 
 // Stages of a user's model. The user gives a list of layer factories, which is divided into stages; each rank makes the
-// layers of its own stages. Any torch::nn module or function can be a layer (Layer in layers.h); split_backward()
-// splits its backward into I and W. Some layers cannot be used with some schedules: layers with buffers if the model
-// has replicas, and layers with random numbers if a forward runs twice. The constructor of a stage checks this.
+// layers of its own stages. Any torch::nn module or function can be a layer (Layer in layers.h). For schedules that
+// split backwards, split_backward() splits its backward into an input gradient and a weight gradient. Some layers
+// cannot be used with some schedules: layers with buffers if the model has replicas, and layers with random numbers if
+// a forward runs twice. The constructor of a stage checks this.
 
 #include <cstdint>
 #include <functional>
@@ -69,13 +70,14 @@ class ValueGuard {
 /// `3.weight`.
 class ModuleStage final : public Stage {
  public:
-  /// If no layer has a trained parameter, the stage gets a dummy parameter. Throws ConfigError if a layer does not
-  /// support `use`, a parameter belongs to another stage already, or trained parameters differ in type or device.
+  /// If no layer has a trained parameter, the stage gets a dummy parameter, because a ParameterGroup needs one. Throws
+  /// ConfigError if a layer does not support `use`, a parameter belongs to another stage already, or trained parameters
+  /// differ in type or device.
   ModuleStage(const ModuleStageSpec& spec, std::vector<Layer> layers, const ModuleUse& use);
 
-  /// Takes and returns messages. Throws ConfigError if a layer fails, writes to the stage's input, or returns an output
-  /// that does not fit output_layout(). Also throws it if the loss is not one number, or its count is not Loss::count.
-  /// A UserCodeError keeps its cause.
+  /// Takes and returns messages (message_layout.h), or returns the loss on the last stage. Throws ConfigError if a
+  /// layer fails, writes to the stage's input, or returns an output that does not fit output_layout(). Also throws it
+  /// if the loss is not one number, or its count is not Loss::count. A UserCodeError keeps its cause.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// Runs the layers once before training, to find output_layout(), and returns the output. Runs without an autograd

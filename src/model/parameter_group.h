@@ -2,9 +2,9 @@
 
 // Parameters that are updated together, with their gradients in one flat tensor, so that one all-reduce sums the
 // gradients of the whole group over the workers that hold it. Each stage is such a group. The matrix of a tied model is
-// a group of its own, because it is both the token embedding of the first stage and the output matrix of the last.
-// owners_of() divides a group among its workers if they shard the optimizer state (--shard-optimizer).
-// ParameterGroup::divide() sets another division, such as one by the cost of updates.
+// a group of its own, because it is both the token embedding of the first stage and the output matrix of the last. If
+// the workers of a group share its optimizer state (--shard-optimizer), each parameter has one of them as owner.
+// owners_of() chooses owners by size; ParameterGroup::divide() sets others, such as owners by the cost of updates.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -22,7 +22,8 @@ namespace chimera {
 struct Parameter {
   std::string name;  ///< global, e.g. `h.5.attn.c_attn.weight`
   at::Tensor value;
-  /// Elements of the whole parameter, of which `value` is the part of one of T ranks; 0: `value` is whole
+  /// With tensor parallelism, if `value` is only this rank's part of the parameter: number of elements of the whole
+  /// parameter; otherwise 0
   std::int64_t whole_elements = 0;
 };
 
@@ -40,10 +41,11 @@ class ParameterGroup {
   /// Returns the tensors that backwards add gradients to. The first is gradients(), and all have its size. There is
   /// more than one only if a parameter has two uses (TiedWeight).
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
-  /// Gives each parameter to a member, [parameters], and sorts parameters and gradients by member. Call it before
-  /// anything refers to them; gradients become zero. Only for groups with one accumulator.
+  /// Sets the owner of each parameter: `owners` [parameter] is the index of a worker among those that hold the group.
+  /// Sorts parameters and gradients by owner. Call it before anything refers to them; gradients become zero. Only for
+  /// groups with one accumulator.
   void divide(std::vector<std::size_t> owners);
-  /// Returns the owners that divide() has set, ascending; else nothing.
+  /// Returns [parameter]: the owners that divide() has set, ascending; empty if it was not called.
   [[nodiscard]] const std::vector<std::size_t>& owners() const { return owners_; }
   void zero_gradients();
   /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.
@@ -89,14 +91,14 @@ class TiedWeight final : public ParameterGroup {
   TiedLeaves leaves_;
 };
 
-/// Returns the owner of each parameter, given the sizes (of whole parameters, so that owners are equal on T ranks), if
-/// `members` divide them: consecutive parameters, cut near equal numbers of elements. The elements are cut
-/// into equal shares, and the member whose share contains the middle of a parameter owns it. A member may own nothing.
-/// If divide() was called on the group, it chose the owners.
+/// Return [parameter]: its owner, 0 .. members - 1. All elements are cut into `members` equal shares in order, and the
+/// worker whose share contains the middle of a parameter owns it. So owners ascend, and a worker may own nothing.
+/// `sizes` are the elements of whole parameters, also with tensor parallelism. If divide() was called on the group,
+/// returns owners().
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 
-/// Returns [members]: the number of consecutive elements of gradients() that belong to each owner.
+/// Returns [owner]: the number of consecutive elements of gradients() that belong to it.
 [[nodiscard]] std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members);
 
 }  // namespace chimera

@@ -2,8 +2,8 @@
 
 // Rotary position embeddings (RoPE) of Llama (Su et al., "RoFormer", 2021; scaling of Llama 3.1 as in Hugging Face's
 // modeling_rope_utils.py): pairs of elements of each query and key are rotated by angles that grow with the token's
-// position. llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes are as in model/layers.h,
-// with d the width of a head.
+// position. llama_stage.cc keeps one table of cosines and sines per stage. Letters in shapes: b sequences, L tokens of
+// a sequence, d width of an attention head.
 
 #include <ATen/core/Tensor.h>
 

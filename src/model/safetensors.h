@@ -1,6 +1,7 @@
 #pragma once
 
-// Writes tensors for other programs: the weights and batches of `chimera bench --export`, and data of tests.
+// Writes tensors to a safetensors file for other programs: the weights and batches of `chimera bench --export`, and
+// data of tests. Checkpoints are written by checkpoint/shard.h.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,9 @@
 #pragma once
 
-// Splits the backward of any composition of differentiable ops into an input-gradient op (I) and a weight-gradient op
-// (W), for the modules of users (module_stage.h). The layers of GPT-2, BERT and Llama do this themselves (linear.h).
+// Splits the backward of any composition of differentiable ops into an input-gradient op (I), which the previous stage
+// waits for, and a weight-gradient op (W), which may run later. It serves the modules of users (module_stage.h); the
+// layers of GPT-2, BERT and Llama split their backward themselves (linear.h). For functions f1, f2, f3 with weights w1,
+// w2, w3:
 //
 //   output <- f3 <- f2 <- f1 <- input      op I: runs this path, keeps the gradients that arrive at f3, f2, f1
 //             |     |     |

@@ -16,7 +16,7 @@
 #include "model/dropout.h"
 #include "model/parameter_group.h"
 
-// Letters in shapes are as in model/layers.h.
+// Letters in shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width.
 
 namespace chimera {
 
@@ -27,8 +27,8 @@ class KeyValueCache;
 struct MicroBatch {
   at::Tensor tokens = {};   ///< [b, L] int64
   at::Tensor targets = {};  ///< [b, L] int64; a target of kIgnored (-100, model/layers.h) has no loss
-  /// [n] int64, the positions of the n targets that are not kIgnored, in the flattened targets (target_indices()); BERT
-  /// only. If undefined, the stage computes it, which waits for the device.
+  /// [n] int64, the positions of the n targets that are not kIgnored, in the flattened targets (target_indices() in
+  /// model/layers.h); BERT only. If undefined, the stage computes it, and a GPU's host must wait for it.
   at::Tensor target_indices = {};
   at::Tensor token_types = {};     ///< [b, L] int64, 0 or 1; BERT only
   at::Tensor attention_mask = {};  ///< [b, L] bool, true = attend; BERT only; undefined = all true
@@ -82,9 +82,9 @@ class Stage : public ParameterGroup {
   /// Returns `leaf`, one of leaves(), or its copy in compute_type(), which the first call makes.
   [[nodiscard]] at::Tensor for_compute(const at::Tensor& leaf);
   /// Returns one matrix in compute_type() whose rows are the rows of several matrices in leaves(), so that a GPU
-  /// computes one product instead of several. Its gradient is the gradients of these matrices. Returns an undefined
-  /// tensor on the CPU (where a larger product might round differently), without low-precision copies, or if the
-  /// gradients of the matrices are not adjacent in memory.
+  /// computes one product instead of several. Its gradient is a view of the gradients of these matrices. Returns an
+  /// undefined tensor on the CPU (where a larger product might round differently), if there are no low-precision
+  /// copies, or if the gradients of the matrices are not adjacent in memory.
   [[nodiscard]] at::Tensor packed_for_compute(const std::vector<at::Tensor>& leaves);
 
  private:

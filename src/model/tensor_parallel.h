@@ -1,18 +1,20 @@
 #pragma once
 
-// Layers that T ranks share (tensor parallelism, Shoeybi et al., arXiv 1909.08053, section 3). The ranks of a group run
-// the same ops in the same order, each with its part of the matrices: whole heads of queries, keys and values and
-// columns of the first feed-forward matrix; rows of the second matrices; rows of the vocabulary. Between them hidden
-// states are whole on every rank, or each rank has 1/T of the tokens of every sequence (sequence parallelism,
-// Korthikanti et al., arXiv 2205.05198):
+// Tensor parallelism: T ranks, a TensorGroup, share each layer (Shoeybi et al., arXiv 1909.08053, section 3). They run
+// the same ops in the same order, each with its part of the matrices. In a block, the first matrices of attention and
+// of the feed-forward layer are split by columns (outputs), and the second by rows (inputs); so the ranks communicate
+// only before the first and after the second. Embedding and output matrix are split by rows of the vocabulary. Outside
+// of the split layers, every rank has all hidden states (whole), or 1/T of the tokens of every sequence (sequence
+// parallelism, Korthikanti et al., arXiv 2205.05198). The communication in both cases:
 //
-//           -> enter_split() -> column-split layers -> row-split layer -> leave_split() ->
-//   whole      backward: sum                                              forward: sum
-//   tokens     forward: gather                                            forward: sum of own tokens
-//              backward: sum of own tokens                                backward: gather
+//                  -> enter_split() -> column-split -> row-split -> leave_split() ->
+//   whole             backward: sum                                 forward: sum
+//   1/T of tokens     forward: gather all tokens                    forward: sum of own tokens
+//                     backward: sum of own tokens                   backward: gather all tokens
 //
-// A stage without a group (null) has whole layers, and these functions do nothing. model_config/tensor_cut.h says which
-// parameter is cut where.
+// A stage without a group (null) has whole layers, and the functions below then communicate nothing.
+// model_config/tensor_cut.h says which parameter is cut where. Letters in shapes: b sequences of a micro-batch, L
+// tokens of a sequence, H hidden width, V vocabulary.
 
 #include <ATen/core/Tensor.h>
 
@@ -24,7 +26,7 @@
 
 namespace chimera {
 
-/// The ranks that share the layers of a stage. engine/tensor_ranks.h has one over a transport.
+/// The ranks that share the layers of a stage. RankTensorGroup (engine/tensor_ranks.h) communicates over a transport.
 class TensorGroup {
  public:
   explicit TensorGroup(const TensorPlace& place, bool cuts_tokens = false) : place_(place), cuts_tokens_(cuts_tokens) {}
@@ -33,12 +35,13 @@ class TensorGroup {
   TensorGroup& operator=(const TensorGroup&) = delete;
 
   [[nodiscard]] const TensorPlace& place() const { return place_; }
-  /// Returns whether each rank has 1/T of the tokens between split layers.
+  /// Returns whether each rank has only 1/T of the tokens outside of split layers (sequence parallelism).
   [[nodiscard]] bool cuts_tokens() const { return cuts_tokens_; }
   /// Adds `values` (contiguous) over the ranks, in place, with the same bits on each. Blocks. All ranks call it in one
   /// order.
   virtual void sum(const at::Tensor& values) = 0;
-  /// Returns the `values` (contiguous) of all ranks, [rank], to read before the next call. Blocks, as sum() does.
+  /// Returns [rank]: the `values` (contiguous) of each rank. They are valid until the next call. Blocks and is called
+  /// in one order, as sum().
   [[nodiscard]] virtual std::vector<at::Tensor> exchange(const at::Tensor& values) = 0;
 
  private:
@@ -47,8 +50,9 @@ class TensorGroup {
   bool cuts_tokens_;
 };
 
-/// While it exists, every rank of the group has all tokens between split layers. All ranks make one between ops. A null
-/// group is allowed.
+/// Switches sequence parallelism of a group off while an object lives, for inputs whose tokens the ranks cannot divide
+/// evenly. All ranks of the group must construct and destroy theirs between the same ops. Does nothing for a null
+/// group.
 class WholeTokens {
  public:
   explicit WholeTokens(TensorGroup* group)
@@ -64,7 +68,8 @@ class WholeTokens {
   bool cut_;
 };
 
-/// Returns this rank's part of a whole tensor as a view, in which the cut dimension is two: blocks and their elements.
+/// Returns this rank's part of a whole tensor as a view. The cut dimension becomes two dimensions: blocks, and the
+/// rank's elements of each block (TensorCut).
 [[nodiscard]] at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
 /// Returns this rank's part of a whole tensor, with memory of its own.
 [[nodiscard]] at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place);
@@ -72,18 +77,21 @@ class WholeTokens {
 [[nodiscard]] at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut,
                                       const std::vector<std::int64_t>& shape, TensorGroup& group);
 
-/// Returns `whole`, the equal input of layers that are split by columns. Backward adds the ranks' gradients.
+/// Returns `whole`, the input of layers that are split by columns, which is equal on all ranks. Backward adds the
+/// ranks' gradients.
 [[nodiscard]] at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group);
-/// Returns all tokens [b, L, H] of `own` tokens. Backward keeps those of this rank, of gradients that are equal on all
-/// ranks. Returns `own` if the group does not cut tokens.
+/// Gathers the tokens of all ranks, [b, L, H]; `own` has this rank's tokens [b, L / T, H]. In backward, the gradients
+/// are equal on all ranks, and each rank keeps the gradients of its tokens. Returns `own` if the group does not cut
+/// tokens.
 [[nodiscard]] at::Tensor gather_tokens(const at::Tensor& own, TensorGroup* group);
-/// Returns the input of layers that are split by columns: replicate_input(), or all tokens of `own` ones [b, L / T, H].
+/// Returns the input of layers that are split by columns: `own` by replicate_input() or, if the group cuts tokens, the
+/// tokens of all ranks.
 [[nodiscard]] at::Tensor enter_split(const at::Tensor& own, TensorGroup* group);
-/// Returns the sum of the ranks' `part` [b, L, H] (may be overwritten), the output of a layer that is split by rows; of
-/// this rank's tokens if the group cuts them.
+/// Returns the output of a layer that is split by rows: the sum of all ranks' `part` [b, L, H], which may be
+/// overwritten. If the group cuts tokens, returns the sums of this rank's tokens only.
 [[nodiscard]] at::Tensor leave_split(const at::Tensor& part, TensorGroup* group);
-/// Applies a layer that is split by rows to this rank's columns of the input; its bias is whole on every
-/// rank.
+/// Applies a layer that is split by rows to this rank's columns of the input, and adds the results of all ranks
+/// (leave_split()); the bias is whole on every rank.
 [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group);
 
 /// Rows of the vocabulary on this rank.
@@ -93,10 +101,12 @@ struct VocabularyPart {
   std::int64_t all = 0;  ///< rows of all ranks
 };
 
-/// Gathers the scores of all tokens of the vocabulary, [..., V], on every rank; `scores` has those of the rank's rows.
+/// Gathers the scores of all tokens of the vocabulary, [..., V], on every rank; `scores` has the scores of the rank's
+/// rows.
 [[nodiscard]] at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part);
 
-/// Returns token_embedding() of a table that has only the rows of `part`; of this rank's tokens if the group cuts them.
+/// Returns token_embedding() (embedding.h) for a table that is divided over the ranks; `table` has the rows of `part`.
+/// If the group cuts tokens, returns the embeddings of this rank's tokens only.
 [[nodiscard]] at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part);
 
 }  // namespace chimera

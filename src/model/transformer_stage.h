@@ -6,9 +6,10 @@
 //   embed() -> [attention() -> feed_forward()] x blocks -> final_states() -> output matrix -> loss
 //
 // A family (gpt2_stage.cc, bert_stage.cc, llama_stage.cc) adds its layers and their parameters' names; it reads its
-// parameters by name in its constructor. Slices (and text generation, which feeds a token at a time), recomputation of
-// attention, the tied matrix and the layers' division over T ranks (tensor_parallel.h) are handled here. make_stage.h
-// makes the stages.
+// parameters by name in its constructor. The base class handles what families share: slices of the sequence (and text
+// generation, which feeds one token at a time), recomputation of attention, the matrix that embedding and head share in
+// a tied model, and the division of layers over T ranks (tensor_parallel.h). make_stage.h makes the stages. Letters in
+// shapes: b sequences of a micro-batch, L tokens of a sequence, H hidden width, V vocabulary.
 
 #include <cstddef>
 #include <memory>
@@ -33,6 +34,7 @@ struct TransformerParts {
   TensorGroup* tensor = nullptr;  ///< ranks that share the layers; null: this rank has them whole
 };
 
+/// Consecutive layers of GPT-2, BERT or Llama.
 class TransformerStage : public Stage {
  public:
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) final;
@@ -70,15 +72,15 @@ class TransformerStage : public Stage {
   [[nodiscard]] const Linear& output() const { return output_; }
 
   [[nodiscard]] TensorGroup* tensor() const { return tensor_; }
-  /// Returns the input of layers that T ranks divide by outputs.
+  /// Returns the input of layers that T ranks divide by outputs (enter_split()).
   [[nodiscard]] at::Tensor enter(const at::Tensor& own) const { return enter_split(own, tensor_); }
-  /// Applies a layer that T ranks divide by inputs.
+  /// Applies a layer that T ranks divide by inputs (row_linear()).
   [[nodiscard]] at::Tensor row_linear(const at::Tensor& input, const Linear& layer) const {
     return chimera::row_linear(input, layer, tensor_);
   }
-  /// Returns the query heads of this rank.
+  /// Returns the number of query heads of this rank.
   [[nodiscard]] std::int64_t heads() const;
-  /// Returns the tokens that this rank has between split layers, of `count` tokens of a micro-batch or slice.
+  /// Returns the tokens that this rank has outside of split layers, of `count` tokens of a micro-batch or slice.
   [[nodiscard]] TensorRange own_tokens(std::int64_t count) const;
   /// Applies dropout() to hidden states of own_tokens(), [b, l, H].
   [[nodiscard]] at::Tensor token_dropout(const at::Tensor& hidden, Dropout masks, DropoutSite site) const;
@@ -99,7 +101,7 @@ class TransformerStage : public Stage {
   /// of the slice from the batch.
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                              const MicroBatch& batch) const = 0;
-  /// Runs the rest of block `index` on the sum that attention() returns.
+  /// Runs the rest of block `index` on the result of attention(): [b, L, H] -> [b, L, H].
   [[nodiscard]] virtual at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
                                                 const MicroBatch& batch) const = 0;
   /// Returns the input of the output matrix for the hidden states [..., H] of the last block.
