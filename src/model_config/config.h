@@ -27,8 +27,8 @@ struct ModelOverrides {
 /// Returns the preset names, smallest model first within a family.
 [[nodiscard]] std::vector<std::string> preset_names();
 
-/// Returns advice how to download a model, for the error message about a folder that does not exist. Returns an empty
-/// string if `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B`.
+/// Returns advice how to download a model, for the error message if a folder does not exist. Returns an empty string if
+/// `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B`.
 [[nodiscard]] std::string hub_download(const std::string& name);
 
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
@@ -40,7 +40,7 @@ struct ModelOverrides {
 /// ConfigError with file and line for an unreadable file, bad TOML, an unknown or missing field, a wrong type, or sizes
 /// that require_valid() rejects.
 [[nodiscard]] ModelConfig read_model_file(const std::string& path);
-/// Parses the text of a model file; `path` names the model and appears in messages.
+/// Parses the text of a model file. `path` appears in messages; the model gets its file name without extension as name.
 [[nodiscard]] ModelConfig model_from_toml(const std::string& text, const std::string& path);
 
 /// Returns `config` with the given fields replaced. Throws ConfigError if the result is invalid.

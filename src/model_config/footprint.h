@@ -1,10 +1,10 @@
 #pragma once
 
-// FLOPs and bytes of memory (the *footprint*) of layers and stages, computed from the sizes of a model and a workload,
-// without LibTorch. The formulas count the tensors that src/model keeps and allocates, and tests compare them with
-// measured bytes. The planner, `chimera model` and the metrics (FLOP/s) use them. Letters: b sequences of a
-// micro-batch, L tokens of a sequence. The ops of a stage are the forward (F), and the backward (B) or its two parts:
-// the input-gradient op (I) and the weight-gradient op (W).
+// FLOPs and bytes of memory (the *footprint*) of layers and stages, computed from the sizes of a model and a Workload,
+// such as the micro-batch size, without LibTorch. The formulas count the tensors that src/model keeps and allocates,
+// and tests compare them with measured bytes. The planner, `chimera model` and the metrics (FLOP/s) use them. The ops
+// of a stage are the forward (F), and the backward (B) or its two parts: the input-gradient op (I) and the
+// weight-gradient op (W).
 
 #include <algorithm>
 #include <cstdint>
@@ -34,8 +34,8 @@ inline constexpr std::int64_t kLogitsOfGpuChunk = std::int64_t{1} << 27;
 
 /// The numbers besides the model that determine a footprint.
 struct Workload {
-  std::int64_t micro_batch_size = 1;  // b
-  std::int64_t sequence = 128;        // L
+  std::int64_t micro_batch_size = 1;  // sequences of a micro-batch
+  std::int64_t sequence = 128;        // tokens of a sequence
   std::int64_t compute_bytes = 4;     // bytes per element of hidden states: float32 4, float64 8, bfloat16 2
   std::int64_t weight_bytes = 4;      // bytes per element of weights and gradients
   std::int64_t optimizer_bytes = 8;   // bytes per parameter: AdamW's two moments in float32
@@ -46,10 +46,11 @@ struct Workload {
   std::int64_t logits_of_chunk = kLogitsOfChunk;
   // Blocks keep nothing of their attention sub-layer; the input-gradient op runs it again
   bool recompute_attention = false;
-  std::int64_t slices = 1;  // k, at most L: an op runs a slice of the sequence; causal models only
-  // T ranks that share the layers (tensor_cut.h). Bytes and parameters are of the first of them, FLOPs of all together
+  std::int64_t slices = 1;  // parts of the sequence, each with ops of its own; at most `sequence`; causal models only
+  // Ranks that share each layer (tensor_cut.h). A footprint then has the bytes and parameters of the first of them, and
+  // the FLOPs of all together
   std::int64_t tensor_parallel = 1;
-  bool cuts_tokens = true;  // they divide the tokens between split layers, if T divides L
+  bool cuts_tokens = true;  // they also divide the tokens outside of split layers, if their number divides `sequence`
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
@@ -74,12 +75,13 @@ struct LayerFootprint {
 /// of values. Throws ConfigError if the sequence is too long for the model.
 [[nodiscard]] double attention_share(const ModelConfig& config, std::int64_t sequence);
 
-/// Returns [k + 1]: the first token of each slice, and `sequence` last. Later slices are shorter, so that all take
-/// about equal time (balanced_bounds() in simulate/costs.h); `attention` is the fraction of an op's time in attention.
-/// Slices start at multiples of 16 tokens if there are enough. Requires at most `sequence` slices.
+/// Returns [slices + 1]: the first token of each slice, and `sequence` last. Later slices attend to more tokens and are
+/// shorter, so that all take about equal time (balanced_bounds() in simulate/costs.h). `attention` is the fraction of
+/// an op's time that is attention. Slices start at multiples of 16 tokens if there are enough. Requires at most
+/// `sequence` slices.
 [[nodiscard]] std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention);
 
-/// Returns [k + 1]: the bounds as fractions of the sequence.
+/// Returns [slices + 1]: the bounds as fractions of the sequence.
 [[nodiscard]] std::vector<double> as_fractions(const std::vector<std::int64_t>& bounds);
 
 /// Footprint of a stage for one micro-batch. A tensor that several layers keep counts once. The *working set* of an op
@@ -90,7 +92,7 @@ struct StageFootprint {
   double input_gradient_flops = 0;
   double weight_gradient_flops = 0;
   StageMemory memory;                      // bytes that stay between ops: weights, gradients, activations, ...
-  double stays = 0;                        // bytes of the activations that offloading leaves on the device
+  double stays = 0;                        // bytes of activations that stay on the device if the stage is offloaded
   double forward_working_set = 0;          // peak bytes of a forward, above the bytes in use after it
   double backward_working_set = 0;         // peak bytes of a B, above the bytes in use before it
   double input_gradient_working_set = 0;   // working set of I
@@ -104,8 +106,8 @@ struct StageFootprint {
 [[nodiscard]] StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& stage,
                                              const Workload& workload);
 
-/// Returns the bytes of the buffer in which `copies` ranks gather the results of Muon's iterations on a stage
-/// (engine/muon.h); 0 without Muon or for one copy.
+/// Returns the bytes of the buffer in which the `copies` ranks that hold a stage gather the results of Muon's
+/// iterations (engine/muon.h); 0 without Muon or for one rank.
 [[nodiscard]] double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
                                     std::size_t copies);
 

@@ -1,8 +1,9 @@
 #pragma once
 
-// The matrices that Muon orthogonalizes: the weights of products in blocks, each as out x in. A stored parameter may be
-// the transpose of its matrix (GPT-2 stores in x out), or hold several matrices (GPT-2's queries, keys and values).
-// Muon updates each matrix by itself, so a run does not depend on how a model stores its matrices. By family:
+// The matrices that the optimizer Muon (engine/muon.h) updates: the weights of linear layers in blocks. A matrix has
+// the shape out x in. A stored parameter may be the transpose of its matrix (GPT-2 stores in x out), or hold several
+// matrices (GPT-2's queries, keys and values). Muon updates each matrix separately, so a run does not depend on how a
+// model stores its matrices. By family:
 //
 //   GPT-2   h.N: attn.c_attn (three matrices), attn.c_proj, mlp.c_fc, mlp.c_proj, all transposed
 //   BERT    bert.encoder.layer.N: query, key, value and the three dense
@@ -36,15 +37,18 @@ struct LogicalMatrix {
 /// Returns the matrices of all blocks of a stage.
 [[nodiscard]] std::vector<LogicalMatrix> logical_matrices(const ModelConfig& config, const StageLayers& stage);
 
+/// Returns the number of elements of all matrices.
 [[nodiscard]] std::int64_t elements_of(const std::vector<LogicalMatrix>& matrices);
 
-/// Returns the FLOPs of Muon's five iterations on an m x n matrix, m <= n: 5 (4 m^2 n + 2 m^3).
+/// Returns the FLOPs of Muon's five iterations on a matrix: 5 (4 m^2 n + 2 m^3), where m is the smaller and n the
+/// larger of `rows` and `columns`.
 [[nodiscard]] double iteration_flops(std::int64_t rows, std::int64_t columns);
 
-/// Returns the member for each cost, largest cost first, each to the member with the least so far.
+/// Divides tasks with these costs among `members` ranks: in descending order of cost, each task goes to the rank with
+/// the least cost so far. Returns [task]: its rank, 0 .. members - 1.
 [[nodiscard]] std::vector<std::size_t> share_out(const std::vector<double>& costs, std::size_t members);
 
-/// Returns the largest sum of iteration_flops() of a member if `members` share the matrices (share_out()).
+/// Returns the FLOPs of iterations on the busiest rank if `members` ranks divide the matrices (share_out()).
 [[nodiscard]] double busiest_iterations(const std::vector<LogicalMatrix>& matrices, std::size_t members);
 
 }  // namespace chimera

@@ -12,9 +12,9 @@
 
 namespace chimera {
 
-/// Gpt2: causal, layer norm before each sub-layer. Bert: bidirectional, layer norm after each sub-layer, trained on
-/// masked tokens and sentence order. Llama: causal, with rotary positions, RMS norms, gated feed-forward and
-/// grouped-query attention; also Mistral, Qwen2 and Qwen3.
+/// Kind of transformer. Gpt2: causal, layer norm before each sub-layer. Bert: bidirectional, layer norm after each
+/// sub-layer, trained on masked tokens and sentence order. Llama: causal, with rotary positions, RMS norms, gated
+/// feed-forward and grouped-query attention; also Mistral, Qwen2 and Qwen3.
 enum class Family : std::uint8_t { Gpt2, Bert, Llama };
 template <>
 inline constexpr auto kNames<Family> =
@@ -36,6 +36,7 @@ template <>
 inline constexpr auto kNames<RopeScalingType> = std::to_array<Named<RopeScalingType>>(
     {{RopeScalingType::None, "none"}, {RopeScalingType::Linear, "linear"}, {RopeScalingType::Llama3, "llama3"}});
 
+/// How the frequencies are scaled.
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::None;
   double factor = 1;  ///< divisor of all frequencies (Linear), or of low frequencies (Llama3)

@@ -23,6 +23,7 @@ struct Initial {
   friend bool operator==(const Initial&, const Initial&) = default;
 };
 
+/// A parameter without its values.
 struct ParameterSpec {
   std::string name;  ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
   std::vector<std::int64_t> shape;

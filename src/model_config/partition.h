@@ -1,8 +1,9 @@
 #pragma once
 
-// Cuts of a model into stages. A stage has consecutive blocks (StageLayers); the first also has the embedding, the
-// last the head. A PartitionChoice is what the user asked for with --partition: auto, even, balanced or listed.
-// resolve_partition() in plan/balance.h turns it into stages, because balanced stages need a schedule.
+// Cuts a model into pipeline stages. A stage has consecutive transformer blocks (StageLayers); the first also has the
+// embedding, the last the head. A PartitionChoice is the user's --partition: auto, even, balanced (stages that take
+// equal time), or a list of numbers of blocks. resolve_partition() in plan/balance.h turns it into stages, because
+// balanced stages depend on the schedule.
 
 #include <cstdint>
 #include <string>
@@ -31,7 +32,8 @@ struct StageLayers {
 [[nodiscard]] std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& counts, std::int64_t layers,
                                                           std::int64_t stages);
 
-/// Auto: balanced where its simulated step is faster, else even. Listed has no name: its text is the list.
+/// Even: equally many blocks. Balanced: stages that take equal time. Auto: balanced if its simulated step is faster,
+/// else even. Listed: the user's numbers; it has no name, because its text is the list.
 enum class PartitionRule : std::uint8_t { Even, Balanced, Auto, Listed };
 template <>
 inline constexpr auto kNames<PartitionRule> = std::to_array<Named<PartitionRule>>(

@@ -1,9 +1,10 @@
 #pragma once
 
-// Which parameters T ranks of tensor parallelism divide, and where (Shoeybi et al., arXiv 1909.08053, section 3): first
-// matrices of a sub-layer by outputs (queries, keys and values by whole heads), second matrices by inputs, matrices
-// with a row per token by rows. Norms, biases of second matrices and positions are whole on every rank. Files have
-// whole parameters, so that they do not depend on T. model/tensor_parallel.h computes with the parts.
+// Tensor parallelism: T ranks share each layer, and each has a part of its parameters (Shoeybi et al., arXiv
+// 1909.08053, section 3). This header says which parameters they divide, and where. The first matrices of a sub-layer
+// are divided by outputs (queries, keys and values by whole heads), second matrices by inputs, and embedding and output
+// matrix by tokens of the vocabulary. Norms, biases of second matrices and positions are whole on every rank. Files
+// have whole parameters, so that they do not depend on T. model/tensor_parallel.h computes with the parts.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,12 +23,12 @@ struct TensorRange {
   std::int64_t count = 0;
 };
 
-/// One of T ranks that share layers.
+/// The place of a rank among the ranks that share its layers.
 struct TensorPlace {
   std::int64_t rank = 0;
-  std::int64_t ranks = 1;  // T
+  std::int64_t ranks = 1;  // T, number of ranks
 
-  /// Returns this rank's share of `size` elements: ceil(size / T), of the last rank the rest.
+  /// Returns this rank's share of `size` elements: ceil(size / T) elements in order; the last ranks may have fewer.
   [[nodiscard]] TensorRange share_of(std::int64_t size) const {
     const std::int64_t each = (size + ranks - 1) / ranks;
     const std::int64_t first = std::min(rank * each, size);
@@ -35,8 +36,8 @@ struct TensorPlace {
   }
 };
 
-/// Dimension that the ranks divide. It consists of equal blocks (queries, keys and values in one matrix), and each rank
-/// has its share of every block.
+/// Dimension of a parameter that the ranks divide. If the dimension consists of several equal blocks, such as queries,
+/// keys and values in one matrix, each rank has its share of every block.
 struct TensorCut {
   std::int64_t dimension = 0;
   std::int64_t blocks = 1;
@@ -50,13 +51,14 @@ struct TensorCut {
 /// Returns the number of elements of a parameter on a rank.
 [[nodiscard]] std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& place);
 
-/// Returns whether a rank computes only its part of the gradient of a whole parameter: norms of queries and keys, which
-/// see the heads of one rank; if ranks have `own_tokens` between split layers, all but BERT's head, which sees all
-/// tokens. Such gradients are added over the T ranks once a step.
+/// Returns whether each rank computes only a part of the gradient of a parameter that is whole on every rank, so that
+/// these gradients must be added over the T ranks once per step. These are the norms of queries and keys, which see
+/// only the heads of one rank. If ranks divide the tokens (`own_tokens`, sequence parallelism), they are all whole
+/// parameters except those of BERT's head, which sees all tokens.
 [[nodiscard]] bool has_partial_gradient(std::string_view parameter, bool own_tokens);
 
-/// Throws ConfigError unless T divides the heads (also of keys and values) and the feed-forward width, and every rank
-/// has tokens of the vocabulary.
+/// Throws ConfigError unless `tensor_parallel` (T) divides the numbers of query, key and value heads and the
+/// feed-forward width, and every rank gets some tokens of the vocabulary.
 void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel);
 
 }  // namespace chimera
