@@ -80,8 +80,8 @@ struct CostFlags {
   CLI::Option* sync_option = nullptr;
   CLI::Option* slice_lengths_option = nullptr;
 
-  /// Adds the flags to a command. The object must stay where it is, because the flags write into it. Call the functions
-  /// below after the command line is parsed.
+  /// Adds the flags to a command. `counts` says whether the times also accept lists. The object must stay where it is,
+  /// because the flags write into it. Call the functions below after the command line is parsed.
   void add_to(CLI::App& app, FlagValues counts = FlagValues::Single);
   /// Returns whether the command line has the flag of this time.
   [[nodiscard]] bool is_given(double CostFlags::*time) const;

@@ -58,7 +58,8 @@ struct ShapeFlags {
   std::string stages_list;  // text of --stages, if lists are allowed
   std::string micro_batches_list;
 
-  /// Adds the flags to a command. The object must stay where it is, because the flags write into it.
+  /// Adds the flags to a command. `counts` says whether they also accept lists. The object must stay where it is,
+  /// because the flags write into it.
   void add_to(CLI::App& app, FlagValues counts = FlagValues::Single);
   /// Returns whether at least one of the flags is given.
   [[nodiscard]] bool is_given() const;

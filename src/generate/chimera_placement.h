@@ -1,8 +1,8 @@
 #pragma once
 // The placement of the schedules chimera and chimera-zb (which worker holds which stage), and the distribution of
-// micro-batches over their pipelines. Each pipeline is a replica of the model on the same D workers. Half of the
-// pipelines, their number is f, go down through the workers (0, 1, 2, ..), and half go up. Each has v stages (*chunks*)
-// on every worker. With D = 4 and v = 1, these workers hold stages 0 to 3:
+// micro-batches over their pipelines. A shape has 2f pipelines (PipelineShape::pipelines) on the same D workers, and
+// each pipeline is a replica of the model. Half of them go down through the workers (0, 1, 2, ..), and half go up. Each
+// has v stages (*chunks*) on every worker. With D = 4 and v = 1, these workers hold stages 0 to 3:
 //
 //   f = 1   down     0 1 2 3   up     3 2 1 0
 //   f = 2   down 0   0 1 2 3   up 0   3 2 1 0
