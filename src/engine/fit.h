@@ -82,7 +82,7 @@ struct FitOptions {
   // default_reduction_blocks()
   std::int64_t reduction_blocks = 0;
   StageChoice recompute;  // stages that use activation checkpointing; `auto` is not allowed
-  // Receives per channel that are posted ahead; use kReceivesAheadOnGpus if each rank has a GPU
+  // Receives from each peer that are posted before they are needed; kReceivesAheadOnGpus if each rank has a GPU
   std::int64_t receives_ahead = LoweringOptions().receives_ahead;
   OptimizerOptions optimizer;
   LearningRate learning_rate;
@@ -113,9 +113,9 @@ struct FitRun : RunShape {
   [[nodiscard]] std::vector<RankPair> communicating_pairs() const;
 };
 
-/// Validates the schedule, lowers it to a program, and proves that the program cannot deadlock. Calls no factory.
-/// Throws ConfigError for invalid shapes, unknown names, asynchronous schedules, schedules with slices, or nonexistent
-/// stages to recompute; ScheduleError if check() finds a violation.
+/// Validates the schedule, makes its program, and proves that the program cannot deadlock. Calls no factory. Throws
+/// ConfigError for invalid shapes, unknown names, asynchronous schedules, schedules with slices, or nonexistent stages
+/// to recompute; ScheduleError if check() finds a violation.
 [[nodiscard]] FitRun prepare_fit(Model model, Data data, FitOptions options);
 
 /// Result of a training step, identical on every rank.
@@ -156,11 +156,12 @@ class RankFit {
   /// gradients are summed over replicas and enter the norm. A module that has not added all of its gradients yet, such
   /// as one that PyTorch shards, adds them then.
   void complete_gradients(std::function<void(StageId)> complete) { complete_ = std::move(complete); }
-  /// Returns the loss on the step's samples, by forwards without graphs.
+  /// Returns the loss on the step's samples. Runs only forwards, without autograd graphs.
   double validation_loss(std::int64_t step);
 
   [[nodiscard]] const std::map<StageId, std::unique_ptr<ModuleStage>>& stages() const { return stages_; }
-  /// Returns the op that this rank runs, such as `1F3`; empty between steps. Error messages name it.
+  /// Returns the op that this rank runs, such as `1F3` (forward of micro-batch 3 at stage 1); empty between steps.
+  /// Error messages name it.
   [[nodiscard]] std::string current() const { return driver_->executor().current(); }
 
  private:

@@ -14,7 +14,8 @@
 
 namespace chimera {
 
-/// Returns the ranks of the run that are not lost, ascending. Their indices are the ranks of rerouted_run().
+/// Returns the ranks of the launched run that are not lost, ascending. The index of a rank is its number in
+/// rerouted_run().
 [[nodiscard]] std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost);
 
 /// Returns the run of the remaining ranks. Micro-batches keep their samples and their positions in data order

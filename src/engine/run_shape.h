@@ -32,8 +32,8 @@ struct ScheduleChoice {
 /// `data_parallel` groups, in data order.
 struct RunRequest {
   ScheduleChoice schedule;
-  std::int64_t data_parallel = 1;  // data-parallel groups, which run the schedule concurrently
-  ReplicaLayout replica_layout = ReplicaLayout::Near;
+  std::int64_t data_parallel = 1;                      // data-parallel groups, which run the schedule concurrently
+  ReplicaLayout replica_layout = ReplicaLayout::Near;  // which ranks get consecutive numbers
   std::int64_t micro_batch_size = 1;  // samples; some schedules split it in halves (Schedule::micro_batch_scale)
 };
 

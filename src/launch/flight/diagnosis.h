@@ -33,9 +33,9 @@ struct Diagnosis {
   std::string newest_checkpoint = {};  ///< Path, set by the caller; may be empty
 };
 
-/// Takes the culprit from the launcher's verdict (FlightVerdict), if it names one. Otherwise chooses among the
-/// ranks that wait for no other or, if all wait, among all ranks: the one whose last activity began first. Excludes
-/// ranks that are ending.
+/// Takes the culprit from the launcher's verdict (FlightVerdict), if it names one. Otherwise takes the rank whose last
+/// activity began first, of the ranks that wait for no other or, if all wait, of all ranks. Excludes ranks that are
+/// ending.
 [[nodiscard]] Diagnosis diagnose(const Flight& flight);
 
 /// Returns a page of text, with the last `events` events of the culprit.

@@ -1,9 +1,9 @@
 #pragma once
 
 // Finds rank and world size of a process that another launcher has started: torchrun, mpirun, srun, or a user who sets
-// CHIMERA_RANK by hand. Each launcher sets its own environment variables. The pair of rank and world size, with the
-// ranks on the same host, is called the *place* of the process. rendezvous_point() (rendezvous.h) then finds where the
-// ranks of the job meet.
+// CHIMERA_RANK by hand. Each launcher sets its own environment variables. The *place* of a process is its rank and the
+// number of all ranks (world size), and the same two numbers for the ranks of its host. rendezvous_point()
+// (rendezvous.h) then finds where the ranks of the job meet.
 
 #include <map>
 #include <optional>
@@ -70,9 +70,9 @@ struct RankPlace {
 /// Returns the place of the process by the variables of the first of these launchers that are set: CHIMERA_*, torchrun,
 /// Open MPI, SLURM, MPICH. Returns nullopt if none are set, or if the launcher of chimera started this process
 /// (CHIMERA_LAUNCHER_PID). A SLURM batch script has no place, but the processes that srun starts in it have. If the
-/// variables of two launchers contradict each other, RankPlace::conflict says so; they do not if the second started the
-/// same processes, or one process per host. Throws ConfigError if variables are missing, malformed or impossible, or if
-/// only variables are set that do not tell rank and world size (PMIX_RANK alone).
+/// variables of two launchers contradict each other, RankPlace::conflict says so. It is no contradiction if the second
+/// launcher started the same processes, or one process per host. Throws ConfigError if variables are missing, malformed
+/// or impossible, or if only variables are set that do not tell rank and world size (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
 /// Throws ConfigError if this process and the neighboring ranks that share its layers (tensor parallelism, `count`

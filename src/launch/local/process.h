@@ -48,8 +48,8 @@ class LineReader {
   bool has_ended_ = false;
 };
 
-/// Signals within this time count as the same: `timeout`, batch systems and closing terminals send to the process and
-/// to its group.
+/// Signals within this time count as one, because `timeout`, batch systems and closing terminals send a signal to the
+/// process and again to its group.
 inline constexpr std::chrono::milliseconds kSameSignal{500};
 
 /// Exit code of a job that saved after a signal: EX_TEMPFAIL of sysexits.h, after which batch systems can restart it.

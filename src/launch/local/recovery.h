@@ -56,8 +56,8 @@ struct OrderChannel {
 /// Creates the channel of one rank. Throws Error if the system refuses.
 [[nodiscard]] OrderChannel open_order_channel();
 
-/// Sends an order through the launcher's end of a channel, without blocking. Drops the order if the rank is gone or its
-/// queue is full. `store` is the descriptor of the rendezvous store, for Join; -1: none.
+/// Sends an order through the launcher's end of a channel, the descriptor `launcher`, without blocking. Drops the order
+/// if the rank is gone or its queue is full. `store` is the descriptor of the rendezvous store, for Join; -1: none.
 void send_order(int launcher, const Order& order, int store = -1) noexcept;
 
 /// An order as a rank receives it.
@@ -65,7 +65,8 @@ struct ReceivedOrder {
   Order order;
   FileDescriptor store;  ///< Empty except for Join
 };
-/// Waits for the next order at the rank's end of a channel; returns nullopt once the launcher's end is closed.
+/// Waits for the next order at the rank's end of a channel, the descriptor `rank`. Returns nullopt once the launcher's
+/// end is closed.
 [[nodiscard]] std::optional<ReceivedOrder> receive_order(int rank);
 
 /// What a rank needs to join a generation.
