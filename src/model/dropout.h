@@ -14,7 +14,7 @@
 
 namespace chimera {
 
-/// Position of a mask in a layer. Heads have no dropout.
+/// Position of a mask in a layer. The head of a model has no dropout.
 enum class DropoutSite : std::uint8_t {
   Embedding,               ///< sum of the embeddings (BERT: after its layer norm); in layer 0
   AttentionProbabilities,  ///< after the softmax
