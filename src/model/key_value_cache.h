@@ -22,8 +22,8 @@
 namespace chimera {
 
 /// Keys (after rotary positions) and values of one micro-batch in the blocks of one stage, and their gradients. The
-/// executor makes one for each micro-batch and stage, and passes it to the stage in MicroBatch::cached. A forward may
-/// run again (recomputation); it then reads the keys and values that it stored the first time.
+/// executor makes one for each micro-batch and stage, and passes it to the stage in MicroBatch::key_value_cache. A
+/// forward may run again (recomputation); it then reads the keys and values that it stored the first time.
 ///
 /// Letters in shapes: b sequences, d width of an attention head; `heads` is the number of key and value heads.
 class KeyValueCache {

@@ -58,11 +58,12 @@ namespace chimera {
 /// arrives. Receives are then posted at most one op before their turn.
 inline constexpr std::int64_t kReceivesAheadOnGpus = 1;
 
+/// The choices that the rules leave open.
 struct LoweringOptions {
   ChannelDiscipline discipline = ChannelDiscipline::PerDirection;
   std::int64_t receives_ahead = 2;   // Receives per channel that are posted before their turn
   std::int64_t sends_behind = 2;     // Unfinished sends per channel, not counting activations that get a gradient back
-  std::set<StageId> recompute = {};  // Activation checkpointing: stages that rerun F before B or I
+  std::set<StageId> recompute = {};  // Activation checkpointing: stages that run a forward again before its backward
   std::set<StageId> offload = {};    // Stages with activations in host memory until the backward
   AllReduceOptions all_reduces = {};
   Pairs pairs = Pairs::InOrder;  // Together: a pair runs at once, and its two Computes are adjacent

@@ -51,9 +51,9 @@ inline constexpr auto kNames<OpOrder> =
 struct PipelineShape {
   std::int64_t stages = 0;         // D: workers of a pipeline
   std::int64_t micro_batches = 0;  // N: micro-batches per step, all directions together
-  std::int64_t pipelines = 2;      // 2f: Chimera's down and up pipelines
-  std::int64_t chunks = 1;         // v: virtual stages of a replica on each worker
-  std::int64_t waves = 1;          // w: waves of Hanayo
+  std::int64_t pipelines = 2;      // 2f: pipelines of Chimera, half of them down the workers and half up
+  std::int64_t chunks = 1;         // v: stages of a replica on each worker (virtual stages)
+  std::int64_t waves = 1;          // w: how often the stages of Hanayo go down the workers and up again
   ScaleMethod scale = ScaleMethod::Direct;
   OpOrder order = OpOrder::Auto;
   std::int64_t slices = 1;  // k: slices of a micro-batch
@@ -106,7 +106,7 @@ struct Schedule {
   std::int64_t micro_batches = 0;  // N: micro-batches of a step
   Placement placement;
   std::vector<std::vector<Op>> workers;  // [worker]: its ops in order
-  double micro_batch_scale = 1;          // Size of a micro-batch relative to the user's b: 0.5 for Halving
+  double micro_batch_scale = 1;          // Size of a micro-batch relative to --micro-batch-size: 0.5 for Halving
   std::optional<AsynchronousUpdates> updates = std::nullopt;  // Empty: synchronous, one update at the step's end
   std::optional<OpOrder> order = std::nullopt;                // The rule that was used, if its generator has two
   bool late_forwards = false;  // Whether pictures draw forwards as late as possible, as in the paper

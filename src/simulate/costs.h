@@ -79,10 +79,10 @@ struct StageMemory {
   double weights = 0;  // of one weight version
   double gradients = 0;
   double optimizer = 0;
-  double activations = 0;  // bytes held from the forward to the end of B or I, with input and output
+  double activations = 0;  // bytes held from the forward to the end of the backward (B or I), with input and output
   // the stage's input: size of a message, and what recomputation keeps
   double boundary = 0;
-  std::optional<double> deferred = std::nullopt;  // activations that W needs after I; empty: all
+  std::optional<double> deferred = std::nullopt;  // part of `activations` that W needs after I; empty: all
   // with several slices also held as long as `activations`: keys and values for the next slices, and their gradients
   double keys_and_values = 0;
 };
@@ -131,7 +131,8 @@ struct CostModel {
   std::optional<LinkCosts> links = std::nullopt;            // empty: messages take only `latency`
   std::optional<AllReduceCosts> all_reduce = std::nullopt;  // empty: no all-reduces
   std::vector<double> optimizer = {};                       // [S], update of the stage on a worker; empty: no time
-  // [S], time of recomputation before each B or I; it can start before the gradient arrives. Empty or 0: none
+  // [S], time of recomputation before each backward (B or I); it can start before the gradient arrives. Empty or 0:
+  // none
   std::vector<double> recompute = {};
   std::optional<OffloadCosts> offload = std::nullopt;  // empty: nothing is offloaded
   std::vector<StageMemory> memory = {};                // [S]; empty: bytes are unknown, and memory counts micro-batches

@@ -40,24 +40,27 @@ void compare_ranks(c10d::Store& store, const RankIdentity& own, int world_size);
 /// Environment variables (name, value).
 using VariableList = std::vector<std::pair<std::string, std::string>>;
 
-/// Returns variables that give streams separate hardware queues, and let the segments of PyTorch's allocator grow:
-/// there are fewer fragments, and to free some waits for a stream, not for the whole GPU (CUDACachingAllocator.cpp,
-/// ExpandableSegment::unmapHandles). Kernels are loaded at their first use, in warm_up() (runtime/warm_up.h).
+/// Returns variables that give streams separate hardware queues, and let the memory segments of PyTorch's allocator
+/// grow. Segments that grow leave fewer fragments, and to free one waits only for a stream, not for the whole GPU
+/// (CUDACachingAllocator.cpp, ExpandableSegment::unmapHandles).
 [[nodiscard]] VariableList cuda_variables();
 
 /// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
 /// own_interface()).
 [[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
 
-/// Returns the variables for CUDA graphs, to be set before cuda_variables(). Without NCCL's graph mixing, an operation
-/// outside of a graph must not be launched before the graphs with its communicator have completed: each step waits for
-/// its graph first. Captured buffers are not registered: that exchanges data between the hosts during the capture
-/// (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer).
-/// PyTorch's allocator may reuse blocks that several streams have used within the capture (CUDACachingAllocator.cpp,
-/// free_safe_blocks_in_capture).
+/// Returns the variables for CUDA graphs, to be set before cuda_variables().
+/// - They switch off NCCL's graph mixing, with which launches of graphs with several communicators can deadlock.
+/// Without
+///   it, an operation outside of a graph must not be launched before the graphs with its communicator have completed,
+///   so each step first waits for its graph.
+/// - They switch off the registration of captured buffers. It would exchange data between hosts during the capture
+///   (nvls.cc, ncclShmemAllgather), and other processes cannot map memory of cudaMalloc (p2p.cc, ipcRegisterBuffer).
+/// - They let PyTorch's allocator reuse, within a capture, blocks that several streams have used
+///   (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
-/// Returns the variable for equal cuBLAS results on any stream (cuBLAS, Results Reproducibility).
+/// Returns the variable that makes results of cuBLAS equal on any stream (cuBLAS manual, Results Reproducibility).
 [[nodiscard]] VariableList deterministic_variables();
 
 /// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then
@@ -111,7 +114,7 @@ struct CommunicatorPlan {
   std::function<void()> on_group_connected = {};
 };
 
-/// Numbers of communicators: the maximum over all ranks.
+/// Numbers of communicators of a rank, each the maximum over all ranks.
 struct CommunicatorCount {
   int of_pairs = 0;  ///< one per direction
   int of_groups = 0;
@@ -125,7 +128,8 @@ struct CommunicatorCount {
 /// other code. On a shared stream, a waiting receive would block other communicators.
 inline constexpr int kMaxCommunicators = 31;
 
-/// Most thread blocks of a group whose sums start beside ops: its waiting blocks cost ops more than it gains.
+/// Maximum number of thread blocks of a group whose sums start while ops run: more waiting blocks would slow the ops
+/// down by more than the sums gain.
 inline constexpr int kBlocksOfEarlySums = 8;
 
 /// Maximum numbers of thread blocks of a communicator. Each waiting block occupies a multiprocessor.
@@ -140,7 +144,7 @@ struct BlockLimits {
 };
 
 /// Returns limits so that a rank's communicators occupy at most half of the multiprocessors; the work that they wait
-/// for needs the rest. Groups get at least as many blocks as pairs. Limits are powers of two, as NCCL rounds channels,
+/// for needs the rest. Groups get at least as many blocks as pairs. Limits are powers of two, because NCCL rounds them,
 /// and must be equal on all ranks. Throws ConfigError if a rank has more than kMaxCommunicators, or if one block per
 /// communicator exceeds the half.
 [[nodiscard]] BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors);
