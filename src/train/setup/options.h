@@ -113,9 +113,10 @@ inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 /// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.
 inline constexpr double kHangSeconds = 2.5;
 
+/// All options of a run. The enumerations explain their values.
 struct TrainOptions {
-  std::string model = "gpt2-mini";  // Preset or TOML file; may be empty with `from`
-  ModelOverrides overrides;
+  std::string model = "gpt2-mini";                       // Preset or TOML file; may be empty with `from`
+  ModelOverrides overrides;                              // Sizes that replace those of `model`
   std::string from;                                      // Hugging Face folder with initial weights; empty: new weights
   std::string data;                                      // Text, tokens, a folder or a mixture (data/corpus.h)
   std::string validation;                                // As `data`, or a fraction of `data`; empty: see data/corpus.h
@@ -127,19 +128,19 @@ struct TrainOptions {
   std::shared_ptr<const Schedule> given;                 // Replaces `schedule` and `shape` if not null
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
-  PartitionChoice partition = {PartitionRule::Auto};
+  PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
   std::int64_t data_parallel = 1;                 // W: data-parallel groups
   SequenceParallel sequence_parallel = SequenceParallel::Auto;
-  std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
-  ReplicaLayout replica_layout = ReplicaLayout::Near;
-  ReductionOrder reduction = ReductionOrder::Natural;
-  std::int64_t reduction_blocks = 0;  // Blocks of --reduction canonical; 0: default_reduction_blocks()
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;
-  Pairs pairs = Pairs::InOrder;  // Together: on two threads of a rank
-  bool shard_optimizer = false;  // Shards optimizer state over the replicas of a stage
-  std::int64_t micro_batch_size = 4;
-  std::int64_t sequence = 128;  // Tokens per sample
+  std::int64_t tensor_parallel = 1;                    // T: ranks that share the layers of a worker
+  ReplicaLayout replica_layout = ReplicaLayout::Near;  // Which ranks are neighbors
+  ReductionOrder reduction = ReductionOrder::Natural;  // Order in which gradients are added
+  std::int64_t reduction_blocks = 0;                   // Blocks of --reduction canonical; 0: default_reduction_blocks()
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
+  Pairs pairs = Pairs::InOrder;       // Together: a forward and a backward run at once, on two threads of a rank
+  bool shard_optimizer = false;       // Shards optimizer state over the replicas of a stage
+  std::int64_t micro_batch_size = 4;  // Samples
+  std::int64_t sequence = 128;        // Tokens per sample
   std::int64_t steps = 100;
   std::int64_t seed = 1;
   DataType dtype = DataType::Float32;
@@ -148,16 +149,16 @@ struct TrainOptions {
   bool cuda_graphs = false;     // Records a step's GPU work, up to its sums, once and replays it
   bool op_graphs = false;       // Records each op's GPU work once and replays it
   OptimizerOptions optimizer = {.weight_decay = 0.01};
-  LearningRate learning_rate;
-  double clip = 1.0;   // Maximum global gradient norm; 0: no clipping
-  double dropout = 0;  // Probability in [0, 1)
+  LearningRate learning_rate;  // By step
+  double clip = 1.0;           // Maximum global gradient norm; 0: no clipping
+  double dropout = 0;          // Probability in [0, 1)
   TransportKind transport = TransportKind::Processes;
   DeviceKind device = DeviceKind::Cpu;  // Cuda: one GPU per process, or the first for all threads
   std::optional<int> gpu;               // GPU of this process if another launcher started it; empty: its rank's number
   std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
-  StageChoice recompute;                // Activation checkpointing
-  StageChoice offload;                  // Activations in host memory; not Attention
-  double memory = 0;                    // GiB per worker, for recompute and offload "auto"
+  StageChoice recompute;                // Stages with activation checkpointing
+  StageChoice offload;                  // Stages with activations in host memory; not Attention
+  double memory = 0;                    // GiB per worker, for the rule `auto` of the two choices above
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;
   double rendezvous_seconds = 120;    // Rendezvous timeout if another launcher started the ranks
