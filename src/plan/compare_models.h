@@ -40,6 +40,7 @@ struct PossibleGains {
   double free_network_seconds = 0;           // messages and all-reduces take no time
   double without_recomputation_seconds = 0;  // no stage recomputes
 };
+/// Simulates the candidate twice, each time without one kind of cost.
 [[nodiscard]] PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate);
 
 /// Parts of a step time; all are means over the workers.

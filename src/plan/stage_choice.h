@@ -16,6 +16,7 @@
 
 namespace chimera {
 
+/// Rule that selects stages.
 enum class StageRule : std::uint8_t {
   None,       ///< no stages
   Attention,  ///< no whole stages, but the attention sub-layers of all blocks (MicroBatch::recompute_attention)

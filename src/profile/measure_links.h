@@ -50,6 +50,7 @@ struct LinkSamples {
 /// Fits lines: through the shortest and the longest all-reduce, and through the messages that are longer than a burst,
 /// the bytes that a throttled network lets pass at once.
 [[nodiscard]] NodeLinks regress_links(const LinkSamples& links);
+/// Return the tables that `chimera profile --hosts` prints.
 [[nodiscard]] std::string to_text(const NodeLinks& links);
 [[nodiscard]] std::string to_text(const LinkSamples& links);
 

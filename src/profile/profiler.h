@@ -22,6 +22,7 @@ struct ProfiledModel {
   std::vector<std::int64_t> micro_batch_sizes = {};
 };
 
+/// What `chimera profile` measures, and how long.
 struct ProfileOptions {
   std::vector<std::string> models = {"gpt2-mini", "bert-tiny"};  // presets or TOML files
   std::vector<std::int64_t> micro_batch_sizes = {1, 2, 4, 8};

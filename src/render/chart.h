@@ -29,6 +29,7 @@ struct Series {
   int like = -1;  ///< Index of another series whose color and mark this one gets, but dashed; -1: a color of its own
 };
 
+/// Curves with common axes.
 struct LineChart {
   std::string title;
   std::string x_label;

@@ -49,6 +49,7 @@ struct CauseStyle {
   Color dark;        // On a dark background
   const char* tile;  // SVG path of the hatch, in a tile of 8 x 8 pixels
 };
+/// Returns the style of a cause.
 [[nodiscard]] const CauseStyle& style_of(IdleCause cause);
 
 }  // namespace chimera

@@ -15,6 +15,7 @@ namespace chimera {
 /// Returns a length in pixels, rounded to hundredths.
 [[nodiscard]] inline std::string pixels(double value) { return fmt::format("{:g}", std::round(value * 100) / 100); }
 
+/// The text of a picture in progress.
 class SvgText {
  public:
   /// Opens a picture with a title, and its style sheet. The caller adds rules with put() and closes the style element.

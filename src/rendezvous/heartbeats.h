@@ -37,6 +37,7 @@ struct PeerHeartbeat {
 /// Returns "rank 3 on host b is gone: killed, or ended without an error report". `gone` is ascending and not empty.
 [[nodiscard]] std::string describe_gone(const std::map<int, PeerHeartbeat>& all, const std::vector<int>& gone);
 
+/// Options of a rank's heartbeats.
 struct HeartbeatOptions {
   int rank = 0;
   std::string secret = {};                ///< datagrams with another secret are ignored

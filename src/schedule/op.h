@@ -20,6 +20,7 @@ enum class OpKind : std::uint8_t {
 };
 inline constexpr int kOpKinds = 4;
 
+/// An op of a schedule.
 struct Op {
   OpKind kind = OpKind::Forward;
   ReplicaId replica;         // Copy of the model; bidirectional schedules have several (core/ids.h)

@@ -27,6 +27,7 @@ struct SearchProgress {
   std::string origin;      // how the best schedule was found, as SearchResult::origin
 };
 
+/// Limits of a search.
 struct SearchOptions {
   std::optional<double> seconds = 10;  // time limit; empty: none
   // Maximum number of schedules to time; empty: no limit. Without `seconds`, the result depends only on problem, starts
@@ -44,6 +45,7 @@ struct ParetoPoint {
   std::string origin;
 };
 
+/// The fastest schedule found, and what is known about the others.
 struct SearchResult {
   Schedule schedule;
   double makespan = 0;

@@ -28,6 +28,7 @@ inline constexpr const char* kBytes = "bytes";
 /// (kTokenizerNames). Throws ConfigError for malformed or unsupported content.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
+/// A file of a tokenizer.
 struct TokenizerFile {
   std::string path;
   std::string name;  ///< standard name of this file in a tokenizer folder

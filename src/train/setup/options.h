@@ -39,6 +39,7 @@ struct SaveInterval {
 /// Parses a number of standard deviations, `5` or `5sigma`. Throws ConfigError unless it is positive.
 [[nodiscard]] double parse_deviations(const std::string& flag, const std::string& text);
 
+/// When a run saves checkpoints, and which it keeps.
 struct CheckpointOptions {
   std::string folder;  ///< Empty: no saves
   SaveInterval every{.steps = 0, .seconds = 600};
@@ -47,6 +48,7 @@ struct CheckpointOptions {
   bool keeps_every = false;  ///< the same for `keep.every`
 };
 
+/// From which checkpoint a run resumes.
 struct ResumeOptions {
   /// Path of a checkpoint or of a folder of checkpoints; `auto` for the newest checkpoint in CheckpointOptions::folder,
   /// if any; empty or `none` to start at the first step

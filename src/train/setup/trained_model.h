@@ -22,6 +22,7 @@
 
 namespace chimera {
 
+/// Which weights a rank has at its start.
 enum class WeightOrigin : std::uint8_t {
   Own,          ///< Initial weights, or those of the checkpoint that the job resumes
   Replacement,  ///< None yet: this rank replaces a lost one, and receives its state from another rank

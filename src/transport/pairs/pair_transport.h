@@ -10,6 +10,9 @@
 
 namespace chimera {
 
+/// Least timeout of a wait, in steps as long as the longest so far.
+inline constexpr int kStepsOfTimeout = 4;
+
 /// Creates a transport over c10d process groups, with two communicators per pair of ranks, one per direction (NCCL).
 ///
 /// Transfers are issued in program order, and both directions overlap. Both ends must issue the transfers of a
@@ -30,7 +33,6 @@ namespace chimera {
 ///
 /// Gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError if a group reports a network
 /// or peer failure.
-inline constexpr int kStepsOfTimeout = 4;
 [[nodiscard]] std::unique_ptr<Transport> make_pair_transport(Communicators communicators);
 
 }  // namespace chimera
