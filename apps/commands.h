@@ -22,10 +22,11 @@ namespace chimera::apps {
 
 /// How this process was started. A job consists of several processes, its ranks, if a launcher starts it.
 struct Invocation {
-  std::vector<std::string> arguments;   // argv[1..]
-  std::optional<RankEnvironment> rank;  // set if the launcher of chimera (launcher.h) started this process as a rank
-  std::optional<RankPlace> place;       // set if another launcher, such as torchrun, started several processes
-  ProgramEntry entry = nullptr;         // function that forked ranks call instead of main(); null: ranks start by exec
+  std::vector<std::string> arguments;  // argv[1..]
+  // Set if the launcher of chimera (launch/local/launcher.h) started this process as a rank
+  std::optional<RankEnvironment> rank;
+  std::optional<RankPlace> place;  // set if another launcher, such as torchrun, started several processes
+  ProgramEntry entry = nullptr;    // function that forked ranks call instead of main(); null: ranks start by exec
 };
 
 /// A subcommand as `chimera --help` lists it.

@@ -20,9 +20,9 @@ bool check_placement(const Placement& placement, std::int64_t stages, std::int64
 
 /// Checks that every (stage, micro-batch, slice) has one F and one B (or I and W), with the same replica, on the worker
 /// that holds the stage. Also checks that no ops wait for each other, because of the workers' orders and the inputs of
-/// ops. If so, checks the pairs of ops that may overlap (Pairs in schedule.h), and that no ops wait for each other if
-/// both ops of each pair start together. Then checks weight versions (all 0 in a synchronous schedule). An asynchronous
-/// schedule has no slices and no pairs.
+/// ops. If so, checks the pairs of ops that may overlap (Pairs in schedule/schedule.h), and that no ops wait for each
+/// other if both ops of each pair start together. Then checks weight versions (all 0 in a synchronous schedule). An
+/// asynchronous schedule has no slices and no pairs.
 ///
 /// An asynchronous schedule updates weights while micro-batches are in flight, and keeps older versions of the weights
 /// for them. Each replica's micro-batches, ascending, form groups of `updates.micro_batches`. The last backward (B or

@@ -16,7 +16,7 @@ namespace chimera {
 inline constexpr const char* kDefaultSchedule = "chimera";
 
 /// Schedule for which the Chimera paper has a rule that selects the numbers of groups and stages and the micro-batch
-/// size (plan/paper_rule.h).
+/// size (plan_by_paper_rule() in plan/plan.h).
 inline constexpr const char* kPaperSchedule = "chimera";
 
 /// Simplest schedule, which exists for any numbers of stages and micro-batches.

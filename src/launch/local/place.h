@@ -35,7 +35,7 @@ inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   /
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";      ///< TCP port of this server
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";               ///< Secret that this server requires
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
-/// Process id of the host's part of `launch --hosts` (host_ranks.h), the rank's parent
+/// Process id of the host's part of `launch --hosts` (launch/hosts/host_ranks.h), the rank's parent
 inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
 /// Process id of the launcher, the rank's parent
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";

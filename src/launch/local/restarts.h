@@ -1,8 +1,8 @@
 #pragma once
 
 // Decides whether and when a failed job may try again. The same policy serves restarts of a job (launcher.h),
-// recoveries of lost ranks (recovery.h), and restarts on several hosts (host_restarts.h); only the words of its
-// messages differ. It starts no processes: the caller acts on its advice.
+// recoveries of lost ranks (recovery.h), and restarts on several hosts (launch/hosts/host_restarts.h); only the words
+// of its messages differ. It starts no processes: the caller acts on its advice.
 
 #include <chrono>
 #include <cstdint>
