@@ -33,12 +33,12 @@ struct StageModel {
 ///
 /// Ranks are numbered as in RankLayout and fill the nodes in order. Messages between stages s and s+1 use the links
 /// between nodes if, in any replica or data-parallel group, their workers are on different nodes. If this is so for any
-/// s, all messages get the alpha of these links. An all-reduce uses them if its workers are on several nodes. The T
-/// workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the optimizer is sharded, the
-/// copies of a stage each update an equal part of it, and the reduce-scatter of gradients and the all-gather of
-/// parameters each take half the time of an all-reduce. With the optimizer Muon, the time of an update includes the
-/// Newton-Schulz iterations of the copy that has most of them, and the all-gather of their results. Throws ConfigError
-/// if the profile lacks times for a layer, or the workload does not fit the model.
+/// pair of stages, all messages get the alpha (latency) of these links. An all-reduce uses them if its workers are on
+/// several nodes. The T workers of a stage have consecutive ranks and divide its costs (tensor_parallel.h). If the
+/// optimizer is sharded, the copies of a stage each update an equal part of it, and the reduce-scatter of gradients and
+/// the all-gather of parameters each take half the time of an all-reduce. With the optimizer Muon, the time of an
+/// update includes the Newton-Schulz iterations of the copy that has most of them, and the all-gather of their results.
+/// Throws ConfigError if the profile lacks times for a layer, or the workload does not fit the model.
 [[nodiscard]] StageModel stage_model(const PlanProblem& problem, const Candidate& candidate, const Schedule& schedule,
                                      const std::vector<StageLayers>& partition);
 
@@ -51,8 +51,8 @@ struct StageModel {
 [[nodiscard]] std::vector<std::int64_t> planned_slices(const PlanProblem& problem, std::int64_t micro_batch_size,
                                                        std::int64_t slices);
 
-/// Returns a StageModel in which only the bytes are set, and no times. Slices are those of balanced_slices().
-/// `workload` describes a full micro-batch.
+/// Returns a StageModel in which only the bytes are set, and no times. Slices are those of balanced_slices()
+/// (model_config/footprint.h). `workload` describes a full micro-batch.
 [[nodiscard]] StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>& partition,
                                      const Schedule& schedule, Workload workload);
 

@@ -13,8 +13,9 @@
 
 namespace chimera {
 
-/// Finds the ops that complete an update. A replica updates a stage after every n ops that give a weight gradient of
-/// that stage (B or W); n is Schedule::updates->micro_batches. Finds none in a synchronous schedule.
+/// Finds the ops that complete an update. A replica updates a stage after every Schedule::updates->micro_batches ops
+/// that give a weight gradient of that stage (a whole backward B, or W if it is split). Finds none in a synchronous
+/// schedule.
 class UpdateCounter {
  public:
   explicit UpdateCounter(const Schedule& schedule);

@@ -2,8 +2,9 @@
 
 // A reduce-scatter in a fixed order of additions, over any backend of PyTorch's c10d; also the first half of an
 // all-reduce. The Gloo and NCCL transports use it if a sum has an order (--reduction canonical), which no backend
-// offers. Every member of the group has tensors to add, the parts (GradientSum::parts). Member m receives the m-th
-// slice of all parts, and adds these slices in the order of GradientSum::order.
+// offers. Every member of the group has tensors to add, the *parts* (GradientSum::parts). Their elements are divided
+// among the members into consecutive *slices*. Each member receives its slice of all parts, and adds these in the order
+// of GradientSum::order.
 
 #include <chrono>
 #include <torch/csrc/distributed/c10d/Backend.hpp>

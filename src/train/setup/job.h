@@ -32,9 +32,9 @@ namespace chimera {
 struct TrainingPrompt;
 struct JobCheckpoints;
 
-/// Consecutive steps of an asynchronous run without a flush.
+/// Consecutive steps of an asynchronous run without a flush, which would wait until no micro-batch is in flight.
 struct FlushInterval {
-  std::int64_t first = 0;
+  std::int64_t first = 0;  // From 0
   std::int64_t steps = 0;
 };
 
@@ -67,17 +67,17 @@ struct Job {
   std::vector<std::int64_t> slice_bounds;
 
   // Set by partition_job()
-  std::vector<StageLayers> partition;  // [stage]
-  ChosenStages stages;                 // Stages of --recompute and --offload
-  std::optional<CanonicalReduction> canonical;
+  std::vector<StageLayers> partition;           // [stage]
+  ChosenStages stages;                          // Stages of --recompute and --offload
+  std::optional<CanonicalReduction> canonical;  // Order of gradient sums with --reduction canonical
 
   // Set by prepare_job()
   JobPrograms programs;
-  std::vector<std::string> parameters;  // Ascending names
+  std::vector<std::string> parameters;  // Names of all parameters, ascending
   JobData data;
   std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves and --resume
-  std::vector<LeftOutSteps> left_out;
-  std::int64_t first_step = 0;  // First step, from 0; earlier steps are in the checkpoint
+  std::vector<LeftOutSteps> left_out;                 // Steps without an update, because they led to a loss spike
+  std::int64_t first_step = 0;                        // First step, from 0; earlier steps are in the checkpoint
 
   // Set by rerouted_job()
   std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
@@ -109,6 +109,7 @@ struct Job {
   [[nodiscard]] RankId launched_rank(RankId rank) const {
     return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
   }
+  /// Returns the number of ranks on this host.
   [[nodiscard]] std::int64_t local_ranks() const {
     return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
   }

@@ -63,7 +63,8 @@ class TrainedModel {
   /// Returns the parameters of own_groups() with whole values; nothing on ranks other than the first that shares the
   /// layers. Collective over these ranks.
   [[nodiscard]] std::vector<Parameter> whole_parameters() const;
-  /// Returns the groups that this rank represents: each belongs to its first worker in data-parallel group 0.
+  /// Returns the groups that this rank exports and hashes: of the ranks that hold a group, its first worker in
+  /// data-parallel group 0 does so.
   [[nodiscard]] std::vector<const ParameterGroup*> own_groups() const;
 
   /// Returns the optimizer of a synchronous schedule.
