@@ -2,8 +2,9 @@
 
 // Equation 1 of the Chimera paper (Li and Hoefler, SC'21, section 3.4): a formula for the time of a step, from the ops
 // and messages on the critical path and the all-reduces that no bubble hides. The paper gives it for Chimera; for
-// GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW, the numbers of critical ops come from their own makespans. The
-// planner reports the result next to the simulated time (Prediction::paper), and plan_by_paper_rule() ranks by it.
+// GPipe, DAPPLE, GEMS, PipeDream and PipeDream-2BW, the numbers of ops on the critical path follow from the makespans
+// of these schedules. The planner reports the result next to the simulated time (Prediction::paper), and
+// plan_by_paper_rule() ranks by it.
 
 #include "generate/generator.h"
 #include "schedule/schedule.h"

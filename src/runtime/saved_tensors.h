@@ -66,7 +66,7 @@ class SavedTensors {
 
   /// Adds a tensor; the graph keeps the result in its place.
   Pointer add(const at::Tensor& tensor);
-  /// Starts to move all tensors that nothing else refers to to host memory. Leaves that need gradients stay.
+  /// Starts to move to host memory all tensors that nothing else refers to. Leaves that need gradients stay.
   void offload(HostCopies& copies);
   /// Starts to move them back. Makes the current stream wait for the end of offload().
   void load(HostCopies& copies);

@@ -13,9 +13,9 @@
 
 namespace chimera {
 
-/// Breaks the connections of this process: every wait for another rank fails, even if this rank is alive. Thread-safe.
-/// If the process has other TCP connections than those between ranks, exclude_open() or exclude_later() must exclude
-/// them.
+/// Breaks the connections of this process: every wait for another rank fails, even if the other rank still runs.
+/// Thread-safe. If the process has other TCP connections than those between ranks, exclude_open() or exclude_later()
+/// must exclude them.
 class ConnectionBreaker {
  public:
   /// Excludes the TCP connections that are open now: break_all() will not shut them down.

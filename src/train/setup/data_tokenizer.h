@@ -2,8 +2,8 @@
 
 // Chooses the tokenizer of a job's text: the value of --tokenizer, the tokenizer in the model folder or checkpoint, or
 // bytes as tokens. Also finds the special tokens of BERT's samples, and makes the prompt of --sample-every. A file of
-// --tokenizer may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and the
-// manifest has the hashes of the copy.
+// --tokenizer may be moved or replaced later. Therefore a checkpoint contains a copy of its run's tokenizer, and its
+// manifest (checkpoint/manifest.h) has the hashes of the copy.
 
 #include <cstdint>
 #include <map>
@@ -38,9 +38,9 @@ struct TrainingPrompt {
                                                                     const std::string& tokenizer,
                                                                     const ModelConfig& model);
 
-/// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. A
-/// checkpoint must have been verified. Checkpoints of older versions have only the path of their tokenizer: it is
-/// looked up beside the run first, and throws ConfigError if missing.
+/// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. A checkpoint
+/// must have been verified. Checkpoints of older versions have only the path of their tokenizer; this function first
+/// looks for it beside the run. Throws ConfigError if it is missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
 /// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.

@@ -36,7 +36,7 @@ class GlooConnections {
   explicit GlooConnections(const GlooOptions& options);
 
   /// Connects with the other ranks and compares fingerprints; returns once all ranks have done so. Throws the errors of
-  /// Gloo and require_equal(). Fault points: rendezvous, connected.
+  /// Gloo and require_equal(). Tests inject faults (core/fault_point.h) at rendezvous and connected.
   void join();
   /// Waits up to three seconds for all ranks to leave; false if they did not.
   [[nodiscard]] bool leave_together() noexcept;

@@ -34,7 +34,7 @@ namespace chimera {
 /// that the process can connect again.
 ///
 /// Throws the errors of require_equal(), TransportError if ranks cannot be reached in time, and PeerLostError if a rank
-/// is lost. Fault points: rendezvous, connected, sum.
+/// is lost. Tests inject faults (core/fault_point.h) at rendezvous, connected and sum.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
 }  // namespace chimera

@@ -1,7 +1,7 @@
 #pragma once
 
-// The transport of ranks with a GPU each, over NCCL or another c10d backend. Waits block a stream instead of the
-// thread. See transport.h for the contract.
+// The transport of ranks with a GPU each, over NCCL or another backend of PyTorch's c10d. A wait blocks only the GPU's
+// current stream, so that the thread can launch further work. See transport.h for the contract.
 
 #include <memory>
 
@@ -31,8 +31,8 @@ inline constexpr int kStepsOfTimeout = 4;
 /// A wait fails after Communicators::timeout or, if this is longer, after kStepsOfTimeout times the longest step so
 /// far.
 ///
-/// Gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError if a group reports a network
-/// or peer failure.
+/// Without GradientSum::order, gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError
+/// if a group reports a network or peer failure.
 [[nodiscard]] std::unique_ptr<Transport> make_pair_transport(Communicators communicators);
 
 }  // namespace chimera
