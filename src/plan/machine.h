@@ -37,7 +37,7 @@ struct NumberField {
 
 /// Seconds of a layer's ops for a micro-batch of this size.
 struct LayerTime {
-  std::int64_t micro_batch_size = 1;
+  std::int64_t micro_batch_size = 1;  // samples
   double forward = 0;
   double input_gradient = 0;
   double weight_gradient = 0;
@@ -124,7 +124,7 @@ struct MachineProfile {
   std::vector<std::string> sources = {};  // origin of the numbers: a command, or publications
   /// Cores per node that workers share, `threads` for each computing worker; 0: each worker has its own device.
   std::int64_t cores = 0;
-  std::int64_t threads = 1;
+  std::int64_t threads = 1;           // cores of a worker
   std::int64_t workers_per_node = 1;  // workers beyond this number are on further nodes
   double memory_bytes = 0;            // of each worker
   ReservedBytes reserved = {};        // part of it
@@ -142,11 +142,11 @@ struct MachineProfile {
   /// Minimum seconds of a block's forward, of its input gradient and of its weight gradient: the time in which the host
   /// launches the kernels.
   double block_launch = 0;
-  double memory_bandwidth = 0;  // bytes per second for each worker; 0: unknown
-  double host_bandwidth = 0;    // bytes per second between a worker's device and host memory; 0: kHostBandwidth
-  std::vector<LayerTimes> layers = {};
-  LinkProfile point_to_point = {};  // messages
-  LinkProfile all_reduce = {};
+  double memory_bandwidth = 0;          // bytes per second for each worker; 0: unknown
+  double host_bandwidth = 0;            // bytes per second between a worker's device and host memory; 0: kHostBandwidth
+  std::vector<LayerTimes> layers = {};  // measured layers, of one or several models
+  LinkProfile point_to_point = {};      // messages
+  LinkProfile all_reduce = {};          // all-reduces of gradients
   /// Exchange of tensors inside an op among the T ranks of a worker on one node, with the wait for the slowest rank:
   /// alpha log2(T) + beta L, for L bytes of each rank. Zeros: not measured; an all-reduce takes its place.
   LinkTimes op_sum = {};

@@ -169,8 +169,8 @@ class LayerTimer {
     WeightGradients::Pointer weight_gradients;
   };
   struct Size {
-    at::Tensor states;                // input and gradient source, [b, L, H]
-    at::Tensor gradient;              // undefined for the head
+    at::Tensor states;                // input of a forward, [samples, tokens, hidden size]; undefined for the embedding
+    at::Tensor gradient;              // gradient of the output, of the same sizes; undefined for the head
     std::optional<Flight> under_way;  // the previous micro-batch of this size
     std::int64_t step = 0;
   };

@@ -45,7 +45,7 @@ struct LinkSamples {
                                                const LinkTimes& sums);
 
 /// Measures links between two hosts, with a rank on each. Takes about `seconds`, longer on slow networks. `transport`
-/// must have profile_groups(), and must not use shared memory.
+/// must have the groups of profile_groups() (lockstep.h), and must not use shared memory.
 [[nodiscard]] LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds);
 /// Fits lines: through the shortest and the longest all-reduce, and through the messages that are longer than a burst,
 /// the bytes that a throttled network lets pass at once.
