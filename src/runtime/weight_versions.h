@@ -1,7 +1,9 @@
 #pragma once
 
 // Several versions of a stage's weights, for asynchronous schedules. A stage updates its weights while micro-batches
-// that began with earlier weights are still in the pipeline; their backwards need the weights of their forwards.
+// that began with earlier weights are still in the pipeline; their backwards need the weights of their forwards. The
+// executor (executor.h) has one WeightVersions per stage, and calls it for the instructions UpdateWeights and
+// DropWeights and before each op.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Writes TensorBoard event files, for `--tensorboard`, without TensorFlow. Such a file is a sequence of records:
-// Protocol Buffers messages with lengths and checksums.
+// Writes the metrics of a run as event files of TensorBoard, for `train --tensorboard`, without TensorFlow. Such a file
+// is a sequence of records: Protocol Buffers messages with lengths and checksums.
 
 #include <sys/types.h>
 

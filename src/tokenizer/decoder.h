@@ -1,7 +1,8 @@
 #pragma once
 
-// The decoder of a tokenizer.json: it makes text of tokens. It has a list of steps. Each step gets a list of texts, at
-// first the texts of the tokens, and returns another list. The texts of the last list are joined.
+// The decoder, the last part of a tokenizer (pipeline_tokenizer.h): it makes text of tokens. It has a list of steps,
+// which a tokenizer.json names. Each step gets a list of texts, at first the texts of the tokens, and returns another
+// list. The texts of the last list are joined.
 
 #include <string>
 #include <string_view>
