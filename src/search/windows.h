@@ -22,7 +22,7 @@
 
 namespace chimera {
 
-/// Order of two ops of a worker. The numbers of ops are those of the Instance (OpQueue::first).
+/// Order of two ops of a worker. Ops have the numbers of the Instance (OpQueue::first in instance.h).
 struct Precedence {
   std::size_t first = 0;
   std::size_t second = 0;

@@ -19,9 +19,9 @@
 namespace chimera {
 
 /// Returns the timeline with every forward as late as possible without delaying another op, as in the figures of the
-/// Chimera paper. Makespan and order do not change. With equal F and B, the ops of Chimera are then in the slots of
-/// these figures. Forwards that run together with a backward do not move. Requires costs without links and blocking
-/// sends.
+/// Chimera paper. Makespan and order do not change. If forwards and backwards take equal times, the ops of Chimera are
+/// then in the slots of these figures. Forwards that run together with a backward do not move. Requires costs without
+/// links and blocking sends.
 [[nodiscard]] Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs, Timeline timeline);
 
 /// What simulate() needs besides schedule and costs.

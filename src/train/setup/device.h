@@ -53,13 +53,14 @@ void require_fast_numbers(DataType dtype, bool native);
 /// bytes.
 void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
 
-/// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with canonical reduction.
+/// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with --reduction canonical.
 [[nodiscard]] int intra_op_threads(const Job& job);
 
 /// Returns the pairs of ranks that exchange messages, ascending.
 [[nodiscard]] std::vector<RankPair> communicating_pairs(const Job& job);
 
-/// Returns whether a rank starts sums of gradients before its last op, where they wait beside ops. Needs the programs.
+/// Returns whether a rank starts sums of gradients before its last op, so that they wait while ops run. Needs the
+/// programs.
 [[nodiscard]] bool has_early_sums(const Job& job);
 
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
@@ -124,8 +125,8 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks);
 /// Returns a function for Accelerator::allocation_retries(); an empty function on the CPU.
 [[nodiscard]] std::function<double()> allocation_retries_of(at::Device device);
 
-/// Free memory that a GPU must have after a warm-up, whose peak the allocator keeps: fragments, and buffers outside of
-/// the allocator.
+/// Free bytes that a GPU must have after a warm-up, when the allocator already holds the peak of a step. They are for
+/// fragments, and for buffers outside of the allocator.
 inline constexpr std::int64_t kGpuMargin = std::int64_t{256} << 20;
 
 /// Throws ConfigError if less than kGpuMargin is free on a GPU: in a step, an allocator that frees its cache waits for
@@ -138,8 +139,8 @@ struct GpuPeak {
   std::string what;  ///< "NVIDIA H200 with float32"
 };
 
-/// Returns the peak of a job on GPUs, all like the GPU of rank 0. It is known for bfloat16, and for float32 with
-/// --tf32, half of that; exact float32 products do not use tensor cores.
+/// Returns the peak of a job on GPUs; assumes that all are like the GPU of rank 0. It is known for bfloat16 and, as
+/// half of it, for float32 with --tf32. Exact float32 products do not use tensor cores, so their peak is not known.
 [[nodiscard]] GpuPeak gpu_peak(const Job& job);
 
 /// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
