@@ -13,8 +13,8 @@
 
 namespace chimera::apps {
 
-/// Returns the options that `chimera train` reads from `words`, its flags and their values without `chimera train`.
-/// Reads the file of --config, if given. Throws ConfigError if the command would reject the flags.
+/// Returns the options that `chimera train` reads from `words`: flags and their values, without `chimera train`. Reads
+/// the file of --config, if given. Throws ConfigError if the command would reject the flags.
 [[nodiscard]] TrainOptions train_options(const std::vector<std::string>& words);
 
 /// Returns a Contender called `name` that runs `chimera train` with the flags `words`. Throws ConfigError if training

@@ -1,8 +1,8 @@
 #pragma once
 
 // Output of `chimera model`: parameters, FLOPs and bytes of a model's layers and stages, as text, JSON and a picture.
-// With --schedule, also the computation and memory of each worker, which may hold several stages. The playground shows
-// the same JSON.
+// With --schedule, also the computation and memory of each worker, which may hold several stages. The playground, a web
+// page, shows the same JSON.
 
 #include <set>
 #include <string>

@@ -5,7 +5,7 @@
 // time of each with two models: the simulator (simulate/), and equation 1 of the Chimera paper, a formula that exists
 // only for some schedules (plan/equation_one.h). analyze_plan() ranks the candidates. For the best, it also computes
 // how much faster they would be with a free network or more memory, and why the two models differ. plan_text(),
-// plan_json() and plan_csv() print the result; the playground shows the JSON.
+// plan_json() and plan_csv() print the result; the playground, a web page, shows the JSON.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,9 @@
 #pragma once
 
 // The safetensors files (shards) of a checkpoint. Each rank writes one shard of weights and one of optimizer state.
-// write_shard() also computes the hashes for the manifest. CheckpointTensors finds each tensor by its name in the
-// shards of all ranks, so a run with another number of ranks or stages can load the checkpoint.
+// write_shard() also computes the hashes for the manifest, the checkpoint's list of files (manifest.h).
+// CheckpointTensors finds each tensor by its name in the shards of all ranks, so a run with another number of ranks or
+// stages can load the checkpoint.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,6 +36,7 @@ class CheckpointTensors {
   std::vector<SafetensorsFile> files_;
 };
 
+/// Content of a shard.
 enum class ShardKind : std::uint8_t { Weights, OptimizerState };
 
 /// Returns `model-00002-of-00004.safetensors` or `optimizer-...` for rank 1 of 4; for a single rank `model.safetensors`

@@ -1,7 +1,8 @@
 #pragma once
 
-// Verification of a checkpoint's files against its manifest, for resumed runs and `chimera checkpoint verify`. Threads
-// take blocks from one queue, so a single large file uses all of them.
+// Verification of a checkpoint's files against its manifest, the list of files with their hashes (manifest.h), for
+// resumed runs and `chimera checkpoint verify`. Files are hashed in blocks of 4 MiB. Threads take blocks from one
+// queue, so a single large file uses all of them.
 
 #include <functional>
 #include <string>

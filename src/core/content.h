@@ -19,8 +19,8 @@ void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Does the same, and also throws ConfigError for a web page. It is for files that users download, because a failed
 /// download often leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. It checks in this order, and
-/// ignores all but the first kContentHead bytes in the last two checks:
+/// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. Looks for these kinds in this
+/// order; only the first kContentHead bytes count for the last two:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
 ///  - UTF-16, UTF-32 and other binary files;
 ///  - JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain JSON.

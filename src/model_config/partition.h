@@ -39,6 +39,7 @@ template <>
 inline constexpr auto kNames<PartitionRule> = std::to_array<Named<PartitionRule>>(
     {{PartitionRule::Even, "even"}, {PartitionRule::Balanced, "balanced"}, {PartitionRule::Auto, "auto"}});
 
+/// A rule and, for Listed, its list.
 struct PartitionChoice {
   PartitionRule rule = PartitionRule::Even;
   std::vector<std::int64_t> layers = {};  // [stage]: number of blocks, for Listed; else empty
