@@ -82,7 +82,7 @@ struct SweepResult {
 /// an unknown name.
 [[nodiscard]] std::vector<std::string> parse_schedules(const std::string& text);
 
-/// Returns whether the column is a listed time, such as `latency`.
+/// Returns whether the column is a time of kTimeColumns (flags/costs.h), such as `latency`.
 [[nodiscard]] bool is_time(const std::string& column);
 
 }  // namespace chimera::apps

@@ -173,7 +173,8 @@ struct Tensor {
   }
 };
 
-/// The tensors of a program. Each is found by the op that makes it; the replica of the op does not matter.
+/// The tensors of a program. Each is found by the op that makes it, whatever its replica, because each micro-batch
+/// belongs to one replica.
 class ProgramTensors {
  public:
   explicit ProgramTensors(const Program& program)

@@ -32,9 +32,9 @@ struct ListTask {
 };
 
 /// Returns the rank of an op; among the ready ops of a worker, the op with the smallest rank runs first. `age` is the
-/// number of slices that the replica runs before this one. For a forward, slice s of the n-th micro-batch (from 0) has
-/// age n k + s; for B, I and W, which run slices in reverse, n k + k - 1 - s. Ties: smaller age, then deeper stage,
-/// then smaller replica.
+/// number of slices that the replica runs before this one. With k slices per micro-batch, the forward of slice s of the
+/// n-th micro-batch (from 0) has age n k + s; for B, I and W, which run slices in reverse, n k + k - 1 - s. Ties:
+/// smaller age, then deeper stage, then smaller replica.
 using ListRank = std::function<std::int64_t(const Op& op, std::int64_t age)>;
 
 /// Result of list_schedule().
