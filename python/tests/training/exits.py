@@ -2,18 +2,20 @@
 
 Usage: exits.py [RUNS OF EACH KIND, 200] [KINDS...]
 
-Each rank is an interpreter of its own: forked ones do not abort.
+Each rank is forked from this process, which has imported torch, and ends as an interpreter of its own does.
 """
 
+import gc
 import os
+import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import torch
 from torch import distributed, nn
@@ -22,6 +24,13 @@ import chimerapipe as cp
 
 SECONDS = 150  # Of a run that hangs
 KEPT = []  # Lives until the interpreter ends
+
+
+class Waits:
+    """Lets other threads run while the interpreter ends."""
+
+    def __del__(self, sleep=time.sleep):
+        sleep(0.1)
 
 
 def trained():
@@ -101,7 +110,7 @@ def raises_in_a_layer():
 
 
 def press_ctrl_c_soon():
-    seconds = 0.02 + 0.001 * (os.getppid() % 7 + int(os.environ["RUN"]) % 13)
+    seconds = 0.02 + 0.001 * (os.getpid() % 7 + int(os.environ["RUN"]) % 13)
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
@@ -137,26 +146,34 @@ STATUSES = {  # Of the kinds, by rank
 KINDS = {kind.__name__: kind for kind in STATUSES}
 
 
-def ended(kind, run, folder):
+class InForkedRank(BaseException):
+    """Leaves the functions of the parent. Its argument is the kind."""
+
+
+def start(kind, rank, run, port, folder):
+    """Returns the process of a rank."""
+    process = os.fork()
+    if process:
+        return process
+    output = os.open(f"{folder}/{rank}", os.O_WRONLY | os.O_CREAT)
+    os.dup2(output, 1), os.dup2(output, 2)
+    place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "RUN": run}
+    place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "FOLDER": f"{folder}/saved"}
+    os.environ.update({key: str(value) for key, value in place.items()})
+    raise InForkedRank(kind)
+
+
+def ended(kind, run):
     """Returns the statuses of both ranks, and what they printed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ranks = []
-    for rank in ("0", "1"):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RUN": str(run)}
-        place |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "FOLDER": folder}
-        ranks.append(
-            subprocess.Popen(
-                [sys.executable, __file__, "rank", kind.__name__],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env={**os.environ, **place},
-            )
-        )
-    printed = [rank.communicate()[0] for rank in ranks]
-    return [rank.returncode for rank in ranks], printed
+    folder = tempfile.mkdtemp()
+    ranks = [start(kind, rank, run, port, folder) for rank in (0, 1)]
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in ranks]
+    printed = [Path(folder, str(rank)).read_text() for rank in (0, 1)]
+    shutil.rmtree(folder)
+    return statuses, printed
 
 
 def run_all(runs, kinds):
@@ -165,8 +182,7 @@ def run_all(runs, kinds):
     for kind in kinds:
         begun, seen = time.monotonic(), Counter()
         for run in range(runs):
-            with tempfile.TemporaryDirectory() as folder:
-                statuses, printed = ended(kind, run, folder)
+            statuses, printed = ended(kind, run)
             seen[tuple(statuses)] += 1
             if any(status not in allowed for status, allowed in zip(statuses, STATUSES[kind], strict=True)):
                 failures += 1
@@ -176,11 +192,19 @@ def run_all(runs, kinds):
     return failures
 
 
-if sys.argv[1:2] == ["rank"]:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.alarm(SECONDS)
-    KINDS[sys.argv[2]]()
-else:
+cp.Pipeline  # noqa: B018; imports its modules
+gc.freeze()  # The end of a rank need not look at what the parent has imported
+try:
     failures = run_all(int(sys.argv[1]) if len(sys.argv) > 1 else 200, [KINDS[name] for name in sys.argv[2:] or KINDS])
     print(f"{failures} failures")
     sys.exit(failures > 0)
+except InForkedRank as forked:
+    kind = forked.args[0]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.alarm(SECONDS)
+# A thread that frees a tensor needs the interpreter. It comes too late much more often if both share a core.
+cores = sorted(os.sched_getaffinity(0))
+os.sched_setaffinity(0, {cores[int(os.environ["RUN"]) % len(cores)]})
+sys.setswitchinterval(SECONDS)
+last = Waits()
+kind()
