@@ -61,7 +61,11 @@ std::vector<std::string> checkpoints_at(const std::string& path) {
   throw CheckpointError(path + ": has no checkpoints" + (none.rejected.empty() ? "" : "; " + none.rejected.front()));
 }
 
-Checkpoint one_checkpoint(const std::string& path) { return *find_checkpoint(path, available_cores()).checkpoint; }
+Checkpoint one_checkpoint(const std::string& path) {
+  NewestCheckpoint newest = find_checkpoint(path, available_cores());
+  report_rejected(newest);
+  return *std::move(newest.checkpoint);
+}
 
 /// Returns the exit code.
 int print(const CheckpointCommand& command, const Json& json, const std::string& text,

@@ -7,6 +7,7 @@ import inspect
 import math
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
@@ -837,6 +838,8 @@ class Pipeline:
             return reader.path, reader.refused
 
         good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
+        if refused and self._rank == 0:
+            warnings.warn(f"load_checkpoint: refused {'; '.join(refused)}; uses {good} instead", stacklevel=2)
         reader = Reader(_training.OpenCheckpoint(good, False))
         self._processes.all_or_none(lambda: self._restore(reader, optimizer))
         self._run.steps = reader.step

@@ -9,6 +9,7 @@
 
 #include "checkpoint/verify.h"
 #include "core/choices.h"
+#include "core/console.h"
 #include "core/error.h"
 
 namespace chimera {
@@ -148,6 +149,12 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, int threads, const
   return newest;
 }
 
+void report_rejected(const NewestCheckpoint& newest) {
+  for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
+  if (newest.rejected.empty() || !newest.checkpoint) return;
+  messages().write(fmt::format("chimera: uses {} instead\n", newest.checkpoint->path));
+}
+
 NewestCheckpoint find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
   std::error_code none;
   if (std::filesystem::exists(path + "/" + kManifestName, none)) {
@@ -164,7 +171,9 @@ std::string resolve_model_folder(const std::string& path, int threads) {
   const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
   if (!is_checkpoint && list_steps(path).empty()) return path;
   try {
-    return find_checkpoint(path, threads).checkpoint->path;
+    const NewestCheckpoint newest = find_checkpoint(path, threads);
+    report_rejected(newest);
+    return newest.checkpoint->path;
   } catch (const CheckpointError& error) {
     throw ConfigError(error.what());
   }

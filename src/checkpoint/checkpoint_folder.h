@@ -46,13 +46,18 @@ struct NewestCheckpoint {
 [[nodiscard]] NewestCheckpoint newest_checkpoint(const std::string& folder, int threads,
                                                  const std::function<void()>& progress = {});
 
+/// Writes a line to messages() for each rejected checkpoint and, if there are any, the path of the older checkpoint
+/// that is used instead.
+void report_rejected(const NewestCheckpoint& newest);
+
 /// Verifies `path` if it is a checkpoint, or else finds the newest valid checkpoint in it. Throws CheckpointError if
 /// there is no valid checkpoint.
 [[nodiscard]] NewestCheckpoint find_checkpoint(const std::string& path, int threads,
                                                const std::function<void()>& progress = {});
 
 /// Returns the path of the checkpoint of find_checkpoint() if `path` is or contains a checkpoint, else `path` itself,
-/// such as the folder of a Hugging Face model. Throws ConfigError if no checkpoint is valid.
+/// such as the folder of a Hugging Face model. Reports newer checkpoints that were rejected. Throws ConfigError if no
+/// checkpoint is valid.
 [[nodiscard]] std::string resolve_model_folder(const std::string& path, int threads);
 
 /// Name of the file with the name of the newest checkpoint.

@@ -198,6 +198,32 @@ TEST(TrainingFolderTest, ResumesBehindALinkAndSaysWhatItPassesOver) {
                   {"has no good checkpoint", "step-00000003: is a file"}});
 }
 
+TEST(TrainingFolderTest, EveryReaderNamesADamagedCheckpointAndTheOlderOneThatItUses) {
+  const Scratch scratch;
+  const std::string run = scratch.path("run");
+  ASSERT_EQ(run_program(small_run(scratch, "4")).exit_code, 0);
+  const std::string copy = scratch.path("copy");
+  std::filesystem::copy(run, copy, std::filesystem::copy_options::recursive);
+  const std::string damaged = run + "/step-00000004";
+  std::filesystem::resize_file(damaged + "/config.json", 7);
+  const std::string data = scratch.write("text.txt", sample_text());
+  for (const Arguments& command : std::vector<Arguments>{
+           {"evaluate", "--from", run, "--data", data, "--sequence", "32"},
+           {"generate", "--from", run, "--prompt", "a", "--tokens", "2"},
+           {"generate", "--from", run, "--prompt", "a", "--tokens", "2", "--stages", "2"},
+           {"export", run, "--output", scratch.path("model")},
+           {"train", "--from", run, "--data", data, "--sequence", "32", "--steps", "1"},
+           {"train", "--from", run, "--data", data, "--sequence", "32", "--steps", "1", "--dry-run"},
+           {"checkpoint", "diff", run, copy + "/step-00000002"},
+           small_run(scratch, "4") + Arguments{"--resume", "auto"},
+       }) {
+    const ProgramResult result = run_program(command);
+    EXPECT_EQ(result.exit_code, 0) << command[0] << result.messages;
+    EXPECT_THAT(result.messages, HasSubstr("chimera: refused " + damaged + "/config.json: ")) << command[0];
+    EXPECT_THAT(result.messages, HasSubstr("chimera: uses " + run + "/step-00000002 instead\n")) << command[0];
+  }
+}
+
 ProgramSetup with_files_up_to(rlim_t bytes) {
   ProgramSetup setup;
   setup.in_process = [bytes] {

@@ -89,7 +89,9 @@ TEST(JobIdentityTest, SamplesAreNotComparedWithHashesOfOlderCheckpoints) {
   const auto run = [](const char* key, const char* hash) {
     return nlohmann::ordered_json{{"data", {{key, hash}, {"seed", 1}}}};
   };
-  EXPECT_TRUE(differences(run("content", "1"), run("sampled_content", "2")).data.empty());
+  const RunDifferences older = differences(run("content", "1"), run("sampled_content", "2"));
+  EXPECT_TRUE(older.data.empty());
+  EXPECT_THAT(older.other, ::testing::ElementsAre(::testing::HasSubstr("data.content: not compared")));
   EXPECT_EQ(differences(run("content", "1"), run("content", "2")).data.size(), 1U);
   EXPECT_EQ(differences(run("sampled_content", "1"), run("sampled_content", "2")).data.size(), 1U);
   EXPECT_EQ(differences(run("sampled_content", "1"), run("content", "1")).data.size(), 2U);

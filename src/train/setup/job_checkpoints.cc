@@ -27,7 +27,7 @@ namespace chimera {
 
 NextStart next_start(const Job& job, std::int64_t failed_step) {
   const NewestCheckpoint newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
-  for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
+  report_rejected(newest);
   if (newest.checkpoint) {
     return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
             .description =
@@ -255,7 +255,7 @@ void open_checkpoints(Job& job) {
   job.checkpoints = checkpoints;
   try {
     NewestCheckpoint newest = look_up(job.options, asked);
-    for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
+    if (job.options.reports) report_rejected(newest);
     if (newest.checkpoint) {
       require_same_run(job, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
