@@ -343,7 +343,7 @@ void add_demo(CLI::App& program, int&) {
       "  chimera demo --unattended > all.txt\n"
       "\nDemos: " +
       demo_list() +
-      "\n\nWithout NAME, the command offers a menu; without a terminal or with --unattended, it runs all demos. A demo "
+      "\n\nWithout DEMO, the command offers a menu; without a terminal or with --unattended, it runs all demos. A demo "
       "prints each command before it runs it. On a terminal it waits for Enter first. `train` and `performance` train "
       "small models on this machine, on the text of --help-all.\n"
       "\nMore: docs/tutorial.md");
@@ -351,7 +351,7 @@ void add_demo(CLI::App& program, int&) {
   std::vector<std::string> names;
   for (const Demo& demo : kDemos) names.emplace_back(demo.name);
   add_word(
-      *command, "NAME", names, [options](const std::string& name) { options->name = name; },
+      *command, "DEMO", names, [options](const std::string& name) { options->name = name; },
       "which demo (default: a menu of all)");
   begin_group(*command, heading::kOutput);
   add_path(*command, "--folder", options->folder,

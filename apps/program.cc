@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <iostream>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "build_information.h"
@@ -138,10 +140,20 @@ void require_fitting_place(const RankPlace& place, const std::vector<std::string
                                 to_text(place.launcher), place.world_size, arguments.front()));
 }
 
+/// Throws ConfigError for a missing or unknown subcommand below `command`, the word before `words`.
+void require_subcommand(const CLI::App& command, std::span<char*> words) {
+  const auto names = subcommand_names(command);
+  if (names.empty()) return;
+  if (words.empty()) {
+    throw ConfigError(fmt::format("`{}` needs a subcommand: {}", full_command_name(command), fmt::join(names, ", ")));
+  }
+  const std::string word = words.front();
+  if (word.starts_with('-')) return;
+  if (std::ranges::count(names, word) == 0) throw ConfigError(unknown_name("subcommand", word, names));
+  require_subcommand(*command.get_subcommand(word), words.subspan(1));
+}
+
 int parse_and_run(CLI::App& program, int argc, char** argv) {
-  // CLI11 reports an unknown subcommand as an extra argument. The first word is therefore checked before parsing, to
-  // suggest the nearest name.
-  const auto names = subcommand_names(program);
   if (argc < 2) {
     set_up_help(program, STDERR_FILENO);
     std::cerr << program.help();
@@ -151,10 +163,10 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   // Words that have been replaced are refused before CLI11 can call them unknown.
   require_current_words({argv + 1, argv + argc});
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
-  if (!of_program && std::find(names.begin(), names.end(), first) == names.end()) {
-    if (first == "help") throw ConfigError("unknown subcommand 'help'; did you mean `chimera --help`?");
-    throw ConfigError(first.rfind('-', 0) == 0 ? unexpected(program, first) : unknown_name("subcommand", first, names));
-  }
+  if (!of_program && first.starts_with('-')) throw ConfigError(unexpected(program, first));
+  if (first == "help") throw ConfigError("unknown subcommand 'help'; did you mean `chimera --help`?");
+  // CLI11 reports an unknown subcommand as an extra argument, or only that one is missing.
+  require_subcommand(program, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -235,6 +235,11 @@ bool makes_bytes(const std::string& path) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   if (path == kBytes) return make_byte_tokenizer();
+  std::error_code error;
+  if (!fs::exists(path, error) && !error) {  // Perhaps the recipe's
+    throw ConfigError(fmt::format(
+        "the tokenizer {} does not exist; give another --tokenizer, or make one: `chimera tokenizer train`", path));
+  }
   if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");
 }

@@ -31,6 +31,10 @@ Words simulate_with(const Words& flags) {
 TEST(RefusalTest, UnknownNamesSayTheNearest) {
   expect_refusals({
       {{"simulat"}, {"unknown subcommand 'simulat'", "did you mean 'simulate'?"}},
+      {{"checkpoint", "lis", "run"}, {"unknown subcommand 'lis'", "did you mean 'list'?"}},
+      {{"checkpoint", "convert-all", "run"}, {"unknown subcommand 'convert-all'", "list, show, verify, diff"}},
+      {{"checkpoint"}, {"`chimera checkpoint` needs a subcommand: list, show, verify, diff"}},
+      {{"tokenizer", "trian"}, {"unknown subcommand 'trian'", "did you mean 'train'?"}},
       {{"--hepl"}, {"unknown flag '--hepl'", "did you mean '--help'?"}},
       {{"-x"}, {"unexpected argument '-x'", "see `chimera --help`"}},
       {{"schedule", "chimra", "--stages", "4", "--micro-batches", "4"}, {"unknown schedule 'chimra'", "'chimera'?"}},

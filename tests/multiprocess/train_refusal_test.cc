@@ -151,7 +151,7 @@ TEST_F(TrainRefusalTest, Tokenizers) {
   const std::string tokenizer = scratch_.write("vocab.txt", words);
   const std::string broken = scratch_.write("broken.txt", "abc\xFF def");
   expect_refusals({
-      {{"--tokenizer", "missing.json"}, {"missing.json"}},
+      {{"--tokenizer", "missing.json"}, {"the tokenizer missing.json does not exist", "`chimera tokenizer train`"}},
       {{"--tokenizer", tokenizer},
        {"vocab.txt has 300 tokens", "a vocabulary of 256", "for a new model, --vocabulary 300"}},
       {{"--tokenizer", tokenizer, "--vocabulary", "300", "--data", broken}, {"broken.txt: byte 3 is not valid UTF-8"}},
