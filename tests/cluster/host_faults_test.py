@@ -115,4 +115,4 @@ class HostFaultsTest(TrainingTest):
         self.await_steps(self.steps() + 5)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

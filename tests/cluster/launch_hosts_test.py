@@ -385,4 +385,4 @@ class SshTest(TrainingTest):
             time.sleep(0.02)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

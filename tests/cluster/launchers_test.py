@@ -398,4 +398,4 @@ class HostsTest(TrainingTest):
         self.assertEqual(self.losses(), expected)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -221,4 +221,4 @@ class FaultsTest(SlurmTest):
         self.assertIn("chimera: ranks 2, 3 on host n1 are gone: killed, or ended without an error report\n", self.assert_ends())
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

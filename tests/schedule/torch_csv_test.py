@@ -113,4 +113,4 @@ SCHEDULES = torch_csv.load_schedules()
 if SCHEDULES is None:
     print("no torch package")
     sys.exit(77)
-unittest.main(argv=sys.argv[:1])
+unittest.main(argv=sys.argv[:1], verbosity=2)
