@@ -793,7 +793,9 @@ class Pipeline:
         """
         self._require_whole("save_checkpoint")
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
+        saved_as = os.path.join(path, f"step-{step:08}")
         self._saver.await_last()
+        together.all_or_none(lambda: together.claim(saved_as))
         own = [layer for layer in self._all() if layer.own]
         weights, described = together.all_or_none(lambda: as_stored(self._values(own)))
         written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
@@ -811,7 +813,6 @@ class Pipeline:
         }
         run = together.all_or_none(lambda: as_json(record, "save_checkpoint"))
         parts = Parts(path, step, self._rank, self._world, run, weights, tensors, keep)
-        saved_as = os.path.join(path, f"step-{step:08}")
         if wait:
             parts.write(together)
             return saved_as

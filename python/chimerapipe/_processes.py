@@ -171,6 +171,17 @@ class Processes:
     def _new_name(self, kind: str) -> str:
         return f"chimerapipe/{self._key}{kind} {next(_SEQUENCES[self._key])}"
 
+    def claim(self, path: str) -> None:
+        """Raises ConfigError if a pipeline of other ranks of the job has claimed the path."""
+        if self.is_given:
+            key = f"chimerapipe/claimed {os.path.abspath(path)}"
+            owner = common_store().compare_set(key, "", str(self.ranks)).decode()
+            if owner != str(self.ranks):
+                raise ConfigError(
+                    f"save_checkpoint: {path} is written by the pipeline of ranks {owner}; give each pipeline a folder "
+                    "of its own, or save on one of them if their layers are equal"
+                )
+
     def send_from(self, owner: int, tensor: Tensor) -> None:
         """Copies the owner's tensor on the CPU into those of all other ranks."""
         options = torch.distributed.BroadcastOptions()

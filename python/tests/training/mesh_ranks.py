@@ -72,6 +72,16 @@ def two_pipelines_side_by_side():
     folder = os.path.join(os.environ["FOLDER"], f"column {column}")
     pipeline.save_checkpoint(folder)
     assert pipeline.load_checkpoint(folder).step == 3
+    folder = os.path.join(os.environ["FOLDER"], "of both")
+    claimed = [None] * 4
+    try:
+        pipeline.save_checkpoint(folder)
+    except cp.ConfigError as error:
+        assert f"step-00000003 is written by the pipeline of ranks [{1 - column}, {3 - column}]; give" in str(error)
+        distributed.all_gather_object(claimed, False)
+    else:
+        distributed.all_gather_object(claimed, True)
+    assert claimed[:2] == claimed[2:] and sum(claimed) == 2
     refused(lambda: trained(mesh, 1), "mesh: has 2 dimensions; give the pipeline's alone, as mesh['pp'] of pp, dp")
     sharded = fully_shard(nn.Linear(6, 6), mesh=mesh["dp"])
     words = "profile: layer 1 (FSDPLinear) is distributed, and one rank alone would run it; profile the layers before"
