@@ -351,6 +351,13 @@ std::string way_to_continue(const Job& job, Words typed) {
                             shell_command(typed), why);
 }
 
+RankGroups second_shards(const Job& job) {
+  RankGroups all;
+  if (!job.has_second_shards()) return all;
+  for (const RankGroups& shards : job.shards()) all.insert(all.end(), shards.begin(), shards.end());
+  return all;
+}
+
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
   const bool has_twins = job.options.outlives_ranks();
   if (has_twins) require_twins(job);
@@ -383,6 +390,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
                  .copies = job.rank_groups(),
+                 .shards = second_shards(job),
                  .replacement_arguments = {"--resume", "none"},
                  .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
                  .last_step = job.options.steps,

@@ -35,8 +35,10 @@ class Optimizer {
   /// the gradients.
   virtual void step(double learning_rate, double gradient_factor) = 0;
   /// Makes the update of step(), with the same bits, but without communication: for a rank that has lost other ranks
-  /// after the gradients were summed. Not for sharded optimizers, which need the other ranks.
+  /// after the gradients were summed. A sharded optimizer updates only its own parameters; call share() later.
   virtual void step_alone(double learning_rate, double gradient_factor) { step(learning_rate, gradient_factor); }
+  /// Sends the parameters of a sharded optimizer to the ranks that do not update them. Collective.
+  virtual void share() {}
   /// Returns the bytes of this rank's state.
   [[nodiscard]] virtual std::int64_t state_bytes() const = 0;
   /// Returns this rank's state. To restore a state, the caller copies it into these tensors.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "engine/make_optimizer.h"
 #include "runtime/worker_context.h"
 
@@ -13,21 +14,28 @@ namespace {
 
 class ShardedStage {
  public:
-  ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage, std::size_t members,
-               std::size_t own, const SumOverParts& sum)
-      : id_(id), stage_(stage), own_(own) {
-    for (std::size_t member = 0; member < members; ++member) {
-      shards_.push_back(owned_parameters(stage, members, member));
-      std::int64_t& count = counts_.emplace_back(0);
-      for (const Parameter& parameter : shards_.back()) count += parameter.value.numel();
+  /// `shards` is [shard]: the members that update it.
+  ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage,
+               const std::vector<RankId>& members, const RankGroups& shards, RankId own, const SumOverParts& sum)
+      : id_(id), stage_(stage), counts_(members.size()) {
+    std::vector<Parameter> updated;
+    for (std::size_t shard = 0; shard < shards.size(); ++shard) {
+      const bool is_own = std::ranges::find(shards[shard], own) != shards[shard].end();
+      const auto sender = std::ranges::find(members, shards[shard].front()) - members.begin();
+      for (const Parameter& parameter : owned_parameters(stage, shards.size(), shard)) {
+        slots_.push_back({parameter.value, static_cast<std::size_t>(sender), shards[shard].front() == own, is_own});
+        counts_[static_cast<std::size_t>(sender)] += parameter.value.numel();
+        if (is_own) updated.push_back(parameter);
+      }
     }
-    optimizer_ = make_optimizer(options, shards_[own], sum);  // Of nothing, if a stage has fewer parameters than copies
+    std::ranges::stable_sort(slots_, {}, &Slot::sender);  // The order of an all-gather
+    optimizer_ = make_optimizer(options, updated, sum);   // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {
-    if (shards_.size() == 1) return;
-    for_each_slot([&](std::size_t member, at::Tensor& value, const at::Tensor& slot) {
-      if (member == own_) slot.copy_(value);
+    if (counts_.size() == 1) return;
+    for_each_slot([](Slot& slot, const at::Tensor& place) {
+      if (slot.is_sent) place.copy_(slot.value);
     });
     gather_ = transport.start_all_gather(id_, stage_.gradients(), counts_);
   }
@@ -35,32 +43,38 @@ class ShardedStage {
   void finish() {
     if (!gather_) return;
     std::exchange(gather_, nullptr)->wait();
-    for_each_slot([&](std::size_t member, at::Tensor& value, const at::Tensor& slot) {
-      if (member != own_) value.copy_(slot);
+    for_each_slot([](Slot& slot, const at::Tensor& place) {
+      if (!slot.is_own) slot.value.copy_(place);
     });
   }
+
+  void drop() { gather_ = nullptr; }
 
   [[nodiscard]] Optimizer& optimizer() const { return *optimizer_; }
 
  private:
-  /// `slot` is the parameter's place in the gather buffer.
+  struct Slot {
+    at::Tensor value;        // A parameter
+    std::size_t sender = 0;  // Member
+    bool is_sent = false;    // By this rank
+    bool is_own = false;     // This rank updates it
+  };
+
+  /// `place` is the parameter's place in the gather buffer.
   template <class Visit>
   void for_each_slot(Visit&& visit) {
     std::int64_t offset = 0;
-    for (std::size_t member = 0; member < shards_.size(); ++member) {
-      for (Parameter& parameter : shards_[member]) {
-        at::Tensor& value = parameter.value;
-        visit(member, value, stage_.gradients().narrow(0, offset, value.numel()).view(value.sizes()));
-        offset += value.numel();
-      }
+    for (Slot& slot : slots_) {
+      const std::int64_t count = slot.value.numel();
+      visit(slot, stage_.gradients().narrow(0, offset, count).view(slot.value.sizes()));
+      offset += count;
     }
   }
 
   ParameterGroupId id_;
   ParameterGroup& stage_;
-  std::size_t own_;
-  std::vector<std::vector<Parameter>> shards_;  // [member]
-  std::vector<std::int64_t> counts_;            // [member] elements
+  std::vector<Slot> slots_;
+  std::vector<std::int64_t> counts_;  // [member] elements
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pending> gather_;
 };
@@ -73,10 +87,29 @@ class ShardedOptimizer final : public Optimizer {
   /// Overlaps a stage's all-gather with the next stage's update.
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
-    for (ShardedStage& stage : stages_) {
-      stage.optimizer().step(learning_rate, gradient_factor);
-      stage.start(transport_);
+    std::size_t updated = 0;
+    try {
+      while (updated < stages_.size()) {
+        ShardedStage& stage = stages_[updated++];
+        stage.optimizer().step(learning_rate, gradient_factor);
+        stage.start(transport_);
+      }
+      for (ShardedStage& stage : stages_) stage.finish();
+    } catch (const TransportError&) {
+      for (; updated < stages_.size(); ++updated) stages_[updated].optimizer().step(learning_rate, gradient_factor);
+      for (ShardedStage& stage : stages_) stage.drop();
+      throw;
     }
+  }
+
+  void step_alone(double learning_rate, double gradient_factor) override {
+    const at::NoGradGuard no_grad;
+    for (ShardedStage& stage : stages_) stage.optimizer().step(learning_rate, gradient_factor);
+  }
+
+  void share() override {
+    const at::NoGradGuard no_grad;
+    for (ShardedStage& stage : stages_) stage.start(transport_);
     for (ShardedStage& stage : stages_) stage.finish();
   }
 
@@ -108,14 +141,24 @@ class ShardedOptimizer final : public Optimizer {
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                   const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                                   const RankGroups& groups, RankId rank, Transport& transport,
-                                                  const SumOverParts& sum) {
+                                                  const SumOverParts& sum, const std::vector<RankGroups>& shards) {
   std::vector<ShardedStage> sharded;
   for (const auto& [id, held] : trained) {
-    const auto& group = groups[id.index()];
-    const auto place = std::find(group.begin(), group.end(), rank) - group.begin();
-    sharded.emplace_back(options, id, *held, group.size(), static_cast<std::size_t>(place), sum);
+    const std::vector<RankId>& group = groups[id.index()];
+    const RankGroups holders = shards.empty() ? shard_holders(group, /*twice=*/false) : shards[id.index()];
+    sharded.emplace_back(options, id, *held, group, holders, rank, sum);
   }
   return std::make_unique<ShardedOptimizer>(std::move(sharded), transport);
+}
+
+/// Pairs, so that the state survives the loss of a rank of each pair.
+RankGroups shard_holders(const std::vector<RankId>& group, bool twice) {
+  RankGroups shards;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    shards.push_back({group[i]});
+    if (twice) shards.back().push_back(group[group.size() % 2 == 0 ? i ^ 1U : (i + 1) % group.size()]);
+  }
+  return shards;
 }
 
 }  // namespace chimera

@@ -4,6 +4,9 @@
 // stage share its optimizer state. Each parameter belongs to one of these ranks as a whole, its owner (owners_of() in
 // model/parameter_group.h). A reduce-scatter sums the gradients and sends each sum to the owner
 // (ProgramShape::scatters). The owner updates the parameter, and an all-gather sends the new values to all copies.
+//
+// With --recover twin or reroute, two ranks own each parameter. All ranks get all sums of gradients, and both owners
+// make the same update. So the loss of one of them loses no state.
 
 #include <map>
 #include <memory>
@@ -17,13 +20,19 @@ namespace chimera {
 /// (engine/make_optimizer.h) bit by bit. The optimizer keeps state only for the parameters that the rank owns, and
 /// reads only their gradients. step() starts one all-gather per stage, in stage order on all ranks, and waits for them
 /// in the same order. Therefore it cannot deadlock, even if the transport runs one collective at a time. step() throws
-/// TransportError if communication fails.
+/// TransportError if communication fails; the rank's own parameters are updated even then.
 ///
 /// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
-/// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. Borrows
+/// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. `shards` is
+/// [group][shard]: the ranks that update the shard, of which the first sends it; empty: each rank has one. Borrows
 /// `trained` and `transport`. `sum` is as in make_optimizer().
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
-    const RankGroups& groups, RankId rank, Transport& transport, const SumOverParts& sum = {});
+    const RankGroups& groups, RankId rank, Transport& transport, const SumOverParts& sum = {},
+    const std::vector<RankGroups>& shards = {});
+
+/// Returns [shard]: the ranks of `group` that update it. There is a shard for each rank; with `twice`, another rank
+/// updates it too.
+[[nodiscard]] RankGroups shard_holders(const std::vector<RankId>& group, bool twice);
 
 }  // namespace chimera

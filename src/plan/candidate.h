@@ -44,6 +44,7 @@ struct PlanProblem {
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // --sync: when all-reduces of gradients start
   bool blocking_sends = false;   // whether a worker waits until each message that it sends has arrived
   bool shard_optimizer = false;  // --shard-optimizer
+  bool second_shards = false;    // Two ranks update each shard (--recover twin or reroute)
 };
 
 /// A configuration: W data-parallel groups, each of which runs a pipeline of D workers with N micro-batches of b

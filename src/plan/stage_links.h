@@ -147,8 +147,11 @@ class StageLinks {
     return std::ranges::all_of(counts, [&](const auto& node) { return node.second == first; }) ? first : 1;
   }
   /// Returns the fraction of an all-reduce's time that summing gradients takes. With a sharded optimizer, only the
-  /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long.
-  [[nodiscard]] double share_of_all_reduce() const { return problem_.shard_optimizer ? 0.5 : 1; }
+  /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long. Second shards need all
+  /// sums.
+  [[nodiscard]] double share_of_all_reduce() const {
+    return problem_.shard_optimizer && !problem_.second_shards ? 0.5 : 1;
+  }
   /// Returns the seconds in which these ranks sum `bytes` of gradients. Over several nodes, processes sum in two levels
   /// (GlooTransport), and GPUs in as many rings as each node has ranks.
   [[nodiscard]] double sum_seconds(const std::vector<RankId>& ranks, double bytes) const {

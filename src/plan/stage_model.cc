@@ -231,12 +231,15 @@ class StageModelBuilder {
     for (std::size_t s = 0; s < model_.footprints.size(); ++s) {
       double seconds = machine_.optimizer_seconds * static_cast<double>(model_.footprints[s].parameters);
       const bool shares = model_.costs.all_reduce && !schedule_.updates;
-      const std::size_t copies = shares ? links_.copies(s) : 1;
+      std::size_t copies = shares ? links_.copies(s) : 1;
       double gather = 0;
       if (problem_.shard_optimizer && shares) {
-        gather = model_.costs.all_reduce->seconds[s];
-        seconds /= static_cast<double>(copies);
-        model_.costs.memory[s].optimizer /= static_cast<double>(copies);
+        // Without second shards, `all_reduce` is a reduce-scatter, which takes as long as the all-gather.
+        gather = (problem_.second_shards ? 0.5 : 1) * model_.costs.all_reduce->seconds[s];
+        const double shards = static_cast<double>(copies) / (problem_.second_shards ? 2 : 1);
+        seconds /= shards;
+        model_.costs.memory[s].optimizer /= shards;
+        if (problem_.second_shards) copies = std::max<std::size_t>(copies / 2, 1);
       } else if (is_muon) {
         const double bytes = gathered_bytes(problem_.model, partition[s], workload_, copies);
         model_.costs.memory[s].optimizer += bytes;

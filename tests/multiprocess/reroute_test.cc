@@ -27,6 +27,7 @@ const Arguments kTwoGroupsOf1f1b = {"--schedule",      "1f1b", "--stages",      
 const Arguments kTwoGroupsOfChimera = {"--schedule",      "chimera", "--stages",        "2",
                                        "--micro-batches", "4",       "--data-parallel", "2"};
 const Arguments kReroute = {"--recover", "reroute"};
+const Arguments kShards = {"--shard-optimizer"};
 
 /// 8 micro-batches per step in canonical order.
 Arguments rerouted_training(const Scratch& scratch, const Arguments& flags) {
@@ -87,16 +88,20 @@ TEST_P(TrainingRerouteTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
 
 INSTANTIATE_TEST_SUITE_P(
     Of, TrainingRerouteTest,
-    ::testing::Values(Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-                      // The rank that writes the metrics, and then the rank that writes them after it
-                      Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages,
-                             2},
-                      Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-                      Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
-                      Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
-                      Detour{"kill@step:1:3,kill@backward:2:22", kTwoGroupsOf1f1b, 2},
-                      Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
-                      Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2}),
+    ::testing::Values(
+        Detour{"kill@step:2:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+        // The rank that writes the metrics, and then the rank that writes them after it
+        Detour{"kill@backward:0:13,kill@vote:1:5", Arguments{"--schedule", "chimera-zb"} + kFourStages, 2},
+        Detour{"kill@updated:0:4", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+        Detour{"stop@backward:3:14", Arguments{"--schedule", "chimera"} + kFourStages, 3},
+        Detour{"kill@backward:1:20,kill@leave:0:1", Arguments{"--schedule", "chimera"} + kFourStages, 2},
+        Detour{"kill@step:1:3,kill@backward:2:22", kTwoGroupsOf1f1b, 2},
+        Detour{"kill@step:1:3,kill@step:3:5,kill@step:2:7", kTwoGroupsOfChimera, 1},
+        Detour{"kill@vote:1:3,kill@connected:2:2", kFourPipelines, 2},
+        // Each shard has two holders: ranks of a stage in pairs
+        Detour{"kill@optimizer:2:4", kFourPipelines + kShards, 3},
+        Detour{"kill@vote:0:3,kill@updated:3:6", kTwoGroupsOfChimera + kShards, 2},
+        Detour{"kill@backward:1:20,kill@leave:2:1", kFourPipelines + kShards + Arguments{"--tied", "false"}, 2}),
     [](const auto& detour) { return std::to_string(detour.index); });
 
 TEST(TrainingRerouteLastLinesTest, EachLossIsReportedWithItsCost) {
@@ -135,11 +140,18 @@ TEST(TrainingRerouteLimitsTest, TheLastHolderOfAStageEndsTheRun) {
   EXPECT_THAT(result.messages, HasSubstr("newest checkpoint: "));
 }
 
-TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere) {
+TEST(TrainingRerouteLimitsTest, TheLastHolderOfAShardEndsTheRun) {
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with_faults(rerouted_training(scratch, kFourPipelines + kShards + kReroute), "kill@step:2:4,kill@step:3:6");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("not recovered: no rank is left that holds a shard of the optimizer"));
+}
+
+void expect_checkpoints_load(const Arguments& flags) {
   const Scratch scratch;
   const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "1", "--keep", "8"};
-  const ProgramResult result = run_with_faults(
-      rerouted_training(scratch, Arguments{"--schedule", "chimera"} + kFourStages + kReroute + saves), "kill@step:0:3");
+  const ProgramResult result = run_with_faults(rerouted_training(scratch, flags + kReroute + saves), "kill@step:0:3");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const std::vector<nlohmann::json> whole = numbers_of_steps(scratch);
   const ProgramResult verified = run_program({"checkpoint", "verify", scratch.path("run")});
@@ -150,6 +162,11 @@ TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere)
   const std::vector<nlohmann::json> rest = numbers_in(second);
   ASSERT_EQ(rest.size(), 2U);
   EXPECT_EQ(rest.back().at("parameters_hash"), whole.back().at("parameters_hash"));
+}
+
+TEST(TrainingRerouteCheckpointTest, ACheckpointOfTheRemainingRanksLoadsAnywhere) {
+  expect_checkpoints_load(Arguments{"--schedule", "chimera"} + kFourStages);
+  expect_checkpoints_load(kFourPipelines + kShards);
 }
 
 TEST(TrainingRerouteTwinTest, ARunWhoseReplacementsDieContinuesWithoutThem) {
@@ -198,7 +215,7 @@ TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {
               HasSubstr("--recover reroute: no other rank has a copy of the stages of rank 0"));
   EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover reroute: needs a run of several processes"));
   EXPECT_THAT(refusal({"--transport", "threads"}), HasSubstr("--recover reroute: needs a run of several processes"));
-  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--recover reroute: --shard-optimizer keeps one copy"));
+  EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--recover reroute: --shard-optimizer would save nothing"));
   EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
   EXPECT_THAT(refusal({"--tensor-parallel", "2"}),
               HasSubstr("--recover reroute is not supported yet; use --recover twin"));

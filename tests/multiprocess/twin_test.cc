@@ -20,6 +20,7 @@ using ::testing::StartsWith;
 
 const Arguments kChimera = {"--schedule", "chimera", "--stages", "4", "--micro-batches", "8"};
 const Arguments kFourPipelines = kChimera + Arguments{"--pipelines", "4"};
+const Arguments kShards = {"--shard-optimizer"};
 const Arguments kTwoGroups = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--data-parallel", "2"};
 
 /// 8 micro-batches per step in canonical order.
@@ -85,7 +86,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Losses{"kill@backward:1:20,kill@leave:0:1,kill@rendezvous:2:2,kill@restore:1:3:2", kFourPipelines,
                              4},
                       Losses{"kill@vote:0:4,kill@connected:1:2", kFourPipelines, 2},
-                      Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2}),
+                      Losses{"kill@backward:3:7,kill@updated:0:6", kTwoGroups, 2},
+                      Losses{"kill@optimizer:0:3,kill@vote:3:5,kill@updated:1:7", kFourPipelines + kShards, 3},
+                      Losses{"kill@backward:2:14,kill@leave:0:1,kill@restore:2:3:2", kFourPipelines + kShards, 3}),
     [](const auto& losses) { return std::to_string(losses.index); });
 
 TEST(TrainingTwinSlicesTest, RunEqualsTheUndisturbedRun) {

@@ -188,6 +188,21 @@ TEST(PredictTest, ShardedOptimizersNeedHalfOfAnAllReduceBeforeTheUpdateAndHalfAf
   }
 }
 
+TEST(PredictTest, SecondShardsNeedAnAllReduceBeforeTheUpdateAndHalfOfOneAfterIt) {
+  PlanProblem problem = round_problem(4, 4);
+  Candidate candidate = two_stages("chimera", 2, 2);
+  candidate.data_parallel = 2;
+  const StageModel whole = Predictor(problem).prepare(candidate).model;
+  problem.shard_optimizer = problem.second_shards = true;
+  const StageModel sharded = Predictor(problem).prepare(candidate).model;
+  for (std::size_t s = 0; s < 2; ++s) {
+    const double all_reduce = whole.costs.all_reduce->seconds[s];
+    EXPECT_DOUBLE_EQ(sharded.costs.all_reduce->seconds[s], all_reduce);
+    EXPECT_DOUBLE_EQ(sharded.costs.optimizer[s], whole.costs.optimizer[s] / 2 + all_reduce / 2) << "four copies";
+    EXPECT_DOUBLE_EQ(sharded.costs.memory[s].optimizer, whole.costs.memory[s].optimizer / 2);
+  }
+}
+
 TEST(PredictTest, MessagesWithinANodeUseItsLinksOnSeveralNodes) {
   PlanProblem problem = round_problem(4, 8);  // two workers per node
   Candidate candidate = two_stages("1f1b", 4, 2);

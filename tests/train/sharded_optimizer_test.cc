@@ -175,6 +175,21 @@ TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
   }
 }
 
+TEST(ShardedOptimizerTest, TwoRanksUpdateEachShard) {
+  TrainOptions options = sharded_options("chimera", {4, 8, 4});
+  options.reduction = ReductionOrder::Canonical;
+  options.overrides.tied = true;
+  options.recover = Recover::Reroute;
+  expect_same_with_and_without(options);
+  options.optimizer.kind = OptimizerKind::Muon;
+  expect_same_with_and_without(options);
+  EXPECT_EQ(
+      shard_holders({RankId(2), RankId(5), RankId(6), RankId(7)}, true),
+      (RankGroups{{RankId(2), RankId(5)}, {RankId(5), RankId(2)}, {RankId(6), RankId(7)}, {RankId(7), RankId(6)}}));
+  EXPECT_EQ(shard_holders({RankId(0), RankId(1), RankId(2)}, true),
+            (RankGroups{{RankId(0), RankId(1)}, {RankId(1), RankId(2)}, {RankId(2), RankId(0)}}));
+}
+
 TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
   FourParameters first;
   FourParameters second;
@@ -190,9 +205,10 @@ TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
 }
 
 TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
-  const auto state_of_all = [](bool shards) {
+  const auto state_of_all = [](bool shards, Recover recover = Recover::None) {
     TrainOptions options = sharded_options("chimera", {2, 2}, 2);
     options.shard_optimizer = shards;
+    options.recover = recover;
     const Job job = prepare_job(options);
     std::int64_t bytes = 0;
     ThreadHub hub(static_cast<int>(job.run.num_ranks()), job.run.rank_groups());
@@ -203,6 +219,7 @@ TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
     return bytes;
   };
   EXPECT_EQ(state_of_all(false), 4 * state_of_all(true)) << "two pipelines in each of two groups";
+  EXPECT_EQ(state_of_all(true, Recover::Reroute), 2 * state_of_all(true)) << "a lost rank's shard has another holder";
 }
 
 /// GiB that the error message names for a model too large for any machine.
@@ -225,6 +242,11 @@ TEST(ShardedOptimizerTest, MemoryCheckCountsShards) {
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
   options.shard_optimizer = true;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
+  options.data_parallel = 2;
+  options.recover = Recover::Twin;
+  EXPECT_NEAR(needed(options) / copy, 12, 1e-3) << "four copies, and the moments twice";
+  options.data_parallel = 1;
+  options.recover = Recover::None;
   options.reduction = ReductionOrder::Canonical;
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
   options.optimizer.kind = OptimizerKind::Sgd;

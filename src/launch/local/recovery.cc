@@ -145,8 +145,9 @@ void RecoveryLink::note_resumed(std::int64_t step) const {
   note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Resumed, .generation = generation_, .step = step});
 }
 
-Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement)
+Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement, RankGroups shards)
     : copies_(std::move(copies)),
+      shards_(std::move(shards)),
       restarts_(most, {.again = "recovered", .flag = "--max-recoveries"}),
       replacement_(replacement),
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
@@ -154,11 +155,15 @@ Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replaceme
 
 /// Returns an error message if only lost ranks held some weights.
 std::string Recovery::missing_copy() const {
-  for (std::size_t group = 0; group < copies_.size(); ++group) {
-    const bool is_left = std::ranges::any_of(copies_[group], [&](RankId rank) { return has_weights_[rank.index()]; });
-    if (!is_left) return fmt::format("not recovered: no rank is left that holds stage {}", group);
+  const auto is_lost = [&](const std::vector<RankId>& holders) {
+    return std::ranges::none_of(holders, [&](RankId rank) { return has_weights_[rank.index()]; });
+  };
+  const auto stage = std::ranges::find_if(copies_, is_lost);
+  if (stage != copies_.end()) {
+    return fmt::format("not recovered: no rank is left that holds stage {}", stage - copies_.begin());
   }
-  return "";
+  if (std::ranges::none_of(shards_, is_lost)) return "";
+  return "not recovered: no rank is left that holds a shard of the optimizer (--shard-optimizer)";
 }
 
 // Ranks that are lost while the others still leave belong to the same recovery and cost no other attempt: a host takes

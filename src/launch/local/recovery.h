@@ -135,8 +135,9 @@ class Recovery {
     None,       ///< Lost ranks are absent at once
   };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
-  /// number of recoveries.
-  Recovery(int ranks, RankGroups copies, int most, Replacement replacement = Replacement::Required);
+  /// number of recoveries. `shards` lists the ranks that hold each shard of the optimizer.
+  Recovery(int ranks, RankGroups copies, int most, Replacement replacement = Replacement::Required,
+           RankGroups shards = {});
 
   /// Decision about the loss of ranks.
   struct Answer {
@@ -188,6 +189,7 @@ class Recovery {
   [[nodiscard]] std::string missing_copy() const;
 
   RankGroups copies_;
+  RankGroups shards_;
   Restarts restarts_;
   Replacement replacement_;
   State state_ = State::Running;

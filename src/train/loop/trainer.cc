@@ -7,6 +7,7 @@
 
 #include "core/cgroup.h"
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/fault_point.h"
 #include "engine/programs.h"
 #include "train/loop/device_warm_up.h"
@@ -29,7 +30,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  shape.scatters = job.options.shard_optimizer;
+  shape.scatters = job.options.shard_optimizer && !job.has_second_shards();
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
   if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
@@ -121,6 +122,7 @@ void Trainer::run_step(std::int64_t step) {
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
+  if (unshared_) std::rethrow_exception(std::exchange(unshared_, nullptr));
   if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   model_.inject_bit_flip("updated", 0);
   model_.inject_bit_flip("moments", 1);
@@ -178,7 +180,12 @@ void Trainer::note_instruction(const Instruction& instruction) {
 void Trainer::update(std::int64_t step, double gradient_norm) {
   const double start = monotonic_seconds();
   replicas_.forget();
-  driver_.update(model_.optimizer(), step, gradient_norm);
+  try {
+    driver_.update(model_.optimizer(), step, gradient_norm);
+  } catch (const TransportError&) {
+    if (!self_.job.has_second_shards()) throw;
+    unshared_ = std::current_exception();  // The step counts as updated; rejoin() shares the update
+  }
   model_.update_copies();
   times_.add_update(monotonic_seconds() - start);
 }
@@ -264,6 +271,10 @@ void Trainer::rejoin() {
   // Before other ranks are waited for: another loss must not repeat the update.
   steps_.resume(state.first_step, resume.done);
   replacement_.send_state(resume, last_.updates);
+  if (self_.job.has_second_shards()) {
+    model_.optimizer().share();
+    model_.update_copies();
+  }
   fault_point("resume");
 }
 

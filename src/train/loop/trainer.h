@@ -14,6 +14,7 @@
 // Checkpointer the saves, and StepPosition the place in the loop. run.cc makes a Trainer on every rank.
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -68,7 +69,7 @@ class Trainer {
   /// Returns the mean loss over at most --validate-batches mini-batches of validation data.
   double validation_loss() { return validation_.loss(steps_.step()); }
 
-  /// Abandons the current step after the loss of a rank. Not for asynchronous schedules or --shard-optimizer.
+  /// Abandons the current step after the loss of a rank. Not for asynchronous schedules.
   void drop_step();
   /// Resumes after the loss of a rank, together with its replacement (train/recover/rank_replacement.h). All ranks call
   /// it over new connections; ranks that were not lost have called drop_step() before. Throws the errors of
@@ -122,6 +123,7 @@ class Trainer {
   RunTimes times_;
   StepMetrics last_;  // Of the last step
   bool is_warm_ = false;
+  std::exception_ptr unshared_;  // Error after an update that this rank has made, but not shared
 };
 
 }  // namespace chimera

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <thread>
 #include <utility>
@@ -85,12 +86,16 @@ CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<Param
   if (tensor != nullptr) {
     for (ParameterSpec& spec : all_parameters(job.model)) shapes_.emplace(spec.name, std::move(spec.shape));
   }
-  const RankGroups holders = job.run.rank_groups();
+  const std::vector<RankGroups> shards = job.shards();
   std::set<std::string> written;
   for (const auto& [id, group] : trained) {
-    const std::vector<RankId>& ranks = holders[id.index()];
-    const auto member = static_cast<std::size_t>(std::ranges::find(ranks, job.ranks().in_lane(rank)) - ranks.begin());
-    for (const Parameter& parameter : owned_parameters(*group, ranks.size(), member)) {
+    const RankGroups& holders = shards[id.index()];
+    std::vector<Parameter> own;
+    for (std::size_t shard = 0; shard < holders.size(); ++shard) {
+      if (holders[shard].front() != job.ranks().in_lane(rank)) continue;
+      std::ranges::copy(owned_parameters(*group, holders.size(), shard), std::back_inserter(own));
+    }
+    for (const Parameter& parameter : own) {
       written.insert(parameter.name);
       for (const std::string& name : exported_names(job.model, parameter.name)) {
         add(weights_, name, parameter.name, parameter.value);

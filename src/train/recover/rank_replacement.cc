@@ -90,8 +90,10 @@ void RankReplacement::share(LoopState& state, RankId source) const {
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
   const std::int64_t lanes = self_.job.options.tensor_parallel;
+  const bool is_sharded = self_.job.has_second_shards();
   const RankGroups groups = self_.job.ranks().in_lanes(self_.job.run.rank_groups());
-  for (std::size_t group = 0; group < groups.size(); ++group) {
+  if (is_sharded) send_shards(resume.done);
+  for (std::size_t group = 0; group < groups.size() && !is_sharded; ++group) {
     for (const RankId rank : groups[group]) {
       if (states_[rank.index()].has_weights) continue;
       model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group) / lanes), resume.state_sources[group],
@@ -99,6 +101,22 @@ void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates
     }
   }
   if (!model_.has_weights()) model_.note_received(updates);
+}
+
+void RankReplacement::send_shards(std::int64_t step) const {
+  const auto has_weights = [&](RankId rank) { return states_[rank.index()].has_weights; };
+  const std::vector<RankGroups> groups = self_.job.shards();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    for (std::size_t shard = 0; shard < groups[group].size(); ++shard) {
+      const std::vector<RankId>& holders = groups[group][shard];
+      const auto source = std::ranges::find_if(holders, has_weights);
+      if (source == holders.end()) throw Error(fmt::format("no rank is left that holds a shard of stage {}", group));
+      for (const RankId rank : holders) {
+        if (has_weights(rank)) continue;
+        model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group)), *source, rank, step, shard);
+      }
+    }
+  }
 }
 
 }  // namespace chimera

@@ -74,10 +74,13 @@ class RankReplacement {
   /// Copies `state` from rank `source` to the other ranks.
   void share(LoopState& state, RankId source) const;
   /// Sends weights and optimizer state to the ranks that have none. `resume` is the result of agree(). Ranks that were
-  /// a step behind must have made the missing update before. `updates` is the number of updates so far.
+  /// a step behind must have made the missing update before. `updates` is the number of updates so far. With second
+  /// shards, sends only the shards that a rank updates; Optimizer::share() sends the other weights.
   void send_state(const ResumeState& resume, std::int64_t updates);
 
  private:
+  void send_shards(std::int64_t step) const;
+
   const RankContext& self_;
   TrainedModel& model_;
   std::int64_t gradients_complete_step_;

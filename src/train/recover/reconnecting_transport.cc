@@ -28,10 +28,8 @@ void require_twins(const Job& job) {
     refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
                        job.run.schedule.name));
   }
-  if (options.shard_optimizer) {
-    refuse(
-        "--shard-optimizer keeps one copy of the optimizer state, so the state of a lost rank is lost; leave out one "
-        "of them");
+  if (options.shard_optimizer && options.tensor_parallel > 1) {
+    refuse("--shard-optimizer is not supported with --tensor-parallel; leave out one of them");
   }
   if (options.tensor_parallel > 1 && options.optimizer.kind == OptimizerKind::Lamb) {
     refuse("--optimizer lamb adds over the --tensor-parallel ranks in its update; use adamw, or --recover restart");
@@ -45,6 +43,11 @@ void require_twins(const Job& job) {
           fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "
                       "chimera, or --data-parallel 2",
                       job.ranks().rank(group.front(), 0).value()));
+    }
+    if (group.size() == 2 && options.shard_optimizer) {
+      refuse(
+          "--shard-optimizer would save nothing, because two ranks must keep each part of the optimizer state, and a "
+          "stage has two copies; leave it out, or use more --pipelines or --data-parallel groups");
     }
   }
 }

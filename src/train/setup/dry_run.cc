@@ -46,6 +46,7 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   problem.workload.cuts_tokens = job.cuts_tokens();
   problem.sync = job.options.sync;
   problem.shard_optimizer = job.options.shard_optimizer;
+  problem.second_shards = job.has_second_shards();
   return problem;
 }
 

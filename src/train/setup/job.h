@@ -81,6 +81,8 @@ struct Job {
 
   // Set by rerouted_job()
   std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
+  RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
+  std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
 
   double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
@@ -96,6 +98,7 @@ struct Job {
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
+  [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
   /// Returns whether the ranks that share layers divide the tokens between these layers (SequenceParallel).
   [[nodiscard]] bool cuts_tokens() const {
     const std::int64_t t = options.tensor_parallel;
@@ -109,6 +112,10 @@ struct Job {
   [[nodiscard]] RankId launched_rank(RankId rank) const {
     return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
   }
+  /// Returns whether two ranks update each shard of the optimizer.
+  [[nodiscard]] bool has_second_shards() const { return options.shard_optimizer && options.outlives_ranks(); }
+  /// Returns [group][shard]: the running ranks that update the shard. The first sends it, and writes it to checkpoints.
+  [[nodiscard]] std::vector<RankGroups> shards() const;
   /// Returns the number of ranks on this host.
   [[nodiscard]] std::int64_t local_ranks() const {
     return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());

@@ -176,7 +176,7 @@ StageModel bytes_of_stages(const Job& job) {
   for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
     double& bytes = model.costs.memory[s].optimizer;
     if (job.options.shard_optimizer) {
-      bytes /= static_cast<double>(groups[s].size());
+      bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
     } else {
       bytes += gathered_bytes(job.model, job.partition[s], workload_of(job.options), groups[s].size());
     }

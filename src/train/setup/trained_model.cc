@@ -14,6 +14,7 @@
 #include "engine/stored_values.h"
 #include "launch/local/rank.h"
 #include "model_config/parameters.h"
+#include "runtime/worker_context.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 
@@ -85,10 +86,12 @@ void TrainedModel::make_optimizers() {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, sum);
   } else if (job.options.shard_optimizer) {
     for (const auto& [id, group] : groups_) {
-      if (!is_muon || group == weights_->tied.get()) continue;
+      // A division must last, also after a change of the running ranks.
+      if (!is_muon || group == weights_->tied.get() || job.has_second_shards()) continue;
       group->divide(muon_owners(options, group->parameters(), ranks[id.index()].size()));
     }
-    optimizers_[std::nullopt] = make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, sum);
+    optimizers_[std::nullopt] =
+        make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, sum, job.shards());
   } else if (is_muon) {
     optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport);
   } else {
@@ -160,11 +163,13 @@ void TrainedModel::update_copies() const {
   for (const auto& [id, stage] : weights_->stages) stage->update_copies();
 }
 
-std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
+std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group, std::optional<std::size_t> shard) const {
   std::vector<OptimizerTensor> remembered;
-  if (!self_.job.options.shard_optimizer) remembered = optimizer_state();
+  if (shard || !self_.job.options.shard_optimizer) remembered = optimizer_state();
+  const ParameterGroup& whole = *groups_.at(group);
   std::vector<at::Tensor> tensors;
-  for (const Parameter& parameter : groups_.at(group)->parameters()) {
+  for (const Parameter& parameter :
+       shard ? owned_parameters(whole, self_.job.shards()[group.index()].size(), *shard) : whole.parameters()) {
     tensors.push_back(parameter.value.detach());
     for (const OptimizerTensor& state : remembered) {
       if (state.parameter == parameter.name) tensors.push_back(state.value);
@@ -173,13 +178,15 @@ std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group) const {
   return tensors;
 }
 
-void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const {
+void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
+                                  std::optional<std::size_t> shard) const {
   if (self_.world_rank != from && self_.world_rank != to) return;
   const TensorRanks ranks = self_.job.ranks();
   const at::NoGradGuard no_grad;
   // No op sends this state, so the tag is one that no op of the step has: the stage is a parameter group.
-  MessageTag tag{step, {OpKind::Forward, ReplicaId(0), StageId(group.value()), MicroBatchId(0)}};
-  for (at::Tensor& tensor : state_of(group)) {
+  const ReplicaId part(static_cast<std::int64_t>(shard.value_or(0)));
+  MessageTag tag{step, {OpKind::Forward, part, StageId(group.value()), MicroBatchId(0)}};
+  for (at::Tensor& tensor : state_of(group, shard)) {
     fault_point("restore");
     note_progress({RankProgress::Phase::StartUp});
     if (self_.world_rank == from) {

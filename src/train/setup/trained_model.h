@@ -78,11 +78,13 @@ class TrainedModel {
   /// Updates the bfloat16 copies of the weights (mixed precision) after the weights have changed.
   void update_copies() const;
 
-  /// Returns weights and optimizer state of a group, in the same order on all its ranks. Omits sharded optimizer state.
-  [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group) const;
-  /// Copies the state of a group from rank `from` to rank `to` of the same lane (among all ranks) after `step`, one
-  /// tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
-  void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step) const;
+  /// Returns weights and optimizer state of a group or of one shard, in the same order on all its ranks. For a group,
+  /// omits sharded optimizer state.
+  [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group, std::optional<std::size_t> shard = {}) const;
+  /// Copies the state of a group or of one shard from rank `from` to rank `to` of the same lane (among all ranks) after
+  /// `step`, one tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
+  void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
+                      std::optional<std::size_t> shard = {}) const;
 
   /// Returns false on a replacement until note_received() is called.
   [[nodiscard]] bool has_weights() const { return weights_->are_complete; }
