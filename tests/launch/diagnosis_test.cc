@@ -89,6 +89,19 @@ TEST(DiagnosisTest, RanksThatShareLayersHaveLanes) {
   EXPECT_THAT(to_text(diagnosis, shared, 0), HasSubstr("guilty: rank 3 (worker 1, t 1), at 0F1"));
 }
 
+TEST(DiagnosisTest, RanksThatWereLostBeforeAreNeitherGuiltyNorWaitedFor) {
+  Flight rerouted = hanging();
+  rerouted.ranks[2] = Events{at(1, 2, compute(kF1))};
+  rerouted.job.ranks = {{GroupId(0), WorkerId(0)}, {GroupId(0), WorkerId(2)}, kAbsent, {GroupId(0), WorkerId(1)}};
+  rerouted.job.sums = {{RankId(0), RankId(1)}, {RankId(3)}};
+  rerouted.ranks[0] = Events{at(9, 4, {.kind = InstructionKind::ReduceScalars})};
+  const Diagnosis diagnosis = diagnose(rerouted);
+  EXPECT_THAT(diagnosis.ranks[0].waits_for, ElementsAre(1, 3));
+  EXPECT_THAT(diagnosis.ranks[1].waits_for, ElementsAre(3)) << "worker 1";
+  EXPECT_EQ(diagnosis.culprit, 3);
+  EXPECT_THAT(to_text(diagnosis, rerouted, 0), HasSubstr("0F1 in step 2, then lost "));
+}
+
 TEST(DiagnosisTest, RankThatTheLauncherBlamedIsGuilty) {
   Flight blamed = hanging();
   blamed.verdict = {

@@ -72,6 +72,7 @@ class Waits {
   [[nodiscard]] std::vector<int> all() const {
     std::vector<int> ranks(flight_.ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0);
+    std::erase_if(ranks, [&](int rank) { return flight_.job.ranks[static_cast<std::size_t>(rank)] == kAbsent; });
     return ranks;
   }
 
@@ -110,7 +111,7 @@ std::int64_t end_of(const Flight& flight) {
 std::optional<int> infer_guilty(const std::vector<RankFinding>& ranks) {
   std::vector<RankFinding> suspects;
   for (const RankFinding& rank : ranks) {
-    if (rank.at && rank.at->phase != Phase::Ending) suspects.push_back(rank);
+    if (!rank.is_absent && rank.at && rank.at->phase != Phase::Ending) suspects.push_back(rank);
   }
   if (std::ranges::any_of(suspects, [](const RankFinding& rank) { return rank.waits_for.empty(); })) {
     std::erase_if(suspects, [](const RankFinding& rank) { return !rank.waits_for.empty(); });
@@ -128,7 +129,10 @@ std::string part_of(int rank, const FlightJob& job) {
   return fmt::format(" (worker {}, t {})", place.worker.value(), rank % job.tensor_parallel);
 }
 
-std::string place_of(const RankFinding& rank) { return rank.at ? to_text(*rank.at) : "no record"; }
+std::string place_of(const RankFinding& rank) {
+  if (!rank.at) return "no record";
+  return to_text(*rank.at) + (rank.is_absent ? ", then lost" : "");
+}
 
 std::string waited_for(const Diagnosis& diagnosis, const std::vector<int>& ranks) {
   std::vector<std::string> texts;
@@ -182,11 +186,11 @@ Diagnosis diagnose(const Flight& flight) {
   const std::int64_t end = end_of(flight);
   const Waits waits(flight);
   for (std::size_t r = 0; r < flight.ranks.size(); ++r) {
-    RankFinding finding{.rank = static_cast<int>(r)};
+    RankFinding finding{.rank = static_cast<int>(r), .is_absent = flight.job.ranks[r] == kAbsent};
     if (const auto& events = flight.ranks[r]; events && !events->empty()) {
       finding.at = events->back().progress;
       finding.seconds = std::max(0.0, seconds_before(end, events->back()));
-      finding.waits_for = waits.of(finding.rank, *finding.at);
+      if (!finding.is_absent) finding.waits_for = waits.of(finding.rank, *finding.at);
     }
     diagnosis.ranks.push_back(std::move(finding));
   }

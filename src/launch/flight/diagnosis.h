@@ -22,6 +22,7 @@ struct RankFinding {
   std::optional<RankProgress> at = {};  ///< Empty if the rank left no record
   double seconds = 0;                   ///< Time from the beginning of this activity to the job's end
   std::vector<int> waits_for = {};      ///< Ranks; empty if it waits for none
+  bool is_absent = false;               ///< Whether the rank was lost before, and the job went on without it
 };
 
 /// The rank that stopped the job, and the last activities of all ranks.

@@ -219,6 +219,10 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
   } catch (const fs::filesystem_error& error) {
     throw Error(fmt::format("{}: cannot be made ({})", folder, error.code().message()));
   }
+  write_flight_job(folder, job);
+}
+
+void write_flight_job(const std::string& folder, const FlightJob& job) {
   const nlohmann::json json = {{"version", 2},
                                {"schedule", job.schedule},
                                {"ranks", job.ranks},

@@ -54,10 +54,14 @@ void set_flight_recorder(FlightRecorder* recorder);
 /// Adds an event to the recorder of the calling thread, if any. note_progress() (progress.h) calls it.
 void record_flight(const RankProgress& progress);
 
+/// Place of a rank that a job goes on without.
+inline constexpr GroupWorker kAbsent{GroupId(-1), WorkerId(-1)};
+
 /// Content of job.json: the ranks of a job, to interpret the workers and groups in events.
 struct FlightJob {
   std::string schedule;
-  std::vector<GroupWorker> ranks = {};  ///< [rank]: its data-parallel group, and its worker there
+  /// [rank]: its data-parallel group, and its worker there; kAbsent: lost, and other ranks run its stages
+  std::vector<GroupWorker> ranks = {};
   /// [parameter group] (the parameters of a stage): ranks that sum its gradients. With tensor parallelism, T groups for
   /// each, one after the other
   RankGroups sums = {};
@@ -89,6 +93,8 @@ void require_no_recording(const std::string& folder);
 /// Creates the folder for an attempt of a job, and writes job.json. Renames an existing folder to `folder`-previous.
 /// Throws Error if the system refuses, ConfigError if require_flight_folder() does.
 void begin_flight(const std::string& folder, const FlightJob& job);
+/// Writes job.json in an existing folder.
+void write_flight_job(const std::string& folder, const FlightJob& job);
 /// Writes verdict.json, and adds the time of day and the host. Throws Error if it cannot be written.
 void write_verdict(const std::string& folder, const FlightVerdict& verdict);
 /// Removes the folder if it contains only flight records; ignores errors.

@@ -225,6 +225,8 @@ class LastingTrainer {
     rerouted_.reset();
     if (!absent.empty()) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, absent));
     absent_ = absent;
+    const Job& job = rerouted_ ? *rerouted_ : launched_;
+    if (job.launched_rank(RankId(0)) == rank_) rewrite_flight_job(job);
   }
 
   const Job& launched_;

@@ -9,12 +9,16 @@ namespace chimera {
 
 FlightJob flight_job(const Job& job) {
   FlightJob flight{.schedule = job.run.schedule.name,
+                   .ranks = std::vector<GroupWorker>(job.launched_count(), kAbsent),
                    .sums = job.rank_groups(),
                    .tensor_parallel = job.options.tensor_parallel,
                    .planned_step_seconds = job.options.planned_step_seconds,
                    .planned_ops = job.options.planned_ops};
-  for (std::int64_t rank = 0; rank < job.num_ranks(); ++rank)
-    flight.ranks.push_back(job.run.ranks.place(job.ranks().in_lane(RankId(rank))));
+  for (RankId rank(0); rank.value() < job.num_ranks(); rank = RankId(rank.value() + 1))
+    flight.ranks[job.launched_rank(rank).index()] = job.run.ranks.place(job.ranks().in_lane(rank));
+  for (std::vector<RankId>& members : flight.sums) {
+    for (RankId& rank : members) rank = job.launched_rank(rank);
+  }
   return flight;
 }
 
@@ -45,6 +49,10 @@ FlightRecordingScope::~FlightRecordingScope() { set_flight_recorder(nullptr); }
 
 void begin_own_flight(const Job& job) {
   try_in_folder(job, "", [&](const std::string& folder) { begin_flight(folder, flight_job(job)); });
+}
+
+void rewrite_flight_job(const Job& job) {
+  try_in_folder(job, "", [&](const std::string& folder) { write_flight_job(folder, flight_job(job)); });
 }
 
 void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict) {

@@ -16,6 +16,9 @@ namespace chimera {
 /// Returns the description of the job that is stored with the records.
 [[nodiscard]] FlightJob flight_job(const Job& job);
 
+/// Describes the job again, after a change of the running ranks.
+void rewrite_flight_job(const Job& job);
+
 /// Scope in which the activities of the calling thread are recorded as those of `rank`.
 class FlightRecordingScope {
  public:
