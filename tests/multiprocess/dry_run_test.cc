@@ -217,6 +217,8 @@ TEST(DryRunTest, ShowsWhatARankTakesOfItsGpu) {
   EXPECT_EQ(text.exit_code, 0) << text.messages;
   EXPECT_THAT(text.output, HasSubstr("a rank has 7 communicators at most, of 31: 4 for messages, 2 for sums"));
   EXPECT_FALSE(dry_run({"--model", "gpt2-tiny", "--stages", "2"}).contains("gpu"));
+  EXPECT_EQ(dry_run(flags + Arguments{"--tensor-parallel", "2"})["gpu"]["sum_communicators"], 3)
+      << "two stages, and the ranks that share layers";
 }
 
 TEST(DryRunTest, RefusesMoreCommunicatorsThanARankCanHave) {

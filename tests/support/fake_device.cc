@@ -26,7 +26,10 @@
 namespace chimera::testing {
 namespace {
 
-const at::Device kDevice(kFakeDevice, 0);
+thread_local c10::DeviceIndex device_index = 0;
+
+at::Device current_device() { return {kFakeDevice, device_index}; }
+
 thread_local c10::StreamId current = 0;
 thread_local int unrecorded = 0;
 
@@ -41,10 +44,12 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
   FakeStreams() = default;
   explicit FakeStreams(c10::DeviceType /*type*/) {}
   [[nodiscard]] c10::DeviceType type() const override { return kFakeDevice; }
-  [[nodiscard]] c10::Device exchangeDevice(c10::Device /*device*/) const override { return kDevice; }
-  [[nodiscard]] c10::Device getDevice() const override { return kDevice; }
-  void setDevice(c10::Device /*device*/) const override {}
-  void uncheckedSetDevice(c10::Device /*device*/) const noexcept override {}
+  [[nodiscard]] c10::Device exchangeDevice(c10::Device device) const override {
+    return {kFakeDevice, std::exchange(device_index, std::max<c10::DeviceIndex>(device.index(), 0))};
+  }
+  [[nodiscard]] c10::Device getDevice() const override { return current_device(); }
+  void setDevice(c10::Device device) const override { uncheckedSetDevice(device); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { device_index = device.index(); }
   [[nodiscard]] c10::Stream getStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::UNSAFE, device, current);
   }
@@ -52,10 +57,10 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
     return c10::Stream(c10::Stream::UNSAFE, device, FakeDevice::get().next_stream());
   }
   [[nodiscard]] c10::Stream exchangeStream(c10::Stream stream) const override {
-    return c10::Stream(c10::Stream::UNSAFE, kDevice, std::exchange(current, stream.id()));
+    return c10::Stream(c10::Stream::UNSAFE, stream.device(), std::exchange(current, stream.id()));
   }
-  /// Autograd starts a thread for it.
-  [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  /// Autograd starts a thread for each.
+  [[nodiscard]] c10::DeviceIndex deviceCount() const noexcept override { return kFakeDevices; }
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/,
               const c10::EventFlag /*flag*/) const override {
     FakeDevice::get().given();
@@ -133,8 +138,8 @@ struct FakeHooks final : at::PrivateUse1HooksInterface {
   [[nodiscard]] bool isBuilt() const override { return true; }
   [[nodiscard]] bool isAvailable() const override { return true; }
   [[nodiscard]] bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return true; }
-  [[nodiscard]] c10::DeviceIndex deviceCount() const override { return 1; }
-  [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  [[nodiscard]] c10::DeviceIndex deviceCount() const override { return kFakeDevices; }
+  [[nodiscard]] c10::DeviceIndex getCurrentDevice() const override { return device_index; }
   [[nodiscard]] c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
   [[nodiscard]] bool isPinnedPtr(const void* data) const override { return pinned_memory().has(data); }
   [[nodiscard]] const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
@@ -211,6 +216,7 @@ class DispatchedCall {
  private:
   at::Tensor on_cpu(const at::Tensor& tensor) {
     if (!is_fake(tensor)) return tensor;
+    device_ = tensor.device();
     const bool may_grow = tensor.numel() == 0;  // such as the output of arange()
     views_.emplace_back(
         may_grow ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : same_memory(tensor, at::kCPU),
@@ -220,7 +226,10 @@ class DispatchedCall {
 
   c10::IValue on_cpu(const c10::IValue& value) {
     if (value.isTensor()) return on_cpu(value.toTensor());
-    if (value.isDevice()) return value.toDevice().type() == kFakeDevice ? c10::IValue(at::Device(at::kCPU)) : value;
+    if (value.isDevice() && value.toDevice().type() == kFakeDevice) {
+      if (value.toDevice().has_index()) device_ = value.toDevice();
+      return at::Device(at::kCPU);
+    }
     if (value.isTensorList()) {
       std::vector<at::Tensor> tensors;
       for (const at::Tensor& each : value.toTensorVector()) tensors.push_back(on_cpu(each));
@@ -240,10 +249,10 @@ class DispatchedCall {
     if (!tensor.defined()) return tensor;
     for (const auto& [view, original] : views_) {
       if (!view.is_same(tensor)) continue;
-      if (view.sizes() != original.sizes()) adopt(original, same_memory(view, kDevice));
+      if (view.sizes() != original.sizes()) adopt(original, same_memory(view, original.device()));
       return original;
     }
-    return same_memory(tensor, kDevice);
+    return same_memory(tensor, device_);
   }
 
   c10::IValue on_device(const c10::IValue& value) const {
@@ -258,6 +267,7 @@ class DispatchedCall {
   }
 
   const c10::OperatorHandle& op_;
+  at::Device device_ = current_device();  // of an input, if there is one
   std::vector<std::pair<at::Tensor, at::Tensor>> views_;
 };
 
@@ -358,7 +368,7 @@ at::Tensor wide_product(const at::Tensor& left, const at::Tensor& right, at::Sca
   const auto results = computed([=, left = same_memory(left, at::kCPU), right = same_memory(right, at::kCPU)] {
     return std::vector{left.to(type).mm(right.to(type))};
   });
-  return same_memory(results[0], kDevice);
+  return same_memory(results[0], left.device());
 }
 
 /// The CPU has none of the fused kernels; as they do, these round once.
@@ -371,7 +381,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm(const at::Tensor& input, at::I
     const at::Tensor scales = (x.square().mean(-1, /*keepdim=*/true) + epsilon.value()).rsqrt();
     return std::vector{(x * scales * weight).to(input.scalar_type()), scales};
   });
-  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice)};
+  return {same_memory(results[0], input.device()), same_memory(results[1], input.device())};
 }
 
 std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& output_gradient, const at::Tensor& input,
@@ -389,7 +399,7 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& out
     const at::Tensor term = (gradient.to(wide) * normed).flatten(0, -2).sum(0);
     return std::vector{(scales * (weighted - normed * mean)).to(input.scalar_type()), term.to(weight.scalar_type())};
   });
-  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice)};
+  return {same_memory(results[0], input.device()), same_memory(results[1], input.device())};
 }
 
 /// Chooses attention's kernels as the CPU does: fused ones if possible.

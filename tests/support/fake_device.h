@@ -20,6 +20,7 @@
 namespace chimera::testing {
 
 inline constexpr auto kFakeDevice = c10::DeviceType::PrivateUse1;
+inline constexpr c10::DeviceIndex kFakeDevices = 4;
 
 /// Records of stream calls and host waits, one object per process. Without install(), tests may only name the device.
 class FakeDevice {

@@ -126,7 +126,7 @@ std::int64_t ring_bytes(const Call& call, std::size_t members) {
 
 at::Tensor sum_of(const std::vector<std::shared_ptr<Call>>& calls) {
   at::Tensor sum = calls.front()->in.clone();
-  for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in);
+  for (std::size_t member = 1; member < calls.size(); ++member) sum.add_(calls[member]->in.to(sum.device()));
   return sum;
 }
 
@@ -136,7 +136,8 @@ at::Tensor exchanged(const std::vector<std::shared_ptr<Call>>& calls, std::size_
   for (const auto& call : calls) {
     std::int64_t offset = 0;
     for (std::size_t to = 0; to < member; ++to) offset += call->sent[to];
-    parts.push_back(call->in.narrow(0, offset, call->sent[member]).clone());
+    parts.push_back(
+        call->in.narrow(0, offset, call->sent[member]).to(calls[member]->in.device(), false, /*copy=*/true));
   }
   return at::cat(parts);
 }

@@ -48,10 +48,11 @@ class WarmUpTest : public ::testing::Test {
   ~WarmUpTest() override { FakeDevice::get().clear(); }
 
   using Body = std::function<void(RankId rank, Transport& transport)>;
-  /// Runs `body` on a thread and a device for each rank. Returns the reason of a failure, or "". Stores the bytes that
-  /// NCCL would send in `reduce` operations in `reduced`.
+  /// Runs `body` on a thread and a stream of a device for each rank, with tensor parallelism on a device of its own.
+  /// Returns the reason of a failure, or "". Stores the bytes that NCCL would send in `reduce` operations in `reduced`.
   static std::string on_devices(std::int64_t num_ranks, const RankGroups& groups, const std::vector<RankPair>& pairs,
-                                bool sums_in_order, const Body& body, std::int64_t* reduced = nullptr) {
+                                bool sums_in_order, const Body& body, std::int64_t* reduced = nullptr,
+                                bool has_own = false) {
     const auto ranks = static_cast<int>(num_ranks);
     testing::FakeNetwork network(ranks, groups, pairs);
     FakeDevice::get().wait_at_first_uses(
@@ -59,8 +60,8 @@ class WarmUpTest : public ::testing::Test {
     const auto as_rank = [&](RankId rank) {
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
-      to.device = kWarmDevice;
-      const PooledStreamGuard stream(kWarmDevice);
+      to.device = has_own ? at::Device(testing::kFakeDevice, static_cast<c10::DeviceIndex>(rank.value())) : kWarmDevice;
+      const PooledStreamGuard stream(to.device);
       body(rank, *make_pair_transport(std::move(to)));
     };
     const auto failed = RankThreads(ranks).run(ranks, as_rank, [&](const std::string& why) { network.close(why); });
@@ -150,6 +151,16 @@ std::map<std::string, TrainOptions> all_options() {
   all["bfloat16"] = warm_up_options("llama-tiny", "1f1b");
   all["bfloat16"].dtype = DataType::BFloat16;
   all["bfloat16"].force_bfloat16 = true;
+  for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
+    for (const SequenceParallel tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
+      TrainOptions& options = all[model + " split layers, tokens cut: " + std::string(to_text(tokens))];
+      options = warm_up_options(model, model == "bert-tiny" ? "chimera" : "zb-h1");
+      options.shape = {2, 4};
+      options.overrides.key_value_heads.reset();
+      options.tensor_parallel = 2;
+      options.sequence_parallel = tokens;
+    }
+  }
   return all;
 }
 
@@ -159,7 +170,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     TrainOptions options = on_cpu;
     options.device = DeviceKind::Cuda;
     options.transport = TransportKind::Processes;
-    options.gpu = 0;
+    if (options.tensor_parallel == 1) options.gpu = 0;
     const Job job = prepare_job(options);
     testing::Trained trained;
     const auto train = [&](RankId rank, Transport& transport) {
@@ -173,7 +184,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     };
     std::int64_t reduced = 0;
     ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), job.canonical.has_value(), train,
-                         &reduced),
+                         &reduced, options.tensor_parallel > 1),
               "");
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
