@@ -11,12 +11,13 @@
 namespace chimera {
 
 /// Create AdamW, SGD, LAMB (make_vector_optimizer()) or Muon (make_muon()) for these parameters, or for the parameters
-/// of these groups. They borrow them. `sum` is only needed for LAMB with tensor parallelism (optimizer.h).
+/// of these groups. They borrow them. `tensor` has the ranks that
+/// share the layers, which LAMB and Muon need with tensor parallelism; else null.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters,
-                                                        SumOverParts sum = {});
+                                                        TensorGroup* tensor = nullptr);
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<ParameterGroup*>& trained,
-                                                        SumOverParts sum = {});
+                                                        TensorGroup* tensor = nullptr);
 
 }  // namespace chimera

@@ -16,7 +16,21 @@ namespace {
 
 constexpr const char* kMomentum = "momentum";
 
-double adjustment(MuonAdjust adjust, const LogicalMatrix& matrix) {
+/// The matrix of which a rank has a part.
+struct WholeMatrix {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  std::optional<std::int64_t> cut = {};  // 0: the ranks divide `out`, 1: `in`; nothing: the part is the whole
+};
+
+WholeMatrix whole_of(const Parameter& parameter, const LogicalMatrix& part) {
+  if (parameter.whole_elements == 0) return {part.out, part.in};
+  const std::int64_t ranks = parameter.whole_elements / parameter.value.numel();
+  const bool cuts_out = (tensor_cut(parameter.name)->dimension == 1) == part.is_transposed;
+  return cuts_out ? WholeMatrix{part.out * ranks, part.in, 0} : WholeMatrix{part.out, part.in * ranks, 1};
+}
+
+double adjustment(MuonAdjust adjust, const WholeMatrix& matrix) {
   const auto out = static_cast<double>(matrix.out);
   const auto in = static_cast<double>(matrix.in);
   return adjust == MuonAdjust::Original ? std::sqrt(std::max(1.0, out / in)) : 0.2 * std::sqrt(std::max(out, in));
@@ -40,8 +54,8 @@ class MuonMatrices {
  public:
   /// The rank is the `own`-th of the `members` ranks that share the iterations.
   MuonMatrices(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::size_t members,
-               std::size_t own)
-      : momentum_(options.muon.momentum), own_(own) {
+               std::size_t own, TensorGroup* tensor)
+      : momentum_(options.muon.momentum), own_(own), tensor_(tensor) {
     std::vector<double> costs;
     for (const Parameter& parameter : parameters) {
       const auto matrices = matrices_of(parameter, options.muon);
@@ -52,13 +66,15 @@ class MuonMatrices {
       const at::Tensor momentum = state_.back().value;
       const bool decays = has_decay(options.decayed, parameter.name, parameter.value.dim());
       for (const LogicalMatrix& matrix : matrices) {
+        const WholeMatrix whole = whole_of(parameter, matrix);
         matrices_.push_back({.parameter = parameter.value,
                              .place = matrix,
+                             .whole = whole,
                              .gradient = view_of(parameter.value.grad(), matrix),
                              .momentum = view_of(momentum, matrix),
                              .decay = decays ? options.weight_decay : 0,
-                             .adjustment = adjustment(options.muon.adjust, matrix)});
-        costs.push_back(iteration_flops(matrix.out, matrix.in));
+                             .adjustment = adjustment(options.muon.adjust, whole)});
+        costs.push_back(iteration_flops(whole.out, whole.in));
       }
     }
     if (members > 1 && !matrices_.empty()) share(share_out(costs, members), members);
@@ -89,12 +105,13 @@ class MuonMatrices {
   struct Matrix {
     at::Tensor parameter;  // Asynchronous schedules exchange its memory, so views of it must not be kept
     LogicalMatrix place;
+    WholeMatrix whole;
     at::Tensor gradient;  // out x in, as `momentum`
     at::Tensor momentum;
     double decay = 0;
     double adjustment = 1;
     std::size_t member = 0;  // that iterates it
-    at::Tensor result = {};  // its place in results_, in the shape of orthogonalized(); undefined: not shared
+    at::Tensor result = {};  // its place in results_, in the shape of iterated(); undefined: not shared
     [[nodiscard]] at::Tensor value() const { return view_of(parameter.detach(), place); }
   };
 
@@ -118,18 +135,27 @@ class MuonMatrices {
       for (std::size_t i = 0; i < matrices_.size(); ++i) {
         if (member_of[i] != member) continue;
         Matrix& matrix = matrices_[i];
-        const auto [low, high] = std::minmax(matrix.place.out, matrix.place.in);
+        const auto [out, in] = std::pair(matrix.place.out, matrix.place.in);
         matrix.member = member;
-        matrix.result = results_.narrow(0, first, matrix.place.count()).view({low, high});
+        matrix.result = results_.narrow(0, first, out * in)
+                            .view(is_turned(matrix) ? at::IntArrayRef({in, out}) : at::IntArrayRef({out, in}));
         first += matrix.place.count();
       }
       counts_.push_back(first - begin);
     }
   }
 
+  /// Returns whether orthogonalized() transposes the matrix.
+  static bool is_turned(const Matrix& matrix) { return matrix.whole.out > matrix.whole.in; }
+
+  /// Returns this rank's part of the result, transposed if is_turned().
   [[nodiscard]] at::Tensor iterated(const Matrix& matrix, double factor) const {
     const at::Tensor gradient = factor == 1 ? matrix.gradient : matrix.gradient * factor;
-    return orthogonalized(gradient.lerp(matrix.momentum.lerp(gradient, 1 - momentum_), momentum_), type_);
+    const at::Tensor own = gradient.lerp(matrix.momentum.lerp(gradient, 1 - momentum_), momentum_);
+    if (!matrix.whole.cut) return orthogonalized(own, type_);
+    const std::int64_t cut = *matrix.whole.cut;
+    const at::Tensor result = orthogonalized(at::cat(tensor_->exchange(own.contiguous()), cut), type_);
+    return result.narrow(is_turned(matrix) ? 1 - cut : cut, tensor_->place().rank * own.size(cut), own.size(cut));
   }
 
   void update(const Matrix& matrix, const at::Tensor& result, double learning_rate, double factor) const {
@@ -137,11 +163,12 @@ class MuonMatrices {
     momentum.lerp_(factor == 1 ? matrix.gradient : matrix.gradient * factor, 1 - momentum_);
     at::Tensor value = matrix.value();
     if (matrix.decay != 0) value.mul_(1 - learning_rate * matrix.decay);
-    value.add_(value.size(0) > value.size(1) ? result.t() : result, -learning_rate * matrix.adjustment);
+    value.add_(is_turned(matrix) ? result.t() : result, -learning_rate * matrix.adjustment);
   }
 
   double momentum_;
   std::size_t own_;
+  TensorGroup* tensor_;  // null: matrices are whole
   at::ScalarType type_ = at::kFloat;
   std::vector<OptimizerTensor> state_;
   std::vector<Matrix> matrices_;
@@ -226,21 +253,23 @@ at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type) {
   return x;
 }
 
-std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
+std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+                                     TensorGroup* tensor) {
   std::vector<std::pair<ParameterGroupId, MuonMatrices>> groups;
-  groups.emplace_back(ParameterGroupId(0), MuonMatrices(options, parameters, 1, 0));
+  groups.emplace_back(ParameterGroupId(0), MuonMatrices(options, parameters, 1, 0, tensor));
   return std::make_unique<Muon>(std::move(groups), adamw_of_others(options, parameters), nullptr);
 }
 
 std::unique_ptr<Optimizer> make_shared_muon(const OptimizerOptions& options,
                                             const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                                            const RankGroups& groups, RankId rank, Transport& transport) {
+                                            const RankGroups& groups, RankId rank, Transport& transport,
+                                            TensorGroup* tensor) {
   std::vector<std::pair<ParameterGroupId, MuonMatrices>> shared;
   std::vector<Parameter> parameters;
   for (const auto& [id, held] : trained) {
     const std::vector<RankId>& ranks = groups[id.index()];
     const auto own = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
-    shared.emplace_back(id, MuonMatrices(options, held->parameters(), ranks.size(), own));
+    shared.emplace_back(id, MuonMatrices(options, held->parameters(), ranks.size(), own, tensor));
     parameters.insert(parameters.end(), held->parameters().begin(), held->parameters().end());
   }
   return std::make_unique<Muon>(std::move(shared), adamw_of_others(options, parameters), &transport);
@@ -251,9 +280,12 @@ std::vector<std::size_t> muon_owners(const OptimizerOptions& options, const std:
   std::vector<double> costs;
   for (const Parameter& parameter : parameters) {
     double cost = 0;
-    for (const LogicalMatrix& matrix : matrices_of(parameter, options.muon))
-      cost += iteration_flops(matrix.out, matrix.in);
-    costs.push_back(cost > 0 ? cost : static_cast<double>(parameter.value.numel()));
+    for (const LogicalMatrix& matrix : matrices_of(parameter, options.muon)) {
+      const WholeMatrix whole = whole_of(parameter, matrix);
+      cost += iteration_flops(whole.out, whole.in);
+    }
+    // Of whole parameters, so that owners are equal on T ranks
+    costs.push_back(cost > 0 ? cost : static_cast<double>(std::max(parameter.whole_elements, parameter.value.numel())));
   }
   return share_out(costs, members);
 }

@@ -11,6 +11,8 @@
 //
 // The iterations are most of the work. All ranks with a copy of a stage have equal gradients after the all-reduce, so
 // each of them does the iterations for some of the stage's matrices, and an all-gather sends the results to the others.
+// With tensor parallelism (`tensor`), the T ranks of a worker gather each matrix, all do its iterations, and each keeps
+// its part.
 
 #include <cstddef>
 #include <map>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "engine/optimizer.h"
+#include "model/tensor_parallel.h"
 #include "transport/transport.h"
 
 namespace chimera {
@@ -30,7 +33,8 @@ namespace chimera {
 /// Creates Muon for a single rank. It has one state tensor, `momentum`, for each parameter that it updates, besides
 /// AdamW's state for the others.
 [[nodiscard]] std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
-                                                   const std::vector<Parameter>& parameters);
+                                                   const std::vector<Parameter>& parameters,
+                                                   TensorGroup* tensor = nullptr);
 
 /// Creates Muon for rank `rank`. `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that
 /// hold each group and share its iterations. Updated parameters equal those of make_muon() bit by bit. step() starts
@@ -39,7 +43,8 @@ namespace chimera {
 /// `trained` and `transport`.
 [[nodiscard]] std::unique_ptr<Optimizer> make_shared_muon(const OptimizerOptions& options,
                                                           const std::map<ParameterGroupId, ParameterGroup*>& trained,
-                                                          const RankGroups& groups, RankId rank, Transport& transport);
+                                                          const RankGroups& groups, RankId rank, Transport& transport,
+                                                          TensorGroup* tensor = nullptr);
 
 /// Returns the owner, 0 .. members - 1, of each parameter if the optimizer is sharded over this number of ranks:
 /// parameters with the most FLOPs of iterations first, each to the rank with the least work so far.

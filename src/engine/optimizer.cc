@@ -127,8 +127,8 @@ class AdamW final : public MomentOptimizer {
 /// Norms in float64 in a fixed order, so that all ranks with a tensor take the same step.
 class Lamb final : public MomentOptimizer {
  public:
-  Lamb(std::vector<Group> groups, const OptimizerOptions& options, SumOverParts sum)
-      : MomentOptimizer(std::move(groups), options), sum_(std::move(sum)) {}
+  Lamb(std::vector<Group> groups, const OptimizerOptions& options, TensorGroup* tensor)
+      : MomentOptimizer(std::move(groups), options), tensor_(tensor) {}
 
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
@@ -169,10 +169,10 @@ class Lamb final : public MomentOptimizer {
   /// Returns the trust ratios [parameters] for the updates in the gradients' memory.
   [[nodiscard]] at::Tensor trust_ratios(const Group& group) const {
     at::Tensor squares = at::stack({squares_of(group.parameters), squares_of(group.gradients)});
-    if (sum_) {
+    if (tensor_ != nullptr) {
       const at::Tensor is_part = on_device(group.is_part, squares.device());
       const at::Tensor parts = squares * is_part;
-      sum_(parts);
+      tensor_->sum(parts);
       squares = squares * (1 - is_part) + parts;
     }
     const at::Tensor norms = squares.sqrt_();
@@ -189,7 +189,7 @@ class Lamb final : public MomentOptimizer {
     if (state.group.weight_decay != 0) update.add_(state.group.parameters[i], state.group.weight_decay);
   }
 
-  SumOverParts sum_;
+  TensorGroup* tensor_;
   std::int64_t steps_ = 0;
 };
 
@@ -221,10 +221,10 @@ class Sgd final : public Optimizer {
 double clip_factor(double norm, double clip) { return clip > 0 && norm > clip ? clip / norm : 1; }
 
 std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
-                                                 const std::vector<Parameter>& parameters, SumOverParts sum) {
+                                                 const std::vector<Parameter>& parameters, TensorGroup* tensor) {
   auto groups = groups_of(parameters, options);
   if (options.kind == OptimizerKind::Sgd) return std::make_unique<Sgd>(std::move(groups));
-  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options, std::move(sum));
+  if (options.kind == OptimizerKind::Lamb) return std::make_unique<Lamb>(std::move(groups), options, tensor);
   return std::make_unique<AdamW>(std::move(groups), options);
 }
 

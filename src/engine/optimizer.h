@@ -7,13 +7,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/optimizer_options.h"
 #include "model/parameter_group.h"
+#include "model/tensor_parallel.h"
 
 namespace chimera {
 
@@ -47,16 +47,13 @@ class Optimizer {
   virtual void set_steps(std::int64_t steps) = 0;
 };
 
-/// Adds a tensor of numbers in place over the ranks that share a worker's layers (tensor parallelism), each of which
-/// has a part of some parameters (Parameter::whole_elements > 0). Collective.
-using SumOverParts = std::function<void(const at::Tensor&)>;
-
 /// Creates AdamW with decoupled decay (Loshchilov and Hutter, ICLR'19; ATen's fused kernel), SGD with the same decay,
 /// or LAMB (You et al., ICLR'20, algorithm 2); not Muon, which make_optimizer() creates. LAMB multiplies the AdamW step
 /// of a parameter, including decay, by the ratio of the parameter's norm to the step's norm (1 if either is 0). If this
-/// rank has only parts of parameters, LAMB needs `sum` for the norms of whole parameters; step() is then collective.
+/// rank has only parts of parameters (Parameter::whole_elements > 0), LAMB needs the ranks that share its layers,
+/// `tensor`, for the norms of whole parameters; step() is then collective over them. Borrows `tensor`.
 [[nodiscard]] std::unique_ptr<Optimizer> make_vector_optimizer(const OptimizerOptions& options,
                                                                const std::vector<Parameter>& parameters,
-                                                               SumOverParts sum = {});
+                                                               TensorGroup* tensor = nullptr);
 
 }  // namespace chimera

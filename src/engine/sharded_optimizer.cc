@@ -16,7 +16,7 @@ class ShardedStage {
  public:
   /// `shards` is [shard]: the members that update it.
   ShardedStage(const OptimizerOptions& options, ParameterGroupId id, ParameterGroup& stage,
-               const std::vector<RankId>& members, const RankGroups& shards, RankId own, const SumOverParts& sum)
+               const std::vector<RankId>& members, const RankGroups& shards, RankId own, TensorGroup* tensor)
       : id_(id), stage_(stage), counts_(members.size()) {
     std::vector<Parameter> updated;
     for (std::size_t shard = 0; shard < shards.size(); ++shard) {
@@ -29,7 +29,7 @@ class ShardedStage {
       }
     }
     std::ranges::stable_sort(slots_, {}, &Slot::sender);  // The order of an all-gather
-    optimizer_ = make_optimizer(options, updated, sum);   // Of nothing, if a stage has fewer parameters than copies
+    optimizer_ = make_optimizer(options, updated, tensor);   // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {
@@ -141,12 +141,12 @@ class ShardedOptimizer final : public Optimizer {
 std::unique_ptr<Optimizer> make_sharded_optimizer(const OptimizerOptions& options,
                                                   const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                                   const RankGroups& groups, RankId rank, Transport& transport,
-                                                  const SumOverParts& sum, const std::vector<RankGroups>& shards) {
+                                                  TensorGroup* tensor, const std::vector<RankGroups>& shards) {
   std::vector<ShardedStage> sharded;
   for (const auto& [id, held] : trained) {
     const std::vector<RankId>& group = groups[id.index()];
     const RankGroups holders = shards.empty() ? shard_holders(group, /*twice=*/false) : shards[id.index()];
-    sharded.emplace_back(options, id, *held, group, holders, rank, sum);
+    sharded.emplace_back(options, id, *held, group, holders, rank, tensor);
   }
   return std::make_unique<ShardedOptimizer>(std::move(sharded), transport);
 }

@@ -25,10 +25,10 @@ namespace chimera {
 /// The buffer of an all-gather is ParameterGroup::gradients(), because nothing reads the gradients after the update.
 /// `trained` has the parameter groups (stages) on this rank, and `groups` the ranks that hold each group. `shards` is
 /// [group][shard]: the ranks that update the shard, of which the first sends it; empty: each rank has one. Borrows
-/// `trained` and `transport`. `sum` is as in make_optimizer().
+/// `trained` and `transport`. `tensor` is as in make_optimizer().
 [[nodiscard]] std::unique_ptr<Optimizer> make_sharded_optimizer(
     const OptimizerOptions& options, const std::map<ParameterGroupId, ParameterGroup*>& trained,
-    const RankGroups& groups, RankId rank, Transport& transport, const SumOverParts& sum = {},
+    const RankGroups& groups, RankId rank, Transport& transport, TensorGroup* tensor = nullptr,
     const std::vector<RankGroups>& shards = {});
 
 /// Returns [shard]: the ranks of `group` that update it. There is a shard for each rank; with `twice`, another rank

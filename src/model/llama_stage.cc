@@ -27,7 +27,7 @@ class LlamaStage final : public TransformerStage {
       blocks_.push_back(
           {.input_norm = rms_norm_named(name + ".input_layernorm"),
            .query_key_value = packed_layers({attention + "q_proj", attention + "k_proj", attention + "v_proj"},
-                                            !config().query_key_norm),
+                                            !config().query_key_norm && divides_keys()),
            .query_norm = head_norm("q_norm"),
            .key_norm = head_norm("k_norm"),
            .attention_output = linear_named(attention + "o_proj"),
@@ -100,13 +100,26 @@ class LlamaStage final : public TransformerStage {
     return layers;
   }
 
+  /// Returns whether this rank has only the keys and values of its own queries.
+  [[nodiscard]] bool divides_keys() const {
+    return tensor() == nullptr || key_value_heads_of(config()) % tensor()->place().ranks == 0;
+  }
+
+  /// Returns the keys or values of this rank's queries, of those of all heads.
+  [[nodiscard]] at::Tensor own_keys(const at::Tensor& all) const {
+    if (divides_keys()) return all;
+    const TensorPlace place = tensor()->place();
+    const std::int64_t head = place.rank * key_value_heads_of(config()) / place.ranks;
+    return all.narrow(2, head * head_size_of(config()), head_size_of(config())).contiguous();
+  }
+
   /// Returns the projections of `normed` [b, L, H], with rotated queries and keys, at positions from `first` on.
   QueryKeyValue projections(const Block& layer, const at::Tensor& normed, std::int64_t first) const {
     const std::vector<Linear>& layers = layer.query_key_value;
     if (layers.size() == 3) {
       return {.query = positioned(linear(normed, layers[0]), layer.query_norm, first),
-              .key = positioned(linear(normed, layers[1]), layer.key_norm, first),
-              .value = linear(normed, layers[2])};
+              .key = positioned(own_keys(linear(normed, layers[1])), layer.key_norm, first),
+              .value = own_keys(linear(normed, layers[2]))};
     }
     const std::int64_t query = heads() * head_size_of(config());
     const std::int64_t key = query / config().heads * key_value_heads_of(config());

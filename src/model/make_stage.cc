@@ -37,9 +37,9 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
 /// Makes the parameter, or this rank's part of it.
 Parameter make_parameter(const ParameterSpec& spec, const at::TensorOptions& options, const InitialValue& value,
                          TensorGroup* tensor) {
-  const bool is_cut = tensor != nullptr && tensor_cut(spec.name);
-  Parameter parameter{.name = spec.name, .value = value(spec, options, is_cut ? tensor->place() : TensorPlace{})};
-  if (is_cut) parameter.whole_elements = spec.count();
+  const bool is_part = tensor != nullptr && is_cut(spec, tensor->place().ranks);
+  Parameter parameter{.name = spec.name, .value = value(spec, options, is_part ? tensor->place() : TensorPlace{})};
+  if (is_part) parameter.whole_elements = spec.count();
   return parameter;
 }
 

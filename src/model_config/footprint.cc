@@ -140,7 +140,7 @@ class LayerSizes {
   double inner_width_ = as_real(config_.feed_forward) / ranks_;
   double vocabulary_ = as_real(rows_of_vocabulary());
   double heads_ = as_real(config_.heads) / ranks_;
-  double key_heads_ = as_real(key_value_heads_of(config_)) / ranks_;
+  double key_heads_ = std::max(as_real(key_value_heads_of(config_)) / ranks_, 1.0);
   double head_size_ = as_real(head_size_of(config_));
   double query_width_ = heads_ * head_size_;
   double key_width_ = key_heads_ * head_size_;
@@ -442,6 +442,11 @@ double copied_parameters(const ModelConfig& config, const StageLayers& stage, co
   return copied + (config.tied && stage.head ? as_real(held_count({tied_parameter(config)}, workload)) : 0);
 }
 
+/// Elements of Muon's matrices on a rank.
+double held_matrices(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
+  return as_real(elements_of(logical_matrices(config, stage))) / as_real(workload.tensor_parallel);
+}
+
 StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   const double parameters = as_real(held_count(stage_parameters(config, stage), workload));
   const double weight_bytes = as_real(workload.weight_bytes);
@@ -456,7 +461,7 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
   memory.optimizer = as_real(workload.optimizer_bytes) * parameters;
   if (workload.matrix_optimizer_bytes) {
     const double more = as_real(*workload.matrix_optimizer_bytes - workload.optimizer_bytes);
-    memory.optimizer += more * as_real(elements_of(logical_matrices(config, stage)));
+    memory.optimizer += more * held_matrices(config, stage, workload);
   }
   return memory;
 }
@@ -515,7 +520,7 @@ Workload workload_of(DataType dtype, OptimizerKind optimizer) {
 double gathered_bytes(const ModelConfig& config, const StageLayers& stage, const Workload& workload,
                       std::size_t copies) {
   if (workload.iteration_bytes == 0 || copies < 2) return 0;
-  return as_real(workload.iteration_bytes * elements_of(logical_matrices(config, stage)));
+  return as_real(workload.iteration_bytes) * held_matrices(config, stage, workload);
 }
 
 LayerFootprint layer_footprint(const ModelConfig& config, LayerKind kind, const Workload& workload) {

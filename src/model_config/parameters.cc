@@ -91,6 +91,10 @@ Specs llama_block(const ModelConfig& config, std::int64_t layer) {
   block.add_linear("mlp.gate_proj", hidden, config.feed_forward, config.feed_forward_bias);
   block.add_linear("mlp.up_proj", hidden, config.feed_forward, config.feed_forward_bias);
   block.add_linear("mlp.down_proj", config.feed_forward, hidden, config.feed_forward_bias);
+  for (ParameterSpec& spec : block.specs) {
+    const auto is_of = [&](std::string_view layer) { return spec.name.find(layer) != std::string::npos; };
+    if (is_of(".k_proj.") || is_of(".v_proj.")) spec.key_value_heads = key_value_heads_of(config);
+  }
   return block.specs;
 }
 

@@ -28,6 +28,7 @@ struct ParameterSpec {
   std::string name;  ///< e.g. `h.5.attn.c_attn.weight`; unique in the model
   std::vector<std::int64_t> shape;
   Initial initial;
+  std::int64_t key_value_heads = 0;  ///< heads in a matrix or bias of Llama's keys or values; 0: another parameter
   [[nodiscard]] std::int64_t count() const;
 };
 

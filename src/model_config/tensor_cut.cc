@@ -63,10 +63,14 @@ std::optional<TensorCut> tensor_cut(std::string_view parameter) {
   return found == kCuts.end() ? std::nullopt : std::optional(found->cut);
 }
 
+bool is_cut(const ParameterSpec& parameter, std::int64_t tensor_parallel) {
+  return tensor_parallel > 1 && tensor_cut(parameter.name) && parameter.key_value_heads % tensor_parallel == 0;
+}
+
 std::vector<std::int64_t> held_shape(const ParameterSpec& parameter, const TensorPlace& place) {
   std::vector<std::int64_t> shape = parameter.shape;
+  if (!is_cut(parameter, place.ranks)) return shape;
   const auto cut = tensor_cut(parameter.name);
-  if (!cut || place.ranks == 1) return shape;
   std::int64_t& size = shape[static_cast<std::size_t>(cut->dimension)];
   size = cut->blocks * place.share_of(size / cut->blocks).count;
   return shape;
@@ -83,15 +87,20 @@ bool has_partial_gradient(std::string_view parameter, bool own_tokens) {
   return parameter.ends_with("self_attn.q_norm.weight") || parameter.ends_with("self_attn.k_norm.weight");
 }
 
+bool can_share_keys(const ModelConfig& model, std::int64_t tensor_parallel) {
+  const std::int64_t heads = key_value_heads_of(model);
+  return heads % tensor_parallel == 0 || tensor_parallel % heads == 0;
+}
+
 void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel) {
-  const auto require = [&](std::int64_t number, const char* what) {
-    if (number % tensor_parallel == 0) return;
+  const auto require = [&](std::int64_t number, const char* what, bool is_possible) {
+    if (is_possible) return;
     throw ConfigError(fmt::format("--tensor-parallel {}: does not divide the {} {} of model {}", tensor_parallel,
                                   number, what, model.name));
   };
-  require(model.heads, "heads");
-  require(key_value_heads_of(model), "heads of keys and values");
-  require(model.feed_forward, "elements of the feed-forward width");
+  require(model.heads, "heads", model.heads % tensor_parallel == 0);
+  require(key_value_heads_of(model), "heads of keys and values", can_share_keys(model, tensor_parallel));
+  require(model.feed_forward, "elements of the feed-forward width", model.feed_forward % tensor_parallel == 0);
   const TensorPlace last{tensor_parallel - 1, tensor_parallel};
   if (last.share_of(model.vocabulary).count > 0) return;
   throw ConfigError(fmt::format("--tensor-parallel {}: the vocabulary of {} tokens leaves none to the last rank",

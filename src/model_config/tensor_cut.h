@@ -43,8 +43,13 @@ struct TensorCut {
   std::int64_t blocks = 1;
 };
 
-/// Returns where the parameter is cut; nothing if it is whole on every rank.
+/// Returns where the parameter is cut; nothing if it is whole on every rank. T ranks have keys and values whole too if
+/// is_cut() says so.
 [[nodiscard]] std::optional<TensorCut> tensor_cut(std::string_view parameter);
+
+/// Returns whether T ranks divide the parameter. If T does not divide the heads of keys and values, each rank has all
+/// of these heads, and uses those of its queries.
+[[nodiscard]] bool is_cut(const ParameterSpec& parameter, std::int64_t tensor_parallel);
 
 /// Returns the shape of a parameter's part on a rank.
 [[nodiscard]] std::vector<std::int64_t> held_shape(const ParameterSpec& parameter, const TensorPlace& place);
@@ -57,8 +62,10 @@ struct TensorCut {
 /// parameters except those of BERT's head, which sees all tokens.
 [[nodiscard]] bool has_partial_gradient(std::string_view parameter, bool own_tokens);
 
-/// Throws ConfigError unless `tensor_parallel` (T) divides the numbers of query, key and value heads and the
-/// feed-forward width, and every rank gets some tokens of the vocabulary.
+/// Returns whether `tensor_parallel` (T) divides the number of heads of keys and values or is a multiple of it.
+[[nodiscard]] bool can_share_keys(const ModelConfig& model, std::int64_t tensor_parallel);
+/// Throws ConfigError unless T divides the number of query heads and the feed-forward width, can_share_keys() holds,
+/// and every rank gets some tokens of the vocabulary.
 void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel);
 
 }  // namespace chimera

@@ -241,7 +241,9 @@ class StageModelBuilder {
         model_.costs.memory[s].optimizer /= shards;
         if (problem_.second_shards) copies = std::max<std::size_t>(copies / 2, 1);
       } else if (is_muon) {
-        const double bytes = gathered_bytes(problem_.model, partition[s], workload_, copies);
+        Workload held = workload_;
+        held.tensor_parallel = candidate_.tensor_parallel;
+        const double bytes = gathered_bytes(problem_.model, partition[s], held, copies);
         model_.costs.memory[s].optimizer += bytes;
         // An all-gather takes half the time of an all-reduce.
         if (bytes > 0) gather = 0.5 * model_.costs.all_reduce->seconds[s] * bytes / model_.costs.memory[s].gradients;
@@ -252,8 +254,8 @@ class StageModelBuilder {
     }
   }
 
-  /// Returns the time of the iterations of the busiest copy, at the machine's rate of large products. If this is not
-  /// known, at the rate of a block's forward.
+  /// Returns the time of the iterations of the busiest copy, and of gathering its matrices from T ranks, at the
+  /// machine's rate of large products. If this is not known, at the rate of a block's forward.
   [[nodiscard]] double iteration_seconds(const StageLayers& stage, std::size_t copies) const {
     const DataType type = workload_.iteration_bytes == 2   ? DataType::BFloat16
                           : workload_.iteration_bytes == 8 ? DataType::Float64
@@ -263,7 +265,11 @@ class StageModelBuilder {
         known != machine_.matrix_flops.end()
             ? known->second
             : layer_footprint(problem_.model, LayerKind::Block, workload_).forward_flops / layers_.kinds[1].forward;
-    return busiest_iterations(logical_matrices(problem_.model, stage), copies) / rate;
+    const std::vector<LogicalMatrix> matrices = logical_matrices(problem_.model, stage);
+    const auto share = 1 / static_cast<double>(copies);
+    const double bytes = share * real(workload_.weight_bytes * elements_of(matrices));
+    return busiest_iterations(matrices, copies) / rate +
+           tensor_gather_seconds(machine_, bytes, share * real(std::ssize(matrices)), candidate_.tensor_parallel);
   }
 
   const PlanProblem& problem_;

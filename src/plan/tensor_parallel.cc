@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "model_config/tensor_cut.h"
+
 namespace chimera {
 namespace {
 
@@ -38,7 +40,7 @@ LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states
 }  // namespace
 
 bool can_split(const ModelConfig& model, std::int64_t tensor_parallel) {
-  return model.heads % tensor_parallel == 0 && key_value_heads_of(model) % tensor_parallel == 0 &&
+  return model.heads % tensor_parallel == 0 && can_share_keys(model, tensor_parallel) &&
          model.feed_forward % tensor_parallel == 0;
 }
 
@@ -63,6 +65,14 @@ LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& mod
     split.*part = std::clamp(whole.*part - of_sequences * (1 - 1 / count), whole.*part / count, whole.*part);
   }
   return split;
+}
+
+double tensor_gather_seconds(const MachineProfile& machine, double bytes, double count, std::int64_t tensor_parallel) {
+  if (tensor_parallel == 1) return 0;
+  // An all-gather takes half the time of an all-reduce.
+  if (!has_op_sums(machine, tensor_parallel)) return 0.5 * tensor_sum_seconds(machine, bytes, tensor_parallel);
+  return count * machine.op_sum.alpha * std::log2(static_cast<double>(tensor_parallel)) +
+         machine.op_sum.beta * bytes / static_cast<double>(tensor_parallel);
 }
 
 LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind, const Workload& workload,

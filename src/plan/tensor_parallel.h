@@ -10,8 +10,8 @@
 
 namespace chimera {
 
-/// Returns whether `tensor_parallel` (T) divides the numbers of query heads and of key and value heads, and the width
-/// of the feed-forward sub-layer.
+/// Returns whether T = `tensor_parallel` ranks can share a layer: it divides the query heads and the width of the
+/// feed-forward sub-layer, and can_share_keys() holds.
 [[nodiscard]] bool can_split(const ModelConfig& model, std::int64_t tensor_parallel);
 
 /// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
@@ -30,5 +30,9 @@ namespace chimera {
 /// all-reduces once in the input gradient, and also three numbers per token for the loss.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
+
+/// Returns the seconds in which T workers gather `count` matrices of `bytes` together, which they divide.
+[[nodiscard]] double tensor_gather_seconds(const MachineProfile& machine, double bytes, double count,
+                                           std::int64_t tensor_parallel);
 
 }  // namespace chimera

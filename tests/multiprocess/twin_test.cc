@@ -184,7 +184,10 @@ TEST(TrainingTwinRefusalTest, RunsWithoutReplicasAreRejected) {
   EXPECT_THAT(refusal({"--schedule", "none"}), HasSubstr("--recover twin: needs a run of several processes"));
   EXPECT_THAT(refusal({"--shard-optimizer"}), HasSubstr("--shard-optimizer keeps one copy of the optimizer state"));
   EXPECT_THAT(refusal({"--schedule", "pipedream", "--data-parallel", "2"}), HasSubstr("is asynchronous"));
-  EXPECT_THAT(refusal({"--tensor-parallel", "2", "--optimizer", "lamb"}), HasSubstr("--optimizer lamb adds over"));
+  for (const char* optimizer : {"lamb", "muon"}) {
+    EXPECT_THAT(refusal({"--tensor-parallel", "2", "--optimizer", optimizer}),
+                HasSubstr(std::string("--optimizer ") + optimizer + " exchanges over"));
+  }
   EXPECT_THAT(refusal({"--trace", "trace.json"}), HasSubstr("need ranks that run all steps"));
 }
 

@@ -110,7 +110,7 @@ inline Trained train(const Job& job, std::int64_t steps) {
 inline std::vector<at::Tensor> wholes_of(const std::string& name, const std::vector<at::Tensor>& parts,
                                          std::int64_t tensor_parallel, const at::Tensor& like) {
   const auto cut = tensor_parallel == 1 ? std::nullopt : tensor_cut(name);
-  if (!cut) return parts;
+  if (!cut || parts.front().sizes() == like.sizes()) return parts;  // Ranks may have all heads of keys and values
   std::vector<at::Tensor> wholes;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto rank = static_cast<std::int64_t>(i) % tensor_parallel;

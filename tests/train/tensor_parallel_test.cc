@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,12 +29,13 @@ using ::testing::ThrowsMessage;
 constexpr double kTolerance = 1e-12;
 
 /// A model file: grouped queries with biases and norms, heads wider than hidden / heads.
-std::string wide_heads() {
+std::string wide_heads(std::int64_t key_value_heads = 4) {
   static const testing::Scratch scratch;
-  const std::string path = scratch.path("wide-heads.toml");
-  std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nkey_value_heads = 4\nhead_size = 6\n"
+  const std::string path = scratch.path(fmt::format("wide-heads-{}.toml", key_value_heads));
+  std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nhead_size = 6\n"
                          "feed_forward = 40\nvocabulary = 261\npositions = 64\ntied = true\n"
-                         "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n";
+                         "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n"
+                      << "key_value_heads = " << key_value_heads << "\n";
   return path;
 }
 
@@ -58,22 +60,36 @@ testing::Trained reference(TrainOptions options, std::int64_t steps) {
   return testing::train_unpipelined(options, steps);
 }
 
-void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
-  options.sequence_parallel = tokens;
-  SCOPED_TRACE(fmt::format("{} {} T = {}, tokens cut: {}", options.model, options.schedule, options.tensor_parallel,
-                           to_text(tokens)));
-  const auto trained = testing::train(options, 1);
-  const auto expected = reference(options, 1);
-  EXPECT_NEAR(trained.losses[0], expected.losses[0], kTolerance * expected.losses[0]);
-  EXPECT_NEAR(trained.gradient_norms[0], expected.gradient_norms[0], kTolerance * expected.gradient_norms[0]);
-  ASSERT_EQ(trained.gradients.size(), expected.gradients.size());
+/// Expects equal losses, norms and gathered gradients. Returns the largest relative difference.
+double compare(const testing::Trained& trained, std::int64_t tensor_parallel, const testing::Trained& expected) {
+  double largest = 0;
+  const auto note = [&](const std::string& what, double difference) {
+    EXPECT_LE(difference, kTolerance) << what;
+    largest = std::max(largest, difference);
+  };
+  const double norm = expected.gradient_norms[0];
+  note("loss", std::abs(trained.losses[0] / expected.losses[0] - 1));
+  note("norm", std::abs(trained.gradient_norms[0] / norm - 1));
+  EXPECT_EQ(trained.gradients.size(), expected.gradients.size());
   for (const auto& [name, gradient] : expected.gradients) {
-    for (const at::Tensor& whole :
-         testing::wholes_of(name, trained.gradients.at(name), options.tensor_parallel, gradient.front())) {
-      ASSERT_EQ(whole.sizes(), gradient.front().sizes()) << name;
-      EXPECT_LE(testing::relative_error(whole, gradient.front(), expected.gradient_norms[0]), kTolerance) << name;
+    const auto wholes = testing::wholes_of(name, trained.gradients.at(name), tensor_parallel, gradient.front());
+    for (const at::Tensor& whole : wholes) {
+      EXPECT_EQ(whole.sizes(), gradient.front().sizes()) << name;
+      note(name, testing::relative_error(whole, gradient.front(), norm));
     }
   }
+  return largest;
+}
+
+std::string name_of(const TrainOptions& options) {
+  return fmt::format("{} {} T = {}, recompute {}, tokens cut: {}", options.model, options.schedule,
+                     options.tensor_parallel, to_text(options.recompute.rule), to_text(options.sequence_parallel));
+}
+
+void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
+  options.sequence_parallel = tokens;
+  SCOPED_TRACE(name_of(options));
+  compare(testing::train(options, 1), options.tensor_parallel, reference(options, 1));
 }
 
 const std::vector<std::string>& models() {
@@ -101,27 +117,58 @@ TEST(SplitLayersTest, AnUntiedHeadHasItsOwnRows) {
   }
 }
 
-TEST(SplitLayersTest, SchedulesDoNotKnowOfSplitLayers) {
+// Also equal to the same layout with T = 1.
+TEST(SplitLayersMatrixTest, EveryCombinationComputesTheGradientsOfOneRank) {
   const std::vector<std::pair<std::string, PipelineShape>> schedules = {
       {"gpipe", {2, 4}},   {"1f1b", {2, 4}}, {"chimera", {2, 4}},
       {"zb-h1", {2, 4}},   {"zb-v", {2, 4}}, {"interleaved-1f1b", {2, 4, 2, 2}},
       {"dualpipe", {2, 4}}};
-  for (const auto& [schedule, shape] : schedules) {
-    for (const std::string& model : models()) {
-      expect_same_gradients(options_of(model, 2, schedule, shape));
-      expect_same_gradients(options_of(model, 2, schedule, shape), SequenceParallel::None);
+  int combinations = 0;
+  double largest = 0;
+  for (const std::string& model : models()) {
+    const auto unpipelined = reference(options_of(model, 1, "1f1b", {2, 4}), 1);
+    for (const auto& schedule : schedules) {
+      for (const StageRule rule : {StageRule::None, StageRule::Attention, StageRule::Full}) {
+        const auto with = [&](std::int64_t ranks, SequenceParallel tokens) {
+          TrainOptions options = options_of(model, ranks, schedule.first, schedule.second);
+          options.recompute.rule = rule;
+          options.sequence_parallel = tokens;
+          return options;
+        };
+        const auto one_rank = testing::train(with(1, SequenceParallel::Auto), 1);
+        for (const std::int64_t ranks : {2, 4}) {
+          for (const SequenceParallel tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
+            const TrainOptions options = with(ranks, tokens);
+            SCOPED_TRACE(name_of(options));
+            const auto trained = testing::train(options, 1);
+            ++combinations;
+            largest = std::max({largest, compare(trained, ranks, one_rank), compare(trained, ranks, unpipelined)});
+          }
+        }
+      }
     }
   }
+  fmt::print("{} combinations, largest relative difference {:.1e}\n", combinations, largest);
 }
 
-TEST(SplitLayersTest, ARecomputedForwardRepeatsItsSums) {
-  for (const std::string& model : models()) {
-    for (const StageRule rule : {StageRule::Attention, StageRule::Full}) {
-      TrainOptions options = options_of(model, 2, "zb-h1", {2, 3});
-      options.recompute.rule = rule;
-      expect_same_gradients(options);
-      expect_same_gradients(options, SequenceParallel::None);
+// Each rank has the matrices of keys and values whole, and adds their gradients with the other ranks.
+TEST(SplitLayersTest, MoreRanksThanHeadsOfKeysAndValuesHaveThemAll) {
+  for (const std::int64_t heads : {1, 2}) {
+    for (const char* schedule : {"zb-h1", "chimera"}) {
+      for (const StageRule rule : {StageRule::None, StageRule::Attention}) {
+        TrainOptions options = options_of("llama-tiny", 4, schedule, {2, 2});
+        options.overrides.key_value_heads = heads;
+        options.recompute.rule = rule;
+        options.dropout = 0.3;
+        expect_same_gradients(options);
+        expect_same_gradients(options, SequenceParallel::None);
+      }
     }
+    TrainOptions sliced = options_of("llama-tiny", 4, "1f1b", {2, 2});
+    sliced.overrides.key_value_heads = heads;
+    sliced.shape.slices = 2;
+    expect_same_gradients(sliced);
+    expect_same_gradients(options_of(wide_heads(heads), 4, "zb-v", {2, 4}));
   }
 }
 
@@ -183,6 +230,32 @@ TEST(SplitLayersTest, StepsClippingShardingAndValidationAreThoseOfOneRank) { exp
 // Trust ratios need the norms of whole matrices.
 TEST(SplitLayersTest, LambTakesTheStepsOfOneRank) { expect_same_steps(OptimizerKind::Lamb); }
 
+// Iterations need whole matrices.
+TEST(SplitLayersTest, MuonTakesTheStepsOfOneRank) { expect_same_steps(OptimizerKind::Muon); }
+
+TEST(SplitLayersTest, MuonIteratesWholeMatricesOfEveryFamily) {
+  for (const std::string& model : models()) {
+    for (const std::string schedule : {"zb-h1", "pipedream"}) {
+      TrainOptions options = options_of(model, 4, schedule, {2, 4});
+      options.overrides.tied = false;
+      if (model == wide_heads()) {
+        if (schedule == "pipedream") continue;  // tied
+        options.overrides = {};
+      }
+      options.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
+      options.learning_rate.peak = 0.01;
+      SCOPED_TRACE(name_of(options));
+      const auto trained = testing::train(options, 3);
+      options.tensor_parallel = 1;
+      const auto expected = testing::train(options, 3);
+      for (const auto& [name, whole] : expected.parameters) {
+        for (const at::Tensor& actual : testing::wholes_of(name, trained.parameters.at(name), 4, whole.front()))
+          EXPECT_LE((actual - whole.front()).abs().max().item<double>(), 1e-11) << name;
+      }
+    }
+  }
+}
+
 /// Trains to the end of the job; returns the losses by step.
 std::map<std::int64_t, double> run(const TrainOptions& options) {
   const Job job = prepare_job(options);
@@ -234,6 +307,29 @@ TEST(SplitLayersTest, EveryLayoutResumesFromEveryOther) {
         EXPECT_NEAR(loss, undisturbed.at(step), 1e-11 * loss) << from << " to " << to << ", step " << step;
       }
     }
+  }
+}
+
+TEST(SplitLayersTest, RanksWithAllKeysAndValuesResumeFromPartsAndWrite) {
+  const auto layout = [](std::int64_t ranks) {
+    TrainOptions options = options_of("llama-tiny", ranks, "chimera", {2, 2});
+    options.overrides.key_value_heads = 2;
+    options.steps = 4;
+    options.learning_rate.peak = 0.01;
+    return options;
+  };
+  const auto undisturbed = run(layout(1));
+  for (const auto& [from, to] : {std::pair{1, 4}, {4, 1}, {2, 4}, {4, 2}}) {
+    const testing::Scratch scratch;
+    TrainOptions saving = layout(from);
+    saving.checkpoint = {.folder = scratch.path("run"), .every = {.steps = 2, .seconds = 0}, .keep = {}};
+    (void)run(saving);
+    TrainOptions resuming = layout(to);
+    resuming.resume.from = scratch.path("run") + "/" + checkpoint_name(2);
+    const auto losses = run(resuming);
+    ASSERT_EQ(losses.size(), 2U);
+    for (const auto& [step, loss] : losses)
+      EXPECT_NEAR(loss, undisturbed.at(step), 1e-11 * loss) << from << " to " << to;
   }
 }
 
@@ -305,9 +401,9 @@ TEST(SplitLayersTest, SizesThatTDoesNotDivideAreRefused) {
   };
   EXPECT_THAT(prepare(3, {.layers = 4, .hidden = 16, .heads = 4}),
               ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: does not divide the 4 heads of model")));
-  EXPECT_THAT(prepare(4, {.layers = 4, .hidden = 16, .heads = 4, .key_value_heads = 2}),
-              ThrowsMessage<ConfigError>(
-                  HasSubstr("--tensor-parallel 4: does not divide the 2 heads of keys and values of model")));
+  EXPECT_THAT(prepare(6, {.layers = 4, .hidden = 48, .heads = 12, .key_value_heads = 4}),
+              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 6: does not divide the 4 heads of keys and "
+                                                   "values of model")));
 }
 
 TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
@@ -326,7 +422,6 @@ TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
     o.transport = TransportKind::Processes;
     o.op_graphs = true;
   });
-  expect_refused("--optimizer muon", [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; });
 }
 
 }  // namespace

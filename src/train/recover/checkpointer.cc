@@ -111,7 +111,8 @@ CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<Param
 void CheckpointPart::add(std::vector<Piece>& pieces, std::string name, const std::string& parameter,
                          const at::Tensor& source) {
   TensorEntry entry{.name = std::move(name), .type = element_type(source.scalar_type()), .shape = source.sizes().vec()};
-  const auto cut = tensor_ == nullptr ? std::nullopt : tensor_cut(parameter);
+  auto cut = tensor_ == nullptr ? std::nullopt : tensor_cut(parameter);
+  if (cut && entry.shape == shapes_.at(parameter)) cut.reset();  // is_cut() has left it whole
   if (cut) entry.shape = shapes_.at(parameter);
   if (cut || is_written()) pieces.push_back({.entry = std::move(entry), .source = source, .cut = cut, .copy = {}});
 }

@@ -31,8 +31,12 @@ void require_twins(const Job& job) {
   if (options.shard_optimizer && options.tensor_parallel > 1) {
     refuse("--shard-optimizer is not supported with --tensor-parallel; leave out one of them");
   }
-  if (options.tensor_parallel > 1 && options.optimizer.kind == OptimizerKind::Lamb) {
-    refuse("--optimizer lamb adds over the --tensor-parallel ranks in its update; use adamw, or --recover restart");
+  const OptimizerKind optimizer = options.optimizer.kind;
+  if (options.tensor_parallel > 1 && (optimizer == OptimizerKind::Lamb || optimizer == OptimizerKind::Muon)) {
+    refuse(
+        fmt::format("--optimizer {} exchanges over the --tensor-parallel ranks in its update; use adamw, or "
+                    "--recover restart",
+                    to_text(optimizer)));
   }
   if (options.observes()) {
     refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");

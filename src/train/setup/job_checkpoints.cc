@@ -288,11 +288,12 @@ void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor)
   const ResumedRun& resumed = *job.checkpoints->resumed;
   for (const OptimizerTensor& state : optimizer.state()) {
     note_slow_checkpoint();
-    const TensorPlace place = tensor == nullptr ? TensorPlace{} : tensor->place();
     const std::string name = state_name(job.model, state.parameter, state.kind);
     std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
-    if (place.ranks > 1 && found && tensor_cut(state.parameter)) shape = found->tensor.shape;
+    const bool is_part = tensor != nullptr && found && tensor_cut(state.parameter) && found->tensor.shape != shape;
+    if (is_part) shape = found->tensor.shape;
+    const TensorPlace place = is_part ? tensor->place() : TensorPlace{};
     read_values(found_tensor(resumed, name, shape), state.parameter, place, state.value);
   }
   optimizer.set_steps(resumed.updates);

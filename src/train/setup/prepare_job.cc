@@ -178,7 +178,7 @@ StageModel bytes_of_stages(const Job& job) {
     if (job.options.shard_optimizer) {
       bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
     } else {
-      bytes += gathered_bytes(job.model, job.partition[s], workload_of(job.options), groups[s].size());
+      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job), groups[s].size());
     }
   }
   if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
@@ -337,7 +337,6 @@ void require_shareable(const Job& job) {
   refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
   refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
   refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
-  refuse(options.optimizer.kind == OptimizerKind::Muon, "--optimizer muon", "use adamw, sgd or lamb");
   require_divisible(job.model, options.tensor_parallel);
 }
 

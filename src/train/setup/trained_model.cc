@@ -80,10 +80,9 @@ void TrainedModel::make_optimizers() {
   if (!options.muon.iterations) options.muon.iterations = job.options.dtype;
   const bool is_muon = options.kind == OptimizerKind::Muon;
   const RankGroups ranks = job.run.rank_groups();
-  SumOverParts sum;
-  if (self_.tensor) sum = [group = self_.tensor.get()](const at::Tensor& numbers) { group->sum(numbers); };
+  TensorGroup* const tensor = self_.tensor.get();
   if (job.run.schedule.updates) {
-    for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, sum);
+    for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
   } else if (job.options.shard_optimizer) {
     for (const auto& [id, group] : groups_) {
       // A division must last, also after a change of the running ranks.
@@ -91,13 +90,13 @@ void TrainedModel::make_optimizers() {
       group->divide(muon_owners(options, group->parameters(), ranks[id.index()].size()));
     }
     optimizers_[std::nullopt] =
-        make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, sum, job.shards());
+        make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
   } else if (is_muon) {
-    optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport);
+    optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport, tensor);
   } else {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, group] : groups_) in_order.push_back(group);
-    optimizers_[std::nullopt] = make_optimizer(options, in_order, sum);
+    optimizers_[std::nullopt] = make_optimizer(options, in_order, tensor);
   }
 }
 
@@ -119,7 +118,9 @@ void TrainedModel::complete_gradients(std::optional<StageId> stage) const {
   for (const auto& [id, group] : groups_) {
     if (stage && id != parameters_of(*stage)) continue;
     for (const Parameter& parameter : group->parameters()) {
-      if (has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
+      // All heads of keys and values, of which the rank has used some
+      const bool has_all_keys = parameter.whole_elements == 0 && tensor_cut(parameter.name);
+      if (has_all_keys || has_partial_gradient(parameter.name, self_.tensor->cuts_tokens()))
         gradients.push_back(parameter.value.grad().view({-1}));
     }
   }
