@@ -28,8 +28,8 @@ class ShardedStage {
         if (is_own) updated.push_back(parameter);
       }
     }
-    std::ranges::stable_sort(slots_, {}, &Slot::sender);  // The order of an all-gather
-    optimizer_ = make_optimizer(options, updated, tensor);   // Of nothing, if a stage has fewer parameters than copies
+    std::ranges::stable_sort(slots_, {}, &Slot::sender);    // The order of an all-gather
+    optimizer_ = make_optimizer(options, updated, tensor);  // Of nothing, if a stage has fewer parameters than copies
   }
 
   void start(Transport& transport) {

@@ -152,7 +152,8 @@ TEST(TokenizerRefusalTest, MergesAndWordsNameTheLine) {
 
 TEST(TokenizerRefusalTest, FolderWithoutATokenizer) {
   EXPECT_THAT(refusal_of([] { (void)open_tokenizer("/"); }), HasSubstr("holds no tokenizer; expected tokenizer.json"));
-  EXPECT_THAT(refusal_of([] { (void)open_tokenizer("/no/such.json"); }), HasSubstr("the tokenizer /no/such.json does not exist"));
+  EXPECT_THAT(refusal_of([] { (void)open_tokenizer("/no/such.json"); }),
+              HasSubstr("the tokenizer /no/such.json does not exist"));
 }
 
 }  // namespace
