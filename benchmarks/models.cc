@@ -144,8 +144,8 @@ class Contestant {
       host.push_back(seconds_since(start));
       wait();
     }
-    auto forward = gpus.record([&] { static_cast<void>(this->forward()); }, nullptr)->kernels();
-    const auto both = gpus.record([&] { run_one(); }, nullptr);
+    auto forward = gpus.record([&] { static_cast<void>(this->forward()); }, nullptr, {})->kernels();
+    const auto both = gpus.record([&] { run_one(); }, nullptr, {});
     std::vector<double> device;
     for (int round = 0; round <= rounds; ++round) {
       const auto start = Clock::now();

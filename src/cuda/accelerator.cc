@@ -132,7 +132,8 @@ std::string kernel_name(cudaGraphNode_t node) {
 class CudaGraph final : public DeviceGraph {
  public:
   /// Thread-local, because other threads use calls that a capture forbids: the loader pins memory, c10d queries events.
-  CudaGraph(const std::function<void()>& work, const CudaGraph* shared) {
+  CudaGraph(const std::function<void()>& work, const CudaGraph* shared, const std::vector<at::Generator>& generators) {
+    for (const at::Generator& generator : generators) graph_.register_generator_state(generator);
     const at::cuda::MempoolId_t pool = shared == nullptr ? at::cuda::MempoolId_t{0, 0} : shared->pool_;
     graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
@@ -227,10 +228,11 @@ class CudaAccelerator final : public Accelerator {
   void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared) const override {
+                                                    const DeviceGraph* shared,
+                                                    const std::vector<at::Generator>& generators) const override {
     try {
       c10::cuda::device_synchronize();  // Capture requires an idle device
-      return std::make_unique<CudaGraph>(work, static_cast<const CudaGraph*>(shared));
+      return std::make_unique<CudaGraph>(work, static_cast<const CudaGraph*>(shared), generators);
     } catch (const c10::Error& error) {
       throw Error(fmt::format("recording a CUDA graph: {}", first_line(error)));
     }
@@ -253,7 +255,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_11() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_12() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/invariant.h"
 #include "core/random.h"
 
 namespace chimera {
@@ -101,12 +102,20 @@ std::uint64_t device_seed(const Masks& masks) {
   return std::uint64_t{words[1]} << 32U | words[0];
 }
 
-at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
-  const at::Device device = input.device();
-  // Not the default generator, which rank threads share.
-  at::Generator generator =
-      at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+/// Not the default generator, which rank threads share.
+at::Generator new_generator(at::Device device) {
+  return at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index());
+}
+
+at::Generator generator_of(const Masks& masks, at::Device device) {
+  if (masks.dropout.graph != nullptr) return masks.dropout.graph->next(masks.dropout, masks.site, device);
+  at::Generator generator = new_generator(device);
   generator.set_current_seed(device_seed(masks));
+  return generator;
+}
+
+at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
+  const at::Generator generator = generator_of(masks, input.device());
   const at::Tensor kept = at::empty(input.sizes(), input.options().dtype(at::kBool));
   return at::native_dropout_backward(input, kept.bernoulli_(1 / masks.scale, generator), masks.scale);
 }
@@ -160,6 +169,27 @@ Dropout Dropout::in_layer(std::int64_t index) const {
   Dropout result = *this;
   result.layer = index;
   return result;
+}
+
+void GraphMasks::make_generators(at::Device device) {
+  constexpr std::size_t kForwardAndBackwards = 3;
+  generators_.clear();
+  for (std::size_t i = 0; i < kForwardAndBackwards * drawn_.size(); ++i) generators_.push_back(new_generator(device));
+  drawn_.clear();
+}
+
+at::Generator GraphMasks::next(const Dropout& masks, DropoutSite site, at::Device device) {
+  drawn_.emplace_back(masks.layer, site);
+  if (generators_.empty()) return new_generator(device);
+  if (drawn_.size() > generators_.size()) throw InternalError("a graph draws more masks than it has generators");
+  return generators_[drawn_.size() - 1];
+}
+
+void GraphMasks::reseed(const Dropout& batch) {
+  for (std::size_t i = 0; i < drawn_.size(); ++i) {
+    const auto& [layer, site] = drawn_[i];
+    generators_[i].set_current_seed(device_seed(Masks(batch.in_layer(layer), site)));
+  }
 }
 
 at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite site) {

@@ -7,10 +7,14 @@
 // of the sample, its slices, and the kind of GPU. Chimera's models call dropout(); models of users contain KeyedDropout
 // modules.
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace chimera {
 
@@ -22,6 +26,8 @@ enum class DropoutSite : std::uint8_t {
   FeedForwardOutput,       ///< feed-forward output, before the residual addition
 };
 
+class GraphMasks;
+
 /// Dropout settings of a micro-batch.
 struct Dropout {
   double probability = 0;  ///< probability that an element becomes 0, in [0, 1); 0: no dropout
@@ -32,10 +38,30 @@ struct Dropout {
   std::int64_t first_token = 0;   ///< position of the first token in its sequence; above 0 only in slices
   std::int64_t sequence = 0;      ///< tokens of the sample that a slice is cut from; 0: tensors have whole samples
   std::int64_t first_head = 0;    ///< index of the first attention head; above 0 only with tensor parallelism
+  GraphMasks* graph = nullptr;    ///< makes generators for device graphs; null: no graph is recorded. Borrowed
 
   [[nodiscard]] bool is_active() const { return probability > 0; }
   /// Returns a copy with `layer` set to `index`.
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
+};
+
+/// Masks in the device graphs of a micro-batch's forward and backward. A graph keeps the addresses of a generator's seed
+/// and offset, so each mask that a graph draws has a generator of its own.
+class GraphMasks {
+ public:
+  /// Makes generators, after a forward outside of a graph has drawn its masks: three for each, because the backward may
+  /// recompute attention. Until then masks are drawn from generators that are not kept.
+  void make_generators(at::Device device);
+  /// Returns the generators, which each graph must register before its capture.
+  [[nodiscard]] const std::vector<at::Generator>& generators() const { return generators_; }
+  /// Returns the generator of the next mask, and notes the mask. Throws InternalError if there are too few generators.
+  [[nodiscard]] at::Generator next(const Dropout& masks, DropoutSite site, at::Device device);
+  /// Seeds all generators for the masks of another micro-batch. Call it before its forward is repeated.
+  void reseed(const Dropout& batch);
+
+ private:
+  std::vector<at::Generator> generators_;
+  std::vector<std::pair<std::int64_t, DropoutSite>> drawn_;  // layers and sites, in the order of next()
 };
 
 /// Sets elements of `input`, a tensor of b samples [b, ...], to 0 with the given probability and divides the others by

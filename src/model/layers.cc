@@ -225,12 +225,13 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   }
 };
 
-/// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more.
+/// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more. It also serves
+/// one token: scaled_dot_product_attention() may choose cuDNN, which makes a plan for each number of keys.
 bool has_flash(const QueryKeyValue& split) {
   constexpr std::int64_t kMultiple = 8;
   constexpr std::int64_t kMax = 256;
   const std::int64_t size = split.query.size(3);
-  return split.query.is_cuda() && at::isReducedFloatingType(split.query.scalar_type()) && size % kMultiple == 0 &&
+  return !split.query.is_cpu() && at::isReducedFloatingType(split.query.scalar_type()) && size % kMultiple == 0 &&
          size <= kMax;
 }
 

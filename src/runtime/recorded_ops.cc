@@ -30,11 +30,12 @@ std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& pr
 
 bool is_alike(const GraphSlot& slot, const at::Tensor& input, MicroBatch& batch) {
   const bool has_input = slot.input.defined();
-  if (has_input != input.defined() || batch.key_value_cache || batch.dropout.is_active()) return false;
+  if (has_input != input.defined() || batch.key_value_cache) return false;
   if (has_input && input.sizes() != slot.input.sizes()) return false;
   MicroBatch recorded = slot.batch;
   // The graph has these factors as numbers.
-  return recorded.token_loss_scale == batch.token_loss_scale &&
+  return recorded.dropout.probability == batch.dropout.probability &&
+         recorded.token_loss_scale == batch.token_loss_scale &&
          recorded.sentence_loss_scale == batch.sentence_loss_scale && have_equal_sizes(recorded, batch);
 }
 
@@ -64,9 +65,23 @@ void RecordedOps::make_slots(const std::vector<Instruction>& program, const Load
   }
 }
 
+void RecordedOps::make_generators() {
+  const at::NoGradGuard no_graph;
+  for (auto& [stage, slots] : slots_) {
+    for (const auto& slot : slots) {
+      Dropout& dropout = slot->batch.dropout;
+      if (!dropout.is_active()) continue;
+      dropout.graph = &slot->masks;
+      static_cast<void>(worker_.stages.at(stage)->forward(slot->input, slot->batch));
+      slot->masks.make_generators(worker_.device());
+    }
+  }
+}
+
 void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicroBatch& load,
                          const CaptureGraph& capture) {
   make_slots(program, load);
+  make_generators();
   const bool splits = std::ranges::any_of(program, [](const Instruction& each) {
     return each.kind == InstructionKind::Compute && each.op.kind == OpKind::BackwardWeight;
   });
@@ -74,7 +89,7 @@ void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicr
     const DeviceGraph* first = nullptr;
     for (auto& [stage, slots] : slots_) {
       for (const auto& slot : slots) {
-        slot.get()->*graph = capture([&, id = stage] { work(id, *slot); }, first);
+        slot.get()->*graph = capture([&, id = stage] { work(id, *slot); }, first, slot->masks.generators());
         (slot.get()->*graph)->repeat();
         if (first == nullptr) first = (slot.get()->*graph).get();
       }
@@ -101,6 +116,7 @@ GraphSlot* RecordedOps::forward(const Op& op, const at::Tensor& input, MicroBatc
   const at::NoGradGuard no_graph;
   if (input.defined()) slot.input.copy_(input, /*non_blocking=*/true);
   copy_tensors(slot.batch, batch);
+  slot.masks.reseed(batch.dropout);
   slot.is_used = true;
   slot.forward->repeat();
   return &slot;

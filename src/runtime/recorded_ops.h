@@ -34,6 +34,7 @@ struct GraphSlot {
   at::Tensor output;
   at::Tensor output_gradient;  ///< undefined on the last stage
   WeightGradients::Pointer weight_gradients = c10::make_intrusive<WeightGradients>();
+  GraphMasks masks;
   std::unique_ptr<DeviceGraph> forward;
   std::unique_ptr<DeviceGraph> backward;  ///< whole backward, or input gradient
   std::unique_ptr<DeviceGraph> weights;   ///< weight gradient; null if backwards are whole
@@ -65,6 +66,7 @@ class RecordedOps {
  private:
   using Slots = std::vector<std::unique_ptr<GraphSlot>>;
   void make_slots(const std::vector<Instruction>& program, const LoadMicroBatch& load);
+  void make_generators();
 
   const WorkerContext& worker_;
   std::map<StageId, Slots> slots_;  // as many as micro-batches are in flight at once

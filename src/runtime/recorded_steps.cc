@@ -39,7 +39,7 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     losses_.clear();
     batches_ = std::move(batches);
     const auto work = [&] { run(part, [&](StageId stage, MicroBatchId id) { return batches_.at({stage, id}); }); };
-    work_ = record(work, /*shared=*/nullptr);
+    work_ = record(work, /*shared=*/nullptr, /*generators=*/{});
     losses_ = std::move(losses);
   }
   work_->repeat();

@@ -70,14 +70,15 @@ class Accelerator {
   virtual void release_cache() const = 0;
   /// Implements CaptureGraph. Throws Error with the first line of a CUDA error.
   [[nodiscard]] virtual std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                            const DeviceGraph* shared) const = 0;
+                                                            const DeviceGraph* shared,
+                                                            const std::vector<at::Generator>& generators) const = 0;
   /// Joins the other ranks over NCCL, and connects all communicators. If an exception ends the transport, pending
   /// operations are aborted. Throws TransportError and the errors of compare_ranks().
   [[nodiscard]] virtual std::unique_ptr<Transport> connect(const NcclOptions& options) const = 0;
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_11";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_12";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

@@ -4,6 +4,8 @@
 // than the launches of all its kernels. `--cuda-graphs` captures the instructions of a step (runtime/recorded_steps.h),
 // `--op-graphs` single ops (runtime/recorded_ops.h).
 
+#include <ATen/core/Generator.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,8 +29,9 @@ class DeviceGraph {
 
 /// Calls a function and records, without running it, the work on the current stream and streams joined with it. Throws
 /// Error if the function waits for the device. The graph allocates in a pool of its own or, unless it is null, in that
-/// of `shared`; the graphs of a pool must not run at the same time.
-using CaptureGraph =
-    std::function<std::unique_ptr<DeviceGraph>(const std::function<void()>& work, const DeviceGraph* shared)>;
+/// of `shared`; the graphs of a pool must not run at the same time. It may draw only from `generators`, and reads their
+/// seeds when it is repeated.
+using CaptureGraph = std::function<std::unique_ptr<DeviceGraph>(
+    const std::function<void()>& work, const DeviceGraph* shared, const std::vector<at::Generator>& generators)>;
 
 }  // namespace chimera

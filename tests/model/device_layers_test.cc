@@ -315,6 +315,27 @@ TEST_F(DeviceLayersTest, MasksOfOtherKeysAreIndependent) {
   }
 }
 
+/// Generation attends from one token to more keys each time, for which cuDNN would make a plan each time.
+TEST_F(DeviceLayersTest, OneTokenAttendsToEarlierOnesByFlashAttention) {
+  constexpr std::int64_t kHeads = 4;
+  for (const std::int64_t shared : {kHeads, std::int64_t{2}}) {
+    for (const std::int64_t earlier : {1, 6, 7}) {
+      SCOPED_TRACE(fmt::format("{} heads of keys, {} earlier tokens", shared, earlier));
+      const auto numbers = [&](std::int64_t tokens, std::int64_t heads) {
+        return at::randn({2, tokens, heads * 8}).to(at::kBFloat16);
+      };
+      const QueryKeyValue own{numbers(1, kHeads), numbers(earlier + 1, shared), numbers(earlier + 1, shared)};
+      const at::NoGradGuard no_graph;
+      FakeDevice::get().clear();
+      const at::Tensor found =
+          causal_attention({own.query.to(kDevice), own.key.to(kDevice), own.value.to(kDevice)}, kHeads);
+      const auto kernels = FakeDevice::get().kernels();
+      EXPECT_EQ(std::ranges::count(kernels, "aten::_scaled_dot_product_flash_attention"), 1) << counts(kernels);
+      EXPECT_TRUE(at::allclose(found.cpu(), causal_attention(own, kHeads), 1e-2, 1e-2));
+    }
+  }
+}
+
 /// The weight gradient of each chunk reads and writes the whole matrix.
 TEST_F(DeviceLayersTest, TheHeadHasLargerChunksThanOnTheCpu) {
   constexpr std::int64_t kVocabulary = 70'000;

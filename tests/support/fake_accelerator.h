@@ -5,6 +5,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "train/setup/device.h"
 #include "transport/accelerator.h"
@@ -41,12 +42,13 @@ struct FakeAccelerator final : Accelerator {
   [[nodiscard]] std::string problem() const override { return fault; }
   std::function<void()> releases = [] {};
   void release_cache() const override { releases(); }
-  CaptureGraph records = [](const auto&, const DeviceGraph*) -> std::unique_ptr<DeviceGraph> {
+  CaptureGraph records = [](const auto&, const DeviceGraph*, const auto&) -> std::unique_ptr<DeviceGraph> {
     throw std::logic_error("nobody records on these");
   };
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared) const override {
-    return records(work, shared);
+                                                    const DeviceGraph* shared,
+                                                    const std::vector<at::Generator>& generators) const override {
+    return records(work, shared, generators);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }
 };

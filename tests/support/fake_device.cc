@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -307,6 +308,9 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const std::string name = op.schema().name();
   FakeDevice::get().launched(name, kernels_of(op, *stack));
   if (depends_on_values(name)) FakeDevice::get().waited(name);
+  for (const c10::IValue& input : std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())) {
+    if (input.isGenerator()) FakeDevice::get().draws_from(input.toGenerator());
+  }
   FakeDevice::get().used(name, tensors_in(std::span<const c10::IValue>(*stack).last(op.schema().arguments().size())));
   DispatchedCall(op).run(*stack);
 }
@@ -402,6 +406,56 @@ std::tuple<at::Tensor, at::Tensor> fused_rms_norm_backward(const at::Tensor& out
   return {same_memory(results[0], input.device()), same_memory(results[1], input.device())};
 }
 
+/// Causal attention of the last tokens, in float32. The CPU's kernel aligns the mask with the first key.
+struct FlashAttention {
+  FlashAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)
+      : query(wide(q)),
+        key(wide(k).repeat_interleave(q.size(1) / k.size(1), 1)),
+        value(wide(v).repeat_interleave(q.size(1) / k.size(1), 1)),
+        scale(1 / std::sqrt(static_cast<double>(q.size(3)))) {
+    const at::Tensor later = at::ones({q.size(2), k.size(2)}, at::kBool).triu(k.size(2) - q.size(2) + 1);
+    weights = query.matmul(key.transpose(2, 3)).mul(scale).masked_fill(later, -INFINITY).softmax(-1);
+  }
+  static at::Tensor wide(const at::Tensor& tensor) { return same_memory(tensor, at::kCPU).to(at::kFloat); }
+
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
+  double scale;
+  at::Tensor weights;
+};
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>
+flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double /*dropout*/,
+                bool /*is_causal*/, bool /*debug*/, std::optional<double> /*scale*/) {
+  FakeDevice::get().launched("aten::_scaled_dot_product_flash_attention", 1);
+  const auto results = computed([=] {
+    const FlashAttention of(query, key, value);
+    return std::vector{of.weights.matmul(of.value).to(query.scalar_type())};
+  });
+  return {same_memory(results[0], kDevice), {}, {}, {}, query.size(2), key.size(2), {}, {}, {}};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
+    const at::Tensor& output_gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+    const at::Tensor& /*output*/, const at::Tensor& /*sums*/, const at::Tensor& /*queries*/, const at::Tensor& /*keys*/,
+    c10::SymInt /*most_queries*/, c10::SymInt /*most_keys*/, double /*dropout*/, bool /*is_causal*/,
+    const at::Tensor& /*seed*/, const at::Tensor& /*offset*/, std::optional<double> /*scale*/) {
+  FakeDevice::get().launched("aten::_scaled_dot_product_flash_attention_backward", 3);
+  const auto results = computed([=] {
+    const FlashAttention of(query, key, value);
+    const at::Tensor gradient = FlashAttention::wide(output_gradient);
+    const at::Tensor of_weights = gradient.matmul(of.value.transpose(2, 3)) * of.weights;
+    const at::Tensor scores = (of_weights - of.weights * of_weights.sum(-1, /*keepdim=*/true)) * of.scale;
+    const auto shared = [&](const at::Tensor& each) {
+      return each.unflatten(1, {key.size(1), -1}).sum(2).to(key.scalar_type());
+    };
+    return std::vector{scores.matmul(of.key).to(query.scalar_type()), shared(scores.transpose(2, 3).matmul(of.query)),
+                       shared(of.weights.transpose(2, 3).matmul(gradient))};
+  });
+  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice), same_memory(results[2], kDevice)};
+}
+
 /// Chooses attention's kernels as the CPU does: fused ones if possible.
 std::int64_t attention_choice(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                               const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
@@ -439,6 +493,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("mm.dtype", wide_product);
   library.impl("_fused_rms_norm", fused_rms_norm);
   library.impl("_fused_rms_norm_backward", fused_rms_norm_backward);
+  library.impl("_scaled_dot_product_flash_attention", flash_attention);
+  library.impl("_scaled_dot_product_flash_attention_backward", flash_attention_backward);
   library.impl("as_strided", strided_view);
   library.impl("view", reshaped_view);
   // Without these, several other ops would be called.
@@ -608,6 +664,14 @@ FakeDevice::Recording* FakeDevice::recording() {
   return found == recordings_.end() ? nullptr : found->second.get();
 }
 
+void FakeDevice::draws_from(const at::Generator& generator) {
+  if (recording() == nullptr) return;
+  const std::scoped_lock lock(mutex_);
+  if (std::ranges::count(registered_[current], generator) == 0) {
+    throw std::logic_error("a recording draws from a generator that is not registered");
+  }
+}
+
 int FakeDevice::recording_number() {
   if (recording() == nullptr) return 0;
   const std::scoped_lock lock(mutex_);
@@ -648,13 +712,15 @@ class Repeated final : public DeviceGraph {
 
 }  // namespace
 
-std::unique_ptr<DeviceGraph> FakeDevice::record(const std::function<void()>& work) {
+std::unique_ptr<DeviceGraph> FakeDevice::record(const std::function<void()>& work,
+                                                const std::vector<at::Generator>& generators) {
   const auto own = std::make_shared<Recording>();
   const c10::StreamId stream = current;
   if (stream == 0) throw std::logic_error("the default stream cannot be recorded");
   {
     const std::scoped_lock lock(mutex_);
     recordings_[stream] = own;
+    registered_[stream] = generators;
     ++recordings_begun_[stream];
   }
   const auto end = [&] {

@@ -2,6 +2,7 @@
 // A fake asynchronous device: its tensors lie in the CPU's memory, and its kernels are the CPU's, run immediately. It
 // records the calls to its streams and the calls that make the host wait.
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -55,9 +56,11 @@ class FakeDevice {
   std::vector<std::string> kernels();
   /// Imitates a CUDA graph: repeat() runs the kernels that `work` gives to the calling thread's current stream again,
   /// on the same memory. Like CUDA it throws if the work waits for the device, copies from host memory, queries an
-  /// event of the recording, or waits for an event recorded before. Unlike CUDA it also runs the work while it records.
-  /// The first repeat(), which must come before anything else, therefore does nothing.
-  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work);
+  /// event of the recording, waits for an event recorded before, or draws from a generator that is not in `generators`.
+  /// Unlike CUDA it also runs the work while it records. The first repeat(), which must come before anything else,
+  /// therefore does nothing.
+  std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
+                                      const std::vector<at::Generator>& generators = {});
   /// The recording of the calling thread's stream, to which repeatable work is appended; null if there is none.
   using Recording = std::vector<std::function<void()>>;
   Recording* recording();
@@ -90,6 +93,7 @@ class FakeDevice {
   void recorded(std::intptr_t event, c10::StreamId stream);
   void awaited(std::intptr_t event, c10::StreamId stream);
   void used(const std::string& op, const std::vector<at::Tensor>& inputs);
+  void draws_from(const at::Generator& generator);
 
  private:
   std::mutex mutex_;
@@ -104,6 +108,7 @@ class FakeDevice {
   std::vector<std::string> kernels_;
   std::map<c10::StreamId, std::shared_ptr<Recording>> recordings_;  // active recordings
   std::map<c10::StreamId, int> recordings_begun_;
+  std::map<c10::StreamId, std::vector<at::Generator>> registered_;  // with active recordings
   std::set<std::intptr_t> events_of_recordings_;
   DeviceWait wait_at_first_use_;
   std::set<std::pair<c10::StreamId, std::string>> used_;

@@ -13,8 +13,8 @@ const Accelerator& fake_gpu() {
     FakeDevice::install();
     gpu.device_type = kFakeDevice;
     gpu.devices = 1;
-    gpu.records = [](const std::function<void()>& work, const DeviceGraph* /*shared*/) {
-      return FakeDevice::get().record(work);
+    gpu.records = [](const auto& work, const DeviceGraph* /*shared*/, const auto& generators) {
+      return FakeDevice::get().record(work, generators);
     };
     return true;
   }();
@@ -25,6 +25,6 @@ const Accelerator& fake_gpu() {
 }  // namespace
 }  // namespace chimera::testing
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_11() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_12() {
   return &chimera::testing::fake_gpu();
 }

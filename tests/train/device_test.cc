@@ -107,8 +107,9 @@ struct ObservingAccelerator final : Accelerator {
     return "";
   }
   [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared) const override {
-    return gpus.record(work, shared);
+                                                    const DeviceGraph* shared,
+                                                    const std::vector<at::Generator>& generators) const override {
+    return gpus.record(work, shared, generators);
   }
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     return gpus.connect(options);

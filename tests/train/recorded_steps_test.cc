@@ -39,11 +39,11 @@ class RecordedStepsTest : public ::testing::Test {
  protected:
   RecordedStepsTest() {
     gpus_.device_type = testing::kFakeDevice;
-    gpus_.records = [this](const auto& work, const DeviceGraph* shared) {
+    gpus_.records = [this](const auto& work, const DeviceGraph* shared, const auto& generators) {
       ++recordings_;
       if (shared == nullptr) ++pools_;
       EXPECT_EQ(releases_, pools_) << "the cache is released before each pool";
-      return FakeDevice::get().record(work);
+      return FakeDevice::get().record(work, generators);
     };
     gpus_.releases = [this] { ++releases_; };
     FakeDevice::install();
@@ -292,6 +292,28 @@ TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecordedOps) {
   }
 }
 
+/// Each repetition draws the masks of its own step and micro-batch, in forward and backward.
+TEST_F(RecordedStepsTest, DropoutOfRecordedOpsHasTheMasksOfRunsWithoutGraphs) {
+  for (const auto& [model, schedule] :
+       {std::pair("gpt2-tiny", "1f1b"), std::pair("bert-tiny", "chimera"), std::pair("llama-tiny", "zb-h1")}) {
+    for (const StageRule recomputed : {StageRule::None, StageRule::Attention}) {
+      SCOPED_TRACE(std::string(model) + ", recomputed: " + std::string(to_text(recomputed)));
+      TrainOptions options = recorded_steps_options(model, schedule);
+      options.dropout = 0.1;
+      options.recompute.rule = recomputed;
+      const Outcome as_it_is = train(options);
+      ASSERT_EQ(as_it_is.error, "");
+      recordings_ = releases_ = pools_ = 0;
+      const Outcome outcome = train(with_op_graphs(options));
+      ASSERT_EQ(outcome.error, "");
+      EXPECT_GT(recordings_, 0);
+      EXPECT_THAT(outcome.losses, Pointwise(DoubleNear(1e-12), as_it_is.losses));
+      EXPECT_THAT(outcome.gradient_norms, Pointwise(DoubleNear(1e-12), as_it_is.gradient_norms));
+      EXPECT_LT(outcome.given.back(), as_it_is.given.back());
+    }
+  }
+}
+
 /// NCCL requires that all members of a communicator capture an operation, and repeat it from that capture.
 TEST_F(RecordedStepsTest, AllRanksRecordAgainIfOneGroupHasOtherSizes) {
   TrainOptions options = recorded_steps_options("bert-tiny", "1f1b");
@@ -348,7 +370,7 @@ struct RecordedPartTest : ::testing::Test {
   }
   double run(const LoadMicroBatch& load) {
     StepLosses losses;
-    const auto record = [this](const std::function<void()>& work, const DeviceGraph* /*shared*/) {
+    const auto record = [this](const auto& work, const DeviceGraph* /*shared*/, const auto& /*generators*/) {
       ++recordings;
       return std::make_unique<DoneAgain>(work);
     };
@@ -419,7 +441,8 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
   options.op_graphs = true;
   EXPECT_THAT(refusal_of(options, 1), HasSubstr("leave out one of them"));
   options.cuda_graphs = false;
-  EXPECT_EQ(refusal_of(options, 1), "");
+  options.dropout = 0.1;
+  EXPECT_EQ(refusal_of(options, 1), "") << "each repetition draws its own masks";
   options.reduction = ReductionOrder::Canonical;
   EXPECT_THAT(refusal_of(options, 1), HasSubstr("--op-graphs: gradients of blocks"));
 }
