@@ -25,6 +25,8 @@ at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
   return leaf;
 }
 
+thread_local const GradientMemory* current_memory = nullptr;
+
 }  // namespace
 
 at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
@@ -35,6 +37,15 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
   void* data = memory->data();
   const auto release = [memory = std::move(memory), bytes](void* /*data*/) { report(*memory, -bytes); };
   return at::from_blob(data, {count}, release, options);
+}
+
+GradientMemory::GradientMemory(Allocate allocate) : allocate_(std::move(allocate)) { current_memory = this; }
+
+GradientMemory::~GradientMemory() { current_memory = nullptr; }
+
+at::Tensor GradientMemory::zeros(std::int64_t count, const at::TensorOptions& options) {
+  at::Tensor memory = current_memory == nullptr ? at::Tensor() : current_memory->allocate_(count, options);
+  return memory.defined() ? memory.zero_() : shared_zeros(count, options);
 }
 
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
@@ -53,7 +64,7 @@ void ParameterGroup::make_gradients(std::size_t num_accumulators) {
   }
   accumulators_.clear();
   while (accumulators_.size() < num_accumulators) {
-    accumulators_.push_back(shared_zeros(count, parameters_.front().value.options()));
+    accumulators_.push_back(GradientMemory::zeros(count, parameters_.front().value.options()));
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& value = parameters_[i].value;

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,23 @@ namespace chimera {
 /// Returns a tensor of `count` zeros. On the CPU it is in shared memory that other processes can map
 /// (core/shared_memory.h); LibTorch's memory profiler counts it.
 [[nodiscard]] at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options);
+
+/// Scope in which groups made on this thread get the memory of their gradients from `allocate` (flat, of `count`
+/// elements), unless it returns an undefined tensor.
+class GradientMemory {
+ public:
+  using Allocate = std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
+  explicit GradientMemory(Allocate allocate);
+  ~GradientMemory();
+  GradientMemory(const GradientMemory&) = delete;
+  GradientMemory& operator=(const GradientMemory&) = delete;
+
+  /// Returns a flat tensor of zeros from the current scope or, without one, from shared_zeros().
+  [[nodiscard]] static at::Tensor zeros(std::int64_t count, const at::TensorOptions& options);
+
+ private:
+  Allocate allocate_;
+};
 
 /// A leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
 struct Parameter {

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <chrono>
+#include <thread>
+
 namespace chimera {
 namespace {
 
@@ -28,6 +31,19 @@ StreamMark::StreamMark(at::Device device) {
 
 void StreamMark::await() const {
   if (event_) event_->block(current_stream(event_->device()));
+}
+
+void poll_until(const std::function<bool()>& is_done, const std::function<void()>& check) {
+  constexpr std::chrono::microseconds kPause{100};
+  constexpr std::chrono::seconds kBetweenChecks{1};
+  auto next_check = std::chrono::steady_clock::now();
+  while (!is_done()) {
+    if (check && std::chrono::steady_clock::now() >= next_check) {
+      check();
+      next_check += kBetweenChecks;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void use_on_current_stream(const at::Tensor& tensor) {

@@ -29,6 +29,9 @@ class StreamMark {
   std::shared_ptr<c10::Event> event_;  // null on the CPU
 };
 
+/// Polls a device until `is_done`. Calls `check` first and then about once per second; it may throw, or be empty.
+void poll_until(const std::function<bool()>& is_done, const std::function<void()>& check);
+
 /// Keeps memory of `tensor`, created on another stream, from reuse until the current stream has finished with it.
 void use_on_current_stream(const at::Tensor& tensor);
 

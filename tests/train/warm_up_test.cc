@@ -341,6 +341,34 @@ TEST_F(WarmUpTest, ModulesOfUsersDrawTheNumbersThatTheyWouldWithoutIt) {
   }
 }
 
+/// Over NVLink a dead peer gives no error to the device, which would wait until a timeout.
+TEST_F(WarmUpTest, ModulesOfUsersDoNotWaitForALostPeer) {
+  FitOptions options;
+  options.schedule = "1f1b";
+  options.shape = {2, 2};
+  options.micro_batch_size = 2;
+  options.threads = 1;
+  const FitRun run = prepare_fit(small_network(kWarmDevice), points_on(kWarmDevice), options);
+  testing::FakeNetwork network(2, run.rank_groups(), run.communicating_pairs());
+  const auto train = [&](RankId rank) {
+    at::set_num_threads(1);
+    Communicators to = network.communicators(static_cast<int>(rank.value()));
+    to.device = kWarmDevice;
+    const auto transport = make_pair_transport(std::move(to));
+    RankFit trainer(run, rank, *transport);
+    static_cast<void>(trainer.train_step(0));
+    std::array<double, 1> nothing{};
+    transport->all_sum(nothing);  // both ranks are here
+    FakeDevice::get().finish_events_up_to(0);
+    network.error = c10d::ErrorType::COMM_ERROR;
+    static_cast<void>(trainer.train_step(1));
+  };
+  const auto failed = RankThreads(2).run(2, train, [&](const std::string& why) { network.close(why); });
+  ASSERT_TRUE(failed);
+  EXPECT_THROW(std::rethrow_exception(failed->error), PeerLostError);
+  EXPECT_THAT(what_of(failed->error), HasSubstr("reports that a connection failed"));
+}
+
 TEST_F(WarmUpTest, ModulesOfUsersTrainAsOnTheCpu) {
   FitOptions options;
   options.schedule = "zb-h1";

@@ -1,7 +1,5 @@
 #include "train/setup/device_progress.h"
 
-#include <thread>
-
 #include "launch/local/rank.h"
 #include "train/setup/device.h"
 
@@ -27,14 +25,11 @@ ObservationHooks DeviceProgress::observe(std::int64_t step) {
 }
 
 void DeviceProgress::catch_up() {
-  auto next_check = std::chrono::steady_clock::now();
-  for (report_reached(); !waiting_.empty(); report_reached()) {
-    if (require_peers_ && std::chrono::steady_clock::now() >= next_check) {
-      require_peers_();
-      next_check += kBetweenChecks;
-    }
-    std::this_thread::sleep_for(kPause);
-  }
+  const auto has_reached_all = [this] {
+    report_reached();
+    return waiting_.empty();
+  };
+  poll_until(has_reached_all, require_peers_);
 }
 
 void DeviceProgress::report_reached() {

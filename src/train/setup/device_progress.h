@@ -7,7 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,8 +22,6 @@ namespace chimera {
 /// Calls note_progress() when the device reaches the noted progress; on the CPU at once. Not thread-safe.
 class DeviceProgress {
  public:
-  static constexpr std::chrono::microseconds kPause{100};  ///< Time between two polls of the device in catch_up()
-
   /// `require_peers` throws PeerLostError if a peer is lost (Transport::require_peers()). catch_up() calls it about
   /// once per second. May be empty.
   explicit DeviceProgress(at::Device device, std::function<void()> require_peers = {})
@@ -55,8 +52,6 @@ class DeviceProgress {
   };
   void add(const std::optional<RankProgress>& progress);
   void report_reached();
-
-  static constexpr std::chrono::seconds kBetweenChecks{1};
 
   at::Device device_;
   std::function<void()> require_peers_;

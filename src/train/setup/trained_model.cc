@@ -51,6 +51,10 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
     tied_weight = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
   const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
   stages = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
+    const GradientMemory memory([&](std::int64_t count, const at::TensorOptions& options) {
+      if (job.options.shard_optimizer) return at::Tensor();  // Reductions to one member do not profit
+      return self_.transport.allocate_gradients(parameters_of(id), count, options.dtype().toScalarType());
+    });
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
   list_groups();

@@ -16,6 +16,7 @@
 #include "transport/groups.h"
 #include "transport/ordered_sum.h"
 #include "transport/slice_exchange.h"
+#include "transport/stream.h"
 
 namespace chimera {
 namespace {
@@ -270,6 +271,16 @@ class PairTransport final : public Transport {
     });
   }
 
+  /// NCCL adds registered tensors in the switch (NVLS) with 4 thread blocks instead of 16. c10d supports it only if the
+  /// GPU has multicast. Ordered sums are no all-reduces.
+  [[nodiscard]] at::Tensor allocate_gradients(ParameterGroupId id, std::int64_t elements,
+                                              at::ScalarType type) override {
+    const Group& group = group_of(id);
+    if (!group || to_.sums_in_order || !group->supportsTensorAlloc(to_.device.index())) return {};
+    return guarded(fmt::format("rank {}: gradients of stage {}", to_.rank, id.value()),
+                   [&] { return group->allocateTensor(elements, at::TensorOptions(to_.device).dtype(type)); });
+  }
+
   /// c10d starts the clock of an operation when it is launched, up to a step before the device reaches it.
   void note_longest_step(std::chrono::milliseconds longest) override {
     if (kStepsOfTimeout * longest > timeout_) set_timeouts(kStepsOfTimeout * longest);
@@ -294,11 +305,12 @@ class PairTransport final : public Transport {
 
   std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
     if (!to_.everyone) return Transport::sum_to_host(values, before_wait);
-    return guarded(fmt::format("rank {}: all-sum", to_.rank), [&] {
-      const at::Tensor sums = sum_over_everyone(values);
-      if (before_wait) before_wait();
-      return on_host(sums);
-    });
+    const std::string operation = fmt::format("rank {}: all-sum", to_.rank);
+    const at::Tensor sums = guarded(operation, [&] { return sum_over_everyone(values); });
+    const StreamMark end(to_.device);
+    if (before_wait) before_wait();
+    poll_until([&] { return end.is_reached(); }, [this] { require_peers(); });
+    return guarded(operation, [&] { return on_host(sums); });
   }
 
  private:
