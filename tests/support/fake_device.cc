@@ -433,7 +433,7 @@ flash_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor
     const FlashAttention of(query, key, value);
     return std::vector{of.weights.matmul(of.value).to(query.scalar_type())};
   });
-  return {same_memory(results[0], kDevice), {}, {}, {}, query.size(2), key.size(2), {}, {}, {}};
+  return {same_memory(results[0], query.device()), {}, {}, {}, query.size(2), key.size(2), {}, {}, {}};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
@@ -453,7 +453,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_attention_backward(
     return std::vector{scores.matmul(of.key).to(query.scalar_type()), shared(scores.transpose(2, 3).matmul(of.query)),
                        shared(of.weights.transpose(2, 3).matmul(gradient))};
   });
-  return {same_memory(results[0], kDevice), same_memory(results[1], kDevice), same_memory(results[2], kDevice)};
+  const at::Device device = query.device();
+  return {same_memory(results[0], device), same_memory(results[1], device), same_memory(results[2], device)};
 }
 
 /// Chooses attention's kernels as the CPU does: fused ones if possible.
