@@ -39,7 +39,10 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
   return at::from_blob(data, {count}, release, options);
 }
 
-GradientMemory::GradientMemory(Allocate allocate) : allocate_(std::move(allocate)) { current_memory = this; }
+GradientMemory::GradientMemory(Allocate allocate, Owners owners)
+    : allocate_(std::move(allocate)), owners_(std::move(owners)) {
+  current_memory = this;
+}
 
 GradientMemory::~GradientMemory() { current_memory = nullptr; }
 
@@ -48,8 +51,14 @@ at::Tensor GradientMemory::zeros(std::int64_t count, const at::TensorOptions& op
   return memory.defined() ? memory.zero_() : shared_zeros(count, options);
 }
 
+std::vector<std::size_t> GradientMemory::owners(const std::vector<Parameter>& parameters) {
+  if (current_memory == nullptr || !current_memory->owners_) return {};
+  return current_memory->owners_(parameters);
+}
+
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
-    : parameters_(std::move(parameters)) {
+    : parameters_(std::move(parameters)), owners_(GradientMemory::owners(parameters_)) {
+  if (!owners_.empty()) sort_by_owner();
   make_gradients(num_accumulators);
 }
 
@@ -73,19 +82,15 @@ void ParameterGroup::make_gradients(std::size_t num_accumulators) {
   }
 }
 
-void ParameterGroup::divide(std::vector<std::size_t> owners) {
-  require_invariant(accumulators_.size() == 1 && owners.size() == parameters_.size(),
-                    "a parameter group cannot be divided");
-  std::vector<std::size_t> order(owners.size());
+void ParameterGroup::sort_by_owner() {
+  require_invariant(owners_.size() == parameters_.size(), "a parameter of a group has no owner");
+  std::vector<std::size_t> order(owners_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t p) { return owners[p]; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t p) { return owners_[p]; });
   std::vector<Parameter> sorted;
   for (const std::size_t p : order) sorted.push_back(parameters_[p]);
   parameters_ = std::move(sorted);
-  owners_ = std::move(owners);
   std::ranges::sort(owners_);
-  for (Parameter& parameter : parameters_) parameter.value.mutable_grad() = at::Tensor();  // Frees the old gradients
-  make_gradients(1);
 }
 
 void ParameterGroup::zero_gradients() {

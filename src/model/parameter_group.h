@@ -4,7 +4,7 @@
 // gradients of the whole group over the workers that hold it. Each stage is such a group. The matrix of a tied model is
 // a group of its own, because it is both the token embedding of the first stage and the output matrix of the last. If
 // the workers of a group share its optimizer state (--shard-optimizer), each parameter has one of them as owner.
-// owners_of() chooses owners by size; ParameterGroup::divide() sets others, such as owners by the cost of updates.
+// owners_of() chooses owners by size; GradientMemory can set others, such as owners by the cost of updates.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -19,21 +19,28 @@ namespace chimera {
 /// (core/shared_memory.h); LibTorch's memory profiler counts it.
 [[nodiscard]] at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options);
 
+struct Parameter;
+
 /// Scope in which groups made on this thread get the memory of their gradients from `allocate` (flat, of `count`
-/// elements), unless it returns an undefined tensor.
+/// elements), unless it returns an undefined tensor. `owners` may give each parameter its owner: the index of a worker
+/// among those that hold the group. Such a group is sorted by owner.
 class GradientMemory {
  public:
   using Allocate = std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
-  explicit GradientMemory(Allocate allocate);
+  using Owners = std::function<std::vector<std::size_t>(const std::vector<Parameter>& parameters)>;
+  explicit GradientMemory(Allocate allocate, Owners owners = {});
   ~GradientMemory();
   GradientMemory(const GradientMemory&) = delete;
   GradientMemory& operator=(const GradientMemory&) = delete;
 
   /// Returns a flat tensor of zeros from the current scope or, without one, from shared_zeros().
   [[nodiscard]] static at::Tensor zeros(std::int64_t count, const at::TensorOptions& options);
+  /// Returns [parameter]: the owners that the current scope gives; empty without a scope or its `owners`.
+  [[nodiscard]] static std::vector<std::size_t> owners(const std::vector<Parameter>& parameters);
 
  private:
   Allocate allocate_;
+  Owners owners_;
 };
 
 /// A leaf that requires grad. Its .grad() is a view into the flat gradients of its group.
@@ -59,11 +66,7 @@ class ParameterGroup {
   /// Returns the tensors that backwards add gradients to. The first is gradients(), and all have its size. There is
   /// more than one only if a parameter has two uses (TiedWeight).
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
-  /// Sets the owner of each parameter: `owners` [parameter] is the index of a worker among those that hold the group.
-  /// Sorts parameters and gradients by owner. Call it before anything refers to them; gradients become zero. Only for
-  /// groups with one accumulator.
-  void divide(std::vector<std::size_t> owners);
-  /// Returns [parameter]: the owners that divide() has set, ascending; empty if it was not called.
+  /// Returns [parameter]: the owners that a GradientMemory gave, ascending; empty if none did.
   [[nodiscard]] const std::vector<std::size_t>& owners() const { return owners_; }
   void zero_gradients();
   /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.
@@ -75,6 +78,7 @@ class ParameterGroup {
   explicit ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators = 1);
 
  private:
+  void sort_by_owner();
   void make_gradients(std::size_t num_accumulators);
 
   std::vector<Parameter> parameters_;
@@ -111,8 +115,7 @@ class TiedWeight final : public ParameterGroup {
 
 /// Return [parameter]: its owner, 0 .. members - 1. All elements are cut into `members` equal shares in order, and the
 /// worker whose share contains the middle of a parameter owns it. So owners ascend, and a worker may own nothing.
-/// `sizes` are the elements of whole parameters, also with tensor parallelism. If divide() was called on the group,
-/// returns owners().
+/// `sizes` are the elements of whole parameters, also with tensor parallelism. Owners that the group has win.
 [[nodiscard]] std::vector<std::size_t> owners_of(const std::vector<std::int64_t>& sizes, std::size_t members);
 [[nodiscard]] std::vector<std::size_t> owners_of(const ParameterGroup& group, std::size_t members);
 

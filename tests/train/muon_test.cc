@@ -84,6 +84,17 @@ TEST(MuonTrainingTest, CanonicalSumsGiveTheSameBitsWhoeverIterates) {
   }
 }
 
+TEST(MuonTrainingTest, ShardsKeepTheBitsOfLayersInBfloat16) {
+  TrainOptions options = muon("chimera", {2, 4});
+  options.dtype = DataType::BFloat16;
+  options.reduction = ReductionOrder::Canonical;
+  const testing::Trained expected = testing::train(options, kMuonSteps);
+  options.shard_optimizer = true;
+  const testing::Trained actual = testing::train(options, kMuonSteps);
+  EXPECT_EQ(actual.gradient_norms, expected.gradient_norms);
+  EXPECT_EQ(actual.parameters_hashes, expected.parameters_hashes);
+}
+
 TEST(MuonTrainingTest, IterationsInBfloat16KeepTheBitsToo) {
   TrainOptions options = muon("none", {1, 4});
   options.dtype = DataType::Float32;

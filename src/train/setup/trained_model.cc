@@ -50,11 +50,20 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   if (job.model.tied && uses.any())
     tied_weight = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
   const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
+  // Second shards keep owners by size: a division must last, also after a change of the running ranks.
+  const bool shares_work =
+      job.options.shard_optimizer && job.options.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards();
+  const RankGroups ranks = job.run.rank_groups();
   stages = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
-    const GradientMemory memory([&](std::int64_t count, const at::TensorOptions& options) {
+    const auto allocate = [&](std::int64_t count, const at::TensorOptions& options) {
       if (job.options.shard_optimizer) return at::Tensor();  // Reductions to one member do not profit
       return self_.transport.allocate_gradients(parameters_of(id), count, options.dtype().toScalarType());
-    });
+    };
+    const auto owners = [&](const std::vector<Parameter>& parameters) {
+      if (!shares_work) return std::vector<std::size_t>{};
+      return muon_owners(job.options.optimizer, parameters, ranks[parameters_of(id).index()].size());
+    };
+    const GradientMemory memory(allocate, owners);
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
   });
   list_groups();
@@ -82,20 +91,14 @@ void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
   OptimizerOptions options = job.options.optimizer;
   if (!options.muon.iterations) options.muon.iterations = job.options.dtype;
-  const bool is_muon = options.kind == OptimizerKind::Muon;
   const RankGroups ranks = job.run.rank_groups();
   TensorGroup* const tensor = self_.tensor.get();
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
   } else if (job.options.shard_optimizer) {
-    for (const auto& [id, group] : groups_) {
-      // A division must last, also after a change of the running ranks.
-      if (!is_muon || group == weights_->tied.get() || job.has_second_shards()) continue;
-      group->divide(muon_owners(options, group->parameters(), ranks[id.index()].size()));
-    }
     optimizers_[std::nullopt] =
         make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
-  } else if (is_muon) {
+  } else if (options.kind == OptimizerKind::Muon) {
     optimizers_[std::nullopt] = make_shared_muon(options, groups_, ranks, self_.rank, self_.transport, tensor);
   } else {
     std::vector<ParameterGroup*> in_order;
