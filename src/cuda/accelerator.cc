@@ -227,8 +227,7 @@ class CudaAccelerator final : public Accelerator {
 
   void release_cache() const override { c10::cuda::CUDACachingAllocator::emptyCache(); }
 
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared,
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work, const DeviceGraph* shared,
                                                     const std::vector<at::Generator>& generators) const override {
     try {
       c10::cuda::device_synchronize();  // Capture requires an idle device

@@ -45,8 +45,8 @@ struct Dropout {
   [[nodiscard]] Dropout in_layer(std::int64_t index) const;
 };
 
-/// Masks in the device graphs of a micro-batch's forward and backward. A graph keeps the addresses of a generator's seed
-/// and offset, so each mask that a graph draws has a generator of its own.
+/// Masks in the device graphs of a micro-batch's forward and backward. A graph keeps the addresses of a generator's
+/// seed and offset, so each mask that a graph draws has a generator of its own.
 class GraphMasks {
  public:
   /// Makes generators, after a forward outside of a graph has drawn its masks: three for each, because the backward may

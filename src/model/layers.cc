@@ -225,8 +225,8 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   }
 };
 
-/// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more. It also serves
-/// one token: scaled_dot_product_attention() may choose cuDNN, which makes a plan for each number of keys.
+/// Whether a GPU's flash attention can hide later keys from the last tokens, where a mask would cost more. It also
+/// serves one token: scaled_dot_product_attention() may choose cuDNN, which makes a plan for each number of keys.
 bool has_flash(const QueryKeyValue& split) {
   constexpr std::int64_t kMultiple = 8;
   constexpr std::int64_t kMax = 256;

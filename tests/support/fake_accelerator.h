@@ -45,8 +45,7 @@ struct FakeAccelerator final : Accelerator {
   CaptureGraph records = [](const auto&, const DeviceGraph*, const auto&) -> std::unique_ptr<DeviceGraph> {
     throw std::logic_error("nobody records on these");
   };
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared,
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work, const DeviceGraph* shared,
                                                     const std::vector<at::Generator>& generators) const override {
     return records(work, shared, generators);
   }

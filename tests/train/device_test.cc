@@ -106,8 +106,7 @@ struct ObservingAccelerator final : Accelerator {
     seen = value == nullptr ? "" : value;
     return "";
   }
-  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work,
-                                                    const DeviceGraph* shared,
+  [[nodiscard]] std::unique_ptr<DeviceGraph> record(const std::function<void()>& work, const DeviceGraph* shared,
                                                     const std::vector<at::Generator>& generators) const override {
     return gpus.record(work, shared, generators);
   }

@@ -292,7 +292,8 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks) {
   }
   if (!uses_gpu(options)) refuse("only GPUs have CUDA graphs; leave it out, or use --device cuda");
   if (options.offload.rule != StageRule::None) refuse("a graph keeps its memory; use --offload none");
-  if (options.cuda_graphs && options.dropout > 0) refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
+  if (options.cuda_graphs && options.dropout > 0)
+    refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
   if (!has_processes(options) && ranks > 1) {
     refuse("a graph belongs to one rank, but threads share tensors; use --transport processes, or leave it out");
   }
