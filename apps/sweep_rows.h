@@ -27,7 +27,7 @@ struct Sweep {
   std::vector<std::string> schedules;  // names and files; empty: all synchronous schedules, with their best parameters
   const ShapeFlags& shape;
   const CostFlags& costs;
-  const PairFlags& pairs;
+  const PairFlags& pairs;       // whether a forward and a backward overlap on a worker
   const LimitFlags& limits;     // a schedule that exceeds them has no row
   bool keeps_variants = false;  // whether all tried values of a parameter have rows, not only the best
 };

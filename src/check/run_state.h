@@ -4,6 +4,7 @@
 // workers, LiveVersions the versions of weights, and OffloadedActivations the activations in host memory.
 // check_program.cc calls them for each instruction that it executes, and decides from their answers what is a
 // violation. collectives.h has the state of all-reduces. All classes require ids in range.
+// A micro-batch may run in slices: parts of its tokens, each with ops of its own.
 
 #include <array>
 #include <cstdint>
@@ -185,7 +186,7 @@ class ProgramTensors {
     if (table.empty()) table.resize(static_cast<std::size_t>(stages_ * micro_batches_ * slices_));
     return table[slot(op.stage.value(), op.micro_batch.value(), op.slice)];
   }
-  /// Returns whether the result of the slice's op of this kind at `stage` is on the worker.
+  /// Returns whether the worker has the result of the op of this kind for one slice of a micro-batch at `stage`.
   [[nodiscard]] bool is_on(std::size_t worker, OpKind kind, std::int64_t stage, MicroBatchId micro_batch,
                            std::int64_t slice) const {
     const auto& table = tables_[static_cast<std::size_t>(kind)];

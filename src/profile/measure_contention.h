@@ -4,7 +4,8 @@
 // profile`. A slowdown is relative and at least 0: 0.5 means that the work takes 1.5 times as long. Each function
 // repeats rounds for about `seconds`: in each it runs the work alone, then beside other work; it takes medians over the
 // rounds. All functions are collective and return the same result on all ranks. The results go to
-// MachineProfile::contention, message_copy and core_sharing (plan/machine.h).
+// MachineProfile::contention, message_copy and core_sharing (plan/machine.h). A Lockstep (lockstep.h) lets the ranks
+// start a measurement together.
 
 #include <array>
 #include <functional>
@@ -49,7 +50,8 @@ struct OverlapTimes {
                                           double seconds, std::int64_t bytes = 16 << 20);
 
 /// Returns Contention::idle_gain, at most 0.9: the fraction of time that ops save if the other cores are idle. First
-/// all computing ranks run `compute` at the same time, then ranks 0 and 1 one after the other.
+/// all computing ranks run `compute` at the same time, then ranks 0 and 1 one after the other. `threads` is the number
+/// of intra-op threads of a rank; with several, wall-clock time is measured in place of CPU time.
 [[nodiscard]] double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t threads, double seconds);
 
 /// Returns MachineProfile::core_sharing: the slowdown of ops, in CPU time, if ranks 0 and 1 run on the same core.

@@ -44,7 +44,8 @@ struct ProfileRanks {
 /// Returns the number of ranks for a machine with `cores` cores; each computing rank uses `threads` of them.
 [[nodiscard]] ProfileRanks profile_ranks(const ProfileOptions& options, int cores);
 
-/// Returns the groups of ranks that the transport of a profile needs: the groups of lockstep.h, then for each T
+/// Returns the groups of ranks that the transport of a profile needs: the pairs of ranks that
+/// lockstep.h measures all-reduces with, then for each T
 /// the computing ranks, T neighbors in a group.
 [[nodiscard]] RankGroups profile_groups(const ProfileOptions& options, int cores);
 

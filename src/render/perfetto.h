@@ -64,13 +64,15 @@ class TraceEvents {
 };
 
 /// Returns a timeline in Chrome's JSON trace format. A unit of time becomes a millisecond.
-/// - process 1: a track per worker with a slice per op (`2F5`; arguments stage, replica, micro_batch, weight_version
+/// - process 1: a track per worker with a slice per op (`2F5`: forward of micro-batch 5 at stage 2; arguments stage,
+/// replica, micro_batch, weight_version
 ///   and critical), arrows for messages, and optimizer steps that take time;
 /// - process 2: a slice per bubble (idle time), named by its cause;
 /// - process 3: each worker's all-reduces;
 /// - process 4: each worker's memory as a counter.
 ///
-/// Empty processes are omitted. Lists of the explanation may be empty, but not longer than the schedule has workers.
+/// Empty processes are omitted. `explanation` is the result of explain() (simulate/explain.h); a list in it may
+/// be shorter than the number of workers.
 /// Throws ConfigError for a makespan above 10^12 units, because viewers count nanoseconds in 64 bits.
 [[nodiscard]] std::string to_perfetto(const Schedule& schedule, const Timeline& timeline,
                                       const Explanation& explanation);

@@ -57,14 +57,15 @@ class Executor {
   void share_host_memory(const std::vector<Instruction>& program, Executor& other) {
     activations_.share_host_memory(program, other.activations_);
   }
-  /// Records the ops of a synchronous training program, which run() then repeats (RecordedOps). Call it after warm_up()
-  /// (warm_up.h).
+  /// Records the kernels of each op as a device graph, such as a CUDA graph; run() then launches the graphs
+  /// (recorded_ops.h). For synchronous training programs. Call it after warm_up() (warm_up.h).
   void record_ops(const std::vector<Instruction>& program, const LoadMicroBatch& load, const CaptureGraph& capture);
 
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
 
-  /// Calls Transport::connect_sums() for all parameter groups. Call it once, before the first step; collective.
+  /// Makes the transport connect the ranks of each gradient sum (Transport::connect_sums()). Call it once, before the
+  /// first step; collective.
   void connect_sums() const { sums_.connect(); }
 
   /// Returns the current instruction; empty between programs.

@@ -57,6 +57,7 @@ class OpRunner {
   [[nodiscard]] StepLosses& losses() { return losses_; }
   /// Returns the ops whose results had infinite or NaN elements. The caller removes those of finished steps.
   [[nodiscard]] std::vector<Op>& non_finite() { return non_finite_; }
+  /// Returns the device graphs of the ops (--op-graphs), which compute() launches once they are recorded.
   [[nodiscard]] RecordedOps& recorded() { return recorded_; }
   [[nodiscard]] OpTimes& times() { return times_; }
   [[nodiscard]] const OpTimes& times() const { return times_; }

@@ -3,9 +3,10 @@
 // Symmetric search. A bidirectional pipeline has replicas of the model that run down the workers and others that run
 // up. In a symmetric schedule, worker w does for a down replica what worker D-1-w (of D) does for an up replica. To
 // find such schedules, a problem is folded: workers that the symmetry maps onto each other become one joined worker,
-// which runs only the ops of replica 0. With 2f replicas, the folded problem has one replica and D/2f workers, so a
-// search improves faster. In experiments, symmetric schedules are among the best; this is not proven. search() searches
-// both forms of a problem (ProblemForms).
+// which runs only the ops of replica 0. With more than two replicas (f down and f up), the symmetry also maps each down
+// replica onto the next. So with 2f replicas, the folded problem has one replica and D/2f workers, and a search
+// improves faster. In experiments, symmetric schedules are among the best; this is not proven. search() searches both
+// forms of a problem (ProblemForms).
 
 #include <optional>
 #include <vector>

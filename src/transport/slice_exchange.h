@@ -41,7 +41,8 @@ class SliceExchange {
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
-/// Returns the order for sums in which each member has one part (not several, as with --reduction canonical).
+/// Returns the order of a sum in which each member has one part: by ascending member. Reduce-scatters that need no
+/// order use it. (With --reduction canonical, members have several parts.)
 [[nodiscard]] SumOrder one_part_each(std::int64_t members);
 
 }  // namespace chimera

@@ -20,12 +20,14 @@ namespace chimera {
 
 inline constexpr const char* kRankVariable = "CHIMERA_RANK";  ///< 0 .. world size - 1
 inline constexpr const char* kWorldSizeVariable = "CHIMERA_WORLD_SIZE";
-inline constexpr const char* kStoreVariable = "CHIMERA_STORE";           ///< Path of the rendezvous file
-inline constexpr const char* kInputVariable = "CHIMERA_INPUT";           ///< Path of LaunchPlan::input; may be empty
-inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";      ///< Descriptor for failure reports
-inline constexpr const char* kProgressVariable = "CHIMERA_PROGRESS_FD";  ///< Descriptor of the ProgressPage
+inline constexpr const char* kStoreVariable = "CHIMERA_STORE";       ///< Path of the rendezvous file
+inline constexpr const char* kInputVariable = "CHIMERA_INPUT";       ///< Path of LaunchPlan::input; may be empty
+inline constexpr const char* kReportVariable = "CHIMERA_REPORT_FD";  ///< Descriptor for failure reports
+inline constexpr const char* kProgressVariable =
+    "CHIMERA_PROGRESS_FD";  ///< Descriptor of the ProgressPage (flight/rank_progress.h)
 inline constexpr const char* kStartVariable = "CHIMERA_START";  ///< Number of earlier restarts, for fault_point()
-/// Descriptor of the orders during a recovery (recovery.h); unset if the job has no recoveries
+/// Descriptor from which the rank reads the launcher's orders during a recovery, such as to connect again (recovery.h);
+/// unset if the job has no recoveries
 inline constexpr const char* kOrdersVariable = "CHIMERA_ORDERS_FD";
 /// Generation of connections (recovery.h) that the rank joins; above 0 for a rank that replaces a lost one
 inline constexpr const char* kGenerationVariable = "CHIMERA_EPOCH";
@@ -35,9 +37,9 @@ inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   /
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";      ///< TCP port of this server
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";               ///< Secret that this server requires
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
-/// Process id of the host's part of `launch --hosts` (launch/hosts/host_ranks.h), the rank's parent
+/// Process id of the rank's parent under `launch --hosts`: the host's part of it (launch/hosts/host_ranks.h)
 inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
-/// Process id of the launcher, the rank's parent
+/// Process id of the rank's parent otherwise: the launcher
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 
 /// Launchers by the environment variables that they set; Variables: CHIMERA_* that the user sets by hand.

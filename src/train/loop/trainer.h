@@ -50,7 +50,7 @@ class Trainer {
     TrainedModel::Kept model;
     LoopState loop;
     std::int64_t done = 0;                     ///< Steps that are complete, with their update
-    std::int64_t gradients_complete_step = 0;  ///< RankReplacement::gradients_complete_step()
+    std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) for which the rank had all gradients
   };
   /// Continues with the state of the rank in another job of the same run; rejoin() must be called first.
   Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept);

@@ -21,8 +21,8 @@ namespace chimera {
 [[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,
                                                      const Tracer& tracer);
 
-/// Returns [step][...]: the timelines of the recorded steps, one for each data-parallel group and, in it, each lane
-/// (MeasuredStep).
+/// Returns [step][...]: the timelines of the recorded steps, one for each data-parallel group and,
+/// with tensor parallelism, for each of the T ranks that share a worker's layers.
 [[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job,
                                                                     const std::vector<RecordedStep>& recorded);
 

@@ -12,12 +12,15 @@
 
 namespace chimera {
 
-/// Returns the job without these ranks. Model, data, checkpoints and options stay; run, canonical sums and programs
-/// change. Throws ConfigError if the schedule cannot be rerouted.
+/// Returns the job without these ranks. Model, data, checkpoints and options stay. New are the run (ranks and
+/// schedule), the programs of the workers, and the order of additions for --reduction canonical. Throws ConfigError if
+/// the schedule cannot be rerouted.
 [[nodiscard]] Job rerouted_job(const Job& launched, const std::vector<RankId>& lost);
 
-/// Returns how long a recovery of the job waits for a replacement (LaunchPlan::spare_patience): not at all with
-/// --recover reroute, forever if the schedule cannot be rerouted. Throws ConfigError if it must be rerouted and cannot.
+/// Returns how long a recovery of the job waits for a replacement (LaunchPlan::spare_patience), before the
+/// other ranks continue without it: 0 with --recover reroute; nothing (it waits without a limit) if the schedule cannot
+/// be rerouted; otherwise --spare-seconds. Throws ConfigError with --recover reroute if the schedule cannot be
+/// rerouted.
 [[nodiscard]] std::optional<std::chrono::milliseconds> spare_patience(const Job& job);
 
 }  // namespace chimera

@@ -42,6 +42,7 @@ struct GlooOptions {
   RankGroups groups;
   /// Ranks that exchange messages, equal on all ranks; nothing: every pair.
   std::optional<std::vector<RankPair>> pairs = std::nullopt;
+  /// Hashes of the settings that must be equal on all ranks, which compare them when they connect.
   Fingerprint fingerprint = {};
   /// Whether ranks of one host sum gradients in shared memory, if possible.
   bool share_memory = true;

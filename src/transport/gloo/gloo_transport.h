@@ -33,7 +33,8 @@ namespace chimera {
 /// connections open, or, if GlooOptions::breaker is set, shuts them down and waits until no thread adds gradients, so
 /// that the process can connect again.
 ///
-/// Throws the errors of require_equal(), TransportError if ranks cannot be reached in time, and PeerLostError if a rank
+/// All ranks compare GlooOptions::fingerprint; if ranks differ, throws the errors of require_equal()
+/// (transport/fingerprint.h). Throws TransportError if ranks cannot be reached in time, and PeerLostError if a rank
 /// is lost. Tests inject faults (core/fault_point.h) at rendezvous, connected and sum.
 [[nodiscard]] std::unique_ptr<Transport> connect_gloo(const GlooOptions& options);
 
