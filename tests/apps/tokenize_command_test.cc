@@ -90,7 +90,7 @@ TEST(TokenizeCommandTest, RefusesInvalidRequests) {
   const std::vector<Refusal> refusals = {
       {{"tokenize", "x.txt", "--tokenizer", "bytes", "--output", "out"}, {"x.txt: cannot be read"}},
       {{"tokenize", "-", "--output", "out"}, {"--tokenizer is required", "see `chimera tokenize --help`"}},
-      {{"tokenize", "-", "--tokenizer", "no.json", "--output", "out"}, {"no.json: cannot be read"}},
+      {{"tokenize", "-", "--tokenizer", "no.json", "--output", "out"}, {"the tokenizer no.json does not exist"}},
       {{"tokenize", "-", "--tokenizer", "bytes", "--output", "out", "--output-format", "megatro"}, {"'megatron'?"}},
       {{"tokenize", "-", "--tokenizer", "bytes", "--output", "-", "--output-format", "raw"},
        {"leave out --output-format"}},
