@@ -20,14 +20,16 @@ constexpr const char* kMomentum = "momentum";
 struct WholeMatrix {
   std::int64_t out = 0;
   std::int64_t in = 0;
-  std::optional<std::int64_t> cut = {};  // 0: the ranks divide `out`, 1: `in`; nothing: the part is the whole
+  std::optional<TensorCut> cut = {};  // Dimension 0: the ranks divide `out`, 1: `in`; nothing: the part is the whole
 };
 
 WholeMatrix whole_of(const Parameter& parameter, const LogicalMatrix& part) {
   if (parameter.whole_elements == 0) return {part.out, part.in};
-  const std::int64_t ranks = parameter.whole_elements / parameter.value.numel();
-  const bool cuts_out = (tensor_cut(parameter.name)->dimension == 1) == part.is_transposed;
-  return cuts_out ? WholeMatrix{part.out * ranks, part.in, 0} : WholeMatrix{part.out, part.in * ranks, 1};
+  const auto whole = [&](std::int64_t size) { return size * parameter.whole_elements / parameter.value.numel(); };
+  const TensorCut stored = *tensor_cut(parameter.name);
+  const bool cuts_out = (stored.dimension == 1) == part.is_transposed;
+  const TensorCut cut{.dimension = cuts_out ? 0 : 1, .of_heads = stored.of_heads};
+  return cuts_out ? WholeMatrix{whole(part.out), part.in, cut} : WholeMatrix{part.out, whole(part.in), cut};
 }
 
 double adjustment(MuonAdjust adjust, const WholeMatrix& matrix) {
@@ -153,9 +155,11 @@ class MuonMatrices {
     const at::Tensor gradient = factor == 1 ? matrix.gradient : matrix.gradient * factor;
     const at::Tensor own = gradient.lerp(matrix.momentum.lerp(gradient, 1 - momentum_), momentum_);
     if (!matrix.whole.cut) return orthogonalized(own, type_);
-    const std::int64_t cut = *matrix.whole.cut;
-    const at::Tensor result = orthogonalized(at::cat(tensor_->exchange(own.contiguous()), cut), type_);
-    return result.narrow(is_turned(matrix) ? 1 - cut : cut, tensor_->place().rank * own.size(cut), own.size(cut));
+    const TensorCut cut = *matrix.whole.cut;
+    const std::int64_t size = cut.dimension == 0 ? matrix.whole.out : matrix.whole.in;
+    const at::Tensor result = orthogonalized(join_parts(own, cut, size, *tensor_), type_);
+    const TensorRange range = tensor_->place().share_of(size, cut);
+    return result.narrow(is_turned(matrix) ? 1 - cut.dimension : cut.dimension, range.first, range.count);
   }
 
   void update(const Matrix& matrix, const at::Tensor& result, double learning_rate, double factor) const {

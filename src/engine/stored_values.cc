@@ -51,7 +51,7 @@ void read_values(const WeightFiles::Found& found, const std::string& name, const
   const std::int64_t inner = size_of(dimension + 1, shape.end());
   const std::int64_t size = *dimension / cut->blocks;
   const std::int64_t runs = size_of(shape.begin(), dimension) * cut->blocks;
-  const TensorRange range = place.share_of(size);
+  const TensorRange range = place.share_of(size, *cut);
   const std::int64_t length = range.count * inner;
   require_invariant(flat.numel() == runs * length, "a part of a stored tensor has another size");
   for (std::int64_t run = 0; run < runs; ++run)

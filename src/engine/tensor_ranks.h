@@ -29,15 +29,16 @@ namespace chimera {
 /// Numbers of the ranks of a run with T ranks per worker. A lane has `pipelines` ranks, which RankLayout
 /// (schedule/rank_layout.h) numbers as if there were no other lanes.
 struct TensorRanks {
-  std::int64_t pipelines = 1;  // ranks of one lane: all workers of all data-parallel groups
-  std::int64_t ranks = 1;      // T, number of lanes
+  std::int64_t pipelines = 1;    // ranks of one lane: all workers of all data-parallel groups
+  std::int64_t ranks = 1;        // T, number of lanes
+  std::int64_t head_groups = 0;  // TensorPlace::head_groups
 
   [[nodiscard]] std::int64_t count() const { return pipelines * ranks; }
   /// Returns the rank in the whole run of rank `in_lane` of a lane; in_lane() is the inverse.
   [[nodiscard]] RankId rank(RankId in_lane, std::int64_t lane) const { return RankId(in_lane.value() * ranks + lane); }
   [[nodiscard]] RankId in_lane(RankId rank) const { return RankId(rank.value() / ranks); }
   /// Returns the rank's place among the T ranks of its worker.
-  [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks}; }
+  [[nodiscard]] TensorPlace place(RankId rank) const { return {rank.value() % ranks, ranks, head_groups}; }
 
   /// Converts the groups of ranks in a lane to groups in the whole run, one per lane: element g T + t is group g in
   /// lane t.

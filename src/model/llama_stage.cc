@@ -102,7 +102,7 @@ class LlamaStage final : public TransformerStage {
 
   /// Returns whether this rank has only the keys and values of its own queries.
   [[nodiscard]] bool divides_keys() const {
-    return tensor() == nullptr || key_value_heads_of(config()) % tensor()->place().ranks == 0;
+    return tensor() == nullptr || key_value_heads_of(config()) >= tensor()->place().ranks;
   }
 
   /// Returns the keys or values of this rank's queries, of those of all heads.
@@ -122,7 +122,7 @@ class LlamaStage final : public TransformerStage {
               .value = own_keys(linear(normed, layers[2]))};
     }
     const std::int64_t query = heads() * head_size_of(config());
-    const std::int64_t key = query / config().heads * key_value_heads_of(config());
+    const std::int64_t key = query * key_value_heads_of(config()) / config().heads;
     // Queries and keys turn together, in one kernel.
     const auto parts = linear(normed, layers[0]).split({query + key, key}, /*dim=*/2);
     const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);

@@ -119,7 +119,7 @@ struct BiasFunction : torch::autograd::Function<BiasFunction> {
 
 at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
   const std::int64_t block = whole.size(cut.dimension) / cut.blocks;
-  const TensorRange range = place.share_of(block);
+  const TensorRange range = place.share_of(block, cut);
   return whole.unflatten(cut.dimension, {cut.blocks, block}).narrow(cut.dimension + 1, range.first, range.count);
 }
 
@@ -135,6 +135,16 @@ at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std:
   own.copy_(part.detach().view(own.sizes()));
   group.sum(whole);
   return whole;
+}
+
+at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t size, TensorGroup& group) {
+  TensorPlace first = group.place();
+  first.rank = 0;
+  // The last ranks may have fewer elements.
+  std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (part.dim() - cut.dimension)));
+  padding.back() = first.share_of(size, cut).count - part.size(cut.dimension);
+  const at::Tensor padded = padding.back() == 0 ? part : at::constant_pad_nd(part, padding);
+  return at::cat(group.exchange(padded.contiguous()), cut.dimension).narrow(cut.dimension, 0, size);
 }
 
 at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group) {
@@ -165,10 +175,7 @@ at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup*
 
 at::Tensor whole_scores(const at::Tensor& scores, const VocabularyPart& part) {
   if (part.group == nullptr) return scores;
-  // The last rank may have fewer rows.
-  const std::int64_t rows = TensorPlace{0, part.group->place().ranks}.share_of(part.all).count;
-  const at::Tensor padded = at::constant_pad_nd(scores, {0, rows - scores.size(-1)}).contiguous();
-  return at::cat(part.group->exchange(padded), -1).narrow(-1, 0, part.all);
+  return join_parts(scores, {scores.dim() - 1}, part.all, *part.group);
 }
 
 at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens, const VocabularyPart& part) {

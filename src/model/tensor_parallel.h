@@ -77,6 +77,11 @@ class WholeTokens {
 [[nodiscard]] at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut,
                                       const std::vector<std::int64_t>& shape, TensorGroup& group);
 
+/// Returns the ranks' parts side by side, on every rank: `size` elements in the dimension of the cut, in one block.
+/// Collective.
+[[nodiscard]] at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t size,
+                                    TensorGroup& group);
+
 /// Returns `whole`, the input of layers that are split by columns, which is equal on all ranks. Backward adds the
 /// ranks' gradients.
 [[nodiscard]] at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group);

@@ -92,12 +92,12 @@ at::Tensor TransformerStage::loss(const at::Tensor& hidden, const MicroBatch& ba
 
 Dropout TransformerStage::block_dropout(std::size_t index, const MicroBatch& batch) const {
   Dropout masks = batch.dropout.in_layer(layers_.first_layer + static_cast<std::int64_t>(index));
-  if (tensor_ != nullptr) masks.first_head = tensor_->place().rank * heads();
+  if (tensor_ != nullptr) masks.first_head = tensor_->place().share_of_heads(config_.heads).first;
   return masks;
 }
 
 std::int64_t TransformerStage::heads() const {
-  return tensor_ == nullptr ? config_.heads : config_.heads / tensor_->place().ranks;
+  return tensor_ == nullptr ? config_.heads : tensor_->place().share_of_heads(config_.heads).count;
 }
 
 TensorRange TransformerStage::own_tokens(std::int64_t count) const {

@@ -43,6 +43,10 @@ constexpr double kTokenBytes = 8;  // a token, target or token type (int64)
 
 double as_real(std::int64_t number) { return static_cast<double>(number); }
 
+TensorPlace first_place(const ModelConfig& config, const Workload& workload) {
+  return {0, workload.tensor_parallel, head_groups(config, workload.tensor_parallel)};
+}
+
 std::int64_t num_targets(const ModelConfig& config, const Workload& workload) {
   return workload.micro_batch_size * (is_causal(config.family) ? workload.sequence : masked_count(workload.sequence));
 }
@@ -112,9 +116,13 @@ class LayerSizes {
 
  protected:
   [[nodiscard]] std::int64_t rows_of_vocabulary() const {
-    return TensorPlace{0, workload_.tensor_parallel}.share_of(config_.vocabulary).count;
+    return first_place(config_, workload_).share_of(config_.vocabulary).count;
   }
   [[nodiscard]] double last_chunk() const { return as_real(chunks_.last_size()); }
+  /// Heads of the first rank, which has the most.
+  [[nodiscard]] double held_heads(std::int64_t heads) const {
+    return as_real(first_place(config_, workload_).share_of_heads(heads).count);
+  }
 
   const ModelConfig& config_;
   const Workload& workload_;
@@ -137,10 +145,10 @@ class LayerSizes {
   TokenChunks chunks_ = chunks_of(num_targets(config_, workload_), rows_of_vocabulary(), workload_.logits_of_chunk);
   double targets_ = as_real(chunks_.tokens);  // tokens with a loss
   double width_ = as_real(config_.hidden);
-  double inner_width_ = as_real(config_.feed_forward) / ranks_;
+  double inner_width_ = as_real(first_place(config_, workload_).share_of(config_.feed_forward).count);
   double vocabulary_ = as_real(rows_of_vocabulary());
-  double heads_ = as_real(config_.heads) / ranks_;
-  double key_heads_ = std::max(as_real(key_value_heads_of(config_)) / ranks_, 1.0);
+  double heads_ = held_heads(config_.heads);
+  double key_heads_ = std::max(held_heads(key_value_heads_of(config_)), 1.0);
   double head_size_ = as_real(head_size_of(config_));
   double query_width_ = heads_ * head_size_;
   double key_width_ = key_heads_ * head_size_;
@@ -398,9 +406,9 @@ class LayerTensors : public LayerSizes {
   [[nodiscard]] double net_kept_by_head() const { return kept_by_head() - freed_output(); }
 };
 
-std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const Workload& workload) {
+std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const TensorPlace& place) {
   std::int64_t held = 0;
-  for (const ParameterSpec& spec : parameters) held += held_elements(spec, {0, workload.tensor_parallel});
+  for (const ParameterSpec& spec : parameters) held += held_elements(spec, place);
   return held;
 }
 
@@ -408,17 +416,18 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Wor
   Workload of_all_ranks = workload;
   of_all_ranks.tensor_parallel = 1;
   const LayerSizes sizes(config, of_all_ranks);
+  const TensorPlace place = first_place(config, workload);
   LayerFootprint layer;
   switch (kind) {
-    case LayerKind::Embedding: layer.parameters = held_count(embedding_parameters(config), workload); break;
+    case LayerKind::Embedding: layer.parameters = held_count(embedding_parameters(config), place); break;
     case LayerKind::Block:
-      layer.parameters = held_count(block_parameters(config, 0), workload);
+      layer.parameters = held_count(block_parameters(config, 0), place);
       layer.forward_flops = sizes.flops_of_block();
       layer.input_gradient_flops = sizes.flops_of_block() + sizes.flops_of_attention() + sizes.flops_of_recomputation();
       layer.weight_gradient_flops = sizes.flops_of_block() - sizes.flops_of_attention();
       break;
     case LayerKind::Head:
-      layer.parameters = held_count(head_parameters(config), workload);
+      layer.parameters = held_count(head_parameters(config), place);
       // The forward also computes the gradient of the hidden states.
       layer.forward_flops = 2 * sizes.flops_of_logits() + sizes.flops_of_transform();
       layer.input_gradient_flops = sizes.flops_of_transform();
@@ -434,12 +443,13 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Wor
 
 /// Parameters with low-precision copies: all but embedding tables.
 double copied_parameters(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
-  double copied = as_real(held_count(stage_parameters(config, stage), workload));
+  const TensorPlace place = first_place(config, workload);
+  double copied = as_real(held_count(stage_parameters(config, stage), place));
   if (!stage.embedding) return copied;
   for (const ParameterSpec& spec : embedding_parameters(config)) {
-    if (spec.shape.size() == 2) copied -= as_real(held_count({spec}, workload));
+    if (spec.shape.size() == 2) copied -= as_real(held_count({spec}, place));
   }
-  return copied + (config.tied && stage.head ? as_real(held_count({tied_parameter(config)}, workload)) : 0);
+  return copied + (config.tied && stage.head ? as_real(held_count({tied_parameter(config)}, place)) : 0);
 }
 
 /// Elements of Muon's matrices on a rank.
@@ -448,10 +458,11 @@ double held_matrices(const ModelConfig& config, const StageLayers& stage, const 
 }
 
 StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
-  const double parameters = as_real(held_count(stage_parameters(config, stage), workload));
+  const TensorPlace place = first_place(config, workload);
+  const double parameters = as_real(held_count(stage_parameters(config, stage), place));
   const double weight_bytes = as_real(workload.weight_bytes);
   const bool two_uses = config.tied && stage.embedding && stage.head;
-  const double second_sum = two_uses ? as_real(held_count({tied_parameter(config)}, workload)) : 0;
+  const double second_sum = two_uses ? as_real(held_count({tied_parameter(config)}, place)) : 0;
   StageMemory memory;
   memory.weights = weight_bytes * parameters;
   if (workload.compute_bytes != workload.weight_bytes) {
@@ -567,7 +578,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   check(config, workload);
   const LayerTensors tensors(config, workload);
   StageFootprint result;
-  result.parameters = held_count(stage_parameters(config, stage), workload);
+  result.parameters = held_count(stage_parameters(config, stage), first_place(config, workload));
   result.memory = kept_between_steps(config, stage, workload);
   if (stage.end_layer > stage.first_layer) result.memory.weights += tensors.rotary_table();
   result.memory.boundary = stage.embedding ? 0 : tensors.hidden();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,10 +24,19 @@ struct TensorRange {
   std::int64_t count = 0;
 };
 
+/// Dimension of a parameter that the ranks divide. If the dimension consists of several equal blocks, such as queries,
+/// keys and values in one matrix, each rank has its share of every block.
+struct TensorCut {
+  std::int64_t dimension = 0;
+  std::int64_t blocks = 1;
+  bool of_heads = false;  ///< Each share consists of whole attention heads
+};
+
 /// The place of a rank among the ranks that share its layers.
 struct TensorPlace {
   std::int64_t rank = 0;
-  std::int64_t ranks = 1;  // T, number of ranks
+  std::int64_t ranks = 1;        // T, number of ranks
+  std::int64_t head_groups = 0;  // head_groups() of the model; 0: T divides its heads
 
   /// Returns this rank's share of `size` elements: ceil(size / T) elements in order; the last ranks may have fewer.
   [[nodiscard]] TensorRange share_of(std::int64_t size) const {
@@ -34,21 +44,24 @@ struct TensorPlace {
     const std::int64_t first = std::min(rank * each, size);
     return {first, std::min(each, size - first)};
   }
-};
-
-/// Dimension of a parameter that the ranks divide. If the dimension consists of several equal blocks, such as queries,
-/// keys and values in one matrix, each rank has its share of every block.
-struct TensorCut {
-  std::int64_t dimension = 0;
-  std::int64_t blocks = 1;
+  /// Returns this rank's share of `size` elements of all heads.
+  [[nodiscard]] TensorRange share_of_heads(std::int64_t size) const {
+    if (head_groups == 0) return share_of(size);
+    const TensorRange groups = share_of(head_groups);
+    return {size / head_groups * groups.first, size / head_groups * groups.count};
+  }
+  /// Returns this rank's share of a block of the dimension that `cut` names.
+  [[nodiscard]] TensorRange share_of(std::int64_t block, const TensorCut& cut) const {
+    return cut.of_heads ? share_of_heads(block) : share_of(block);
+  }
 };
 
 /// Returns where the parameter is cut; nothing if it is whole on every rank. T ranks have keys and values whole too if
 /// is_cut() says so.
 [[nodiscard]] std::optional<TensorCut> tensor_cut(std::string_view parameter);
 
-/// Returns whether T ranks divide the parameter. If T does not divide the heads of keys and values, each rank has all
-/// of these heads, and uses those of its queries.
+/// Returns whether T ranks divide the parameter. If T exceeds the heads of keys and values, each rank has all of these
+/// heads, and uses those of its queries.
 [[nodiscard]] bool is_cut(const ParameterSpec& parameter, std::int64_t tensor_parallel);
 
 /// Returns the shape of a parameter's part on a rank.
@@ -62,10 +75,14 @@ struct TensorCut {
 /// parameters except those of BERT's head, which sees all tokens.
 [[nodiscard]] bool has_partial_gradient(std::string_view parameter, bool own_tokens);
 
-/// Returns whether `tensor_parallel` (T) divides the number of heads of keys and values or is a multiple of it.
-[[nodiscard]] bool can_share_keys(const ModelConfig& model, std::int64_t tensor_parallel);
-/// Throws ConfigError unless T divides the number of query heads and the feed-forward width, can_share_keys() holds,
-/// and every rank gets some tokens of the vocabulary.
+/// Returns the number of groups of heads that `tensor_parallel` (T) ranks divide: a head of keys and values with its
+/// queries is a group or, if T exceeds these heads, each query head.
+[[nodiscard]] std::int64_t head_groups(const ModelConfig& model, std::int64_t tensor_parallel);
+/// Returns why T ranks cannot share the model's layers; empty if they can. Every rank must get heads, a part of the
+/// feed-forward width, and tokens of the vocabulary, and must have queries of one head of keys and values if T exceeds
+/// these heads.
+[[nodiscard]] std::string find_split_error(const ModelConfig& model, std::int64_t tensor_parallel);
+/// Throws ConfigError with find_split_error(), if there is one, and the largest possible number below T.
 void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel);
 
 }  // namespace chimera

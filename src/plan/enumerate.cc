@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "generate/registry.h"
 #include "model_config/partition.h"
-#include "plan/tensor_parallel.h"
+#include "model_config/tensor_cut.h"
 
 namespace chimera {
 namespace {
@@ -78,7 +78,8 @@ class Enumeration {
 
   std::vector<Candidate> run() {
     for (const std::int64_t tensor : divisors(problem_.workers)) {
-      if (!allows(options_.given.tensor_parallel, tensor) || !can_split(problem_.model, tensor)) continue;
+      if (!allows(options_.given.tensor_parallel, tensor) || !find_split_error(problem_.model, tensor).empty())
+        continue;
       for (const std::int64_t depth : divisors(problem_.workers / tensor))
         add_depth(tensor, depth, problem_.workers / tensor / depth);
     }
@@ -173,6 +174,7 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
 }
 
 [[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
+  for (const std::int64_t ranks : options.given.tensor_parallel) require_divisible(problem.model, ranks);
   const std::string asked = describe(options.given, options.recompute, options.offload);
   options.given = {};
   options.recompute = {StageRule::Auto};

@@ -20,7 +20,7 @@ struct GivenConfiguration {
   std::vector<std::int64_t> data_parallel = {};      // W
   std::vector<std::int64_t> micro_batch_sizes = {};  // b
   std::vector<std::int64_t> pipelines = {};          // --pipelines; if not empty, excludes schedules without this flag
-  std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T that can_split() accepts
+  std::vector<std::int64_t> tensor_parallel = {1};   // T; empty: every T without a find_split_error()
   // Slices of a micro-batch. Empty: 1, and for causal models and D > 1 also 2, 4, 8 and 16 with at least 128 tokens a
   // slice
   std::vector<std::int64_t> slices = {1};

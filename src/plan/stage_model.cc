@@ -7,6 +7,7 @@
 
 #include "model_config/matrices.h"
 #include "model_config/parameters.h"
+#include "model_config/tensor_cut.h"
 #include "passes/lower.h"
 #include "plan/layer_times.h"
 #include "plan/machine.h"
@@ -168,8 +169,9 @@ class StageModelBuilder {
   void scale_activations(std::size_t stage, double blocks) {
     const double scale = machine_.activation_scale;
     const auto length = static_cast<double>(workload_.sequence);
-    const double pairs =
-        static_cast<double>(problem_.model.heads) / static_cast<double>(candidate_.tensor_parallel) * length * length;
+    const std::int64_t heads = problem_.model.heads;
+    const TensorPlace place{0, candidate_.tensor_parallel, head_groups(problem_.model, candidate_.tensor_parallel)};
+    const double pairs = static_cast<double>(place.share_of_heads(heads).count) * length * length;
     // With recomputed attention, only one block holds its scores at a time.
     const double holders = workload_.recompute_attention ? std::min(blocks, 1.0) : blocks;
     const double scores =

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "model_config/tensor_cut.h"
-
 namespace chimera {
 namespace {
 
@@ -38,11 +36,6 @@ LayerTime exchanges(const MachineProfile& machine, LayerKind kind, double states
 }
 
 }  // namespace
-
-bool can_split(const ModelConfig& model, std::int64_t tensor_parallel) {
-  return model.heads % tensor_parallel == 0 && can_share_keys(model, tensor_parallel) &&
-         model.feed_forward % tensor_parallel == 0;
-}
 
 bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel) {
   return machine.op_sum != LinkTimes{} && tensor_parallel > 1 && tensor_parallel <= machine.workers_per_node;

@@ -10,10 +10,6 @@
 
 namespace chimera {
 
-/// Returns whether T = `tensor_parallel` ranks can share a layer: it divides the query heads and the width of the
-/// feed-forward sub-layer, and can_share_keys() holds.
-[[nodiscard]] bool can_split(const ModelConfig& model, std::int64_t tensor_parallel);
-
 /// Returns whether the profile has the seconds of exchanges inside ops (MachineProfile::op_sum) for T ranks.
 [[nodiscard]] bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel);
 

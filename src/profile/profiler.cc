@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "data/samples.h"
 #include "engine/tensor_ranks.h"
-#include "plan/tensor_parallel.h"
+#include "model_config/tensor_cut.h"
 #include "profile/layer_timer.h"
 #include "profile/lockstep.h"
 #include "profile/measure_contention.h"
@@ -128,10 +128,10 @@ Items make_items(const ProfileOptions& options) {
 /// Adds the layers that groups of ranks share.
 void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items& items) {
   for (const SharingRanks& sharing : sharing_ranks(options, ranks.computing())) {
-    const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks};
     const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
     for (const ProfiledModel& profiled : profiled_models(options)) {
-      if (!can_split(profiled.model, sharing.ranks)) continue;
+      if (!find_split_error(profiled.model, sharing.ranks).empty()) continue;
+      const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks, head_groups(profiled.model, sharing.ranks)};
       const bool cuts = profiled.sequence % sharing.ranks == 0;
       for (const LayerKind kind : kKinds) {
         auto tensor = sharing.has(ranks.rank())

@@ -192,8 +192,15 @@ TEST(TensorParallelTrainingTest, RefusalsAreOneLine) {
   const Scratch scratch;
   expect_refusal({small_training(scratch) + kSharedModel + kShared + Arguments{"--device", "cuda", "--op-graphs"},
                   {"--tensor-parallel 2: --cuda-graphs or --op-graphs is not supported yet"}});
+  const ProgramResult pairs = run_program(
+      {"schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--pairs", "neighbors", "--format", "json"});
+  expect_refusal({small_training(scratch) + kSharedModel +
+                      Arguments{"--schedule", scratch.write("pairs.json", pairs.output), "--overlap-pairs",
+                                "--tensor-parallel", "2"},
+                  {"--tensor-parallel 2: --overlap-pairs is not supported yet; leave it out"}});
   expect_refusal({small_training(scratch) + kSharedModel + kFourStages + Arguments{"--tensor-parallel", "3"},
-                  {"--tensor-parallel 3: does not divide the 4 heads of model llama-tiny"}});
+                  {"--tensor-parallel 3: parts of 2 of the 4 heads of model llama-tiny leave none to the last rank; 2 "
+                   "is possible"}});
 }
 
 TEST(TensorParallelTrainingTest, NoLauncherSplitsAGroupOverHosts) {

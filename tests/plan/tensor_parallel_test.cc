@@ -122,7 +122,6 @@ TEST(TensorParallelTest, ItsSumsArePartOfTheStep) {
 
 TEST(TensorParallelTest, IsPlannedIfAsked) {
   PlanProblem problem = problem_of(8, 8);
-  problem.model.heads = 4;
   PlanOptions options{.schedules = {"1f1b"}};
   for (const Candidate& each : list_candidates(problem, options)) EXPECT_EQ(each.tensor_parallel, 1);
   options.given.tensor_parallel = {};
@@ -131,10 +130,14 @@ TEST(TensorParallelTest, IsPlannedIfAsked) {
     EXPECT_EQ(each.tensor_parallel * each.data_parallel * each.shape.stages, 8);
     found.insert(each.tensor_parallel);
   }
-  EXPECT_EQ(found, (std::set<std::int64_t>{1, 2, 4})) << "of the divisors of 8 those that divide 4 heads";
+  EXPECT_EQ(found, (std::set<std::int64_t>{1, 2, 4})) << "8 ranks would have less than one of 7 heads each";
   options.given.tensor_parallel = {3};
   EXPECT_THAT([&] { (void)list_candidates(problem, options); },
               ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: no configuration of 8 workers")));
+  options.given.tensor_parallel = {8};
+  EXPECT_THAT(
+      [&] { (void)list_candidates(problem, options); },
+      ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 8: parts of 1 of the 7 heads of model gpt2-mini")));
 }
 
 }  // namespace

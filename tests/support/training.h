@@ -108,14 +108,14 @@ inline Trained train(const Job& job, std::int64_t steps) {
 
 /// Puts the parts of all holders of a parameter together: `parts` are those of the ranks in order.
 inline std::vector<at::Tensor> wholes_of(const std::string& name, const std::vector<at::Tensor>& parts,
-                                         std::int64_t tensor_parallel, const at::Tensor& like) {
-  const auto cut = tensor_parallel == 1 ? std::nullopt : tensor_cut(name);
+                                         const TensorRanks& ranks, const at::Tensor& like) {
+  const auto cut = ranks.ranks == 1 ? std::nullopt : tensor_cut(name);
   if (!cut || parts.front().sizes() == like.sizes()) return parts;  // Ranks may have all heads of keys and values
   std::vector<at::Tensor> wholes;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto rank = static_cast<std::int64_t>(i) % tensor_parallel;
-    if (rank == 0) wholes.push_back(at::full_like(like, -7));
-    at::Tensor own = part_view(wholes.back(), *cut, {rank, tensor_parallel});
+    const TensorPlace place = ranks.place(RankId(static_cast<std::int64_t>(i)));
+    if (place.rank == 0) wholes.push_back(at::full_like(like, -7));
+    at::Tensor own = part_view(wholes.back(), *cut, place);
     own.copy_(parts[i].view(own.sizes()));
   }
   return wholes;

@@ -198,7 +198,7 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
   for (const auto& [name, parts] : trained.parameters) {
     EXPECT_EQ(parts.size(), static_cast<std::size_t>(options.data_parallel * options.tensor_parallel)) << name;
     const at::Tensor& expected = replayed.parameters.at(name)[0];
-    for (const at::Tensor& copy : testing::wholes_of(name, parts, options.tensor_parallel, expected)) {
+    for (const at::Tensor& copy : testing::wholes_of(name, parts, prepare_job(options).ranks(), expected)) {
       EXPECT_TRUE(at::allclose(copy, expected, 1e-12, 1e-12)) << name;
     }
   }

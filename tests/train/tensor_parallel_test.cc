@@ -28,12 +28,12 @@ using ::testing::ThrowsMessage;
 
 constexpr double kTolerance = 1e-12;
 
-/// A model file: grouped queries with biases and norms, heads wider than hidden / heads.
+/// A model file: grouped queries with biases and norms, heads wider than hidden / heads, and an odd feed-forward width.
 std::string wide_heads(std::int64_t key_value_heads = 4) {
   static const testing::Scratch scratch;
   const std::string path = scratch.path(fmt::format("wide-heads-{}.toml", key_value_heads));
   std::ofstream(path) << "family = \"llama\"\nlayers = 4\nhidden = 16\nheads = 8\nhead_size = 6\n"
-                         "feed_forward = 40\nvocabulary = 261\npositions = 64\ntied = true\n"
+                         "feed_forward = 41\nvocabulary = 261\npositions = 64\ntied = true\n"
                          "attention_bias = \"all\"\nfeed_forward_bias = true\nquery_key_norm = true\n"
                       << "key_value_heads = " << key_value_heads << "\n";
   return path;
@@ -61,7 +61,7 @@ testing::Trained reference(TrainOptions options, std::int64_t steps) {
 }
 
 /// Expects equal losses, norms and gathered gradients. Returns the largest relative difference.
-double compare(const testing::Trained& trained, std::int64_t tensor_parallel, const testing::Trained& expected) {
+double compare(const testing::Trained& trained, const TensorRanks& ranks, const testing::Trained& expected) {
   double largest = 0;
   const auto note = [&](const std::string& what, double difference) {
     EXPECT_LE(difference, kTolerance) << what;
@@ -72,7 +72,7 @@ double compare(const testing::Trained& trained, std::int64_t tensor_parallel, co
   note("norm", std::abs(trained.gradient_norms[0] / norm - 1));
   EXPECT_EQ(trained.gradients.size(), expected.gradients.size());
   for (const auto& [name, gradient] : expected.gradients) {
-    const auto wholes = testing::wholes_of(name, trained.gradients.at(name), tensor_parallel, gradient.front());
+    const auto wholes = testing::wholes_of(name, trained.gradients.at(name), ranks, gradient.front());
     for (const at::Tensor& whole : wholes) {
       EXPECT_EQ(whole.sizes(), gradient.front().sizes()) << name;
       note(name, testing::relative_error(whole, gradient.front(), norm));
@@ -89,7 +89,7 @@ std::string name_of(const TrainOptions& options) {
 void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
   options.sequence_parallel = tokens;
   SCOPED_TRACE(name_of(options));
-  compare(testing::train(options, 1), options.tensor_parallel, reference(options, 1));
+  compare(testing::train(options, 1), prepare_job(options).ranks(), reference(options, 1));
 }
 
 const std::vector<std::string>& models() {
@@ -141,8 +141,9 @@ TEST(SplitLayersMatrixTest, EveryCombinationComputesTheGradientsOfOneRank) {
             const TrainOptions options = with(ranks, tokens);
             SCOPED_TRACE(name_of(options));
             const auto trained = testing::train(options, 1);
+            const TensorRanks layout = prepare_job(options).ranks();
             ++combinations;
-            largest = std::max({largest, compare(trained, ranks, one_rank), compare(trained, ranks, unpipelined)});
+            largest = std::max({largest, compare(trained, layout, one_rank), compare(trained, layout, unpipelined)});
           }
         }
       }
@@ -170,6 +171,35 @@ TEST(SplitLayersTest, MoreRanksThanHeadsOfKeysAndValuesHaveThemAll) {
     expect_same_gradients(sliced);
     expect_same_gradients(options_of(wide_heads(heads), 4, "zb-v", {2, 4}));
   }
+}
+
+/// GPT-2 or Llama with a number of heads that T does not divide.
+TrainOptions uneven_options(const std::string& model, std::int64_t ranks, const std::string& schedule,
+                            std::int64_t key_value_heads = 1) {
+  TrainOptions options = options_of(model, ranks, schedule, {2, 2});
+  options.overrides = {.layers = 4, .hidden = 28, .heads = 7, .vocabulary = 261};
+  if (model != "llama-tiny") return options;
+  options.overrides.key_value_heads = key_value_heads;
+  if (key_value_heads == 3) options.overrides.heads = 6, options.overrides.hidden = 24;
+  return options;
+}
+
+TEST(SplitLayersTest, RanksMayHaveUnequalNumbersOfHeads) {
+  for (const std::int64_t ranks : {2, 4}) {
+    for (const char* schedule : {"zb-h1", "chimera"}) {
+      for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
+        TrainOptions options = uneven_options(model, ranks, schedule);
+        options.dropout = 0.3;
+        expect_same_gradients(options);
+        expect_same_gradients(options, SequenceParallel::None);
+      }
+      expect_same_gradients(uneven_options("llama-tiny", ranks, schedule, 7));
+    }
+  }
+  TrainOptions groups = uneven_options("llama-tiny", 2, "1f1b", 3);
+  expect_same_gradients(groups);
+  groups.shape.slices = 2;
+  expect_same_gradients(groups);
 }
 
 TEST(SplitLayersTest, GroupsOfDataParallelismAddRankByRank) {
@@ -219,7 +249,8 @@ void expect_same_steps(OptimizerKind optimizer) {
     }
     EXPECT_NEAR(trained.validation_losses[0], expected.validation_losses[0], 1e-11 * expected.validation_losses[0]);
     for (const auto& [name, parts] : trained.parameters) {
-      const auto wholes = testing::wholes_of(name, parts, 2, expected.parameters.at(name).front());
+      const auto wholes =
+          testing::wholes_of(name, parts, prepare_job(options).ranks(), expected.parameters.at(name).front());
       for (const at::Tensor& whole : wholes) EXPECT_TRUE(at::equal(whole, wholes[0])) << name << " drifted";
     }
   }
@@ -233,6 +264,18 @@ TEST(SplitLayersTest, LambTakesTheStepsOfOneRank) { expect_same_steps(OptimizerK
 // Iterations need whole matrices.
 TEST(SplitLayersTest, MuonTakesTheStepsOfOneRank) { expect_same_steps(OptimizerKind::Muon); }
 
+void expect_same_parameters(TrainOptions options) {
+  SCOPED_TRACE(name_of(options));
+  const auto trained = testing::train(options, 3);
+  const TensorRanks ranks = prepare_job(options).ranks();
+  options.tensor_parallel = 1;
+  const auto expected = testing::train(options, 3);
+  for (const auto& [name, whole] : expected.parameters) {
+    for (const at::Tensor& actual : testing::wholes_of(name, trained.parameters.at(name), ranks, whole.front()))
+      EXPECT_LE((actual - whole.front()).abs().max().item<double>(), 1e-11) << name;
+  }
+}
+
 TEST(SplitLayersTest, MuonIteratesWholeMatricesOfEveryFamily) {
   for (const std::string& model : models()) {
     for (const std::string schedule : {"zb-h1", "pipedream"}) {
@@ -244,14 +287,20 @@ TEST(SplitLayersTest, MuonIteratesWholeMatricesOfEveryFamily) {
       }
       options.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
       options.learning_rate.peak = 0.01;
-      SCOPED_TRACE(name_of(options));
-      const auto trained = testing::train(options, 3);
-      options.tensor_parallel = 1;
-      const auto expected = testing::train(options, 3);
-      for (const auto& [name, whole] : expected.parameters) {
-        for (const at::Tensor& actual : testing::wholes_of(name, trained.parameters.at(name), 4, whole.front()))
-          EXPECT_LE((actual - whole.front()).abs().max().item<double>(), 1e-11) << name;
-      }
+      expect_same_parameters(options);
+    }
+  }
+}
+
+TEST(SplitLayersTest, OptimizersOfWholeMatricesAllowUnequalParts) {
+  for (const OptimizerKind kind : {OptimizerKind::Muon, OptimizerKind::Lamb}) {
+    for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+      TrainOptions options = uneven_options(model, 4, "zb-h1");
+      options.optimizer = {.kind = kind, .weight_decay = 0.1};
+      options.learning_rate.peak = 0.01;
+      options.data_parallel = 2;
+      options.shard_optimizer = true;
+      expect_same_parameters(options);
     }
   }
 }
@@ -310,12 +359,11 @@ TEST(SplitLayersTest, EveryLayoutResumesFromEveryOther) {
   }
 }
 
-TEST(SplitLayersTest, RanksWithAllKeysAndValuesResumeFromPartsAndWrite) {
-  const auto layout = [](std::int64_t ranks) {
-    TrainOptions options = options_of("llama-tiny", ranks, "chimera", {2, 2});
-    options.overrides.key_value_heads = 2;
-    options.steps = 4;
-    options.learning_rate.peak = 0.01;
+void expect_to_resume(TrainOptions options) {
+  options.steps = 4;
+  options.learning_rate.peak = 0.01;
+  const auto layout = [&](std::int64_t ranks) {
+    options.tensor_parallel = ranks;
     return options;
   };
   const auto undisturbed = run(layout(1));
@@ -331,6 +379,17 @@ TEST(SplitLayersTest, RanksWithAllKeysAndValuesResumeFromPartsAndWrite) {
     for (const auto& [step, loss] : losses)
       EXPECT_NEAR(loss, undisturbed.at(step), 1e-11 * loss) << from << " to " << to;
   }
+}
+
+TEST(SplitLayersTest, RanksWithAllKeysAndValuesResumeFromPartsAndWrite) {
+  TrainOptions options = options_of("llama-tiny", 1, "chimera", {2, 2});
+  options.overrides.key_value_heads = 2;
+  expect_to_resume(options);
+}
+
+TEST(SplitLayersTest, RanksWithUnequalPartsResume) {
+  expect_to_resume(uneven_options("gpt2-tiny", 1, "chimera"));
+  expect_to_resume(uneven_options("llama-tiny", 1, "chimera"));
 }
 
 // Less memory than all activations need, for one of T ranks.
@@ -393,17 +452,20 @@ TEST(SplitLayersTest, TheReportSaysHowManyRanksShareLayers) {
               HasSubstr("schedule 1f1b: 2 stages on 4 processes, 2 on the layers of a worker"));
 }
 
-TEST(SplitLayersTest, SizesThatTDoesNotDivideAreRefused) {
+TEST(SplitLayersTest, MoreRanksThanPartsAreRefused) {
   const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
     TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
     options.overrides = overrides;
     return [options] { (void)prepare_job(options); };
   };
   EXPECT_THAT(prepare(3, {.layers = 4, .hidden = 16, .heads = 4}),
-              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 3: does not divide the 4 heads of model")));
+              ThrowsMessage<ConfigError>(
+                  HasSubstr("--tensor-parallel 3: parts of 2 of the 4 heads of model llama-tiny leave none "
+                            "to the last rank; 2 is possible")));
   EXPECT_THAT(prepare(6, {.layers = 4, .hidden = 48, .heads = 12, .key_value_heads = 4}),
-              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 6: does not divide the 4 heads of keys and "
-                                                   "values of model")));
+              ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 6: exceeds the 4 heads of keys and values of "
+                                                   "model llama-tiny, so it must be a multiple of them and divide its "
+                                                   "12 heads; 4 is possible")));
 }
 
 TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {

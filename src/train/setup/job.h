@@ -96,7 +96,9 @@ struct Job {
     return {first, std::min(longest, options.steps - first)};
   }
   /// Returns all ranks of the job, over all lanes.
-  [[nodiscard]] TensorRanks ranks() const { return {run.num_ranks(), options.tensor_parallel}; }
+  [[nodiscard]] TensorRanks ranks() const {
+    return {run.num_ranks(), options.tensor_parallel, head_groups(model, options.tensor_parallel)};
+  }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
   [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
   /// Returns whether the ranks that share layers divide the tokens between these layers (SequenceParallel).
