@@ -188,6 +188,8 @@ TEST(TrainingTwinRefusalTest, RunsWithoutReplicasAreRejected) {
     EXPECT_THAT(refusal({"--tensor-parallel", "2", "--optimizer", optimizer}),
                 HasSubstr(std::string("--optimizer ") + optimizer + " exchanges over"));
   }
+  EXPECT_THAT(refusal({"--tensor-parallel", "2", "--data-parallel", "2", "--shard-optimizer"}),
+              HasSubstr("--shard-optimizer is not supported with --tensor-parallel"));
   EXPECT_THAT(refusal({"--trace", "trace.json"}), HasSubstr("need ranks that run all steps"));
 }
 
