@@ -36,6 +36,8 @@ def without_launchers():
 
 
 class TrainingTest(unittest.TestCase):
+    shares_layers = False  # Two neighboring ranks share each layer, with half as many stages
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
@@ -46,9 +48,11 @@ class TrainingTest(unittest.TestCase):
         self.metrics = self.folder / "metrics.jsonl"
 
     def training(self, stages=2):
+        stages = stages // 2 if self.shares_layers else stages
         return [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--stages", str(stages),
                 "--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "32", "--steps", "3", "--dtype", "float64",
-                "--reduction", "canonical", "--overwrite", "--metrics", str(self.metrics)]
+                "--reduction", "canonical", "--overwrite", "--metrics", str(self.metrics),
+                *(["--schedule", "1f1b", "--tensor-parallel", "2"] if self.shares_layers else [])]
 
     def run_words(self, words, **variables):
         return subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)

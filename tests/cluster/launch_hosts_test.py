@@ -76,6 +76,8 @@ class LaunchTest(LaunchedTest):
     def test_trains_as_the_local_run(self):
         self.assert_trains_as_the_local_run(self.launch())
         self.assert_trains_as_the_local_run(self.launch("a:1,b:3", stages=4), stages=4)
+        self.shares_layers = True
+        self.assert_trains_as_the_local_run(self.launch("a:2,b:2", stages=4), stages=4)
 
     def test_one_machine_needs_no_ssh(self):
         words = [CHIMERA, "launch", "--nproc", "2", "--", *self.training()[1:]]
@@ -136,6 +138,16 @@ class LaunchTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 2, said)
         self.assertIn("has started 2 processes, but this run has 4 ranks", said)
+        self.await_none()
+
+    def test_ranks_that_share_layers_are_not_split_over_hosts(self):
+        self.shares_layers = True
+        job = self.start_job(self.launch("a:1,b:3", stages=4))
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 2, said)
+        complaints = [line for line in said.splitlines() if line.startswith("chimera: --tensor-parallel 2: ranks")]
+        self.assertRegex(complaints[0], "must be on one host, .*; start a multiple of 2 consecutive ranks on each host$")
+        self.assertFalse(self.metrics.exists())
         self.await_none()
 
     def test_nothing_outlives_the_launcher(self):

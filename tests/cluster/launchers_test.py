@@ -302,11 +302,13 @@ class LaunchersTest(TrainingTest):
     @needs("Open MPI", has("mpirun.openmpi"))
     def test_open_mpi(self):
         root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        self.assert_trains_as_the_local_run(self.mpirun("openmpi", "--oversubscribe"), **root)
+        for self.shares_layers in (False, True):
+            self.assert_trains_as_the_local_run(self.mpirun("openmpi", "--oversubscribe"), **root)
 
     @needs("MPICH", has("mpirun.mpich"))
     def test_mpich(self):
-        self.assert_trains_as_the_local_run(self.mpirun("mpich"))
+        for self.shares_layers in (False, True):
+            self.assert_trains_as_the_local_run(self.mpirun("mpich"))
 
     @needs("MPICH", has("mpirun.mpich"))
     def test_a_script_may_stand_between(self):
@@ -321,7 +323,8 @@ class LaunchersTest(TrainingTest):
 
     @needs("torchrun", own_torchrun())
     def test_torchrun(self):
-        self.assert_trains_as_the_local_run([*self.torchrun(), *self.training()])
+        for self.shares_layers in (False, True):
+            self.assert_trains_as_the_local_run([*self.torchrun(), *self.training()])
 
     @needs("torchrun", own_torchrun())
     def test_torchrun_starts_anew(self):
@@ -346,6 +349,13 @@ class HostsTest(TrainingTest):
         server = {"MASTER_ADDR": hosts.address(0), "MASTER_PORT": "29600", "CHIMERA_SECRET": "a word"}
         return [self.start(words, rank, 4, hosts.enter(rank // 2), CHIMERA_LOCAL_RANK=str(rank % 2),
                            CHIMERA_LOCAL_WORLD_SIZE="2", **server) for rank in range(4)]
+
+    def test_ranks_that_share_layers_are_on_one_host(self):
+        self.shares_layers = True
+        expected = self.local_losses(stages=4)
+        with Hosts(2) as hosts:
+            self.assertEqual(self.ended(self.ranks_on(hosts, self.training(stages=4))), ([""] * 4, [0] * 4))
+        self.assertEqual(self.losses(), expected)
 
     def test_two_hosts_train_as_one(self):
         expected = self.local_losses(stages=4)
