@@ -6,25 +6,30 @@
 #include <tuple>
 #include <utility>
 
-#include "core/invariant.h"
-
 namespace chimera {
 namespace {
 
 struct CopyChoice {
   std::vector<ExtraCopy> copies;
   std::int64_t bound = 0;
-  std::int64_t busy = 0;  // Routes::busiest: workers that reach the bound
+  std::int64_t exposed = 0;  // exposed_stages()
+  std::int64_t busy = 0;     // Routes::busiest: workers that reach the bound
 };
 
 bool has_lower_bound(const CopyChoice& a, const CopyChoice& b) {
-  return std::tuple(a.bound, a.busy, a.copies.size()) < std::tuple(b.bound, b.busy, b.copies.size());
+  return std::tuple(a.bound, a.exposed, a.busy, a.copies.size()) <
+         std::tuple(b.bound, b.exposed, b.busy, b.copies.size());
+}
+
+/// Returns how many stages only one worker holds.
+std::int64_t exposed_stages(const Placement& placement) {
+  return std::ranges::count_if(stage_groups(placement), [](const auto& holders) { return holders.size() == 1; });
 }
 
 class CopySearch {
  public:
-  CopySearch(const DetourTask& task, const std::vector<std::int64_t>& room)
-      : task_(task), room_(room), all_(in_all_groups(task.healthy, task.groups)), lost_(all_.workers.size(), false) {
+  CopySearch(const DetourTask& task, const CopiesFit& fits)
+      : task_(task), fits_(fits), all_(in_all_groups(task.healthy, task.groups)), lost_(all_.workers.size(), false) {
     for (const WorkerId worker : task.lost) lost_[worker.index()] = true;
     for (const auto& row : all_.placement.worker_of) {
       for (std::size_t s = 0; s < row.size(); ++s) {
@@ -32,6 +37,7 @@ class CopySearch {
         held_.insert({StageId(static_cast<std::int64_t>(s)), row[s]});
       }
     }
+    for (const ExtraCopy& copy : task.extra_copies) held_.insert({copy.stage, copy.worker});
   }
 
   /// Returns the best choices of 0 to `most` copies.
@@ -58,16 +64,21 @@ class CopySearch {
   }
 
   [[nodiscard]] CopyChoice rated(std::vector<ExtraCopy> copies) const {
+    std::vector<ExtraCopy> all = task_.extra_copies;
+    all.insert(all.end(), copies.begin(), copies.end());
     const Routes routes =
-        find_routes({.healthy = all_, .lost = lost_, .extra_copies = copies, .block_size = task_.block_size});
-    return {.copies = std::move(copies), .bound = routes.bound, .busy = routes.busiest};
+        find_routes({.healthy = all_, .lost = lost_, .extra_copies = std::move(all), .block_size = task_.block_size});
+    return {.copies = std::move(copies),
+            .bound = routes.bound,
+            .exposed = exposed_stages(routes.placement),
+            .busy = routes.busiest};
   }
 
   void extend(const CopyChoice& choice, std::vector<CopyChoice>& next) const {
     for (const StageId stage : lacking_) {
       for (std::size_t w = 0; w < lost_.size(); ++w) {
         const ExtraCopy copy{stage, WorkerId(static_cast<std::int64_t>(w))};
-        if (lost_[w] || held_.contains({stage, copy.worker}) || !has_room(choice.copies, copy)) continue;
+        if (lost_[w] || held_.contains({stage, copy.worker})) continue;
         // Each set of copies is tried in one order.
         if (!choice.copies.empty() && !(std::pair(choice.copies.back().stage, choice.copies.back().worker) <
                                         std::pair(copy.stage, copy.worker))) {
@@ -75,35 +86,36 @@ class CopySearch {
         }
         auto copies = choice.copies;
         copies.push_back(copy);
+        if (fits_ && !fits_(copies)) continue;
         next.push_back(rated(std::move(copies)));
       }
     }
   }
 
-  [[nodiscard]] bool has_room(const std::vector<ExtraCopy>& copies, const ExtraCopy& copy) const {
-    if (room_.empty()) return true;
-    const auto here = std::ranges::count(copies, copy.worker, &ExtraCopy::worker);
-    return here < room_[copy.worker.index()];
-  }
-
   const DetourTask& task_;
-  const std::vector<std::int64_t>& room_;
+  const CopiesFit& fits_;
   Schedule all_;
   std::vector<bool> lost_;
   std::set<StageId> lacking_;                    // Stages of lost workers
-  std::set<std::pair<StageId, WorkerId>> held_;  // Copies of the healthy schedule
+  std::set<std::pair<StageId, WorkerId>> held_;  // Copies of the healthy schedule and of the task
 };
 
 }  // namespace
 
-BalancedDetours balance_detours(DetourTask task, std::int64_t most, const std::vector<std::int64_t>& room) {
-  require_invariant(task.extra_copies.empty(), "balance_detours: the task has extra copies");
+BalancedDetours balance_detours(DetourTask task, std::int64_t most, const CopiesFit& fits) {
+  const auto merit = [](const Detours& detours) {
+    return std::pair(detours.makespan, exposed_stages(detours.schedule.placement));
+  };
   BalancedDetours best{.detours = make_detours(task), .copies = {}};
-  for (CopyChoice& choice : CopySearch(task, room).run(most)) {
-    if (choice.copies.empty() || static_cast<double>(choice.bound) >= best.detours.makespan) continue;
-    task.extra_copies = choice.copies;
+  const std::vector<CopyChoice> choices = CopySearch(task, fits).run(most);
+  const std::vector<ExtraCopy> before = task.extra_copies;
+  for (const CopyChoice& choice : choices) {
+    if (choice.copies.empty() || std::pair(static_cast<double>(choice.bound), choice.exposed) >= merit(best.detours))
+      continue;
+    task.extra_copies = before;
+    task.extra_copies.insert(task.extra_copies.end(), choice.copies.begin(), choice.copies.end());
     Detours detours = make_detours(task);
-    if (detours.makespan < best.detours.makespan) best = {std::move(detours), std::move(choice.copies)};
+    if (merit(detours) < merit(best.detours)) best = {std::move(detours), choice.copies};
   }
   return best;
 }

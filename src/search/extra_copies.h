@@ -7,6 +7,7 @@
 // make_detours() (generate/detours.h) makes the schedule for given copies.
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "generate/detours.h"
@@ -16,14 +17,16 @@ namespace chimera {
 /// The fastest schedule found, and its copies.
 struct BalancedDetours {
   Detours detours;
-  std::vector<ExtraCopy> copies;  // copies that the schedule uses, in the order of their choice
+  std::vector<ExtraCopy> copies;  // new copies that the schedule uses, in the order of their choice
 };
 
+/// Returns whether the workers have memory for these new copies, all together.
+using CopiesFit = std::function<bool(const std::vector<ExtraCopy>& copies)>;
+
 /// Searches for the copies that make the fastest schedule: a beam search over placements by a lower bound of their
-/// makespan (Routes::bound in generate/routes.h), then make_detours() for the best ones. Uses at most `most` copies,
-/// and only those that help. `room` [worker]: number of further stages that its memory can hold; empty: no limit.
-/// `task.extra_copies` must be empty. Deterministic. Throws as make_detours() does.
-[[nodiscard]] BalancedDetours balance_detours(DetourTask task, std::int64_t most,
-                                              const std::vector<std::int64_t>& room = {});
+/// makespan (Routes::bound in generate/routes.h), then make_detours() for the best ones. Adds at most `most` copies to
+/// `task.extra_copies`, and only those that fit and that help: the schedule is faster or, if it is equally fast, fewer
+/// stages are on only one worker. Deterministic if `fits` is. Throws as make_detours() does.
+[[nodiscard]] BalancedDetours balance_detours(DetourTask task, std::int64_t most, const CopiesFit& fits = {});
 
 }  // namespace chimera

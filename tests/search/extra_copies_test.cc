@@ -46,13 +46,25 @@ TEST(ExtraCopiesTest, TwoCopiesBalanceTheWork) {
 
 TEST(ExtraCopiesTest, CopiesFitIntoMemory) {
   const DetourTask task = task_without(8, 8, 1, 3);
-  std::vector<std::int64_t> room(8, 0);
-  EXPECT_THAT(balance_detours(task, 2, room).copies, IsEmpty());
-  room[1] = 1;
-  const BalancedDetours found = balance_detours(task, 2, room);
+  EXPECT_THAT(balance_detours(task, 2, [](const auto&) { return false; }).copies, IsEmpty());
+  const BalancedDetours found = balance_detours(task, 2, [](const std::vector<ExtraCopy>& copies) {
+    return copies.size() == 1 && copies[0].worker == WorkerId(1);
+  });
   ASSERT_EQ(found.copies.size(), 1U);
   EXPECT_EQ(found.copies[0].worker, WorkerId(1));
   EXPECT_LT(found.detours.makespan, make_detours(task).makespan);
+}
+
+// One copy is as fast as two, but leaves a stage on one worker.
+TEST(ExtraCopiesTest, BothStagesOfALostWorkerGetACopy) {
+  DetourTask task = task_without(4, 8, 1, 2);
+  EXPECT_EQ(balance_detours(task, 2).copies.size(), 2U);
+  task.extra_copies = balance_detours(task, 1).copies;
+  ASSERT_EQ(task.extra_copies.size(), 1U);
+  const BalancedDetours found = balance_detours(task, 1);
+  ASSERT_EQ(found.copies.size(), 1U);
+  EXPECT_NE(found.copies[0].stage, task.extra_copies[0].stage);
+  EXPECT_LE(found.detours.makespan, make_detours(task).makespan);
 }
 
 TEST(ExtraCopiesTest, AGivenCopyRunsOpsOfItsStage) {
