@@ -144,7 +144,8 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
       options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || flags.has("--plan");
   const CLI::App& command = *flags.command;
   require_effect(command, {"--validate-batches"}, options.validate_every > 0, "--validate-every");
-  require_effect(command, {"--memory"}, fits_memory, "--recompute auto, --offload auto or --plan auto");
+  require_effect(command, {"--memory"}, fits_memory || options.outlives_ranks(),
+                 "--recompute auto, --offload auto, --plan auto or --recover twin or reroute");
   require_effect(command, {"--force-bfloat16"}, options.dtype == DataType::BFloat16, "--dtype bfloat16");
   require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
                  "ranks that torchrun, srun, mpirun or `chimera launch` starts");

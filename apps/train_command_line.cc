@@ -277,7 +277,8 @@ void add_memory(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kMemory);
   add_stage_choices(command, o.recompute, o.offload, "none");
   add_number(command, "--memory", o.memory,
-             "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto");
+             "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto, and for copies of lost "
+             "stages with --recover");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)")
       ->type_name("");

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/invariant.h"
 #include "generate/detours.h"
+#include "search/extra_copies.h"
 
 namespace chimera {
 namespace {
@@ -15,6 +16,21 @@ namespace {
 std::size_t number_of(const RankLayout& ranks, RankId rank) {
   const GroupWorker place = ranks.place(rank);
   return place.group.index() * static_cast<std::size_t>(ranks.workers) + place.worker.index();
+}
+
+RankId rank_of(const RankLayout& ranks, WorkerId number) {
+  return ranks.rank({GroupId(number.value() / ranks.workers), WorkerId(number.value() % ranks.workers)});
+}
+
+DetourTask task_of(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
+  const RankLayout& ranks = launched.ranks;
+  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .lost = {}, .block_size = block_size};
+  for (const RankId rank : change.lost) task.lost.emplace_back(static_cast<std::int64_t>(number_of(ranks, rank)));
+  for (const auto& [rank, group] : change.extra_copies) {
+    if (group == tied_matrix(launched.schedule.stages)) continue;  // Comes with the stages
+    task.extra_copies.push_back({StageId(group.value()), WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
+  }
+  return task;
 }
 
 /// Keeps the workers of these ranks, in their order.
@@ -44,14 +60,11 @@ std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<
   return remaining;
 }
 
-RunShape rerouted_run(const RunShape& launched, const std::vector<RankId>& lost, std::int64_t block_size) {
-  const RankLayout& ranks = launched.ranks;
-  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .lost = {}, .block_size = block_size};
-  for (const RankId rank : lost) task.lost.emplace_back(static_cast<std::int64_t>(number_of(ranks, rank)));
-  const std::vector<RankId> remaining = remaining_ranks(launched, lost);
-
+RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
+  const std::vector<RankId> remaining = remaining_ranks(launched, change.lost);
   RunShape shape = launched;
-  shape.schedule = kept_workers(make_detours(task).schedule, ranks, remaining);
+  shape.schedule =
+      kept_workers(make_detours(task_of(launched, change, block_size)).schedule, launched.ranks, remaining);
   if (const auto violations = check(shape.schedule); !violations.empty()) {
     throw ScheduleError(violations.front().message);
   }
@@ -64,6 +77,23 @@ RunShape rerouted_run(const RunShape& launched, const std::vector<RankId>& lost,
         "a micro-batch on a detour has other samples");
   }
   return shape;
+}
+
+std::vector<GroupHolder> balancing_copies(const RunShape& launched, const RunChange& change, std::int64_t block_size,
+                                          const std::function<bool(const std::vector<GroupHolder>&)>& fits) {
+  DetourTask task = task_of(launched, change, block_size);
+  auto most = -std::ssize(task.extra_copies);
+  for (const RankId rank : change.lost) most += std::ssize(launched.stages_of(launched.ranks.place(rank).worker));
+  const auto holders_of = [&](const std::vector<ExtraCopy>& copies) {
+    std::vector<GroupHolder> holders;
+    for (const auto& [stage, worker] : copies) {
+      holders.push_back({rank_of(launched.ranks, worker), parameters_of(stage)});
+    }
+    return holders;
+  };
+  return holders_of(balance_detours(std::move(task), most, [&](const std::vector<ExtraCopy>& copies) {
+                      return fits(holders_of(copies));
+                    }).copies);
 }
 
 }  // namespace chimera

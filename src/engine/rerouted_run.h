@@ -2,15 +2,18 @@
 
 // The run of the remaining ranks after a loss (--recover reroute). Other ranks hold replicas of a lost rank's stages
 // and run its ops, in one schedule for all data-parallel groups together (generate/detours.h). The run therefore has a
-// single group: each remaining rank is a worker, and ranks are numbered without gaps.
+// single group: each remaining rank is a worker, and ranks are numbered without gaps. Ranks may also hold *extra
+// copies*: stages that they did not hold when the run was launched.
 //
 //   launched   rank 0   rank 1   rank 2 (lost)   rank 3
 //   remaining  rank 0   rank 1                   rank 2      worker number = rank
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "engine/run_shape.h"
+#include "schedule/group_holder.h"
 
 namespace chimera {
 
@@ -18,10 +21,26 @@ namespace chimera {
 /// rerouted_run().
 [[nodiscard]] std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost);
 
+/// What has changed since the launch. All ranks have the numbers of the launched run.
+struct RunChange {
+  std::vector<RankId> lost;
+  std::vector<GroupHolder> extra_copies = {};  ///< On ranks that are not lost
+  friend bool operator==(const RunChange&, const RunChange&) = default;
+};
+
 /// Returns the run of the remaining ranks. Micro-batches keep their samples and their positions in data order
 /// (run_shape.h). With --reduction canonical (canonical.h), the workers of a path through the stages run whole blocks
-/// of `block_size` micro-batches, which must divide the number of micro-batches of a step; otherwise it is 1. Throws
-/// ConfigError if make_detours() does, for example because no remaining rank holds some stage.
-[[nodiscard]] RunShape rerouted_run(const RunShape& launched, const std::vector<RankId>& lost, std::int64_t block_size);
+/// of `block_size` micro-batches, which must divide the number of micro-batches of a step; otherwise it is 1. A rank
+/// gets no ops of an extra copy that does not make the step faster; then it does not hold the stage. Throws ConfigError
+/// if make_detours() does, for example because no remaining rank holds some stage.
+[[nodiscard]] RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::int64_t block_size);
+
+/// Returns further copies of stages that make the step of rerouted_run() faster, found by balance_detours()
+/// (search/extra_copies.h): together with those that exist, at most as many as lost ranks have held. `fits` returns
+/// whether such copies are possible, for example whether ranks have memory for them. Empty if none helps. Throws as
+/// rerouted_run() does.
+[[nodiscard]] std::vector<GroupHolder> balancing_copies(
+    const RunShape& launched, const RunChange& change, std::int64_t block_size,
+    const std::function<bool(const std::vector<GroupHolder>&)>& fits);
 
 }  // namespace chimera

@@ -124,6 +124,35 @@ TEST(RecoveryTest, WithoutReplacementsALostRankIsAbsentAtOnce) {
   EXPECT_EQ(recovery.handle_loss({1}, 9).why_not, "not recovered: no rank is left that holds stage 1");
 }
 
+TEST(RecoveryTest, ExtraCopiesCountAsHolders) {
+  Recovery recovery(4, kFourRanksOfChimera, 5, Recovery::Replacement::Preferred);
+  const auto note = [&](int rank, RecoveryNote::Kind kind, std::vector<std::int64_t> groups = {}) {
+    recovery.note({.rank = rank, .kind = kind, .generation = recovery.generation(), .step = 6, .groups = groups});
+  };
+  const auto continue_without_missing = [&](const std::vector<int>& ranks) {
+    for (const int rank : ranks) note(rank, RecoveryNote::Kind::Left);
+    recovery.leave_out_missing();
+    recovery.join();
+    for (const int rank : ranks) note(rank, RecoveryNote::Kind::Resumed);
+    recovery.finish();
+  };
+  EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");
+  continue_without_missing({0, 1, 3});
+  note(3, RecoveryNote::Kind::Resumed, {1});
+  EXPECT_EQ(recovery.extra_copies(), (std::vector<GroupHolder>{{RankId(3), ParameterGroupId(1)}}));
+  EXPECT_EQ(recovery.handle_loss({1}, 9).why_not, "") << "rank 3 holds stage 1 too";
+  for (const int rank : {0, 3}) note(rank, RecoveryNote::Kind::Left);
+  recovery.leave_out_missing();
+  recovery.join();
+  note(0, RecoveryNote::Kind::Resumed);
+  note(3, RecoveryNote::Kind::Resumed, {1});
+  recovery.finish();
+  note(2, RecoveryNote::Kind::Left);
+  EXPECT_FALSE(recovery.is_any_ready()) << "the only copy of stage 1 is an extra copy";
+  EXPECT_EQ(recovery.handle_loss({3}, 11).why_not, "not recovered: no rank is left that holds stage 1");
+  EXPECT_TRUE(recovery.extra_copies().empty());
+}
+
 TEST(RecoveryTest, ALateReplacementIsAbsentUntilItIsWelcome) {
   Recovery recovery(4, kFourRanksOfChimera, 5, Recovery::Replacement::Preferred);
   EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");

@@ -15,7 +15,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAreArray;
 
 constexpr std::int64_t kReroutedSteps = 3;
 
@@ -33,7 +36,7 @@ TrainOptions rerouted_options(const std::string& schedule, const PipelineShape& 
 
 void expect_bits_without(const TrainOptions& options, const std::vector<RankId>& lost) {
   static const testing::Trained whole = testing::train(rerouted_options("none", {1, 8}), kReroutedSteps);
-  const testing::Trained rest = testing::train(rerouted_job(prepare_job(options), lost), kReroutedSteps);
+  const testing::Trained rest = testing::train(rerouted_job(prepare_job(options), {.lost = lost}), kReroutedSteps);
   EXPECT_THAT(rest.losses, ElementsAreArray(whole.losses));
   EXPECT_THAT(rest.gradient_norms, ElementsAreArray(whole.gradient_norms));
   EXPECT_THAT(rest.parameters_hashes, ElementsAreArray(whole.parameters_hashes));
@@ -71,7 +74,8 @@ TEST(ReroutedJobTest, NaturalSumsEqualTheUnpipelinedModel) {
   TrainOptions options = testing::small_options("bert-tiny", "chimera", {4, 8});
   options.validate_every = kReroutedSteps;
   const testing::Trained whole = testing::train_unpipelined(options, kReroutedSteps);
-  const testing::Trained rest = testing::train(rerouted_job(prepare_job(options), {RankId(3)}), kReroutedSteps);
+  const testing::Trained rest =
+      testing::train(rerouted_job(prepare_job(options), {.lost = {RankId(3)}}), kReroutedSteps);
   for (std::size_t step = 0; step < whole.losses.size(); ++step) {
     EXPECT_NEAR(rest.losses[step], whole.losses[step], 1e-12 * whole.losses[step]);
     EXPECT_NEAR(rest.gradient_norms[step], whole.gradient_norms[step], 1e-10 * whole.gradient_norms[step]);
@@ -81,7 +85,7 @@ TEST(ReroutedJobTest, NaturalSumsEqualTheUnpipelinedModel) {
 
 TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
   const Job whole = prepare_job(rerouted_options("chimera", {4, 8}));
-  const Job rest = rerouted_job(whole, {RankId(2)});
+  const Job rest = rerouted_job(whole, {.lost = {RankId(2)}});
   EXPECT_THAT(rest.launched_ranks, ElementsAre(RankId(0), RankId(1), RankId(3)));
   EXPECT_EQ(rest.launched_rank(RankId(2)), RankId(3));
   std::vector<Trainer::Kept> kept(4);
@@ -114,11 +118,69 @@ TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
   EXPECT_THAT(hashes, ElementsAreArray(testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes));
 }
 
+// Two steps each: all ranks, without rank 2, with copies of its stages on other ranks, and without rank 1 too
+TEST(ReroutedJobTest, CopiesOfStagesReplaceLostHolders) {
+  for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Muon}) {
+    TrainOptions options = rerouted_options("chimera", {4, 8});
+    options.optimizer.kind = optimizer;
+    const Job whole = prepare_job(options);
+    const RunChange lost{.lost = {RankId(2)}};
+    const RunChange copied = balanced(whole, lost);
+    EXPECT_EQ(copied.extra_copies.size(), 2U);
+    RunChange last{.lost = {RankId(1), RankId(2)}, .extra_copies = copied.extra_copies};
+    const std::vector<Job> jobs = {whole, rerouted_job(whole, lost), rerouted_job(whole, copied),
+                                   rerouted_job(whole, last)};
+    EXPECT_THAT(extra_copies(jobs[1]), IsEmpty());
+    EXPECT_THAT(extra_copies(jobs[2]), UnorderedElementsAreArray(copied.extra_copies));
+    EXPECT_THAT(extra_copies(jobs[3]), UnorderedElementsAreArray(copied.extra_copies));
+    std::vector<Trainer::Kept> kept(4);
+    std::vector<std::string> hashes;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
+      const auto first = static_cast<std::int64_t>(2 * i);
+      run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
+        at::set_num_threads(1);
+        Trainer::Kept& own = kept[job.launched_rank(rank).index()];
+        std::optional<Trainer> trainer;
+        if (i == 0) {
+          trainer.emplace(job, rank, transport);
+        } else {
+          trainer.emplace(job, rank, transport, own);
+          trainer->rejoin();
+        }
+        for (std::int64_t step = first; step < first + 2; ++step) {
+          const StepMetrics metrics = trainer->train_step(step);
+          if (rank == RankId(0)) hashes.push_back(*metrics.parameters_hash);
+        }
+        trainer->drop_step();
+        own = trainer->keep();
+      });
+    }
+    TrainOptions alone = rerouted_options("none", {1, 8});
+    alone.optimizer.kind = optimizer;
+    EXPECT_THAT(hashes, ElementsAreArray(testing::train(alone, 8).parameters_hashes));
+  }
+}
+
+TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {
+  TrainOptions options = rerouted_options("chimera", {4, 8});
+  const auto copies = [&](std::int64_t lost) {
+    return balanced(prepare_job(options), {.lost = {RankId(lost)}}).extra_copies;
+  };
+  options.overrides.tied = true;
+  EXPECT_THAT(copies(0), IsEmpty());
+  EXPECT_THAT(copies(1), SizeIs(2));
+  options.overrides.tied = false;
+  EXPECT_THAT(copies(0), SizeIs(2));
+  options.memory = 1e-6;
+  EXPECT_THAT(copies(0), IsEmpty());
+}
+
 TEST(ReroutedJobTest, AStageWithoutAHolderIsRejected) {
   const Job job = prepare_job(rerouted_options("chimera", {4, 8}));
   EXPECT_THAT(
       [&] {
-        static_cast<void>(rerouted_job(job, {RankId(1), RankId(2)}));
+        static_cast<void>(rerouted_job(job, {.lost = {RankId(1), RankId(2)}}));
       },
       ThrowsMessage<ConfigError>(HasSubstr("no worker is left that holds stages 1, 2")));
 }
@@ -129,18 +191,20 @@ TEST(StepCostsTest, EachChangeOfTheRanksHasALine) {
   costs.begin({}, 1, 0);
   for (std::int64_t step = 1; step <= 3; ++step) costs.note_step(step, 0.5);
   EXPECT_EQ(costs.describe(), "");
-  costs.begin({RankId(2)}, 4, 0.25);
+  costs.begin({.lost = {RankId(2)}}, 4, 0.25);
   costs.note_step(3, 9);  // closed again
   costs.note_step(4, 1);
-  costs.begin({RankId(2)}, 5, 0.1);  // connections lost, no rank
-  costs.begin({RankId(0), RankId(2)}, 5, 0.5);
-  costs.begin({RankId(2)}, 5, 2);
+  costs.begin({.lost = {RankId(2)}}, 5, 0.1);  // connections lost, no rank
+  costs.begin({.lost = {RankId(0), RankId(2)}}, 5, 0.5);
+  costs.begin({.lost = {RankId(2)}}, 5, 2);
+  costs.begin({.lost = {RankId(2)}, .extra_copies = {{RankId(3), ParameterGroupId(1)}}}, 5, 0.25);
   EXPECT_EQ(
       costs.describe(),
       "rank 2 lost in step 4: 0.25 s until the step ran again, then 1.0000 s a step on 3 of 4 workers, 2.00 times "
       "the 0.5000 s before the first loss\n"
       "rank 0 lost in step 5: 0.50 s until the step ran again\n"
-      "rank 0 back in step 5: 2.00 s until the step ran again\n");
+      "rank 0 back in step 5: 2.00 s until the step ran again\n"
+      "copied stage 1 to rank 3 in step 5: 0.25 s until the step ran\n");
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ TEST(SettlementTest, ImpossibleStatesAreAnError) {
   EXPECT_THROW((void)agree_on_resume_state(has_not_voted, kPairs), Error);
   const std::vector<RankState> is_two_behind = {{true, 5, 7}, {true, 7, 8}, {false, 0, 0}};
   EXPECT_THROW((void)agree_on_resume_state(is_two_behind, kPairs), Error);
+  const std::vector<RankState> lacks_the_copy = {{true, 6, 6, {1}}, {false, 0, 0}, {true, 6, 6}};
+  EXPECT_THROW((void)agree_on_resume_state(lacks_the_copy, kPairs), Error);
   const std::vector<RankState> has_no_copy = {{true, 6, 6}, {false, 0, 0}, {false, 0, 0}};
   EXPECT_THROW((void)agree_on_resume_state(has_no_copy, kPairs), Error);
 }

@@ -12,7 +12,7 @@
 namespace chimera {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureReport, rank, op, message, own_cause, usage, is_final)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecoveryNote, rank, kind, generation, step)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RecoveryNote, rank, kind, generation, step, groups)
 
 namespace {
 

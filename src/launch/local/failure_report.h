@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 #include "launch/local/process.h"
@@ -40,6 +41,8 @@ struct RecoveryNote {
   Kind kind = Kind::Left;
   std::int64_t generation = 0;  ///< Generation of connections (recovery.h) that the rank joins
   std::int64_t step = 0;        ///< For Resumed: last completed step, from 1
+  /// For Resumed: parameter groups that the rank holds now, but did not hold at the launch
+  std::vector<std::int64_t> groups = {};
   friend bool operator==(const RecoveryNote&, const RecoveryNote&) = default;
 };
 

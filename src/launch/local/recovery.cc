@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "core/error.h"
@@ -103,7 +104,10 @@ void RecoveryLink::take_orders() {
     std::unique_lock lock(mutex_);
     if (received->order.kind == Order::Kind::Join) {
       joined_ = generation;
-      next_ = {.store = std::move(received->store), .absent = received->order.absent};
+      const auto copies = std::span(received->order.extra_copies).first(received->order.num_extra_copies);
+      next_ = {.store = std::move(received->store),
+               .absent = received->order.absent,
+               .extra_copies = {copies.begin(), copies.end()}};
       news_.notify_all();
       continue;
     }
@@ -141,8 +145,12 @@ JoinedGeneration RecoveryLink::rejoin(const std::function<void()>& on_left) {
   return std::move(next_);
 }
 
-void RecoveryLink::note_resumed(std::int64_t step) const {
-  note_recovery({.rank = rank_, .kind = RecoveryNote::Kind::Resumed, .generation = generation_, .step = step});
+void RecoveryLink::note_resumed(std::int64_t step, std::vector<std::int64_t> groups) const {
+  note_recovery({.rank = rank_,
+                 .kind = RecoveryNote::Kind::Resumed,
+                 .generation = generation_,
+                 .step = step,
+                 .groups = std::move(groups)});
 }
 
 Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement, RankGroups shards)
@@ -151,16 +159,32 @@ Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replaceme
       restarts_(most, {.again = "recovered", .flag = "--max-recoveries"}),
       replacement_(replacement),
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
-      has_weights_(static_cast<std::size_t>(ranks), true) {}
+      has_weights_(static_cast<std::size_t>(ranks), true),
+      extra_groups_(static_cast<std::size_t>(ranks)) {}
+
+std::vector<GroupHolder> Recovery::extra_copies() const {
+  std::vector<GroupHolder> copies;
+  for (std::size_t rank = 0; rank < extra_groups_.size(); ++rank) {
+    for (const std::int64_t group : extra_groups_[rank]) {
+      if (!has_weights_[rank] || copies.size() == kMaxExtraCopies) break;
+      copies.push_back({RankId(static_cast<std::int64_t>(rank)), ParameterGroupId(group)});
+    }
+  }
+  return copies;
+}
 
 /// Returns an error message if only lost ranks held some weights.
-std::string Recovery::missing_copy() const {
+std::string Recovery::missing_copy(bool counts_extra) const {
   const auto is_lost = [&](const std::vector<RankId>& holders) {
     return std::ranges::none_of(holders, [&](RankId rank) { return has_weights_[rank.index()]; });
   };
-  const auto stage = std::ranges::find_if(copies_, is_lost);
-  if (stage != copies_.end()) {
-    return fmt::format("not recovered: no rank is left that holds stage {}", stage - copies_.begin());
+  RankGroups copies = copies_;
+  if (counts_extra) {
+    for (const auto& [rank, group] : extra_copies()) copies.at(group.index()).push_back(rank);
+  }
+  const auto stage = std::ranges::find_if(copies, is_lost);
+  if (stage != copies.end()) {
+    return fmt::format("not recovered: no rank is left that holds stage {}", stage - copies.begin());
   }
   if (std::ranges::none_of(shards_, is_lost)) return "";
   return "not recovered: no rank is left that holds a shard of the optimizer (--shard-optimizer)";
@@ -176,8 +200,9 @@ Recovery::Answer Recovery::handle_loss(const std::vector<int>& ranks, std::int64
     is_another = is_another || !has_weights_[index];
     are_new = are_new && !has_weights_[index];
     has_weights_[index] = false;
+    extra_groups_[index].clear();
   }
-  if (std::string why = missing_copy(); !why.empty()) return {.why_not = std::move(why)};
+  if (std::string why = missing_copy(/*counts_extra=*/true); !why.empty()) return {.why_not = std::move(why)};
   bool leaves_out = replacement_ == Replacement::None;
   if (is_another) {
     const Restarts::Advice advice = restarts_.after_failure(step);
@@ -226,8 +251,10 @@ void Recovery::note(const RecoveryNote& note) {
     if (note.kind == RecoveryNote::Kind::Left) ready_.set(static_cast<std::size_t>(note.rank));
     return;
   }
-  if (!is_known || note.generation != generation_ || state_ == State::Running) return;
+  if (!is_known || note.generation != generation_) return;
   const bool has_resumed = note.kind == RecoveryNote::Kind::Resumed;
+  if (has_resumed) extra_groups_[static_cast<std::size_t>(note.rank)] = note.groups;
+  if (state_ == State::Running) return;
   if (has_resumed && state_ != State::Joining) return;
   places_[static_cast<std::size_t>(note.rank)] = has_resumed ? Place::Resumed : Place::Left;
   if (has_resumed) resumed_after_ = note.step;

@@ -14,7 +14,11 @@
 // A generation may do without some lost ranks (--recover reroute): they are *absent*, and other ranks with the same
 // stages run their ops. A process that starts for an absent rank reports when it is ready; welcome() then begins a
 // generation with it.
+//
+// Within a generation, ranks may get *extra copies* of parameter groups that they did not hold at the launch. They send
+// Resumed again, with these groups, and later generations begin with the extra copies that are left.
 
+#include <array>
 #include <bitset>
 #include <chrono>
 #include <condition_variable>
@@ -29,12 +33,16 @@
 #include "core/file_descriptor.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/restarts.h"
+#include "schedule/group_holder.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
 
 /// Ranks of a job on one host.
 using RankSet = std::bitset<kMaxRanksOfHost>;
+
+/// Maximum number of extra copies in a job.
+constexpr std::size_t kMaxExtraCopies = 32;
 
 /// An order of the launcher to a rank.
 struct Order {
@@ -43,8 +51,10 @@ struct Order {
     Join,   ///< Reconnect through the rendezvous store that comes with the order
   };
   Kind kind = Kind::Leave;
-  std::int64_t generation = 0;  ///< The generation to begin
-  RankSet absent = {};          ///< For Join: ranks that the generation does without
+  std::int64_t generation = 0;                                 ///< The generation to begin
+  RankSet absent = {};                                         ///< For Join: ranks that the generation does without
+  std::array<GroupHolder, kMaxExtraCopies> extra_copies = {};  ///< For Join
+  std::size_t num_extra_copies = 0;
 };
 
 /// Both ends of a socket pair for orders; the rank process inherits its end.
@@ -71,8 +81,9 @@ struct ReceivedOrder {
 
 /// What a rank needs to join a generation.
 struct JoinedGeneration {
-  FileDescriptor store;  ///< Rendezvous store
-  RankSet absent;        ///< Ranks that the generation does without
+  FileDescriptor store;                   ///< Rendezvous store
+  RankSet absent;                         ///< Ranks that the generation does without
+  std::vector<GroupHolder> extra_copies;  ///< Extra copies of the other ranks
 };
 
 /// A rank's receiver of orders. A thread of its own receives them; the rank's main thread calls the member functions.
@@ -93,8 +104,9 @@ class RecoveryLink {
   /// meanwhile, sends the note again for that generation. Calls `on_left` as soon as `end_waits` will not be called any
   /// more.
   [[nodiscard]] JoinedGeneration rejoin(const std::function<void()>& on_left);
-  /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1.
-  void note_resumed(std::int64_t step) const;
+  /// Sends RecoveryNote::Kind::Resumed. `step` is the last completed step, from 1. `groups` are the parameter groups of
+  /// which this rank has an extra copy.
+  void note_resumed(std::int64_t step, std::vector<std::int64_t> groups = {}) const;
 
   /// Returns whether this rank has joined a later generation than 0.
   [[nodiscard]] bool is_recovering() const { return generation_ > 0; }
@@ -178,15 +190,18 @@ class Recovery {
   /// Returns the ranks that the current or next generation does without.
   [[nodiscard]] const RankSet& absent() const { return absent_; }
   [[nodiscard]] bool is_absent(int rank) const { return absent_.test(static_cast<std::size_t>(rank)); }
-  /// Returns whether some absent rank is ready to return.
-  [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
+  /// Returns whether some absent rank is ready and may return. None may as long as a parameter group has only extra
+  /// copies, because the schedule with the returned rank may not use them.
+  [[nodiscard]] bool is_any_ready() const { return ready_.any() && missing_copy(/*counts_extra=*/false).empty(); }
+  /// Returns the extra copies on ranks that have weights, at most kMaxExtraCopies.
+  [[nodiscard]] std::vector<GroupHolder> extra_copies() const;
 
  private:
   /// Newest note of a rank in this generation; Elsewhere: it has sent none
   enum class Place : std::uint8_t { Elsewhere, Left, Resumed };
   [[nodiscard]] bool all_are_at(Place place) const;
   void begin_generation();
-  [[nodiscard]] std::string missing_copy() const;
+  [[nodiscard]] std::string missing_copy(bool counts_extra) const;
 
   RankGroups copies_;
   RankGroups shards_;
@@ -195,8 +210,9 @@ class Recovery {
   State state_ = State::Running;
   std::int64_t generation_ = 0;
   std::int64_t resumed_after_ = 0;
-  std::vector<Place> places_;      // [rank]
-  std::vector<bool> has_weights_;  // [rank]
+  std::vector<Place> places_;                            // [rank]
+  std::vector<bool> has_weights_;                        // [rank]
+  std::vector<std::vector<std::int64_t>> extra_groups_;  // [rank]: groups of which it has an extra copy
   RankSet absent_;
   RankSet ready_;  // absent ranks that wait for welcome()
 };

@@ -181,7 +181,10 @@ class RankProcesses {
   void order_to_join() {
     recovery().join();
     const FileDescriptor store = make_memory_file("chimera-store", 0);
-    const Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
+    Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
+    const std::vector<GroupHolder> copies = recovery().extra_copies();
+    join.num_extra_copies = copies.size();
+    std::ranges::copy(copies, join.extra_copies.begin());
     for (const int rank : present()) send_order(orders_[static_cast<std::size_t>(rank)].get(), join, store.get());
   }
 

@@ -148,7 +148,8 @@ std::vector<RankId> ranks_of(const RankSet& set) {
 }
 
 /// The trainer of a rank in a job that continues after the loss of ranks. A loss without a replacement, and the return
-/// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state.
+/// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state. After the
+/// first step without the lost ranks, copies of their stages on other ranks may change it once more.
 class LastingTrainer {
  public:
   /// `rank` is the launched rank.
@@ -170,13 +171,18 @@ class LastingTrainer {
     while (true) {
       try {
         join(calls);
-        costs_.begin(absent_, trainer_->position().done() + 1, left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
-        left_at_ = 0;
-        calls.on_begin();
-        return trainer_->run([&](const StepMetrics& step) {
+        begin(calls);
+        const auto on_step = [&](const StepMetrics& step) {
           costs_.note_step(step.step, step.step_seconds);
           calls.on_step(step);
-        });
+        };
+        const std::int64_t next = trainer_->position().done() + 1;
+        if (rerouted_ && next < launched_.options.steps) {
+          const RunSummary first = trainer_->run(on_step, next);
+          if (trainer_->position().done() < next) return first;  // Stopped by a signal
+          balance(calls);
+        }
+        return trainer_->run(on_step);
       } catch (const FinalError&) {
         throw;
       } catch (const PeerFinalError&) {
@@ -194,10 +200,58 @@ class LastingTrainer {
 
  private:
   void join(const Calls& calls) {
-    if (const auto absent = ranks_of(reconnecting_.await_generation()); absent != absent_) {
-      change_job(absent);
+    const JoinedGeneration& next = reconnecting_.await_generation();
+    RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
+    if (change != change_) {
+      change_job(std::move(change));
       calls.on_change();
     }
+    connect();
+  }
+
+  void begin(const Calls& calls) {
+    const auto copies = rerouted_ ? extra_copies(*rerouted_) : std::vector<GroupHolder>{};
+    costs_.begin({change_.lost, copies}, trainer_->position().done() + 1,
+                 left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
+    left_at_ = 0;
+    calls.on_begin();
+  }
+
+  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time.
+  void balance(const Calls& calls) {
+    RunChange change = agree_on_copies();
+    if (change == change_) return;
+    left_at_ = monotonic_seconds();
+    trainer_->drop_step();
+    change_job(std::move(change));
+    reconnecting_.reset();
+    connect();
+    begin(calls);
+  }
+
+  /// Rank 0 decides, because the search may take long.
+  RunChange agree_on_copies() {
+    std::array<double, 1 + 2 * kMaxExtraCopies> numbers{};
+    if (trainer_->rank() == RankId(0)) {
+      const RunChange change = balanced(launched_, change_);
+      auto number = numbers.begin();
+      *number++ = static_cast<double>(change.extra_copies.size());
+      for (const auto& [rank, group] : change.extra_copies) {
+        *number++ = static_cast<double>(rank.value());
+        *number++ = static_cast<double>(group.value());
+      }
+    }
+    reconnecting_.all_sum(numbers);
+    RunChange change{.lost = change_.lost};
+    for (std::size_t i = 1; std::ssize(change.extra_copies) < static_cast<std::int64_t>(numbers.front()); i += 2) {
+      change.extra_copies.push_back({RankId(static_cast<std::int64_t>(numbers.at(i))),
+                                     ParameterGroupId(static_cast<std::int64_t>(numbers.at(i + 1)))});
+    }
+    return change;
+  }
+
+  /// Connects to the other ranks, and continues with the state of the job before.
+  void connect() {
     const Job& job = rerouted_ ? *rerouted_ : launched_;
     const auto& launched = job.launched_ranks;
     const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
@@ -216,15 +270,19 @@ class LastingTrainer {
     if (!reconnecting_.is_recovering()) return;
     trainer_->rejoin();
     note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
-    reconnecting_.note_resumed(trainer_->position().done());
+    std::vector<std::int64_t> groups;
+    for (const auto& [holder, group] : extra_copies(job)) {
+      if (holder == rank_) groups.push_back(group.value());
+    }
+    reconnecting_.note_resumed(trainer_->position().done(), std::move(groups));
   }
 
-  void change_job(const std::vector<RankId>& absent) {
+  void change_job(RunChange change) {
     if (trainer_) kept_ = trainer_->keep();
     trainer_.reset();
     rerouted_.reset();
-    if (!absent.empty()) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, absent));
-    absent_ = absent;
+    if (!change.lost.empty()) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
+    change_ = std::move(change);
     const Job& job = rerouted_ ? *rerouted_ : launched_;
     if (job.launched_rank(RankId(0)) == rank_) rewrite_flight_job(job);
   }
@@ -234,8 +292,8 @@ class LastingTrainer {
   ReconnectingTransport& reconnecting_;
   std::optional<Trainer>& trainer_;
   Fingerprint fingerprint_;
-  std::vector<RankId> absent_;
-  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are absent
+  RunChange change_;
+  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost
   std::optional<Trainer::Kept> kept_;    // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
   double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs

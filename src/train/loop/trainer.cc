@@ -79,8 +79,8 @@ Trainer::Kept Trainer::keep() const {
           .gradients_complete_step = replacement_.gradients_complete_step()};
 }
 
-RunSummary Trainer::run(const OnStep& on_step) {
-  const std::int64_t steps = options().steps;
+RunSummary Trainer::run(const OnStep& on_step, std::optional<std::int64_t> until) {
+  const std::int64_t steps = until.value_or(options().steps);
   // A run that resumes after a rank loss may have updated weights of a step that was never closed. It closes that step
   // first.
   if (steps_.is_closed()) replicas_.ensure_hashes(steps_.done());
@@ -95,7 +95,7 @@ RunSummary Trainer::run(const OnStep& on_step) {
   }
   RunSummary summary;
   if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
-  summary.is_whole = steps_.done() == steps;
+  summary.is_whole = steps_.done() == options().steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();
   return summary;

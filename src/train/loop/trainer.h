@@ -60,8 +60,9 @@ class Trainer {
   /// Trains all remaining steps. Calls `on_step` after each step, before a checkpoint is saved. If the job saves
   /// checkpoints, it ends early on a stop request (train/recover/stop_signals.h). Throws the errors of Executor::run(),
   /// and FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
-  /// drop_step() and rejoin(); `on_step` may then be called again for the last step.
-  RunSummary run(const OnStep& on_step);
+  /// drop_step() and rejoin(); `on_step` may then be called again for the last step. With `until`, stops after this
+  /// step (from 1), and may be called again to continue.
+  RunSummary run(const OnStep& on_step, std::optional<std::int64_t> until = {});
   /// Runs one step without `on_step`, validation and saves, for tests. `step` counts from 0; call it for all steps in
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
   /// unless `step` is the last of its Job::flush_interval().

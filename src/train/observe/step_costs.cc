@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "telemetry/run_history.h"
 
@@ -16,6 +17,16 @@ std::string numbers_of(const std::vector<RankId>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
 }
 
+/// Describes the copies that `now` has and `before` has not.
+std::string copies_of(const RunChange& now, const RunChange& before) {
+  std::vector<std::string> copies;
+  for (const GroupHolder& copy : now.extra_copies) {
+    if (std::ranges::find(before.extra_copies, copy) != before.extra_copies.end()) continue;
+    copies.push_back(fmt::format("stage {} to rank {}", copy.group.value(), copy.rank.value()));
+  }
+  return copies.empty() ? "" : fmt::format("copied {}", fmt::join(copies, ", "));
+}
+
 std::vector<RankId> without(std::vector<RankId> ranks, const std::vector<RankId>& others) {
   std::erase_if(ranks, [&](RankId rank) { return std::ranges::find(others, rank) != others.end(); });
   return ranks;
@@ -23,9 +34,9 @@ std::vector<RankId> without(std::vector<RankId> ranks, const std::vector<RankId>
 
 }  // namespace
 
-void StepCosts::begin(const std::vector<RankId>& absent, std::int64_t step, double pause) {
-  if (!stretches_.empty() && stretches_.back().absent == absent) return;
-  stretches_.push_back({.absent = absent, .step = step, .pause = pause, .seconds = {}});
+void StepCosts::begin(const RunChange& change, std::int64_t step, double pause) {
+  if (!stretches_.empty() && stretches_.back().change == change) return;
+  stretches_.push_back({.change = change, .step = step, .pause = pause, .seconds = {}});
 }
 
 void StepCosts::note_step(std::int64_t step, double seconds) {
@@ -40,16 +51,21 @@ std::string StepCosts::describe() const {
   const Stretch& first = stretches_.front();
   for (std::size_t i = 1; i < stretches_.size(); ++i) {
     const Stretch& now = stretches_[i];
-    const std::vector<RankId> lost = without(now.absent, stretches_[i - 1].absent);
-    const std::vector<RankId> back = without(stretches_[i - 1].absent, now.absent);
-    std::string who = lost.empty() ? "" : numbers_of(lost) + " lost";
-    if (!back.empty()) who += fmt::format("{}{} back", who.empty() ? "" : ", ", numbers_of(back));
-    text += fmt::format("{} in step {}: {:.2f} s until the step ran again", who, now.step, now.pause);
+    const RunChange& before = stretches_[i - 1].change;
+    const std::vector<RankId> lost = without(now.change.lost, before.lost);
+    const std::vector<RankId> back = without(before.lost, now.change.lost);
+    std::vector<std::string> news;
+    if (!lost.empty()) news.push_back(numbers_of(lost) + " lost");
+    if (!back.empty()) news.push_back(numbers_of(back) + " back");
+    if (std::string copies = copies_of(now.change, before); !copies.empty()) news.push_back(std::move(copies));
+    if (news.empty()) news.emplace_back("copies dropped");
+    text += fmt::format("{} in step {}: {:.2f} s until the step ran{}", fmt::join(news, ", "), now.step, now.pause,
+                        lost.empty() && back.empty() ? "" : " again");
     if (!now.seconds.empty()) {
       const double median = median_of(now.seconds);
-      text +=
-          fmt::format(", then {:.4f} s a step on {} of {} workers", median, ranks_ - std::ssize(now.absent), ranks_);
-      if (first.absent.empty() && !first.seconds.empty()) {
+      text += fmt::format(", then {:.4f} s a step on {} of {} workers", median, ranks_ - std::ssize(now.change.lost),
+                          ranks_);
+      if (first.change.lost.empty() && !first.seconds.empty()) {
         const double whole = median_of(first.seconds);
         text += fmt::format(", {:.2f} times the {:.4f} s before the first loss", median / whole, whole);
       }

@@ -1,12 +1,13 @@
 #pragma once
 
 // Step times of a run that loses ranks and continues without them (--recover reroute). Each rank keeps the times of all
-// steps between two changes of the set of running ranks, because any rank may print them at the end.
+// steps between two changes of the running ranks or of their stages, because any rank may print them at the end.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "engine/rerouted_run.h"
 #include "schedule/rank_layout.h"
 
 namespace chimera {
@@ -17,20 +18,20 @@ class StepCosts {
   /// `ranks` is the number of launched ranks.
   explicit StepCosts(std::int64_t ranks) : ranks_(ranks) {}
 
-  /// Call it when the rank begins or resumes its steps. `absent` are the launched ranks that do not run, `step` (from
-  /// 1) is the next step. `pause` is the time in seconds since this rank left the unfinished step; 0 at the start.
-  void begin(const std::vector<RankId>& absent, std::int64_t step, double pause);
+  /// Call it when the rank begins or resumes its steps. `change` is what has changed since the launch, `step` (from 1)
+  /// is the next step. `pause` is the time in seconds since this rank left its steps; 0 at the start.
+  void begin(const RunChange& change, std::int64_t step, double pause);
   /// Adds the time of a step. A repeated step counts once.
   void note_step(std::int64_t step, double seconds);
 
-  /// Returns a line for each change of the running ranks: its pause, and the median step time since then. Empty if no
-  /// rank was lost without a replacement.
+  /// Returns a line for each change: its pause, and the median step time since then. Empty if no rank was lost without
+  /// a replacement.
   [[nodiscard]] std::string describe() const;
 
  private:
-  /// Steps with the same ranks.
+  /// Steps with the same ranks and stages.
   struct Stretch {
-    std::vector<RankId> absent;
+    RunChange change;
     std::int64_t step = 0;
     double pause = 0;
     std::vector<double> seconds;

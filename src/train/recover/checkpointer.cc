@@ -55,10 +55,12 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   }
 }
 
-/// Notes progress meanwhile: a slow disk is not a hang.
+void note_ending() { note_progress({RankProgress::Phase::Ending}); }
+
+/// Calls `note` meanwhile to note progress: a slow disk is not a hang.
 template <class Condition>
-void wait_until(const Condition& holds, RankProgress::Phase phase) {
-  for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note_progress({phase});
+void wait_until(const Condition& holds, void (*note)()) {
+  for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note();
 }
 
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
@@ -225,7 +227,7 @@ bool Checkpointer::finish(const StepMetrics& last) {
                                    std::chrono::duration<double>(pause).count()));
     }
     wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; },
-               RankProgress::Phase::Ending);
+               note_ending);
   }
   return plans_.saved == last.step;
 }
@@ -233,8 +235,7 @@ bool Checkpointer::finish(const StepMetrics& last) {
 /// Waits until no rank saves.
 void Checkpointer::agree() {
   while (current_.phase != Phase::Idle) {
-    if (current_.phase == Phase::Writing || rank_ == RankId(0))
-      wait_until([&] { return has_ended(); }, RankProgress::Phase::Ending);
+    if (current_.phase == Phase::Writing || rank_ == RankId(0)) wait_until([&] { return has_ended(); }, note_ending);
     auto numbers = votes().pack();
     transport_.all_sum(numbers);
     votes_ = SaveVotes::unpack(numbers);
@@ -243,7 +244,7 @@ void Checkpointer::agree() {
 }
 
 void Checkpointer::drop() {
-  if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); }, RankProgress::Phase::Joining);
+  if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); }, note_more_progress);
   current_.is_dropped = current_.phase != Phase::Idle;
   plans_.is_due = plans_.is_due || current_.is_dropped;
   current_.phase = Phase::Idle;

@@ -19,13 +19,19 @@ RankId furthest(std::span<const RankState> states) {
 
 /// Returns [rank]. All ranks call it.
 std::vector<RankState> gather_states(const RankState& own, const RankContext& self) {
-  const std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
-                                      static_cast<double>(own.gradients_complete_step)};
+  std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
+                                static_cast<double>(own.gradients_complete_step)};
+  const std::size_t first_group = packed.size();
+  packed.resize(first_group + self.job.run.rank_groups().size());
+  for (const std::size_t group : own.lacking) packed[first_group + group] = 1;
   std::vector<RankState> states;
   for (const auto& numbers : gather(packed, self.world_rank, self.job.num_ranks(), self.transport)) {
-    states.push_back({.has_weights = numbers[0] > 0,
-                      .done = static_cast<std::int64_t>(numbers[1]),
-                      .gradients_complete_step = static_cast<std::int64_t>(numbers[2])});
+    RankState& state = states.emplace_back(RankState{.has_weights = numbers[0] > 0,
+                                                     .done = static_cast<std::int64_t>(numbers[1]),
+                                                     .gradients_complete_step = static_cast<std::int64_t>(numbers[2])});
+    for (std::size_t group = 0; first_group + group < numbers.size(); ++group) {
+      if (numbers[first_group + group] > 0) state.lacking.insert(group);
+    }
   }
   return states;
 }
@@ -47,7 +53,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
   }
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const auto source =
-        std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has_weights; });
+        std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has(group / lanes); });
     if (source == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group / lanes));
     all.state_sources.push_back(*source);
   }
@@ -55,8 +61,9 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
 }
 
 ResumeState RankReplacement::agree(std::int64_t done) {
-  states_ = gather_states(
-      {.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_}, self_);
+  RankState own{.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_};
+  for (const ParameterGroupId group : model_.lacking()) own.lacking.insert(group.index());
+  states_ = gather_states(own, self_);
   const Job& job = self_.job;
   return agree_on_resume_state(states_, job.ranks().in_lanes(job.run.rank_groups()),
                                static_cast<std::size_t>(job.options.tensor_parallel));
@@ -95,12 +102,12 @@ void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates
   if (is_sharded) send_shards(resume.done);
   for (std::size_t group = 0; group < groups.size() && !is_sharded; ++group) {
     for (const RankId rank : groups[group]) {
-      if (states_[rank.index()].has_weights) continue;
+      if (states_[rank.index()].has(group / static_cast<std::size_t>(lanes))) continue;
       model_.transfer_state(ParameterGroupId(static_cast<std::int64_t>(group) / lanes), resume.state_sources[group],
                             rank, resume.done);
     }
   }
-  if (!model_.has_weights()) model_.note_received(updates);
+  if (!model_.lacking().empty()) model_.note_received(updates);
 }
 
 void RankReplacement::send_shards(std::int64_t step) const {

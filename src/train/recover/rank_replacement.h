@@ -9,11 +9,15 @@
 //   rank 1   step 6 updated, voted 7   ->  makes the update of step 7 with this norm
 //   rank 2   replacement, no weights   ->  gets weights and optimizer state from a replica of its stages
 //
+// A rank that gets an extra copy of a stage (engine/rerouted_run.h) receives its state in the same way.
+//
 // To *vote* for a step means to join the all-reduce of its losses and norms; a rank does so when it has all gradients
 // of the step. No rank gets the result, and so can update its weights, before all ranks have voted. Therefore a rank
 // that is one step behind has voted for the missing step and has all its gradients.
 
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -30,6 +34,10 @@ struct RankState {
   bool has_weights = true;                   ///< False on a new process that replaces a lost rank
   std::int64_t done = 0;                     ///< Number of steps that are complete, with their update
   std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) that the rank has voted for
+  /// Parameter groups of which a rank with weights lacks a copy that it is to receive
+  std::set<std::size_t> lacking = {};
+
+  [[nodiscard]] bool has(std::size_t group) const { return has_weights && !lacking.contains(group); }
 };
 
 /// The state that all ranks resume from.
@@ -73,7 +81,7 @@ class RankReplacement {
   [[nodiscard]] ResumeState agree(std::int64_t done);
   /// Copies `state` from rank `source` to the other ranks.
   void share(LoopState& state, RankId source) const;
-  /// Sends weights and optimizer state to the ranks that have none. `resume` is the result of agree(). Ranks that were
+  /// Sends weights and optimizer state to the ranks that lack them. `resume` is the result of agree(). Ranks that were
   /// a step behind must have made the missing update before. `updates` is the number of updates so far. With second
   /// shards, sends only the shards that a rank updates; Optimizer::share() sends the other weights.
   void send_state(const ResumeState& resume, std::int64_t updates);

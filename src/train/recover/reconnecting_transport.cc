@@ -60,19 +60,24 @@ ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
     : rendezvous_(rank.rendezvous),
       link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
-RankSet ReconnectingTransport::await_generation() {
+const JoinedGeneration& ReconnectingTransport::await_generation() {
   note_progress({RankProgress::Phase::Joining});
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
-  if (is_first_) return {};
+  if (is_first_) return generation_;
   generation_ = link_.rejoin([this] { breaker_->reset(); });
   rendezvous_ = file_rendezvous(fmt::format("/proc/self/fd/{}", generation_.store.get()));
   note_progress({RankProgress::Phase::Joining});
-  return generation_.absent;
+  return generation_;
 }
 
 void ReconnectingTransport::join(const Connect& connect) {
   connected_ = connect(rendezvous_, breaker_, is_first_);
   forward_to(connected_.get());
+}
+
+void ReconnectingTransport::reset() {
+  connected_.reset();  // Waits for the other ranks
+  rendezvous_.attempt = "again/";
 }
 
 bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {

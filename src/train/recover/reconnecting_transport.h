@@ -3,13 +3,16 @@
 // The transport of a job that continues after the loss of ranks (--recover twin or reroute). If a rank is lost, the
 // other ranks abandon their step and break all connections. When the launcher orders it (launch/local/recovery.h), they
 // connect again, together with the replacement or without the lost rank. Trainer uses the same Transport object before
-// and after this (rank_replacement.h).
+// and after this (rank_replacement.h). Without a loss, all ranks may also reconnect at the end of a step, for example
+// as another job with more sums.
 
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/rendezvous_point.h"
 #include "launch/local/rank.h"
@@ -34,14 +37,18 @@ class ReconnectingTransport final : public ForwardingTransport {
   explicit ReconnectingTransport(const RankEnvironment& rank);
 
   /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
-  /// to join. Returns the ranks that the generation does without.
-  [[nodiscard]] RankSet await_generation();
+  /// to join. The result is valid until the next call.
+  [[nodiscard]] const JoinedGeneration& await_generation();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
+  /// Closes the connections together with all other ranks; then call join(). Only once in a generation.
+  void reset();
   /// Returns whether the generation is not the first.
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
-  /// Tells the launcher that this rank trains again. `step` is the last completed step, from 1.
-  void note_resumed(std::int64_t step) const { link_.note_resumed(step); }
+  /// Tells the launcher that this rank trains again, as RecoveryLink::note_resumed() does.
+  void note_resumed(std::int64_t step, std::vector<std::int64_t> groups) const {
+    link_.note_resumed(step, std::move(groups));
+  }
 
   /// Returns whether the loss of another rank caused `error` in `op`, so that this rank must leave its step. Waits for
   /// the launcher's order to leave.

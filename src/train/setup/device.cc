@@ -178,8 +178,7 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
   add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
   for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
-  const bool copies_are_given =
-      job.options.recover == Recover::Twin || job.options.different_copies == DifferentCopies::Repair;
+  const bool copies_are_given = job.options.outlives_ranks() || job.options.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job, pairs);
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};

@@ -168,24 +168,6 @@ void require_host_for_ranks(const Job& job) {
                                 ranks_in_words(job), kMaxRanksOfHost));
 }
 
-StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job));
-  model.costs.slices.bounds = as_fractions(job.slice_bounds);
-  model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  const auto groups = job.run.rank_groups();
-  for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
-    double& bytes = model.costs.memory[s].optimizer;
-    if (job.options.shard_optimizer) {
-      bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
-    } else {
-      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job), groups[s].size());
-    }
-  }
-  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
-  model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
-  return model;
-}
-
 /// Returns [rank of a lane]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical
 /// reduction.
 std::vector<double> least_bytes(const Job& job) {
@@ -464,6 +446,24 @@ Job partition_job(Job job) {
   job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
                              job.run.schedule, [&] { return bytes_of_stages(job); });
   return job;
+}
+
+StageModel bytes_of_stages(const Job& job) {
+  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job));
+  model.costs.slices.bounds = as_fractions(job.slice_bounds);
+  model.costs.buffers.receives_ahead = receives_ahead(job.options);
+  const auto groups = job.run.rank_groups();
+  for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
+    double& bytes = model.costs.memory[s].optimizer;
+    if (job.options.shard_optimizer) {
+      bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
+    } else {
+      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job), groups[s].size());
+    }
+  }
+  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
+  return model;
 }
 
 void lower_programs(Job& job) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "plan/stage_model.h"
 #include "train/setup/job.h"
 
 namespace chimera {
@@ -17,6 +18,9 @@ namespace chimera {
 /// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
 /// run.
 [[nodiscard]] Job partition_job(Job job);
+
+/// Returns the bytes of each stage on a rank: weights, gradients, optimizer state, activations.
+[[nodiscard]] StageModel bytes_of_stages(const Job& job);
 
 /// Sets the job's programs: the instructions of all workers (passes/lower.h). Throws ScheduleError if one could
 /// deadlock.

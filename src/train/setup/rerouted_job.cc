@@ -3,15 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
 #include "engine/canonical.h"
 #include "engine/rerouted_run.h"
 #include "engine/sharded_optimizer.h"
+#include "launch/local/recovery.h"
+#include "plan/machine.h"
+#include "plan/worker_memory.h"
 #include "train/setup/prepare_job.h"
 
 namespace chimera {
+namespace {
+
+std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonical->block_size : 1; }
+
+}  // namespace
 
 std::vector<RankGroups> Job::shards() const {
   const bool is_rerouted = has_second_shards() && !launched_ranks.empty();
@@ -31,12 +40,12 @@ std::vector<RankGroups> Job::shards() const {
   return groups;
 }
 
-Job rerouted_job(const Job& launched, const std::vector<RankId>& lost) {
+Job rerouted_job(const Job& launched, const RunChange& change) {
   Job job = launched;
-  const std::int64_t block_size = launched.canonical ? launched.canonical->block_size : 1;
-  job.run = rerouted_run(launched.run, lost, block_size);
-  job.launched_ranks = remaining_ranks(launched.run, lost);
-  job.lost_ranks = std::ssize(lost);
+  const std::int64_t block_size = block_size_of(launched);
+  job.run = rerouted_run(launched.run, change, block_size);
+  job.launched_ranks = remaining_ranks(launched.run, change.lost);
+  job.lost_ranks = std::ssize(change.lost);
   job.launched_groups = launched.run.rank_groups();
   if (job.canonical) {
     job.canonical = canonical_reduction(job.run, job.run.micro_batches() / block_size, "--reduction-blocks");
@@ -45,11 +54,57 @@ Job rerouted_job(const Job& launched, const std::vector<RankId>& lost) {
   return job;
 }
 
+std::vector<GroupHolder> extra_copies(const Job& job) {
+  std::vector<GroupHolder> copies;
+  const RankGroups groups = job.run.rank_groups();
+  for (std::size_t g = 0; g < job.launched_groups.size(); ++g) {
+    for (const RankId rank : groups[g]) {
+      if (std::ranges::binary_search(job.launched_groups[g], job.launched_rank(rank))) continue;
+      copies.push_back({job.launched_rank(rank), ParameterGroupId(static_cast<std::int64_t>(g))});
+    }
+  }
+  return copies;
+}
+
+RunChange balanced(const Job& launched, const RunChange& change) {
+  if (launched.options.shard_optimizer) return change;
+  const RankLayout& ranks = launched.run.ranks;
+  const StageModel bytes = bytes_of_stages(launched);
+  const std::vector<double> peaks =
+      peaks_by_order(launched.run.schedule, bytes, launched.stages.recompute, launched.stages.offload);
+  const double memory =
+      launched.options.memory > 0 ? launched.options.memory * kGiB : std::numeric_limits<double>::infinity();
+  const auto last = ParameterGroupId(launched.run.schedule.stages - 1);
+  std::vector<std::int64_t> lost_copies;  // [group]
+  for (const std::vector<RankId>& holders : launched.run.rank_groups()) {
+    lost_copies.push_back(std::ranges::count_if(
+        holders, [&](RankId rank) { return std::ranges::find(change.lost, rank) != change.lost.end(); }));
+  }
+  RunChange result = change;
+  const auto fits = [&](const std::vector<GroupHolder>& copies) {
+    std::vector<double> used(static_cast<std::size_t>(ranks.num_ranks()));
+    std::vector<std::int64_t> left = lost_copies;
+    for (const auto* some : {&change.extra_copies, &copies}) {
+      for (const auto& [rank, group] : *some) {
+        if (--left[group.index()] < 0) return false;
+        if (launched.model.tied && (group == ParameterGroupId(0) || group == last)) return false;
+        const StageMemory& stage = bytes.costs.memory[group.index()];
+        used[rank.index()] += stage.weights + stage.gradients + stage.optimizer;
+        if (used[rank.index()] + peaks[ranks.place(rank).worker.index()] > memory) return false;
+      }
+    }
+    return change.extra_copies.size() + copies.size() <= kMaxExtraCopies;
+  };
+  const auto copies = balancing_copies(launched.run, change, block_size_of(launched), fits);
+  result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
+  return result;
+}
+
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
   try {
-    static_cast<void>(rerouted_job(job, {RankId(0)}));
+    static_cast<void>(rerouted_job(job, {.lost = {RankId(0)}}));
   } catch (const Error& error) {
     if (must_reroute) throw ConfigError(fmt::format("--recover reroute: without rank 0, {}", error.what()));
     return std::nullopt;

@@ -8,14 +8,24 @@
 #include <optional>
 #include <vector>
 
+#include "engine/rerouted_run.h"
 #include "train/setup/job.h"
 
 namespace chimera {
 
-/// Returns the job without these ranks. Model, data, checkpoints and options stay. New are the run (ranks and
+/// Returns the job without the lost ranks. Model, data, checkpoints and options stay. New are the run (ranks and
 /// schedule), the programs of the workers, and the order of additions for --reduction canonical. Throws ConfigError if
 /// the schedule cannot be rerouted.
-[[nodiscard]] Job rerouted_job(const Job& launched, const std::vector<RankId>& lost);
+[[nodiscard]] Job rerouted_job(const Job& launched, const RunChange& change);
+
+/// Returns the extra copies in a rerouted job: ranks (launched numbers) and parameter groups.
+[[nodiscard]] std::vector<GroupHolder> extra_copies(const Job& job);
+
+/// Returns `change` with further copies that balance the work (balancing_copies()), one for each lost copy. With
+/// --memory, a rank has room for what its peak at the launch leaves; otherwise copies take the memory that lost ranks
+/// have left. A job with
+/// --shard-optimizer gets no copies, and neither do the first and the last stage of a tied model.
+[[nodiscard]] RunChange balanced(const Job& launched, const RunChange& change);
 
 /// Returns how long a recovery of the job waits for a replacement (LaunchPlan::spare_patience), before the
 /// other ranks continue without it: 0 with --recover reroute; nothing (it waits without a limit) if the schedule cannot

@@ -38,23 +38,39 @@ InitialValue initial_value(const Job& job, WeightOrigin origin) {
 
 TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
     : self_(self), weights_(std::make_shared<Weights>()) {
-  weights_->are_complete = origin == WeightOrigin::Own;
-  const Job& job = self.job;
+  make_weights(origin);
+  make_optimizers();
+  if (self.job.first_step == 0) return;
+  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(self.job, *optimizer, self_.tensor.get());
+}
+
+/// Makes the weights that do not exist yet, and lists the groups.
+void TrainedModel::make_weights(WeightOrigin origin) {
+  const Job& job = self_.job;
   const at::ScalarType dtype = scalar_type(job.options.dtype);
   const InitialValue value = initial_value(job, origin);
-  const std::vector<StageId> held = job.run.stages_of(self.place.worker);
+  const std::vector<StageId> held = job.run.stages_of(self_.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   // Both ends read one tied matrix. It is made first, because the stages take its leaves.
   const TiedUses uses{holds(0), holds(job.run.schedule.stages - 1)};
-  auto& [stages, tied_weight, are_complete] = *weights_;
-  if (job.model.tied && uses.any())
-    tied_weight = make_tied_weight(job.model, uses, dtype, value, self.device, self.tensor.get());
+  auto& stages = weights_->stages;
+  auto& tied_weight = weights_->tied;
+  const auto note_made = [&](ParameterGroupId group) {
+    if (origin == WeightOrigin::Replacement) weights_->lacking.insert(group);
+  };
+  if (job.model.tied && uses.any() && !tied_weight) {
+    tied_weight = make_tied_weight(job.model, uses, dtype, value, self_.device, self_.tensor.get());
+    note_made(tied_matrix(job.run.schedule.stages));
+  }
   const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
   // Second shards keep owners by size: a division must last, also after a change of the running ranks.
   const bool shares_work =
       job.options.shard_optimizer && job.options.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards();
   const RankGroups ranks = job.run.rank_groups();
-  stages = make_stages_of_worker(job.run, self.place.worker, [&](StageId id) {
+  auto before = std::exchange(stages, {});
+  stages = make_stages_of_worker(job.run, self_.place.worker, [&](StageId id) {
+    if (const auto kept = before.find(id); kept != before.end()) return std::move(kept->second);
+    note_made(parameters_of(id));
     const auto allocate = [&](std::int64_t count, const at::TensorOptions& options) {
       if (job.options.shard_optimizer) return at::Tensor();  // Reductions to one member do not profit
       return self_.transport.allocate_gradients(parameters_of(id), count, options.dtype().toScalarType());
@@ -64,27 +80,24 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
       return muon_owners(job.options.optimizer, parameters, ranks[parameters_of(id).index()].size());
     };
     const GradientMemory memory(allocate, owners);
-    return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self.device, self.tensor.get());
+    return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self_.device, self_.tensor.get());
   });
-  list_groups();
-  make_optimizers();
-  if (job.first_step == 0) return;
-  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(job, *optimizer, self_.tensor.get());
+  for (const auto& [id, stage] : stages) groups_[parameters_of(id)] = stage.get();
+  if (tied_weight) groups_[tied_matrix(job.run.schedule.stages)] = tied_weight.get();
+  std::erase_if(weights_->lacking, [&](ParameterGroupId group) { return !groups_.contains(group); });
 }
 
 TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(self), weights_(kept.weights) {
+  make_weights(WeightOrigin::Replacement);
   const at::NoGradGuard no_grad;
-  list_groups();
   make_optimizers();
   std::map<std::pair<std::string, std::string>, at::Tensor> values;
   for (const auto& [parameter, kind, value] : kept.optimizer) values[{parameter, kind}] = value;
-  for (OptimizerTensor& tensor : optimizer().state()) tensor.value.copy_(values.at({tensor.parameter, tensor.kind}));
+  for (OptimizerTensor& tensor : optimizer().state()) {
+    const auto value = values.find({tensor.parameter, tensor.kind});
+    if (value != values.end()) tensor.value.copy_(value->second);
+  }
   optimizer().set_steps(kept.updates);
-}
-
-void TrainedModel::list_groups() {
-  for (const auto& [id, stage] : weights_->stages) groups_[parameters_of(id)] = stage.get();
-  if (weights_->tied) groups_[tied_matrix(self_.job.run.schedule.stages)] = weights_->tied.get();
 }
 
 void TrainedModel::make_optimizers() {
@@ -196,7 +209,7 @@ void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to
   MessageTag tag{step, {OpKind::Forward, part, StageId(group.value()), MicroBatchId(0)}};
   for (at::Tensor& tensor : state_of(group, shard)) {
     fault_point("restore");
-    note_progress({RankProgress::Phase::StartUp});
+    note_more_progress();
     if (self_.world_rank == from) {
       self_.transport.start_send(ranks.in_lane(to), tensor, tag)->wait();
     } else {
@@ -208,10 +221,10 @@ void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to
 }
 
 void TrainedModel::note_received(std::int64_t updates) {
-  require_invariant(!has_weights(), "a rank with weights receives the state of another rank");
+  require_invariant(!lacking().empty(), "a rank with all weights receives the state of another rank");
   optimizer().set_steps(updates);
   update_copies();
-  weights_->are_complete = true;
+  weights_->lacking.clear();
 }
 
 void TrainedModel::inject_bit_flip(std::string_view point, std::size_t tensor) const {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -37,7 +38,7 @@ class TrainedModel {
   struct Weights {
     std::map<StageId, std::unique_ptr<Stage>> stages;
     std::unique_ptr<TiedWeight> tied;
-    bool are_complete = true;  ///< False on a replacement until note_received() is called
+    std::set<ParameterGroupId> lacking;  ///< Groups without values until note_received() is called
   };
   /// The state of a model, to continue with it in another context. Two models may share it, but only one may be used.
   struct Kept {
@@ -45,7 +46,8 @@ class TrainedModel {
     std::vector<OptimizerTensor> optimizer;
     std::int64_t updates = 0;
   };
-  /// Continues with the state of another model of the same stages. Copies the optimizer state, shares the weights.
+  /// Continues with the state of another model, whose weights it takes. Copies the optimizer state. Drops stages that
+  /// the rank no longer holds; new stages lack values.
   TrainedModel(const RankContext& self, const Kept& kept);
   /// Returns this model's state, after `updates` updates.
   [[nodiscard]] Kept keep(std::int64_t updates) const {
@@ -86,13 +88,15 @@ class TrainedModel {
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
                       std::optional<std::size_t> shard = {}) const;
 
-  /// Returns false on a replacement until note_received() is called.
-  [[nodiscard]] bool has_weights() const { return weights_->are_complete; }
+  /// Returns the groups without values. A replacement lacks all until note_received() is called.
+  [[nodiscard]] const std::set<ParameterGroupId>& lacking() const { return weights_->lacking; }
+  /// Returns whether some group has values.
+  [[nodiscard]] bool has_weights() const { return lacking().size() < groups_.size(); }
   /// Completes the state that transfer_state() has filled, after `updates` updates.
   void note_received(std::int64_t updates);
 
  private:
-  void list_groups();
+  void make_weights(WeightOrigin origin);
   void make_optimizers();
 
   const RankContext& self_;

@@ -148,6 +148,7 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
     if (breaker) store_ = c10::make_intrusive<BreakableStore>(path, breaker);
     if (!breaker) store_ = c10::make_intrusive<c10d::FileStore>(path, kAnyNumber);
     store_->setTimeout(timeout);
+    if (!rendezvous.attempt.empty()) store_ = c10::make_intrusive<c10d::PrefixStore>(rendezvous.attempt, store_);
     return;
   }
   if (rendezvous.listens) server_ = std::make_unique<RendezvousServer>(listen_at(rendezvous), rendezvous.secret);
