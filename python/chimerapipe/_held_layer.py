@@ -402,17 +402,22 @@ def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: s
         if id(parameter) not in memo:
             memo[id(parameter)] = parameter if id(parameter) in own else twin_of(parameter)
     memo.update({id(buffer): buffer for buffer in module.buffers()})
+    given = dict(memo)  # A failed copy leaves unfinished parts in its memo
     try:
         return copy.deepcopy(module, memo)
     except Exception as error:
-        part, reason = _first_without_copy(module, memo)
+        part, reason = _first_without_copy(module, given) or (type(module).__name__, _first_line(error))
         raise ConfigError(
             f"{name} cannot be copied for another rank thread: {part}: {reason}; give a function that makes the "
             "layer, or start a process per rank (torchrun)"
         ) from error
 
 
-def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str, str]:
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str, str] | None:
     """Returns the name of an attribute that copy.deepcopy refuses, and why."""
     for prefix, part in module.named_modules():
         for name, value in vars(part).items():
@@ -421,9 +426,11 @@ def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str
             try:
                 copy.deepcopy(value, dict(memo))
             except Exception as error:
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                reason = _first_line(error)
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    reason = "it is computed from other tensors, as by prune or weight_norm of torch.nn.utils"
                 return f"attribute '{prefix}.{name}'" if prefix else f"attribute '{name}'", reason
-    return type(module).__name__, "copy.deepcopy fails"
+    return None
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import queue
 import threading
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from models import perceptron, squares
 from torch import nn
+from torch.nn.utils import prune
 from users import SCHEDULES, Pair, Shift, refused, samples
 
 import chimerapipe as cp
@@ -273,5 +275,11 @@ def test_a_layer_that_cannot_be_copied_is_named():
     old = perceptron(4).layers
     with pytest.warns(FutureWarning):
         old[1] = nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 6))).double()
-    refused(lambda: cp.Pipeline(old, squares, schedule), "attribute '0.weight'", cp.ConfigError)
+    words = "attribute '0.weight': it is computed from other tensors, as by prune or weight_norm of torch.nn.utils"
+    refused(lambda: cp.Pipeline(old, squares, schedule), words, cp.ConfigError)
+    old[1][0] = prune.identity(nn.Linear(6, 6).double(), "weight")
+    refused(lambda: cp.Pipeline(old, squares, schedule), words, cp.ConfigError)
+    old[1][0] = nn.Linear(6, 6).double()
+    old[1][0].queue = queue.Queue()
+    refused(lambda: cp.Pipeline(old, squares, schedule), "attribute '0.queue': cannot pickle", cp.ConfigError)
     cp.Pipeline(copy.copy(layers), squares, cp.schedule("1f1b", 2, 4)).step(*samples())
