@@ -24,7 +24,8 @@ class Browser:
 
     def __init__(self, program, seconds=60):
         self.seconds = seconds
-        self.profile = tempfile.TemporaryDirectory()
+        # Helper processes of Chromium may write to it after the browser itself has ended.
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         read_commands, self.write_end = os.pipe()
         self.read_end, write_answers = os.pipe()
 
