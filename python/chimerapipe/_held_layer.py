@@ -402,19 +402,21 @@ def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: s
         if id(parameter) not in memo:
             memo[id(parameter)] = parameter if id(parameter) in own else twin_of(parameter)
     memo.update({id(buffer): buffer for buffer in module.buffers()})
+    remedy = "give a function that makes the layer, or start a process per rank (torchrun)"
+    return deep_copy(module, memo, f"{name} cannot be copied for another rank thread", remedy)
+
+
+def deep_copy(module: nn.Module, memo: dict[int, Any], words: str, remedy: str) -> nn.Module:
+    """Returns copy.deepcopy of the module. Raises ConfigError with the attribute that cannot be copied."""
     given = dict(memo)  # A failed copy leaves unfinished parts in its memo
     try:
-        return copy.deepcopy(module, memo)
+        made: nn.Module = copy.deepcopy(module, memo)
+        return made
     except Exception as error:
-        part, reason = _first_without_copy(module, given) or (type(module).__name__, _first_line(error))
-        raise ConfigError(
-            f"{name} cannot be copied for another rank thread: {part}: {reason}; give a function that makes the "
-            "layer, or start a process per rank (torchrun)"
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+        part, reason = _first_without_copy(module, given) or (type(module).__name__, str(error) or repr(error))
+        if "(graph leaves)" in reason:
+            reason = "has tensors computed from others, as prune, weight_norm and ensure_weight_tying of PEFT make"
+        raise ConfigError(f"{words}: {part}: {reason.splitlines()[0]}; {remedy}") from error
 
 
 def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str, str] | None:
@@ -426,10 +428,7 @@ def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str
             try:
                 copy.deepcopy(value, dict(memo))
             except Exception as error:
-                reason = _first_line(error)
-                if isinstance(value, Tensor) and not value.is_leaf:
-                    reason = "it is computed from other tensors, as by prune or weight_norm of torch.nn.utils"
-                return f"attribute '{prefix}.{name}'" if prefix else f"attribute '{name}'", reason
+                return f"attribute '{prefix}.{name}'" if prefix else f"attribute '{name}'", str(error) or repr(error)
     return None
 
 

@@ -27,6 +27,7 @@ from ._torch_version import require_same_torch
 require_same_torch()
 from . import _training  # noqa: E402
 from ._distributed import is_sharded  # noqa: E402
+from ._held_layer import deep_copy  # noqa: E402
 
 ConfigError = _training.ConfigError
 
@@ -227,19 +228,18 @@ def _ordered(model: nn.Module, names: Mapping[str, nn.Module], calls: list[Any],
                 raise ConfigError(f"its block {open_block} calls {name}, which is outside of the block")
             units[name].segments.add(len(order))
             units[name].keeps_shape &= not ends or argument == result
-    skeletons = {name: _skeleton(names[name]) for name in units}
+    skeletons = {name: _skeleton(names[name], name) for name in units}
     return _Cut(order, results, ancestors, units, skeletons, {id(names[name]): name for name in units})
 
 
-def _skeleton(module: nn.Module) -> nn.Module:
+def _skeleton(module: nn.Module, name: str) -> nn.Module:
     """Returns a copy whose tensors have types and shapes only."""
     memo: dict[int, Any] = {}
     for parameter in module.parameters():
         memo[id(parameter)] = nn.Parameter(parameter.detach().to("meta"), requires_grad=False)
     for buffer in module.buffers():
         memo[id(buffer)] = buffer.to("meta")
-    skeleton: nn.Module = copy.deepcopy(module, memo)
-    return skeleton
+    return deep_copy(module, memo, f"its module {name} cannot be copied", "leave that out")
 
 
 class _Stop(Exception):
@@ -541,5 +541,7 @@ _REASONS = {
 
 def _known_reason(model: Any) -> str | None:
     """Returns why models of a known kind cannot be cut."""
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return "its weights are on the device meta, without values; load or make it outside of torch.device('meta')"
     config = model.config.get_text_config()
     return next((words for name, words in _REASONS.items() if getattr(config, name, 0)), None)

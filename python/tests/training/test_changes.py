@@ -275,7 +275,7 @@ def test_a_layer_that_cannot_be_copied_is_named():
     old = perceptron(4).layers
     with pytest.warns(FutureWarning):
         old[1] = nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 6))).double()
-    words = "attribute '0.weight': it is computed from other tensors, as by prune or weight_norm of torch.nn.utils"
+    words = "attribute '0.weight': has tensors computed from others, as prune, weight_norm"
     refused(lambda: cp.Pipeline(old, squares, schedule), words, cp.ConfigError)
     old[1][0] = prune.identity(nn.Linear(6, 6).double(), "weight")
     refused(lambda: cp.Pipeline(old, squares, schedule), words, cp.ConfigError)

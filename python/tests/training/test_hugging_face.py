@@ -39,6 +39,7 @@ def test_models_that_cannot_be_cut_are_refused_in_a_line():
     for model, words in (
         (torch.nn.Linear(2, 2), "expected a model of transformers, not Linear"),
         (llama(num_hidden_layers=0), "cannot be cut into layers: it has no ModuleList"),
+        (llama().to("meta"), "cannot be cut into layers: its weights are on the device meta"),
     ):
         with pytest.raises(cp.ConfigError, match=words) as refusal:
             cp.layers_of(model)
@@ -87,6 +88,15 @@ def test_adapters_of_peft_train_and_frozen_bits_stay():
     for name, value in adapted.named_parameters():
         assert not value.requires_grad or "lora" in name
         assert value.requires_grad or torch.equal(value, frozen[name]), name
+
+
+def test_adapters_of_peft_with_tied_weights_are_refused_by_name():
+    peft = oracle("peft")
+    config = peft.LoraConfig(r=2, target_modules=["embed_tokens"], ensure_weight_tying=True)
+    adapted = peft.get_peft_model(llama(tie_word_embeddings=True), config)
+    words = "lm_head cannot be copied: attribute 'kwargs': has tensors .* ensure_weight_tying"
+    with pytest.raises(cp.ConfigError, match=words):
+        cp.layers_of(adapted)
 
 
 def test_dropout_between_blocks_draws_once_and_modes_follow_the_model():
