@@ -1,4 +1,7 @@
-"""Pairs of processes with the variables of launchers other than torchrun. Prints the losses of each pair."""
+"""Pairs of processes with the variables of launchers other than torchrun. Prints the losses of each pair.
+
+Usage: launchers.py [RANK ADDRESS PORT]: with arguments it is one of two ranks that a launcher has started on hosts.
+"""
 
 import os
 import socket
@@ -39,13 +42,13 @@ LAUNCHERS = {
         "RANK": rank,
         "WORLD_SIZE": 2,
         "LOCAL_WORLD_SIZE": 1,
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": ADDRESS,
         "MASTER_PORT": PORT,
     },
 }
 with socket.socket() as free:
     free.bind(("", 0))
-    PORT = free.getsockname()[1]
+    _, ADDRESS, PORT = sys.argv[1:] or (None, "127.0.0.1", free.getsockname()[1])
 
 
 def train(name, rank):
@@ -72,6 +75,9 @@ def launch(name):
 
 
 torch.set_num_threads(1)
+if sys.argv[1:]:
+    train("torch on hosts", int(sys.argv[1]))
+    sys.exit()
 for name in LAUNCHERS:
     launcher = os.fork()
     if launcher == 0:

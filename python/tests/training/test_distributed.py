@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[2] / "tests" / "cluster"))
+from hosts import Hosts, namespaces_work  # noqa: E402
+
 MODULES = ["torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"]
 MODULES += ["hugging_face_models", "transformers.models.llama.modeling_llama"]
 
@@ -48,6 +51,32 @@ def test_variables_of_every_launcher_give_a_job():
         assert sorted(rank for rank, _, _ in told) == ["rank 0", "rank 1"]
         assert len({loss for _, loss, _ in told}) == 1
         assert {interface for _, _, interface in told} == {"lo" if "hosts" in name else ""}
+
+
+# Debian's /etc/hosts maps the host's own name to 127.0.1.1.
+ON_DEBIAN = """
+printf '127.0.0.1 localhost\\n127.0.1.1 debian\\n' > "$1" && mount --bind "$1" /etc/hosts && hostname debian
+shift && exec "$@"
+"""
+
+
+def test_hosts_whose_names_are_loopback_addresses_reach_each_other(tmp_path):
+    if not namespaces_work() and not os.environ.get("CHIMERA_NEED_LAUNCHERS"):
+        pytest.skip("needs namespaces")
+    with Hosts(2) as hosts:
+        ranks = []
+        for rank in range(2):
+            words = [*hosts.enter(rank), "unshare", "--mount", "--uts", "sh", "-c", ON_DEBIAN, "sh"]
+            words += [tmp_path / f"hosts {rank}", sys.executable, HERE / "launchers.py", rank, hosts.address(0), 29500]
+            ranks.append(subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True))
+        try:
+            told = [rank.communicate(timeout=60)[0].strip().split(", ") for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    assert [words[0] for words in told] == ["torch on hosts: rank 0", "torch on hosts: rank 1"]
+    assert told[0][1] == told[1][1]
+    assert {words[2] for words in told} == {"eth0"}
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
