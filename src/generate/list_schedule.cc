@@ -54,10 +54,79 @@ struct StageCopy {
   std::vector<Gradients> gradients;  // [index of the micro-batch in its replica], if it has several slices
 };
 
-/// A micro-batch on a worker, in slices of its stages.
-struct Visit {
-  std::int32_t in_flight = 0;
-  std::int32_t ended = 0;
+/// Micro-batches by age. The age of a micro-batch is the number of those that its replica runs before it.
+struct Ages {
+  std::vector<std::vector<MicroBatchId>> members = {};  // [replica], ascending
+  std::vector<std::int64_t> age_of = {};                // [micro-batch]
+  std::vector<MicroBatchId> oldest_first = {};          // Ties: smaller replica
+};
+
+Ages order_by_age(const ListTask& task) {
+  Ages ages;
+  ages.members.resize(task.placement.num_replicas());
+  for (std::size_t m = 0; m < task.replica_of.size(); ++m) {
+    auto& members = ages.members[task.replica_of[m].index()];
+    ages.age_of.push_back(std::ssize(members));
+    members.emplace_back(static_cast<std::int64_t>(m));
+    ages.oldest_first.emplace_back(static_cast<std::int64_t>(m));
+  }
+  std::sort(ages.oldest_first.begin(), ages.oldest_first.end(), [&](MicroBatchId a, MicroBatchId b) {
+    if (ages.age_of[a.index()] != ages.age_of[b.index()]) return ages.age_of[a.index()] < ages.age_of[b.index()];
+    return task.replica_of[a.index()] < task.replica_of[b.index()];
+  });
+  return ages;
+}
+
+/// Slices in flight on a worker, counted once for each of its stages, and their limit. If credits are short, only the
+/// oldest unfinished micro-batch may start: it has credits reserved, and its backwards return them. Without this rule,
+/// younger micro-batches could take all credits and wait for it forever.
+class WorkerCredits {
+ public:
+  /// `needed`: credits that one micro-batch of each replica needs here. Without a call there is no limit.
+  void limit(std::int64_t credits, const std::vector<std::int64_t>& needed, const ListTask& task, const Ages& ages) {
+    free_ = credits - *std::ranges::max_element(needed);
+    oldest_first_ = ages.oldest_first;
+    for (const ReplicaId replica : task.replica_of)
+      visits_.push_back({.left = static_cast<std::int32_t>(needed[replica.index()])});
+    advance_oldest();
+  }
+
+  [[nodiscard]] std::int64_t in_flight() const { return in_flight_; }
+  [[nodiscard]] MicroBatchId oldest() const { return oldest_first_[oldest_]; }
+
+  [[nodiscard]] bool allow(MicroBatchId m) const {
+    return visits_.empty() || in_flight_ - visits_[oldest().index()].in_flight < free_ || m == oldest();
+  }
+
+  void take(MicroBatchId m) {
+    ++in_flight_;
+    if (!visits_.empty()) ++visits_[m.index()].in_flight;
+  }
+
+  void give_back(MicroBatchId m) {
+    --in_flight_;
+    if (visits_.empty()) return;
+    --visits_[m.index()].in_flight;
+    --visits_[m.index()].left;
+    advance_oldest();
+  }
+
+ private:
+  /// A micro-batch here, in slices of this worker's stages.
+  struct Visit {
+    std::int32_t in_flight = 0;
+    std::int32_t left = 0;  // Without an ended B or W
+  };
+
+  void advance_oldest() {
+    while (oldest_ < oldest_first_.size() && visits_[oldest().index()].left == 0) ++oldest_;
+  }
+
+  std::int64_t in_flight_ = 0;
+  std::int64_t free_ = kNoLimit;  // Credits that are not reserved
+  std::span<const MicroBatchId> oldest_first_;
+  std::size_t oldest_ = 0;     // Index of the first micro-batch that has not ended here
+  std::vector<Visit> visits_;  // [micro-batch], if credits are limited
 };
 
 struct Worker {
@@ -67,12 +136,51 @@ struct Worker {
   ReadyOps backwards;    // Ready B and I
   // Ready W, best first. They become ready almost in this order, and there may be thousands: a heap would be slower.
   std::deque<RankedOp> weights;
-  std::int64_t in_flight = 0;
   std::vector<std::pair<ReplicaId, StageId>> copies;  // Stages here, ascending
-  std::int64_t credits = kNoLimit;
-  std::int64_t reserved = 0;  // Credits for the oldest micro-batch
-  std::size_t oldest = 0;     // Index in by_age_ of the first micro-batch that has not ended here
-  std::vector<Visit> visits;  // [micro-batch], if credits are limited
+  WorkerCredits credits;
+
+  [[nodiscard]] std::span<const std::pair<ReplicaId, StageId>> stages_of(ReplicaId replica) const {
+    const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
+    const auto [begin, end] = std::equal_range(copies.begin(), copies.end(), std::pair(replica, StageId()), before);
+    return {copies.data() + (begin - copies.begin()), static_cast<std::size_t>(end - begin)};
+  }
+};
+
+/// Ends of ops and arrivals of messages, by time. Events of one list have one delay, so each list is in order of time,
+/// as a heap of all would be, but for less.
+class Timeline {
+ public:
+  explicit Timeline(const ListTask& task) : op_ticks_(task.op_ticks), latency_ticks_(task.latency_ticks) {}
+
+  [[nodiscard]] std::int64_t now() const { return now_; }
+
+  void add_arrival(const Op& consumer) { arrivals_.push_back({now_ + latency_ticks_, consumer}); }
+
+  void add_end(const Op& op) {
+    auto& ends = op.kind == OpKind::Backward ? double_ends_ : ends_;
+    ends.push_back({now_ + unit_duration(op.kind) * op_ticks_, op});
+  }
+
+  /// Goes on to the next instant with events and takes them: arrivals first. Returns false if there are none.
+  bool take_next_instant(const auto& take_arrival, const auto& take_end) {
+    const auto time_of = [](const std::deque<Event>& events) {
+      return events.empty() ? kNoLimit : events.front().time;
+    };
+    now_ = std::min({time_of(ends_), time_of(double_ends_), time_of(arrivals_)});
+    if (now_ == kNoLimit) return false;
+    for (; time_of(arrivals_) == now_; arrivals_.pop_front()) take_arrival(arrivals_.front().op);
+    for (; time_of(ends_) == now_; ends_.pop_front()) take_end(ends_.front().op);
+    for (; time_of(double_ends_) == now_; double_ends_.pop_front()) take_end(double_ends_.front().op);
+    return true;
+  }
+
+ private:
+  std::int64_t op_ticks_;
+  std::int64_t latency_ticks_;
+  std::int64_t now_ = 0;
+  std::deque<Event> arrivals_;
+  std::deque<Event> ends_;
+  std::deque<Event> double_ends_;  // Of B, which takes twice as long
 };
 
 std::size_t num_workers(const Placement& placement) {
@@ -81,6 +189,16 @@ std::size_t num_workers(const Placement& placement) {
     for (const WorkerId w : row) workers = std::max(workers, w.index() + 1);
   }
   return workers;
+}
+
+Schedule start_schedule(const ListTask& task) {
+  Schedule schedule;
+  schedule.stages = std::ssize(task.placement.worker_of.at(0));
+  schedule.micro_batches = std::ssize(task.replica_of);
+  schedule.placement = task.placement;
+  schedule.slices = task.slices;
+  schedule.workers.resize(num_workers(task.placement));
+  return schedule;
 }
 
 // An event is the end of an op or the arrival of a message. All events of an instant are taken before any worker starts
@@ -93,64 +211,47 @@ class ListScheduler {
         rank_(rank),
         limits_(limits),
         slices_(task.slices),
-        stages_(task.placement.worker_of.at(0).size()) {
-    order_micro_batches();
+        stages_(task.placement.worker_of.at(0).size()),
+        ages_(order_by_age(task)),
+        admitted_(task.placement.num_replicas(), 0),
+        timeline_(task) {
     lay_out_stages();
     lay_out_workers();
-    auto& schedule = result_.schedule;
-    schedule.stages = static_cast<std::int64_t>(stages_);
-    schedule.micro_batches = static_cast<std::int64_t>(task.replica_of.size());
-    schedule.placement = task.placement;
-    schedule.slices = slices_;
-    schedule.workers.resize(workers_.size());
+    result_.schedule = start_schedule(task);
   }
 
   ListResult run() {
-    for (std::size_t r = 0; r < members_.size(); ++r) {
+    for (std::size_t r = 0; r < ages_.members.size(); ++r) {
       const ReplicaId replica(static_cast<std::int64_t>(r));
-      copy(replica, StageId(0)).arrived = members_[r].size() * static_cast<std::size_t>(slices_);
+      copy(replica, StageId(0)).arrived = ages_.members[r].size() * static_cast<std::size_t>(slices_);
       offer_forward(replica, StageId(0));
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_best(w);
-    while (take_events_of_next_instant()) {
+    while (timeline_.take_next_instant([&](const Op& op) { make_ready(op); }, [&](const Op& op) { end(op); })) {
       for (const std::size_t w : touched_) {
         workers_[w].touched = false;
         if (!workers_[w].busy) begin_best(w);
       }
       touched_.clear();
     }
-    const std::int64_t all = result_.schedule.stages * std::ssize(age_) * slices_ * (task_.split_backward ? 3 : 2);
+    const std::int64_t all =
+        result_.schedule.stages * std::ssize(ages_.age_of) * slices_ * (task_.split_backward ? 3 : 2);
     require_invariant(num_ops(result_.schedule) == all, "list scheduling ended before all ops had run");
     return std::move(result_);
   }
 
  private:
-  void order_micro_batches() {
-    members_.resize(task_.placement.num_replicas());
-    admitted_.resize(members_.size(), 0);
-    for (std::size_t m = 0; m < task_.replica_of.size(); ++m) {
-      auto& members = members_[task_.replica_of[m].index()];
-      age_.push_back(static_cast<std::int64_t>(members.size()));
-      members.emplace_back(static_cast<std::int64_t>(m));
-      by_age_.emplace_back(static_cast<std::int64_t>(m));
-    }
-    std::sort(by_age_.begin(), by_age_.end(), [this](MicroBatchId a, MicroBatchId b) {
-      if (age_[a.index()] != age_[b.index()]) return age_[a.index()] < age_[b.index()];
-      return task_.replica_of[a.index()] < task_.replica_of[b.index()];
-    });
-  }
-
   void lay_out_stages() {
     workers_.resize(num_workers(task_.placement));
-    for (std::size_t r = 0; r < members_.size(); ++r) {
+    for (std::size_t r = 0; r < ages_.members.size(); ++r) {
       for (std::size_t s = 0; s < stages_; ++s) {
         StageCopy& copy = copies_.emplace_back();
         copy.worker = task_.placement.worker_of[r][s];
-        if (slices_ > 1) copy.gradients.resize(members_[r].size());
+        if (slices_ > 1) copy.gradients.resize(ages_.members[r].size());
         workers_[copy.worker.index()].copies.emplace_back(static_cast<std::int64_t>(r), static_cast<std::int64_t>(s));
         if (task_.stage_credits.empty()) continue;
         copy.credits = task_.stage_credits[r][s];
-        if (copy.credits >= slices_ || members_[r].empty()) continue;
+        if (copy.credits >= slices_ || ages_.members[r].empty()) continue;
         throw InternalError(
             fmt::format("worker {} waits for a credit of stage {} of replica {}, which has {}; a micro-batch needs {}",
                         copy.worker.value(), s, r, copy.credits, slices_));
@@ -161,40 +262,26 @@ class ListScheduler {
   void lay_out_workers() {
     if (task_.worker_credits.empty()) return;
     for (std::size_t w = 0; w < workers_.size(); ++w) {
-      Worker& worker = workers_[w];
-      worker.credits = task_.worker_credits[w];
-      for (std::size_t r = 0; r < members_.size(); ++r) {
-        if (members_[r].empty()) continue;
-        const std::int64_t needed = slices_here(worker, ReplicaId(static_cast<std::int64_t>(r)));
-        worker.reserved = std::max(worker.reserved, needed);
-        if (needed <= worker.credits) continue;
+      const std::int64_t credits = task_.worker_credits[w];
+      std::vector<std::int64_t> needed(ages_.members.size(), 0);
+      for (std::size_t r = 0; r < needed.size(); ++r) {
+        needed[r] = slices_ * std::ssize(workers_[w].stages_of(ReplicaId(static_cast<std::int64_t>(r))));
+        if (ages_.members[r].empty()) needed[r] = 0;
+        if (needed[r] <= credits) continue;
         throw InternalError(fmt::format(
             "worker {} waits for a credit, of which it has {}; one micro-batch of replica {} needs {} there", w,
-            worker.credits, r, needed));
+            credits, r, needed[r]));
       }
-      worker.visits.resize(task_.replica_of.size());
-      advance_oldest(worker);
+      workers_[w].credits.limit(credits, needed, task_, ages_);
     }
-  }
-
-  static std::span<const std::pair<ReplicaId, StageId>> stages_here(const Worker& worker, ReplicaId replica) {
-    const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
-    const auto [begin, end] =
-        std::equal_range(worker.copies.begin(), worker.copies.end(), std::pair(replica, StageId()), before);
-    return {worker.copies.data() + (begin - worker.copies.begin()), static_cast<std::size_t>(end - begin)};
-  }
-
-  /// Counts slices of one micro-batch.
-  std::int64_t slices_here(const Worker& worker, ReplicaId replica) const {
-    return slices_ * std::ssize(stages_here(worker, replica));
   }
 
   StageCopy& copy(ReplicaId replica, StageId stage) { return copies_[replica.index() * stages_ + stage.index()]; }
   StageCopy& copy(const Op& op) { return copy(op.replica, op.stage); }
 
   RankedOp ranked(const Op& op) const {
-    const std::int64_t age =
-        age_[op.micro_batch.index()] * slices_ + (op.kind == OpKind::Forward ? op.slice : slices_ - 1 - op.slice);
+    const std::int64_t age = ages_.age_of[op.micro_batch.index()] * slices_ +
+                             (op.kind == OpKind::Forward ? op.slice : slices_ - 1 - op.slice);
     return {rank_(op, age), static_cast<std::int32_t>(age), op};
   }
 
@@ -202,12 +289,12 @@ class ListScheduler {
   Op next_forward(ReplicaId replica, StageId stage) {
     const auto begun = static_cast<std::int64_t>(copy(replica, stage).begun);
     Op op = sliced_op(OpKind::Forward, replica, stage, begun, slices_);
-    op.micro_batch = members_[replica.index()][op.micro_batch.index()];
+    op.micro_batch = ages_.members[replica.index()][op.micro_batch.index()];
     return op;
   }
 
   Gradients& gradients(const Op& op) {
-    return copy(op).gradients[static_cast<std::size_t>(age_[op.micro_batch.index()])];
+    return copy(op).gradients[static_cast<std::size_t>(ages_.age_of[op.micro_batch.index()])];
   }
 
   /// The slice before must have ended.
@@ -258,7 +345,7 @@ class ListScheduler {
   void send(WorkerId from, const Op& consumer) {
     // A message without latency is no event, because events of one instant come before any choice.
     if (task_.latency_ticks == 0 || copy(consumer).worker == from) return make_ready(consumer);
-    arrivals_.push_back({now_ + task_.latency_ticks, consumer});
+    timeline_.add_arrival(consumer);
   }
 
   void touch(WorkerId w) {
@@ -268,23 +355,11 @@ class ListScheduler {
     touched_.push_back(w.index());
   }
 
-  /// Returns false if there are none.
-  bool take_events_of_next_instant() {
-    constexpr std::int64_t kNever = kNoLimit;
-    const auto time_of = [](const std::deque<Event>& events) { return events.empty() ? kNever : events.front().time; };
-    now_ = std::min({time_of(ends_), time_of(double_ends_), time_of(arrivals_)});
-    if (now_ == kNever) return false;
-    for (; time_of(arrivals_) == now_; arrivals_.pop_front()) make_ready(arrivals_.front().op);
-    for (; time_of(ends_) == now_; ends_.pop_front()) end(ends_.front().op);
-    for (; time_of(double_ends_) == now_; double_ends_.pop_front()) end(double_ends_.front().op);
-    return true;
-  }
-
   void end(const Op& op) {
     const WorkerId w = copy(op).worker;
     workers_[w.index()].busy = false;
     touch(w);
-    result_.makespan = now_;
+    result_.makespan = timeline_.now();
     if (gives_weight_gradient(op.kind)) return_credits(op);
     Op next = op;
     if (op.kind == OpKind::Forward) {
@@ -317,33 +392,17 @@ class ListScheduler {
 
   void return_credits(const Op& op) {
     StageCopy& at = copy(op);
-    Worker& worker = workers_[at.worker.index()];
     --at.in_flight;
-    --worker.in_flight;
     offer_forward(op.replica, op.stage);
-    if (worker.visits.empty()) return;
-    Visit& visit = worker.visits[op.micro_batch.index()];
-    --visit.in_flight;
-    ++visit.ended;
-    advance_oldest(worker);
+    workers_[at.worker.index()].credits.give_back(op.micro_batch);
   }
 
-  void advance_oldest(Worker& worker) const {
-    const auto ended = [&](MicroBatchId m) {
-      return worker.visits[m.index()].ended == slices_here(worker, task_.replica_of[m.index()]);
-    };
-    while (worker.oldest < by_age_.size() && ended(by_age_[worker.oldest])) ++worker.oldest;
-  }
-
-  // If credits are short, only the oldest unfinished micro-batch may start: it has credits reserved, and its backwards
-  // return them. Without this rule, younger micro-batches could take all credits and wait for it forever.
   /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
     while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();
     if (worker.forwards.empty() || !wins(worker.forwards.top())) return std::nullopt;
-    if (worker.visits.empty() || allows_any_forward(worker) ||
-        worker.forwards.top().op.micro_batch == by_age_[worker.oldest]) {
+    if (worker.credits.allow(worker.forwards.top().op.micro_batch)) {
       const Op op = worker.forwards.top().op;
       worker.forwards.pop();
       return op;
@@ -352,21 +411,17 @@ class ListScheduler {
   }
 
   bool begun(const Op& forward) {
-    return copy(forward).begun > static_cast<std::size_t>(age_[forward.micro_batch.index()] * slices_ + forward.slice);
-  }
-
-  bool allows_any_forward(const Worker& worker) const {
-    const std::int64_t of_oldest = worker.visits[by_age_[worker.oldest].index()].in_flight;
-    return worker.in_flight - of_oldest < worker.credits - worker.reserved;
+    return copy(forward).begun >
+           static_cast<std::size_t>(ages_.age_of[forward.micro_batch.index()] * slices_ + forward.slice);
   }
 
   /// The op stays in `forwards`, where begun() detects it.
   template <class Wins>
   std::optional<Op> oldest_forward(const Worker& worker, const Wins& wins) {
-    const MicroBatchId oldest = by_age_[worker.oldest];
+    const MicroBatchId oldest = worker.credits.oldest();
     const ReplicaId replica = task_.replica_of[oldest.index()];
     std::optional<RankedOp> best;
-    for (const auto& [_, stage] : stages_here(worker, replica)) {
+    for (const auto& [_, stage] : worker.stages_of(replica)) {
       if (!copy(replica, stage).offered) continue;
       const RankedOp forward = ranked(next_forward(replica, stage));
       if (forward.op.micro_batch != oldest || !wins(forward)) continue;
@@ -379,7 +434,7 @@ class ListScheduler {
     Worker& worker = workers_[w];
     const RankedOp* backward = worker.backwards.empty() ? nullptr : &worker.backwards.top();
     const RankedOp* weight = worker.weights.empty() ? nullptr : &worker.weights.front();
-    const bool is_full = weight != nullptr && worker.in_flight >= limits_.most_held;
+    const bool is_full = weight != nullptr && worker.credits.in_flight() >= limits_.most_held;
     const bool weight_next = weight != nullptr && (is_full || backward == nullptr || runs_after(*backward, *weight));
     const RankedOp* rival = weight_next ? weight : backward;
     if (const auto forward = is_full ? std::nullopt : take_forward(worker, rival)) {
@@ -395,20 +450,19 @@ class ListScheduler {
 
   void take_credits(const Op& forward) {
     StageCopy& at = copy(forward);
-    Worker& worker = workers_[at.worker.index()];
+    WorkerCredits& credits = workers_[at.worker.index()].credits;
     at.offered = false;
     if (forward.stage == StageId(0)) ++admitted_[forward.replica.index()];
     ++at.begun;
     ++at.in_flight;
-    result_.peak_in_flight = std::max(result_.peak_in_flight, ++worker.in_flight);
-    if (!worker.visits.empty()) ++worker.visits[forward.micro_batch.index()].in_flight;
+    credits.take(forward.micro_batch);
+    result_.peak_in_flight = std::max(result_.peak_in_flight, credits.in_flight());
   }
 
   void begin(std::size_t w, const Op& op) {
     workers_[w].busy = true;
     result_.schedule.workers[w].push_back(op);
-    auto& ends = op.kind == OpKind::Backward ? double_ends_ : ends_;
-    ends.push_back({now_ + unit_duration(op.kind) * task_.op_ticks, op});
+    timeline_.add_end(op);
   }
 
   const ListTask& task_;
@@ -416,18 +470,12 @@ class ListScheduler {
   const DepthLimits& limits_;
   std::int64_t slices_;
   std::size_t stages_;
-  std::vector<std::vector<MicroBatchId>> members_;  // [replica], ascending
-  std::vector<std::int64_t> age_;                   // [micro-batch]
-  std::vector<MicroBatchId> by_age_;                // Oldest first
-  std::vector<std::int64_t> admitted_;              // [replica]: forwards at stage 0 without an input gradient there
-  std::vector<StageCopy> copies_;                   // [replica * stages + stage]
+  Ages ages_;
+  std::vector<std::int64_t> admitted_;  // [replica]: forwards at stage 0 without an input gradient there
+  std::vector<StageCopy> copies_;       // [replica * stages + stage]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
-  // Events of one list have one delay, so each list is in order of time, as a heap of all would be, but for less.
-  std::deque<Event> arrivals_;
-  std::deque<Event> ends_;
-  std::deque<Event> double_ends_;  // Of B, which takes twice as long
-  std::int64_t now_ = 0;
+  Timeline timeline_;
   ListResult result_;
 };
 
