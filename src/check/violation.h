@@ -15,14 +15,16 @@
 namespace chimera {
 
 enum class ViolationKind : std::uint8_t {
-  BadPlacement,    ///< No or too many replicas, or a replica does not place every stage on a worker
-  OutOfRange,      ///< The stage, replica or micro-batch of an op does not exist, or a count of the schedule is invalid
-  WrongWorker,     ///< An op is on a worker that does not hold its stage
-  DoubledOp,       ///< An op occurs twice, or a backward is both whole and split
-  MissingOp,       ///< A micro-batch lacks an op at a stage
-  MixedReplicas,   ///< Ops of one micro-batch name two replicas
-  Cycle,           ///< Ops wait for each other
-  BadPair,         ///< Two paired ops do not form a valid pair, or pairs that run together wait for each other
+  BadPlacement,   ///< No or too many replicas, or a replica does not place every stage on a worker
+  OutOfRange,     ///< The stage, replica or micro-batch of an op does not exist, or a count of the schedule is invalid
+  WrongWorker,    ///< An op is on a worker that does not hold its stage
+  DoubledOp,      ///< An op occurs twice, or a backward is both whole and split
+  MissingOp,      ///< A micro-batch lacks an op at a stage
+  MixedReplicas,  ///< Ops of one micro-batch name two replicas
+  Cycle,          ///< Ops wait for each other
+  /// A pair is a forward and a backward that a worker runs at the same time (schedule.h). Its two ops cannot form one,
+  /// or pairs of several workers wait for each other.
+  BadPair,
   MissingVersion,  ///< An op uses a weight version that does not exist when it runs
   WrongVersion,    ///< A forward uses another weight version than the version that the schedule's rule gives
   MixedVersions,   ///< Forward and backward of a micro-batch at a stage use different versions

@@ -77,7 +77,8 @@ class ModuleStage final : public Stage {
 
   /// Takes and returns messages (message_layout.h), or returns the loss on the last stage. Throws ConfigError if a
   /// layer fails, writes to the stage's input, or returns an output that does not fit output_layout(). Also throws it
-  /// if the loss is not one number, or its count is not Loss::count. A UserCodeError keeps its cause.
+  /// if the loss is not one number, or its count is not Loss::count. An exception
+  /// of Python in a layer (UserCodeError) is thrown again as one, with the layer named.
   [[nodiscard]] at::Tensor forward(const at::Tensor& input, const MicroBatch& batch) override;
 
   /// Runs the layers once before training, to find output_layout(), and returns the output. Runs without an autograd

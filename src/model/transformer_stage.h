@@ -97,8 +97,9 @@ class TransformerStage : public Stage {
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
   /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
-  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Reads only `dropout` and the place
-  /// of the slice from the batch.
+  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Must not read tokens
+  /// from the batch: recomputation calls it again, when only the batch's `dropout`, earlier keys and values, and first
+  /// token are kept.
   [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the result of attention(): [b, L, H] -> [b, L, H].

@@ -29,8 +29,8 @@ struct Contention {
   /// Slowdown of an op for each input of the worker's next op that has not arrived yet: on GPUs, its receive is posted
   /// while this op runs, and occupies multiprocessors while it waits.
   double ops_by_receives = 0;
-  /// Fraction of an op's time that is saved if all other cores of the node are idle. If only a part of them is idle,
-  /// the saving is proportional (idle_share()). Durations in the costs are those while all cores compute. In [0, 1).
+  /// An op saves idle_gain * idle_share(ops, cores) of its time while `ops` ops, itself included, run on the node.
+  /// Durations in the costs are those while all cores compute. In [0, 1).
   double idle_gain = 0;
 
   [[nodiscard]] bool any() const {

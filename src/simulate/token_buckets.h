@@ -38,7 +38,7 @@ class TokenBuckets {
     --buckets_[interface].transfers;
     buckets_[interface].since = now;
   }
-  /// Removes all tokens.
+  /// Removes all tokens. Called when an all-reduce starts, because its pieces use up any burst.
   void empty(std::size_t interface) { buckets_[interface].tokens = 0; }
 
  private:

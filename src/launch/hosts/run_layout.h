@@ -48,8 +48,9 @@ struct LayoutReply {
 /// Function that runs the job's `chimera train --dry-run` with additional flags. Returns nullopt if a signal ends it.
 using DryRun = std::function<std::optional<LayoutReply>(const std::vector<std::string>& flags)>;
 
-/// Returns the first of smaller_layouts() that a dry run accepts. If it accepts none, returns a reply without a layout
-/// and with the message of the last failure. Returns nullopt after a signal.
+/// Gets the job's present layout from `dry_run` without flags, and returns the first of its smaller_layouts() that a
+/// dry run accepts. If none is accepted, returns a reply without a layout and with the message of the last failure.
+/// Returns nullopt after a signal.
 [[nodiscard]] std::optional<LayoutReply> find_smaller_layout(const DryRun& dry_run, std::int64_t ranks);
 
 }  // namespace chimera

@@ -39,8 +39,9 @@ struct TrainingPrompt {
                                                                     const ModelConfig& model);
 
 /// Returns the tokenizer of a model folder or checkpoint, as open_tokenizer takes it; empty without one. A checkpoint
-/// must have been verified. Checkpoints of older versions have only the path of their tokenizer; this function first
-/// looks for it beside the run. Throws ConfigError if it is missing.
+/// must have been verified. Checkpoints of older versions have only the path of their tokenizer; this function looks
+/// for it in the checkpoint's folder, in the two folders above it, and then at the path itself. Throws ConfigError if
+/// it is missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
 /// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.

@@ -33,7 +33,7 @@ struct RankForecast {
   double optimizer_bytes = 0;
   double peak_memory_bytes = 0;  // Includes activations, messages, an op's temporary tensors, and `reserved`
   double compute_seconds = 0;    // In ops, slowed down by ranks on the same cores
-  double bubble_ratio = 0;       // Idle fraction of the step, with all-reduces and updates
+  double bubble_ratio = 0;       // Fraction of the step in which the rank runs no op, as in a sum or update
 };
 
 /// Forecast of a step of all ranks.

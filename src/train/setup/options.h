@@ -159,7 +159,7 @@ struct TrainOptions {
   std::optional<int> gpu;               // GPU of this process if another launcher started it; empty: its rank's number
   std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
   StageChoice recompute;                // Stages with activation checkpointing
-  StageChoice offload;                  // Stages with activations in host memory; not Attention
+  StageChoice offload;                  // Stages with activations in host memory; its rule is not `attention`
   double memory = 0;                    // GiB per worker, for the rule `auto` of the two choices above
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;
