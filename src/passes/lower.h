@@ -24,9 +24,10 @@
 // - post-receive: a message's *turn* is right before the receiver's first op that comes, in the global order, after the
 //   op that makes the tensor. Its receive is posted at this turn or earlier, but not before the turn of the message
 //   that is `receives_ahead` messages earlier on the channel, so the number of posted receives does not grow with the
-//   number of micro-batches. On GPUs it is also posted at most one op before its turn. Receives of a channel are posted
-//   in the sender's order. With ChannelDiscipline::SerialPair (schedule/program.h), a receive is also posted after the
-//   sends to the same peer that precede its turn, so that both ends follow the global order.
+//   number of micro-batches: above, a third micro-batch would have its 1B2 posted at the turn of 1B0, before 0B0. On
+//   GPUs it is also posted at most one op before its turn. Receives of a channel are posted in the sender's order. With
+//   ChannelDiscipline::SerialPair (schedule/program.h), a receive is also posted after the sends to the same peer that
+//   precede its turn, so that both ends follow the global order.
 // - wait-send of an activation: when its gradient has arrived, so it never blocks. For other sends, and for sends of
 //   recomputed stages (to free the tensor early): before the `sends_behind`-th later send on the channel, or at the
 //   end.

@@ -36,8 +36,9 @@ Executor::Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport&
 StepResult Executor::run(const std::vector<Instruction>& program, const StepHooks& hooks) {
   begin(program);
   result_.is_skipped = hooks.update.is_left_out;
-  // Only the part before the step's sums launches the same kernels in each step. After it, the host reads the gradient
-  // norm and decides about the update.
+  // With --cuda-graphs, the steps after the first few repeat a recording (is_before() counts them). Only the part
+  // before the step's sums launches the same kernels in each step. After it, the host reads the gradient norm and
+  // decides about the update.
   std::span<const Instruction> rest(program);
   if (hooks.recording.record && trains_ && !recorded_.is_before()) {
     const auto sums = std::ranges::find(rest, InstructionKind::ReduceScalars, &Instruction::kind);
@@ -76,10 +77,9 @@ void Executor::begin(const std::vector<Instruction>& program) {
 void Executor::run_part(std::span<const Instruction> part, const StepHooks& hooks) {
   for (std::size_t i = 0; i < part.size(); ++i) {
     note(part[i], hooks);
-    if (begins_pair(part[i])) {
+    if (begins_pair(part[i])) {  // Never in an asynchronous schedule, so there are no weight versions to choose
       const Instruction& forward = part[i++];
       note(part[i], hooks);
-      use_weights(part[i].op);
       ops_.compute_pair(forward.op, part[i].op, hooks.load, [&] { current_ = forward; });
     } else {
       execute(part[i], hooks);

@@ -42,7 +42,8 @@ namespace chimera {
 class Executor {
  public:
   /// `message` has the sizes and type of the hidden states of a micro-batch: [samples, tokens, hidden size]. `tied` is
-  /// the matrix that the first and the last stage of a tied model share, if this worker holds it; else null.
+  /// the matrix that the first and the last stage of a tied model share, if this worker holds it; else null. `shape`
+  /// (worker_context.h) has what the program's instructions leave out: ranks, parameter groups, slices.
   Executor(WorkerId worker, std::map<StageId, Stage*> stages, Transport& transport, TensorSpec message,
            ProgramShape shape, ParameterGroup* tied = nullptr);
 

@@ -21,9 +21,9 @@ enum class InstructionKind : std::uint8_t {
   WaitReceive,  ///< Block until that tensor has arrived
   StartSend,    ///< Start to send the tensor that `op` made here to worker `peer`; does not block
   WaitSend,     ///< Block until that tensor is sent and may be freed
-  /// Start the all-reduce of the gradients of parameter group `group` over all workers that hold it; does not block. If
-  /// the group is a tied matrix (embedding and output matrix in one), first add the gradients of both uses on this
-  /// worker.
+  /// Start the all-reduce of the gradients of parameter group `group` over all workers that hold it; does not block.
+  /// Group s has the parameters of stage s. With S stages, group S is a tied matrix (embedding and output matrix in
+  /// one): first add the gradients of both uses on this worker.
   StartAllReduce,
   WaitAllReduce,  ///< Block until that all-reduce is complete
   /// Block until the losses and squared gradient norms of `step` are summed over all workers. Only one worker

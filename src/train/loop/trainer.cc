@@ -111,11 +111,12 @@ StepMetrics Trainer::train_step(std::int64_t step) {
 
 void Trainer::run_step(std::int64_t step) {
   steps_.begin(step + 1);
-  model_.inject_bit_flip("step", 0);
+  model_.inject_bit_flip("step", 0);  // For tests, as all calls of inject_bit_flip() and fault_point()
   loader_.begin_step(step);
   if (!std::exchange(is_warm_, true)) {
     warm_up_device(self_, step, loader_, progress_, driver_.executor());
-    if (!self_.device.is_cpu()) model_.complete_gradients();  // Connects these sums too; a step zeroes gradients first
+    // Connects the sums over ranks that share layers (tensor parallelism) too. A step zeroes gradients first.
+    if (!self_.device.is_cpu()) model_.complete_gradients();
   }
   const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
@@ -183,6 +184,7 @@ void Trainer::update(std::int64_t step, double gradient_norm) {
   try {
     driver_.update(model_.optimizer(), step, gradient_norm);
   } catch (const TransportError&) {
+    // Two ranks update each shard of the optimizer state if the run outlives lost ranks.
     if (!self_.job.has_second_shards()) throw;
     unshared_ = std::current_exception();  // The step counts as updated; rejoin() shares the update
   }
@@ -254,8 +256,9 @@ void Trainer::drop_step() {
 }
 
 void Trainer::rejoin() {
-  // The order matters: votes first, then the numbers of the loop, then the missing update of ranks that are a step
-  // behind, and the state of the model last, because it is copied after that update.
+  // An example is in train/recover/rank_replacement.h. The order matters: votes first, then the numbers of the loop,
+  // then the missing update of ranks that are a step behind, and the state of the model last, because it is copied
+  // after that update.
   const ResumeState resume = replacement_.agree(steps_.done());
   LoopState state = loop_state();
   replacement_.share(state, resume.metrics_source);

@@ -9,9 +9,10 @@
 //   update    TrainedModel        update the weights, with gradients clipped by the summed norm
 //   close     below               compare replicas, validate, sample text, report metrics, save
 //
-// Trainer only sequences these parts. Its members own the state: TrainedModel the weights, ReplicaCheck the hashes of
-// replicas, LossGuard the counts of skipped updates, RankReplacement what the replacement of a lost rank needs,
-// Checkpointer the saves, and StepPosition the place in the loop. run.cc makes a Trainer on every rank.
+// Trainer only sequences these parts. Its members own the state: TrainedModel the weights, StepDriver the executor,
+// learning rate and clipping, ReplicaCheck the hashes of replicas, LossGuard the counts of skipped updates,
+// RankReplacement what the replacement of a lost rank needs, Checkpointer the saves, and StepPosition the place in the
+// loop. run.cc makes a Trainer on every rank.
 
 #include <cstdint>
 #include <exception>
