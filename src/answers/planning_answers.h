@@ -18,7 +18,8 @@ using ReportProgress = std::function<void(const std::string&)>;
 
 /// Returns the stages of a partitioned model, their costs, and the FLOPs and memory of each worker.
 [[nodiscard]] Json answer_model(const JsonValue& request);
-/// Returns the best schedule that a search found. Calls `progress` with lines of text during the search.
+/// Returns the best schedule that a search found. During the search, calls `progress` with the JSON objects of
+/// Progress (playground.h).
 [[nodiscard]] Json answer_search(const JsonValue& request, const ReportProgress& progress);
 /// Returns the configurations with the shortest step times for the `workers` and the `mini_batch` of the request,
 /// fastest first: at most `top` (a field of the request, default 10). The result has a report, and for each

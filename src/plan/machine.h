@@ -25,8 +25,8 @@ inline constexpr double kMaxBytes = 1e18;
 inline constexpr double kMaxRatio = 1e6;     // limit of slowdowns and other ratios
 inline constexpr double kMaxOverlap = 0.99;  // limit of fractions of a time that overlap saves
 
-/// Description of a numeric member of a struct in a profile. Each struct lists its numbers once, in a table of these;
-/// the reader, the writer, and the functions that average profiles loop over the table.
+/// Description of a numeric member of a struct in a profile. Each struct lists the numbers that are averaged over
+/// profiles once, in a table of these; the reader, the writer, and the functions that average loop over the table.
 template <class Struct>
 struct NumberField {
   const char* name;       // in JSON

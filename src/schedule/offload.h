@@ -1,7 +1,7 @@
 #pragma once
 // Which activations move to host memory between their forward and their backward (`--offload`). Example, with ops of
-// one stage on a worker: F0 F1 F2 F3 B0 B1 B2 B3. The activations of F0 leave the device after F0 and return before F3,
-// the op before B0. The activations of F3 and F2 stay on the device, because their backwards come too soon.
+// one stage on a worker: F0 F1 B0 F2 B1 B2. The activations of F1 leave the device after F1 and return before F2, the
+// op before B1. Those of F0 and F2 stay on the device, because their backwards come too soon, after a single op.
 
 #include <cstddef>
 #include <cstdint>

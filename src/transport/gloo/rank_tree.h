@@ -35,6 +35,8 @@ class RankTree {
   void sum(std::span<double> values, std::chrono::milliseconds timeout) const;
   void barrier(std::chrono::milliseconds timeout) const;
 
+  /// Moves the connections out, so that GlooConnections can close all of a rank's connections together. Then only the
+  /// destructor may be called.
   [[nodiscard]] std::vector<GlooGroup> take_groups() noexcept;
 
  private:
