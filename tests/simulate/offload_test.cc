@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
+#include "schedule/offload.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
@@ -28,6 +31,23 @@ std::vector<double> starts(const Timeline& timeline) {
 double peak(const Schedule& schedule, const CostModel& costs, const Timeline& timeline) {
   const auto points = explain(schedule, costs, timeline).memory[0];
   return std::ranges::max_element(points, {}, &MemoryPoint::amount)->amount;
+}
+
+/// The example of schedule/offload.h.
+TEST(OffloadTest, ActivationsOfASoonBackwardStay) {
+  std::vector<Op> ops;
+  for (const auto& [kind, micro_batch] : {std::pair{OpKind::Forward, 0},
+                                          {OpKind::Forward, 1},
+                                          {OpKind::Backward, 0},
+                                          {OpKind::Forward, 2},
+                                          {OpKind::Backward, 1},
+                                          {OpKind::Backward, 2}}) {
+    ops.push_back({kind, ReplicaId(0), StageId(0), MicroBatchId(micro_batch)});
+  }
+  const auto offloaded = offloaded_forwards(ops, {StageId(0)}, Pairs::InOrder);
+  ASSERT_EQ(offloaded.size(), 1U);
+  EXPECT_EQ(ops[offloaded[0].forward].micro_batch, MicroBatchId(1));
+  EXPECT_EQ(offloaded[0].load, 3U);  // F2
 }
 
 TEST(OffloadTest, CopiesFitBehindTheOps) {
