@@ -25,9 +25,9 @@
 
 namespace chimera {
 
-/// Returns `matrix` orthogonalized by the iterations, which compute in `type`. The result is transposed if `matrix` has
-/// more rows than columns. Its bits do not depend on the strides of `matrix`. Coefficients, number of iterations and
-/// epsilon are as in torch.optim.Muon.
+/// Returns `matrix` orthogonalized by the iterations, which compute in `type`. If `matrix` has more rows than columns,
+/// returns the transpose of the result, with as many rows as `matrix` has columns. Its bits do not depend on the
+/// strides of `matrix`. Coefficients, number of iterations and epsilon are as in torch.optim.Muon.
 [[nodiscard]] at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type);
 
 /// Creates Muon for a single rank. It has one state tensor, `momentum`, for each parameter that it updates, besides

@@ -44,7 +44,8 @@ class StepDriver {
   /// Calls the optimizer with the learning rate of step `step`, from 0. It scales all gradients down if `gradient_norm`
   /// exceeds UpdateRule::clip.
   void update(Optimizer& optimizer, std::int64_t step, double gradient_norm) const;
-  /// Makes the update of update() without other ranks (Optimizer::step_alone()).
+  /// Makes the update of update() without other ranks (Optimizer::step_alone()). A rank needs it after a recovery if
+  /// another rank was lost when all gradients were complete and this rank had not updated its weights.
   void update_alone(Optimizer& optimizer, std::int64_t step, double gradient_norm) const;
 
   [[nodiscard]] Executor& executor() { return executor_; }

@@ -37,9 +37,9 @@ struct PlanProblem {
   // are used, and "sequences" below are samples.
   std::vector<OwnLayer> layers = {};
   MachineProfile machine;
-  std::int64_t workers = 1;     // ranks of the run, P
+  std::int64_t workers = 1;     // ranks of the run, P = W D T of a Candidate
   std::int64_t mini_batch = 1;  // sequences per step over all workers
-  double memory_bytes = 0;      // bytes of memory per worker
+  double memory_bytes = 0;      // bytes of memory per rank
   Workload workload;            // sequence length, types, ...; the micro-batch size is ignored
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // --sync: when all-reduces of gradients start
   bool blocking_sends = false;   // whether a worker waits until each message that it sends has arrived

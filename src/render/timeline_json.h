@@ -8,8 +8,8 @@
 
 namespace chimera {
 
-/// Returns the timeline of a schedule, and its explanation, as JSON. Numbers are exact. docs/schedule_format.md
-/// describes the fields.
+/// Returns the timeline of a schedule, and its explanation (bubbles and their causes, messages, memory), as JSON.
+/// Numbers are exact. docs/schedule_format.md describes the fields.
 [[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation);
 
 }  // namespace chimera

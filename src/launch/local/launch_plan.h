@@ -51,8 +51,8 @@ struct LaunchPlan {
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
   /// Maximum number of recoveries (recovery.h): a lost rank is replaced, and the other ranks keep running. `copies`
   /// has, for each parameter group (the parameters of a stage), the ranks that hold it; a lost rank can only be
-  /// replaced if each of its groups has another rank. Ranks receive RankEnvironment::orders. If a recovery is
-  /// impossible, the job restarts.
+  /// replaced if each of its groups has another rank. Ranks read from RankEnvironment::orders, a pipe, when to connect
+  /// again. If a recovery is impossible, the job restarts.
   int most_recoveries = 0;
   RankGroups copies = {};
   RankGroups shards = {};  ///< The ranks of each shard of the optimizer, if two ranks hold each
