@@ -1,14 +1,17 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -253,9 +256,15 @@ void plan_by_profile(Job& job, const TrainCommandLine& flags) {
   const std::string& profile = flags.planner.machine;
   if (uses_gpu(job.options) || profile.empty() || profile == "-") return;
   try {
-    Forecast planned = forecast(job, read_machine(machine_file(profile)));
+    const std::string file = machine_file(profile);
+    const MachineProfile machine = read_machine(file);
+    Forecast planned = forecast(job, machine);
     if (!(job.options.planned_step_seconds > 0)) job.options.planned_step_seconds = planned.step_seconds;
     job.options.planned_ops = std::move(planned.op_seconds);
+    std::error_code unknown;
+    const auto written = std::chrono::file_clock::to_sys(std::filesystem::last_write_time(file, unknown));
+    job.options.planned_by =
+        fmt::format("{} ({} of {:%Y-%m-%d})", machine.name, file, std::chrono::floor<std::chrono::seconds>(written));
   } catch (const ConfigError&) {  // the run needs no plan
   }
 }

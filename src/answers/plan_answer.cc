@@ -77,6 +77,14 @@ double utilization(const PlanProblem& problem, const Prediction& prediction) {
   return peak > 0 ? model_flops(problem.model, sequence) * prediction.sequences_per_second / peak : 0;
 }
 
+std::string wrong_profile(const PlanProblem& problem) {
+  return fmt::format(
+      "an MFU above 100 % is impossible: in the machine profile '{}', matrix_flops is too low or the times of layers "
+      "are "
+      "too short; measure it again with `chimera profile`",
+      problem.machine.name);
+}
+
 std::string plan_rows(const PlanProblem& problem, const std::vector<AnalyzedCandidate>& candidates) {
   const bool split =
       std::ranges::any_of(candidates, [](const auto& each) { return each.ranked.candidate.tensor_parallel > 1; });
@@ -105,7 +113,8 @@ std::string plan_rows(const PlanProblem& problem, const std::vector<AnalyzedCand
       text += fmt::format("  {:.4g} ({:+.1f} %)", *measured, 100 * (prediction.step_seconds / *measured - 1));
     text += "\n";
   }
-  return text;
+  const auto is_impossible = [&](const auto& each) { return utilization(problem, each.ranked.prediction) > 1; };
+  return std::ranges::any_of(candidates, is_impossible) ? text + wrong_profile(problem) + "\n" : text;
 }
 
 /// Returns a column per explained candidate: seconds and percent of its step by part. May be empty.
@@ -283,7 +292,10 @@ Json candidate_json(const PlanProblem& problem, const AnalyzedCandidate& reporte
                {"idle_seconds", idle_json(prediction)},
                {"free_network_seconds", reported.gains.free_network_seconds},
                {"without_recomputation_seconds", reported.gains.without_recomputation_seconds}});
-  if (const double utilized = utilization(problem, prediction); utilized > 0) json["utilization"] = utilized;
+  if (const double utilized = utilization(problem, prediction); utilized > 0) {
+    json["utilization"] = utilized;
+    if (utilized > 1) json["warning"] = wrong_profile(problem);
+  }
   if (!candidate.offload.empty()) json["offload"] = to_text(offload_choice(candidate));
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
   if (reported.parts) json["step_parts"] = parts_json(*reported.parts);

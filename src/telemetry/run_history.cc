@@ -145,6 +145,11 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
+std::string mfu_text(double utilization) {
+  const std::string wrong = utilization > 1 ? fmt::format(" (impossible: {})", kWrongPeak) : "";
+  return fmt::format("{:.1f} %{}", 100 * utilization, wrong);
+}
+
 RunResults summarize_run(const RunHistory& run) {
   if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has not finished a step yet", run.metrics));
   RunResults figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};

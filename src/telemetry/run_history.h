@@ -80,4 +80,9 @@ struct RunResults {
 /// Returns the median, or 0 if there are no values.
 [[nodiscard]] double median_of(std::vector<double> values);
 
+/// Cause of a utilization above 1.
+inline constexpr const char* kWrongPeak = "matrix_flops of --machine or the peak of the GPU is too low";
+/// Returns `41.2 %` for a utilization (MFU) of 0.412. Above 100 %, adds kWrongPeak.
+[[nodiscard]] std::string mfu_text(double utilization);
+
 }  // namespace chimera

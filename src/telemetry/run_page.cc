@@ -22,7 +22,7 @@ std::string figures_list(const RunHistory& run) {
   if (figures.best_validation_loss) add("best validation loss", fmt::format("{:.4f}", *figures.best_validation_loss));
   add("tokens a second", fmt::format("{:.0f}", figures.tokens_per_second));
   add("seconds a step", fmt::format("{:.3f}", figures.step_seconds));
-  if (const auto mfu = run.steps.back().utilization) add("MFU", fmt::format("{:.1f} %", 100 * *mfu));
+  if (const auto mfu = run.steps.back().utilization) add("MFU", mfu_text(*mfu));
   if (figures.peak_memory_bytes > 0) add("largest process", bytes_text(figures.peak_memory_bytes));
   return text + "</dl>\n";
 }

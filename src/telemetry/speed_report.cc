@@ -119,12 +119,58 @@ const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
 }
 
+bool others_are_busy(const SpeedAnalysis& report) {
+  constexpr double kLargeShare = 0.2;
+  return report.others_share.value_or(0) > kLargeShare;
+}
+
+bool has_cpu_times(const SpeedAnalysis& report) {
+  return !report.ops.empty() && std::ranges::all_of(report.ops, [](const OpSpeed& op) { return op.cpu_seconds > 0; });
+}
+
+/// Returns how many times as long ops took because they waited for a core. Without CPU times, it is the most that other
+/// processes can cause: the ranks get the rest of the cores.
+double waits_for_cores(const SpeedAnalysis& report) {
+  if (!has_cpu_times(report)) return 1 / (1 - std::min(report.others_share.value_or(0), 0.99));
+  double seconds = 0;
+  double cpu_seconds = 0;
+  for (const OpSpeed& op : report.ops) {
+    seconds += op.seconds;
+    cpu_seconds += op.cpu_seconds;
+  }
+  return std::max(seconds / cpu_seconds, 1.0);
+}
+
+/// Returns a sentence on ops that take longer than planned, apart from the factor `waits`; empty if none do.
+std::string slow_ops(const SpeedAnalysis& report, double waits) {
+  const auto excess = [&](const OpSpeed& op) {
+    const double seconds = has_cpu_times(report) ? op.cpu_seconds : op.seconds / waits;
+    return op.planned > 0 ? seconds / op.planned : 0;
+  };
+  const std::string apart = others_are_busy(report) ? "apart from that, " : "";
+  const char* unknown = report.others_share || has_cpu_times(report) ? "" : ", or ops waited for a core";
+  const double large = others_are_busy(report) ? 1.25 : kStraggler;  // A shared core also has colder caches
+  const auto slower = std::ranges::max_element(report.ops, {}, excess);
+  if (slower != report.ops.end() && excess(*slower) > large) {
+    return fmt::format(
+        "{}ops take longer than in the profile{}, {} of stage {} {:.2f} times as long: the profile is of another "
+        "machine or state{}",
+        apart, report.profile.empty() ? "" : " " + report.profile, letter(slower->kind), slower->stage, excess(*slower),
+        unknown);
+  }
+  if (report.planned > 0 && report.parts.ops / waits + report.parts.updates > report.planned) {
+    return fmt::format("{}ops and updates alone take longer than the planned step: {} is of another machine or state{}",
+                       apart, report.profile.empty() ? "the plan" : "the profile " + report.profile, unknown);
+  }
+  return "";
+}
+
 }  // namespace
 
 std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   std::vector<RankSteps> all;
   for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
-  SpeedAnalysis report{.planned = flight.job.planned_step_seconds};
+  SpeedAnalysis report{.planned = flight.job.planned_step_seconds, .profile = flight.job.planned_by};
   if (flight.verdict) report.others_share = flight.verdict->others_share;
   std::vector<double> step_seconds;
   std::map<OpKey, OpTotal> ops;
@@ -157,33 +203,36 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   return report;
 }
 
+std::string load_text(const std::optional<double>& others_share) {
+  if (others_share) return fmt::format("other processes used {:.0f} % of the cores meanwhile", 100 * *others_share);
+  return "it is unknown how much other processes used the cores, which is measured at the end of a run, on one host, "
+         "over at least half a second";
+}
+
 /// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
 /// is longer than they are: then the largest wait does.
-std::string largest_cause(const SpeedAnalysis& report) {
+std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
+  const double waits = waits_for_cores(report);
+  std::vector<std::string> causes;
   if (const RankSpeed* slow = straggler_of(report)) {
-    return fmt::format(
-        "rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step", slow->rank,
-        slow->slowdown(), slow->parts.ops - slow->elsewhere);
+    causes.push_back(
+        fmt::format("rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step",
+                    slow->rank, slow->slowdown(), slow->parts.ops - slow->elsewhere));
   }
-  constexpr double kLargeShare = 0.2;
-  if (report.others_share.value_or(0) > kLargeShare) return "other processes use the cores";
-  const SpeedParts& parts = report.parts;
-  const auto slower = std::ranges::max_element(
-      report.ops, {}, [](const OpSpeed& op) { return op.planned > 0 ? op.seconds / op.planned : 0; });
-  if (slower != report.ops.end() && slower->planned > 0 && slower->seconds > kStraggler * slower->planned) {
-    return fmt::format(
-        "ops take longer than in the profile, {} of stage {} {:.2f} times as long: the profile is of "
-        "another machine or state, or other processes use the cores",
-        letter(slower->kind), slower->stage, slower->seconds / slower->planned);
+  if (others_are_busy(report)) {
+    causes.push_back(fmt::format("{}: ops took {}{:.2f} times as long, because they waited for a core",
+                                 load_text(report.others_share), has_cpu_times(report) ? "" : "up to ", waits));
   }
-  if (report.planned > 0 && parts.ops + parts.updates > report.planned) {
-    return "ops and updates alone take longer than the planned step: the profile is of another machine or state, or "
-           "other processes use the cores";
+  const std::string ops = slow_ops(report, waits);
+  if (!ops.empty()) causes.push_back(ops);
+  if (causes.empty()) {
+    const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
+                                               [&](const auto& each) { return report.parts.*each.second; });
+    causes.push_back(fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
+                                 100 * report.parts.*part->second / report.step_seconds));
   }
-  const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
-                                             [&](const auto& each) { return parts.*each.second; });
-  return fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
-                     100 * parts.*part->second / report.step_seconds);
+  if (!others_are_busy(report)) causes.push_back(load_text(report.others_share));
+  return causes;
 }
 
 std::string to_text(const SpeedAnalysis& report) {
@@ -203,13 +252,12 @@ std::string to_text(const SpeedAnalysis& report) {
   for (const OpSpeed& op : report.ops) {
     if (op.stage != stage) text += fmt::format("\n    stage {:>3}", op.stage);
     text += fmt::format("  {} {:.4f} s", letter(op.kind), op.seconds);
-    if (op.planned > 0) text += fmt::format(" (profile {:.4f} s)", op.planned);
+    if (op.planned > 0) {
+      text += fmt::format(" (profile {:.4f} s, {:.2f} times)", op.planned, op.seconds / op.planned);
+    }
     stage = op.stage;
   }
-  if (report.others_share) {
-    text += fmt::format("\n  other processes used {:.0f} % of the cores meanwhile", 100 * *report.others_share);
-  }
-  return text + fmt::format("\n  {}\n", largest_cause(report));
+  return text + fmt::format("\n  {}\n", fmt::join(slow_causes(report), "\n  "));
 }
 
 nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
@@ -238,7 +286,8 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
           {"seconds", parts_json(report.parts)},
           {"ops", ops},
           {"ranks", ranks},
-          {"cause", largest_cause(report)},
+          {"profile", report.profile.empty() ? nullptr : nlohmann::ordered_json(report.profile)},
+          {"causes", slow_causes(report)},
           {"text", to_text(report)}};
 }
 

@@ -36,7 +36,8 @@ struct OpSpeed {
   OpKind kind = OpKind::Forward;
   std::int64_t stage = 0;
   double seconds = 0;
-  double planned = 0;  ///< Seconds that the machine profile predicts; 0: unknown
+  double planned = 0;      ///< Seconds that the machine profile predicts; 0: unknown
+  double cpu_seconds = 0;  ///< Part of `seconds` in which the rank had a core; 0: unknown
 };
 
 /// A rank's time per step, and a comparison of its ops with the same ops on other ranks.
@@ -55,6 +56,7 @@ struct SpeedAnalysis {
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
   double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
   std::optional<double> others_share = {};  ///< Fraction of the cores' time that other processes used; empty: not known
+  std::string profile = {};                 ///< Name, file and date of the profile of OpSpeed::planned
   SpeedParts parts;                         ///< Mean over ranks
   std::vector<OpSpeed> ops;                 ///< By stage and kind
   std::vector<RankSpeed> ranks;             ///< May be empty
@@ -67,10 +69,13 @@ inline constexpr const char* kSpeedName = "speed.json";
 /// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedAnalysis> speed_of(const Flight& flight);
 
-/// Returns a sentence that names the largest cause of slow steps: a slow rank, other processes, ops that take longer
-/// than in the profile, or the longest wait. The end of a run and `chimera diagnose` print it.
-[[nodiscard]] std::string largest_cause(const SpeedAnalysis& report);
-/// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and the largest cause.
+/// Returns a sentence about the load of other processes, or that it is unknown.
+[[nodiscard]] std::string load_text(const std::optional<double>& others_share);
+/// Returns sentences that name the causes of slow steps: a slow rank, other processes, and ops that take longer than in
+/// the profile beyond the load of other processes. Without these, a sentence names the longest wait. One sentence is
+/// about the load of other processes in any case. The end of a run and `chimera diagnose` print them.
+[[nodiscard]] std::vector<std::string> slow_causes(const SpeedAnalysis& report);
+/// Returns the section of `chimera diagnose`: step times, parts, ops by stage, stragglers, and slow_causes().
 [[nodiscard]] std::string to_text(const SpeedAnalysis& report);
 /// Returns the figures, and to_text() as `text`.
 [[nodiscard]] nlohmann::ordered_json to_json(const SpeedAnalysis& report);

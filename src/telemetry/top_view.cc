@@ -154,7 +154,7 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   const double seconds = median_of(recent(run, &MetricsLine::step_seconds, kRecent));
   text += fmt::format("speed     {:.0f} tokens/s   {:.3f} s a step",
                       median_of(recent(run, &MetricsLine::tokens_per_second, kRecent)), seconds);
-  if (last.utilization) text += fmt::format("   MFU {:.1f} %", 100 * *last.utilization);
+  if (last.utilization) text += "   MFU " + mfu_text(*last.utilization);
   if (last.workers) text += fmt::format("   {:.0f} workers are left", *last.workers);
   text += fmt::format("\n          {}\n",
                       sparkline(recent(run, &MetricsLine::tokens_per_second, run.steps.size()), columns - 12));

@@ -363,6 +363,18 @@ TEST(PlanCommandTest, ShowsTokensPerSecondAndTheUtilizationOfThePeak) {
       << "the profile has no peak";
 }
 
+TEST(PlanCommandTest, SaysThatAUtilizationAboveAllOfThePeakIsAWrongProfile) {
+  const Scratch scratch;
+  json machine = read_json(read_file(testing::source_path("/machines/h100-80gb.json")));
+  for (auto& peak : machine["matrix_flops"]) peak = peak.get<double>() / 10;
+  Words wrong = kEightBillion;
+  std::ranges::replace(wrong, "h100-80gb", scratch.write("wrong.json", json_text(machine)));
+  constexpr const char* kWarning = "an MFU above 100 % is impossible: in the machine profile 'h100-80gb', matrix_flops";
+  EXPECT_THAT(run_program(wrong).output, HasSubstr(kWarning));
+  EXPECT_THAT(planned(wrong)["chosen"]["warning"].get<std::string>(), HasSubstr(kWarning));
+  EXPECT_THAT(run_program(kEightBillion).output, Not(HasSubstr("MFU above")));
+}
+
 TEST(PlanCommandTest, RanksThatShareLayersAreOnOneNodeOfGpus) {
   Words words = kEightBillion;
   words.insert(words.end(), {"--tensor-parallel", "2", "--sbatch", "-"});

@@ -227,13 +227,15 @@ TEST(FlightFolderTest, RecordsOfARunningRankAreFound) {
 TEST(FlightFolderTest, ReadsBackAndKeepsThePreviousFlight) {
   const Scratch scratch;
   const std::string folder = scratch.path("run/flight");
-  const FlightJob job = flight({}).job;
+  FlightJob job = flight({}).job;
+  job.planned_by = "laptop";
   begin_flight(folder, job);
   { FlightRecorder(flight_path(folder, 1)).note({RankProgress::Phase::Joining}); }
   write_verdict(folder, {.reason = "rank 1 \xff", .culprit = 1, .op = "1B3", .nanoseconds = 5, .others_share = 0.25});
   const Flight first = read_flight_folder(scratch.path("run"));
   EXPECT_EQ(first.job.ranks, job.ranks);
   EXPECT_EQ(first.job.sums, job.sums);
+  EXPECT_EQ(first.job.planned_by, "laptop");
   ASSERT_TRUE(first.verdict);
   EXPECT_EQ(first.verdict->culprit, 1);
   EXPECT_GT(first.verdict->unix_seconds, 1'700'000'000);

@@ -49,6 +49,14 @@ TEST(TopViewTest, ShowsTheMemoryOfAGpu) {
   EXPECT_EQ(read_json(to_json(view))["used_memory_bytes"], 5 << 20);
 }
 
+TEST(TopViewTest, SaysThatAUtilizationAboveAllOfThePeakIsImpossible) {
+  TopView view = view_of(3, "");
+  view.run.steps.back().utilization = 0.41;
+  EXPECT_THAT(to_text(view, 80), HasSubstr("   MFU 41.0 %\n"));
+  view.run.steps.back().utilization = 2.856;
+  EXPECT_THAT(to_text(view, 80), HasSubstr("   MFU 285.6 % (impossible: matrix_flops of --machine or the peak of"));
+}
+
 TEST(TopViewTest, BarsFitANarrowTerminal) {
   std::istringstream lines(to_text(view_of(40, ""), 20));
   for (std::string line; std::getline(lines, line);) {

@@ -76,7 +76,8 @@ FlightJob job_of(const nlohmann::json& json) {
                 .sums = json.at("sums"),
                 .tensor_parallel = std::max<std::int64_t>(json.value("tensor_parallel", std::int64_t{1}), 1),
                 .planned_step_seconds = json.at("planned_step_seconds"),
-                .planned_ops = json.at("planned_ops")};
+                .planned_ops = json.at("planned_ops"),
+                .planned_by = json.value("planned_by", "")};
   if (job.ranks.empty() || job.ranks.size() > kMaxRecordedRanks) throw ConfigError("has no ranks, or too many");
   return job;
 }
@@ -229,7 +230,8 @@ void write_flight_job(const std::string& folder, const FlightJob& job) {
                                {"sums", job.sums},
                                {"tensor_parallel", job.tensor_parallel},
                                {"planned_step_seconds", job.planned_step_seconds},
-                               {"planned_ops", job.planned_ops}};
+                               {"planned_ops", job.planned_ops},
+                               {"planned_by", job.planned_by}};
   write_whole((fs::path(folder) / kJobName).string(), json_text(json) + "\n");
 }
 

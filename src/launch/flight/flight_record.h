@@ -68,6 +68,7 @@ struct FlightJob {
   std::int64_t tensor_parallel = 1;                   ///< T: neighboring ranks that share each layer of a worker
   double planned_step_seconds = 0;                    ///< Predicted by the plan or profile of the run; 0: none
   std::vector<std::vector<double>> planned_ops = {};  ///< [stage][op kind]: seconds by the profile; empty: none
+  std::string planned_by = {};                        ///< Name, file and date of this profile
 };
 
 /// Content of verdict.json: why the launcher ended the job.

@@ -34,6 +34,7 @@
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
 #include "telemetry/event_file.h"
+#include "telemetry/run_history.h"
 #include "telemetry/speed_report.h"
 #include "train/export/export_model.h"
 #include "train/loop/trainer.h"
@@ -325,6 +326,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
       if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
     };
+    bool has_warned = false;
     std::int64_t spoken = 0;  // Last reported step
     // After a change of the running ranks, another rank may write. Opening drops the line of the last step, which the
     // trainer closes again, so it is reported again.
@@ -343,6 +345,8 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (!speaks || step.step <= spoken) return;
       spoken = step.step;
       if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
+      if (step.utilization > 1 && !std::exchange(has_warned, true))
+        messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
       if (metrics) metrics->write(step);
       if (!job.options.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);

@@ -111,7 +111,10 @@ std::string progress_line(const StepMetrics& metrics, std::int64_t steps, std::s
   if (metrics.validation_loss) parts.push_back({fmt::format("validation {:.4f}", *metrics.validation_loss)});
   parts.push_back({fmt::format("grad {:.2f}", metrics.gradient_norm), 5});
   parts.push_back({tokens_per_second(metrics.tokens_per_second), 1});
-  if (metrics.utilization) parts.push_back({fmt::format("MFU {:.1f} %", 100 * *metrics.utilization), 3});
+  if (metrics.utilization) {
+    const char* wrong = *metrics.utilization > 1 ? " (impossible)" : "";  // run.cc says why
+    parts.push_back({fmt::format("MFU {:.1f} %{}", 100 * *metrics.utilization, wrong), 3});
+  }
   if (metrics.peak_memory_bytes > 0) parts.push_back({memory_text(metrics.peak_memory_bytes), 4});
   parts.push_back({fmt::format("{:.3f} s/step", metrics.step_seconds), 6});
   const double left = metrics.seconds_left.value_or(metrics.step_seconds * static_cast<double>(steps - metrics.step));

@@ -1,6 +1,7 @@
 #include "train/observe/step_summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -26,17 +27,18 @@ std::string compared(double seconds, double measured) {
 /// Times of ops on a device are those of launching them, so they explain nothing there.
 std::string explain_difference(const Job& job, const RunSummary& run, const StepForecast& made, int cores) {
   constexpr double kLarge = 0.1;
-  if (uses_gpu(job.options)) return "";
+  const std::string load = run.others_share ? "  " + load_text(run.others_share) + "\n" : "";
+  if (uses_gpu(job.options)) return load;
   const double planned = job.options.planned_step_seconds;
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
   const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
-  std::string text = fmt::format(
+  const std::string text = fmt::format(
       "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s\n",
       planned > 0 ? "planned" : "simulated", difference, planned > 0 ? made.step_seconds - planned : 0,
       run.compute_seconds + run.waits.messages - in_ops, run.waits.sums, run.waits.ranks);
-  if (difference > kLarge * reference) text += "  " + largest_cause(analyze_speed(job, run, cores)) + "\n";
-  return text;
+  if (difference <= kLarge * reference) return text + load;
+  return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, run, cores)), "\n  "));
 }
 
 }  // namespace
@@ -75,9 +77,6 @@ std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
         job.local_ranks(), cores, made.turns);
   }
   text += explain_difference(job, run, made, cores);
-  if (run.others_share) {
-    text += fmt::format("  other processes used {:.0f} % of the cores meanwhile\n", 100 * *run.others_share);
-  }
   if (run.used_memory_bytes > 0) {
     text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
                         memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
@@ -91,6 +90,7 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
                        .planned = job.options.planned_step_seconds,
                        .simulated = forecast(job, run, cores).step_seconds,
                        .others_share = run.others_share,
+                       .profile = job.options.planned_by,
                        .parts = {.ops = run.compute_seconds,
                                  .messages = run.waits.messages,
                                  .sums = run.waits.sums,
@@ -103,10 +103,12 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
       const auto kind = static_cast<OpKind>(index);
       if (run.op_times.count(StageId(stage), kind) == 0) continue;
       const auto& planned = job.options.planned_ops;
+      const Duration mean = run.op_times.mean(StageId(stage), kind);
       report.ops.push_back({.kind = kind,
                             .stage = stage,
-                            .seconds = run.op_times.mean(StageId(stage), kind).wall_seconds,
-                            .planned = planned.empty() ? 0 : planned[static_cast<std::size_t>(stage)][index]});
+                            .seconds = mean.wall_seconds,
+                            .planned = planned.empty() ? 0 : planned[static_cast<std::size_t>(stage)][index],
+                            .cpu_seconds = mean.cpu_seconds});
     }
   }
   if (run.rank_op_times.empty()) return report;

@@ -34,7 +34,7 @@ struct StepForecast {
 ///   sums           waits for all-reduces of gradients
 ///   slowest rank   waits for the slowest rank at the end of the step
 ///
-/// If the difference is more than a tenth, another line has largest_cause() (telemetry/speed_report.h). `cores` is the
+/// If the difference is more than a tenth, more lines have slow_causes() (telemetry/speed_report.h). `cores` is the
 /// number of cores that this process may use.
 [[nodiscard]] std::string speed_summary(const Job& job, const RunSummary& run, int cores);
 

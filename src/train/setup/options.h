@@ -175,6 +175,7 @@ struct TrainOptions {
   std::string op_times;                          // JSON file of measured costs
   double planned_step_seconds = 0;               // Of the plan or profile that the run was started with; 0: none
   std::vector<std::vector<double>> planned_ops;  // [stage][op kind]: seconds by the profile; empty: none
+  std::string planned_by;                        // Name, file and date of this profile
   SaveInterval log_every;                        // Interval of progress lines in a log; zero: see LogInterval
   std::string tensor_memory;                     // JSON file of peak tensor bytes per rank
   std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
