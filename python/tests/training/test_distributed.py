@@ -1,25 +1,20 @@
 """Pipelines inside of torch programs: on some of the ranks, started by several launchers, with distributed layers."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_ranks import forked
+from models import oracle
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[2] / "tests" / "cluster"))
 from hosts import Hosts, namespaces_work  # noqa: E402
 
-MODULES = ["torch.distributed.tensor.parallel", "torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"]
-MODULES += ["hugging_face_models", "transformers.models.llama.modeling_llama"]
 
 
-def lines_of(*words, **variables):
+def lines_of(ranks, script, **variables):
     """Returns what a script prints; it must succeed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    command = [sys.executable, *map(str, words)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    run = forked(ranks, HERE / script, seconds=300, **variables)
     assert run.returncode == 0, run.stderr
     return run.stdout.splitlines()
 
@@ -33,7 +28,7 @@ def passed_on_all(ranks, lines):
 
 
 def test_some_ranks_of_a_job_make_a_pipeline(tmp_path):
-    lines = lines_of(HERE / "forked_ranks.py", 4, HERE / "mesh_ranks.py", FOLDER=str(tmp_path))
+    lines = lines_of(4, "mesh_ranks.py", FOLDER=str(tmp_path))
     assert passed_on_all(4, lines) == [
         "some_ranks_have_other_roles",
         "two_pipelines_side_by_side",
@@ -42,7 +37,7 @@ def test_some_ranks_of_a_job_make_a_pipeline(tmp_path):
 
 
 def test_variables_of_every_launcher_give_a_job():
-    found = [line.partition(": ") for line in lines_of(HERE / "launchers.py")]
+    found = [line.partition(": ") for line in lines_of(0, "launchers.py")]
     launchers = {name: [] for name, _, _ in found}
     assert list(launchers) == ["Open MPI", "MPICH", "SLURM", "SLURM on hosts", "torch on hosts"]
     for name, _, words in found:
@@ -81,7 +76,8 @@ def test_hosts_whose_names_are_loopback_addresses_reach_each_other(tmp_path):
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_distributed_layers_train_like_the_whole_model(ranks, tmp_path):
-    lines = lines_of(HERE / "forked_ranks.py", ranks, HERE / "distributed_ranks.py", *MODULES, FOLDER=str(tmp_path))
+    oracle("transformers")
+    lines = lines_of(ranks, "distributed_ranks.py", FOLDER=str(tmp_path))
     on_eight = ["sharded_and_tensors_of_parts", "groups_and_tensors_of_parts"]
     expected = on_eight if ranks == 8 else [
         "tensors_of_parts",

@@ -1,15 +1,13 @@
 """Repeats the tests of rank threads on four processes, and models of transformers on two, in one start."""
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from equality import MODELS, SCHEDULES
+from forked_ranks import forked
 from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import transformers
 from test_checkpoints import LAYOUTS, chimera, train, trainer
@@ -22,9 +20,7 @@ def run(tmp_path_factory):
     example, pipeline, optimizer = trainer(LAYOUTS[2])
     train(example, pipeline, optimizer, 2)
     pipeline.save_checkpoint(folder / "threads", optimizer=optimizer)
-    command = [sys.executable, str(Path(__file__).parent / "four_ranks.py"), str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    done = forked(0, Path(__file__).with_name("four_ranks.py"), folder, seconds=300)
     assert done.returncode == 0, done.stderr
     losses = train(example, pipeline, optimizer, 2)
     pipeline.save_checkpoint(folder / "threads", optimizer=optimizer)

@@ -2,12 +2,12 @@
 
 import functools
 import inspect
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from forked_ranks import forked
 from models import squares
 from torch import nn
 
@@ -180,8 +180,7 @@ def test_wrong_arguments_are_refused():
 
 
 def test_processes_share_the_iterations():
-    command = [sys.executable, str(Path(__file__).parent / "muon_ranks.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = forked(0, Path(__file__).with_name("muon_ranks.py"), seconds=300)
     assert done.returncode == 0, done.stderr
     for rank in range(2):
         assert f"rank {rank} of 2: equal, 15 of 30 matrices" in done.stdout, done.stdout

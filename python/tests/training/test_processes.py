@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from forked_ranks import forked
 from users import CASES
 
 HERE = Path(__file__).parent
@@ -41,10 +42,6 @@ def run_python(*words, seconds=100):
 
 def torchrun(ranks, script):
     return run_python("-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script)
-
-
-def forked(ranks, script, seconds=100):
-    return run_python(HERE / "forked_ranks.py", ranks, script, seconds=seconds)
 
 
 def losses(printed):

@@ -2,17 +2,14 @@
 
 import contextlib
 import io
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_ranks import forked
 from models import oracle
 
 PAGE = Path(__file__).parents[3] / "docs" / "bring_your_model.md"
-FORKED = Path(__file__).parent / "forked_ranks.py"
 RECIPES = re.findall(
     r"^## ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE
 )
@@ -39,16 +36,7 @@ def test_a_recipe_runs_on_processes(title, program, tmp_path):
     """`python` starts them for the first recipe, as torchrun does for all."""
     recipe = tmp_path / "recipe.py"
     recipe.write_text(program)
-    starts = [] if title == ON_MESHES[0][0] else [FORKED, "4"]
-    run = subprocess.run(
-        [sys.executable, *map(str, starts), recipe],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=400,
-    )
+    run = forked(0 if title == ON_MESHES[0][0] else 4, recipe, folder=tmp_path)
     assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == 1 and float(run.stdout.split()[0]) > 0, run.stdout
 

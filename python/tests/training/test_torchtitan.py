@@ -1,16 +1,17 @@
 """chimerapipe.torchtitan, called as torchtitan's trainer calls it."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from test_processes import HERE, forked
+from forked_ranks import forked
 
 import chimerapipe as cp
 from chimerapipe.torchtitan import _names_of_stages, pipelining
 
 
 def test_a_model_trains_as_on_one_process():
-    run = forked(2, HERE / "torchtitan_ranks.py", seconds=400)
+    run = forked(2, Path(__file__).with_name("torchtitan_ranks.py"), seconds=400)
     assert run.returncode == 0, run.stderr
     assert sorted(run.stdout.splitlines()) == ["rank 0 equal", "rank 1 equal"]
 

@@ -1,24 +1,27 @@
 """PipelineTrainer: equality with transformers' Trainer, refusals, and its recipe."""
 
-import os
-import subprocess
-import sys
+import difflib
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from forked_ranks import forked
 from models import oracle
-from test_processes import run_python
 from test_recipes import RECIPES
 
 oracle("transformers")
 oracle("accelerate")
+from accelerate.commands import launch  # noqa: E402
 from transformers import (  # noqa: E402
     BertConfig,
     BertForSequenceClassification,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
     Trainer,
     TrainingArguments,
 )
@@ -31,19 +34,68 @@ RECIPE = dict(RECIPES)["Trainer"]
 
 
 def test_losses_and_weights_equal_those_of_the_plain_trainer(tmp_path):
-    run = run_python(HERE / "trainer_jobs.py", tmp_path, seconds=400)
+    run = forked(0, HERE / "trainer_jobs.py", tmp_path, seconds=400)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_the_recipe_runs_under_accelerate_launch(tmp_path):
     """trainer_jobs.py starts processes as torchrun does."""
-    (tmp_path / "recipe.py").write_text(RECIPE)
-    command = ["accelerate.commands.launch", "--cpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"]
-    program = [sys.executable, "-m", *command, "recipe.py"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.path.abspath(os.environ["PYTHONPATH"])}
-    run = subprocess.run(program, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    told = 'print(f"rank {torch.distributed.get_rank()} of {torch.distributed.get_world_size()}")\n'
+    (tmp_path / "recipe.py").write_text(RECIPE + told)
+    flags = ["--multi_gpu", "--num_processes=2", "--num_machines=1", "--mixed_precision=no"]  # The recipe takes the CPU
+    run = forked(0, launch.__file__, *flags, "recipe.py", folder=tmp_path)
     assert run.returncode == 0, run.stderr
-    assert "'train_loss'" in run.stdout
+    assert run.stdout.count("'train_loss'") == 1
+    assert {"rank 0 of 2", "rank 1 of 2"} <= set(run.stdout.splitlines()), run.stdout
+
+
+def tokenizer_of(words):
+    tokenizers = oracle("tokenizers")
+    numbers = {word: number for number, word in enumerate(["<pad>", "<eos>", *words])}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="<pad>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>")
+
+
+def history(run, folder):
+    """Returns the losses and norms that a run has logged, of updates and evaluations."""
+    assert run.returncode == 0, run.stderr
+    newest = max(folder.glob("tuned/checkpoint-*"), key=lambda each: int(each.name.partition("-")[2]))
+    logs = json.loads((newest / "trainer_state.json").read_text())["log_history"]
+    return [each[name] for each in logs for name in ("loss", "grad_norm", "eval_loss") if name in each]
+
+
+LINES_OF_A_PIPELINE = (
+    ("\ntokenizer =", "from chimerapipe.hugging_face import PipelineTrainer\n\ntokenizer ="),
+    ("    gradient_checkpointing=True,\n", ""),
+    ("trainer = Trainer(\n", 'trainer = PipelineTrainer(schedule="chimera", recompute=True,\n'),
+)
+
+
+def test_three_lines_make_a_pipeline_of_the_tutorial_with_the_same_losses(tmp_path):
+    oracle("datasets")
+    words = [f"w{n}" for n in range(18)]
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
+    given = tmp_path / "given"
+    model = Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=8, num_hidden_layers=4, vocab_size=20))
+    model.save_pretrained(given / "model")
+    tokenizer_of(words).save_pretrained(given / "model")
+    texts = [{"text": " ".join(words[(k + n) % 18] for n in range(6 + k % 5))} for k in range(60)]
+    (given / "texts.json").write_text("\n".join(map(json.dumps, texts)))
+    plain = piped = HERE.joinpath("trainer_tutorial.py").read_text()
+    for before, after in LINES_OF_A_PIPELINE:
+        assert piped.count(before) == 1
+        piped = piped.replace(before, after)
+    changes = difflib.SequenceMatcher(None, plain.splitlines(), piped.splitlines(), autojunk=False).get_opcodes()
+    assert sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal") == 3
+    logged = []
+    for ranks, name, program in ((0, "plain", plain), (2, "piped", piped)):
+        shutil.copytree(given, tmp_path / name)
+        (tmp_path / name / "program.py").write_text(program)
+        run = forked(ranks, "program.py", folder=tmp_path / name)
+        logged.append(history(run, tmp_path / name))
+    assert len(logged[0]) == len(logged[1]) == 18
+    assert max(abs(a - b) / a for a, b in zip(*logged, strict=True)) < 1e-5, logged  # float32
 
 
 def small_model():
@@ -115,10 +167,7 @@ def test_samples_that_the_loss_cannot_ignore_are_refused(tmp_path):
 
 
 def test_trl_trains_by_a_pipeline(tmp_path):
-    trl, datasets, tokenizers = oracle("trl"), oracle("datasets"), oracle("tokenizers")
-    words = {word: number for number, word in enumerate(["<pad>", "<eos>", *(f"w{n}" for n in range(18))])}
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<pad>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>")
+    trl, datasets, tokenizer = oracle("trl"), oracle("datasets"), tokenizer_of([f"w{n}" for n in range(18)])
     rows = [{"input_ids": [1 + (k + n) % 19 for n in range(6 + k % 3)]} for k in range(16)]
     arguments = trl.SFTConfig(
         str(tmp_path),
