@@ -72,7 +72,7 @@ void add_playground(CLI::App& program, int& exit_code);
 void add_tokenize(CLI::App& program, int& exit_code);
 void add_tokenizer(CLI::App& program, int& exit_code);
 void add_env(CLI::App& program, int& exit_code);
-void add_launch(CLI::App& program, int& exit_code);
+void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_top(CLI::App& program, int& exit_code);
 void add_compare(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);

@@ -1,13 +1,17 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/error.h"
+#include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/shell_words.h"
 #include "flags/hosts.h"
 #include "flags/outputs.h"
@@ -16,6 +20,7 @@
 #include "launch/hosts/host_launcher.h"
 #include "launch/hosts/host_ranks.h"
 #include "launch/hosts/host_restarts.h"
+#include "launch/hosts/remote_rank.h"
 #include "launch/local/launcher.h"
 #include "launch/local/place.h"
 #include "program.h"
@@ -35,6 +40,8 @@ struct LaunchArguments {
   Words variables;
   bool dry_run = false;
   bool part = false;
+  bool agent = false;
+  bool relay = false;
   Words command;
 };
 
@@ -77,7 +84,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   return spares;
 }
 
-Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
+Words user_variables(const LaunchArguments& options) {
   Words variables = variables_for_others();
   // NAME=VALUE sets a value, NAME takes the value of this process.
   for (const std::string& each : options.variables) {
@@ -85,6 +92,11 @@ Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>&
     if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
     variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
   }
+  return variables;
+}
+
+Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
+  Words variables = user_variables(options);
   // --master is the address of the original first host
   const bool is_first = hosts.front().host == hosts_of(options).front().host;
   const std::string master = options.on.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
@@ -98,6 +110,12 @@ bool trains(const LaunchArguments& options) {
   return !options.command.empty() && options.command.front() == kTrain.name;
 }
 
+/// Returns whether the job continues after the loss of ranks.
+bool recovers(const LaunchArguments& options) {
+  const auto way = trains(options) ? value_of("--recover", options.command) : std::nullopt;
+  return way == "twin" || way == "reroute";
+}
+
 void check_flags(const LaunchArguments& options) {
   if (!trains(options) && !measures_between_hosts(options.command)) {
     throw ConfigError(
@@ -107,6 +125,9 @@ void check_flags(const LaunchArguments& options) {
   require_between("--nproc", options.ranks, 1, kMaxRanksOfHost);
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
+  if (options.max_restarts > 0 && recovers(options)) {
+    throw ConfigError("--max-restarts: a job with --recover twin or reroute does not restart; leave out one of them");
+  }
   if (options.max_restarts > 0 && (!trains(options) || !value_of("--checkpoint", options.command))) {
     throw ConfigError("--max-restarts continues from checkpoints; give `train` --checkpoint FOLDER after the --");
   }
@@ -125,6 +146,38 @@ std::vector<HostCommand> host_commands(const LaunchArguments& options, const std
                                   .variables = variables}});
   }
   return commands;
+}
+
+RemoteJob remote_job(const LaunchArguments& options, const Words& typed) {
+  RemoteJob job{.hosts = {},
+                .port = static_cast<int>(options.port > 0 ? options.port : any_port()),
+                .variables = user_variables(options),
+                .typed = typed};
+  job.variables.push_back(fmt::format("{}={}", kSecretVariable, make_secret()));
+  for (const HostRanks& ranks : hosts_of(options)) {
+    const std::string name = options.on.hosts.empty() ? "127.0.0.1" : name_of(ranks.host);
+    job.hosts.push_back({.ranks = ranks,
+                         .address = ranks.first == 0 && !options.on.master.empty() ? options.on.master : name,
+                         .agent = remote_command(options.on, ranks.host, {"launch", "--agent"}),
+                         .probe = remote_command(options.on, ranks.host, {"--version"})});
+  }
+  return job;
+}
+
+/// Replaces this process by a `chimera train` that supervises the ranks of all hosts. The job, with the secret, is in a
+/// memory file.
+void train_on_hosts(const LaunchArguments& options, const Words& typed) {
+  FileDescriptor file = make_memory_file("chimera-job", 0);
+  if (write_all(file.get(), to_text(remote_job(options, typed))) != 0) throw Error("cannot write a file in memory");
+  check_system(::fcntl(file.get(), F_SETFD, 0), "pass on a file");
+  ::setenv(kRemoteVariable, fmt::format("/proc/self/fd/{}", file.release()).c_str(), /*overwrite=*/1);
+  std::string program = own_executable();
+  Words words = options.command;
+  std::vector<char*> pointers = {program.data()};
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  check_system(-1, "start " + program);
 }
 
 std::string dry_run_text(const std::vector<HostCommand>& commands) {
@@ -190,12 +243,14 @@ void add_flags(CLI::App& command, LaunchArguments& options) {
       ->type_name("NAME[=VALUE]");
   command.add_flag("--dry-run", options.dry_run, "print the command for each host and start nothing")->type_name("");
   command.add_flag("--part", options.part)->group("");
+  command.add_flag("--agent", options.agent)->group("");
+  command.add_flag("--relay", options.relay)->group("");
   command.add_option("COMMAND", options.command, "train, or profile --between, with its flags, after --");
 }
 
 }  // namespace
 
-void add_launch(CLI::App& program, int& exit_code) {
+void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code) {
   auto* command = program.add_subcommand("launch", "Start the ranks of a training run on several hosts");
   command->footer(
       "Examples:\n"
@@ -208,16 +263,22 @@ void add_launch(CLI::App& program, int& exit_code) {
       "--program), the current folder, and the data. Ranks find each other at the first host, with a secret that "
       "travels over ssh.\n"
       "\nIf a rank or a connection fails, or this command dies, all ranks on all hosts end. The first SIGTERM, SIGHUP "
-      "or SIGUSR1 makes a run with --checkpoint save; Ctrl-C ends it. --max-restarts needs checkpoints that all hosts "
+      "or SIGUSR1 makes a run with --checkpoint save; Ctrl-C ends it. `train --recover twin` or `reroute` continues "
+      "without "
+      "lost ranks and hosts. --max-restarts needs checkpoints that all hosts "
       "can read. Exit codes are those of `chimera train`.\n"
       "\nMore: docs/clusters.md");
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
-  command->callback([command, options, &exit_code] {
+  command->callback([command, options, &invocation, &exit_code] {
     // A host runs this command again with --part. It reads its order, with the secret, from standard input, because a
     // command line is visible to all users of the host.
     if (options->part) {
       exit_code = run_host_ranks(STDIN_FILENO);
+      return;
+    }
+    if (options->agent || (options->relay && invocation.rank)) {
+      exit_code = options->agent ? run_agent(STDIN_FILENO) : run_relay(*invocation.rank);
       return;
     }
     check_flags(*options);
@@ -227,6 +288,7 @@ void add_launch(CLI::App& program, int& exit_code) {
     if (options->dry_run) {
       return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));
     }
+    if (recovers(*options)) train_on_hosts(*options, invocation.arguments);
     exit_code = start(*options);
   });
 }

@@ -266,7 +266,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_checkpoint(program, exit_code);
   add_diagnose(program, exit_code);
   add_env(program, exit_code);
-  add_launch(program, exit_code);
+  add_launch(program, invocation, exit_code);
   add_top(program, exit_code);
   add_compare(program, exit_code);
   add_sweep(program, exit_code);

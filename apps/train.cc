@@ -29,6 +29,7 @@
 #include "flags/values.h"
 #include "generate/registry.h"
 #include "launch/flight/diagnosis.h"
+#include "launch/hosts/remote_rank.h"
 #include "launch/hosts/run_layout.h"
 #include "launch/local/gpu_cores.h"
 #include "launch/local/launcher.h"
@@ -59,6 +60,12 @@ bool is_restart(const Variables& variables) {
                                const auto found = variables.find(name);
                                return found != variables.end() && !found->second.empty() && found->second != "0";
                              });
+}
+
+/// Returns the job if `chimera launch` has started this process to supervise ranks on several hosts.
+std::optional<RemoteJob> remote_job(const Invocation& invocation) {
+  const char* path = std::getenv(kRemoteVariable);
+  return path == nullptr || invocation.rank ? std::nullopt : std::optional(read_remote_job(path));
 }
 
 void require_positive_shape(const TrainCommandLine& flags) {
@@ -141,7 +148,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
 void require_effects(const TrainCommandLine& flags, const Invocation& invocation) {
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
-  const bool is_joined = invocation.place.has_value() || flags.dry_run;
+  const bool is_joined = invocation.place.has_value() || flags.dry_run || remote_job(invocation);
   // With `--plan none`, --memory may come from a file that plans.
   const bool fits_memory =
       options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || flags.has("--plan");
@@ -318,7 +325,7 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   if (job.options.outlives_ranks()) {
     throw ConfigError(
         fmt::format("--recover {}: {} has started the ranks and ends them all if one is lost; start the run with "
-                    "`chimera train` on one host, or use --recover restart",
+                    "`chimera train`, or with `chimera launch -- train --recover` on several hosts",
                     to_text(job.options.recover), to_text(place.launcher)));
   }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
@@ -368,7 +375,8 @@ RankGroups second_shards(const Job& job) {
   return all;
 }
 
-int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry) {
+int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry,
+        const std::optional<RemoteJob>& remote) {
   const bool has_twins = job.options.outlives_ranks();
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
@@ -387,25 +395,27 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
-  return launch({.ranks = static_cast<int>(job.num_ranks()),
-                 .arguments = arguments,
-                 .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
-                 .entry = uses_gpu(job.options) ? nullptr : entry,
-                 .hang = milliseconds(job.options.hang_seconds),
-                 .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
-                 .waits_idle = !uses_gpu(job.options),
-                 .records_steps = job.options.cuda_graphs,
-                 .saves = !job.options.checkpoint.folder.empty(),
-                 .most_restarts = static_cast<int>(job.options.max_restarts),
-                 .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
-                 .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
-                 .copies = job.rank_groups(),
-                 .shards = second_shards(job),
-                 .replacement_arguments = {"--resume", "none"},
-                 .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
-                 .last_step = job.options.steps,
-                 .flight_folder = job.options.flight_folder(),
-                 .flight_job = flight_job(job)});
+  LaunchPlan plan{.ranks = static_cast<int>(job.num_ranks()),
+                  .arguments = arguments,
+                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
+                  .entry = uses_gpu(job.options) ? nullptr : entry,
+                  .hang = milliseconds(job.options.hang_seconds),
+                  .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
+                  .waits_idle = !uses_gpu(job.options),
+                  .records_steps = job.options.cuda_graphs,
+                  .saves = !job.options.checkpoint.folder.empty(),
+                  .most_restarts = static_cast<int>(job.options.max_restarts),
+                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
+                  .copies = job.rank_groups(),
+                  .shards = second_shards(job),
+                  .replacement_arguments = {"--resume", "none"},
+                  .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
+                  .last_step = job.options.steps,
+                  .flight_folder = job.options.flight_folder(),
+                  .flight_job = flight_job(job)};
+  if (remote) use_relays(plan, *remote);
+  return launch(plan);
 }
 
 }  // namespace
@@ -454,7 +464,9 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       exit_code = static_cast<int>(print_dry_run(options, *flags));
       return;
     }
-    if (const auto& place = invocation.place) {
+    const std::optional<RemoteJob> remote = remote_job(invocation);
+    if (remote) options.local_ranks = remote->hosts.front().ranks.count;
+    if (const auto& place = invocation.rank ? invocation.rank->remote : invocation.place) {
       options.local_ranks = place->local_size;
       assign_gpu(options, place->local_rank, place->local_size);
     }
@@ -471,13 +483,16 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       set_flag(*command, "resume", job.options.resume.from);
     }
     if (invocation.rank) {
-      exit_code = run_rank(job, *invocation.rank);
+      RankEnvironment rank = *invocation.rank;
+      if (rank.remote) require_group_on_one_host(*rank.remote, static_cast<int>(job.options.tensor_parallel));
+      if (!flags->interface.empty()) rank.rendezvous.interface = flags->interface;
+      exit_code = run_rank(job, std::move(rank));
     } else if (invocation.place) {
       exit_code = run_placed(job, *invocation.place, flags->interface);
     } else {
-      exit_code = run(job, rank_words(*command), invocation.entry);
+      exit_code = run(job, rank_words(*command), invocation.entry, remote);
       if (exit_code == static_cast<int>(ExitCode::No)) {
-        messages().write(way_to_continue(job, invocation.arguments));
+        messages().write(way_to_continue(job, remote ? remote->typed : invocation.arguments));
         messages().drain(kDrainAfterFailure);
       }
     }

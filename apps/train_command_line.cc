@@ -44,7 +44,8 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
   add_count(app, "--max-recoveries", options.max_recoveries,
             "how often ranks are lost in one attempt of the run until --recover twin or reroute ends it (default 100)");
   add_number(app, "--spare-seconds", options.spare_seconds,
-             "how long --recover twin waits for a replacement before it goes on as reroute does (default 10)");
+             "how long --recover twin waits for a replacement before it goes on as reroute does; a late one returns "
+             "(default 10)");
   add_choice(app, "--non-finite", options.non_finite,
              "what to do if the loss or a gradient is not finite: abort the run; skip the update; or rollback to the "
              "newest checkpoint, as --max-restarts allows, and skip the step if it fails again (default abort)");
@@ -91,9 +92,8 @@ void check_recovery(const TrainCommandLine& flags) {
           "--recover none leaves nothing to --max-restarts; leave out one of them");
   require_effect(*flags.command, {"--max-recoveries"}, options.outlives_ranks(), "--recover twin or reroute");
   require_effect(*flags.command, {"--spare-seconds"}, options.recover == Recover::Twin, "--recover twin");
-  if (!(options.spare_seconds > 0 && options.spare_seconds <= 1e6)) {
-    throw ConfigError(fmt::format("--spare-seconds {:g}: must be above 0, at most 1e6; --recover reroute never waits",
-                                  options.spare_seconds));
+  if (!(options.spare_seconds >= 0 && options.spare_seconds <= 1e6)) {
+    throw ConfigError(fmt::format("--spare-seconds {:g}: must be 0 .. 1e6", options.spare_seconds));
   }
   constexpr std::int64_t kMany = 1'000'000'000;
   require_between("--max-recoveries", options.max_recoveries, 1, kMany);

@@ -139,6 +139,10 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(job.returncode, 2, said)
         self.assertIn("has started 2 processes, but this run has 4 ranks", said)
         self.await_none()
+        job = self.start_job([*self.launch(), "--stages", "4", "--recover", "reroute"])
+        _, said = job.communicate(timeout=PATIENCE)
+        self.assertEqual(job.returncode, 2, said)
+        self.assertIn("chimera: `chimera launch` has started 2 processes, but this run has 4 ranks", said)
 
     def test_ranks_that_share_layers_are_not_split_over_hosts(self):
         self.shares_layers = True
@@ -311,6 +315,7 @@ class RestartsTest(LaunchedTest):
     def test_refuses_what_cannot_go_on(self):
         for words, complaint in ((["--max-restarts", "1", "--", "train"], "give `train` --checkpoint FOLDER"),
                                  (["--max-restarts", "-1", "--", "train"], "--max-restarts"),
+                                 (["--max-restarts", "1", "--", "train", "--recover", "twin"], "does not restart"),
                                  (["--spare", "c", "--", "train"], "give --hosts and --max-restarts too"),
                                  (["--hosts", "a", "--spare", "b,a", "--max-restarts", "1", "--", "train", "--checkpoint=x"],
                                   "--spare a: it is in --hosts"),
@@ -373,17 +378,43 @@ class SshTest(TrainingTest):
             self.addCleanup(job.kill)
             self.await_steps(5)
             hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
-            said = ""
-            while "continues from" not in said:
-                line = job.stderr.readline()
-                self.assertTrue(line, said)
-                said += line
+            said = self.read_until(job, "continues from")
             self.assertIn(f"host {hosts.address(1)} does not answer; {hosts.address(2)} takes its place\n", said)
             self.await_steps(len(self.steps()) + 5)
             job.send_signal(signal.SIGTERM)
             job.communicate(timeout=PATIENCE)
             self.assertEqual(job.returncode, 75)
             self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
+
+    def test_ranks_return_when_their_cable_is_plugged_in_again(self):
+        with SshdHosts(2, self.folder) as hosts:
+            listed = f"{hosts.address(0)},{hosts.address(1)}"
+            words = [*hosts.enter(0), CHIMERA, "launch", "--hosts", listed, "--nproc", "2", "--ssh", hosts.ssh(), "--",
+                     *self.training(stages=4)[1:], "--steps", "1000000", "--checkpoint", str(self.folder / "run"), "--recover",
+                     "twin", "--spare-seconds", "0"]
+            job = subprocess.Popen(words, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(job.kill)
+            self.await_steps(5)
+            hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
+            said = self.read_until(job, "on 2 of 4 ranks")
+            self.assertIn(f"host {hosts.address(1)} silent for 2 s: it is down, stopped or cut off", said)
+            hosts.ip("-n", hosts.switch, "link", "set", "port1", "up")
+            while "returns in step" not in said or "ranks" in said.splitlines()[-1]:
+                said += self.read_until(job, "returns in step")
+            self.await_steps(len(self.steps()) + 5)
+            job.send_signal(signal.SIGTERM)
+            job.communicate(timeout=PATIENCE)
+            self.assertEqual(job.returncode, 75)
+            self.assertEqual(self.steps(), list(range(1, len(self.steps()) + 1)))
+
+    def read_until(self, job, text):
+        """Returns the lines of the job up to the first with the text."""
+        said = ""
+        while text not in said:
+            line = job.stderr.readline()
+            self.assertTrue(line, said)
+            said += line
+        return said
 
     def steps(self):
         """Returns the steps in the metrics, from complete lines."""

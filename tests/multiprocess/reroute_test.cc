@@ -212,8 +212,7 @@ TEST(TrainingRerouteTwinTest, ARunWhoseReplacementsDieContinuesWithoutThem) {
 
 TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
   const Scratch scratch;
-  const Arguments flags =
-      Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0.001"} + kFourStages;
+  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0"} + kFourStages;
   const Arguments long_run = {"--model",     "gpt2-tiny", "--steps",     "100",
                               "--reduction", "canonical", "--log-every", "100"};
   const ProgramResult result =

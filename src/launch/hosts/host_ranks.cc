@@ -11,22 +11,12 @@
 #include "core/choices.h"
 #include "core/console.h"
 #include "core/invariant.h"
-#include "launch/hosts/hosts.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
-#include "launch/local/process.h"
 
 namespace chimera {
 namespace {
-
-HostOrder read_order(LineReader& lines) {
-  while (!lines.has_ended()) {
-    if (const auto line = lines.next()) return parse_order(*line);
-    lines.read();
-  }
-  return parse_order("");
-}
 
 Command rank_command(const HostOrder& order, int place) {
   Command command{.executable = own_executable(), .arguments = order.arguments, .environment = order.variables};
@@ -126,6 +116,14 @@ class HostRanksRun {
 };
 
 }  // namespace
+
+HostOrder read_order(LineReader& lines) {
+  while (!lines.has_ended()) {
+    if (const auto line = lines.next()) return parse_order(*line);
+    lines.read();
+  }
+  return parse_order("");
+}
 
 int run_host_ranks(int input) {
   SignalInbox signals;  // before the first rank, so that no signal is missed

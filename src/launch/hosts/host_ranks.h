@@ -3,7 +3,13 @@
 // The part of `chimera launch --hosts` that runs on each host: it starts this host's ranks, and ends all of them if one
 // fails or the launcher is gone.
 
+#include "launch/hosts/hosts.h"
+#include "launch/local/process.h"
+
 namespace chimera {
+
+/// Waits for a line with a HostOrder. Throws ConfigError if the line is malformed or missing.
+[[nodiscard]] HostOrder read_order(LineReader& lines);
 
 /// Runs the ranks of this host for `chimera launch --hosts`. The descriptor `input` is a pipe from the launcher: its
 /// first line is a HostOrder (hosts.h), and later lines are numbers of signals to send to the first rank. Kills all

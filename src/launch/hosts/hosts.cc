@@ -8,6 +8,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/json.h"
 #include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
@@ -16,6 +17,8 @@ namespace chimera {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostRanks, host, first, count)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostOrder, ranks, world_size, arguments, variables)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteHost, ranks, address, agent, probe)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteJob, hosts, port, variables, typed, arguments)
 
 namespace {
 
@@ -50,7 +53,7 @@ bool is_for_others(std::string_view variable) {
   const std::string_view name = variable.substr(0, variable.find('='));
   const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
                           kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
-                          kSecretFileVariable, kPartVariable,          kStartVariable};
+                          kSecretFileVariable, kPartVariable,          kStartVariable,      kRemoteVariable};
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) &&
          std::ranges::none_of(own, [&](std::string_view each) { return name == each; });
 }
@@ -87,6 +90,16 @@ HostOrder parse_order(const std::string& line) {
     return read_json(line).get<HostOrder>();
   } catch (const nlohmann::json::exception&) {
     throw ConfigError("--part is internal to `chimera launch`, which sends the job on standard input");
+  }
+}
+
+std::string to_text(const RemoteJob& job) { return json_text(nlohmann::json(job), -1, JsonEncoding::Ascii); }
+
+RemoteJob read_remote_job(const std::string& path) {
+  try {
+    return read_json(read_whole(path)).get<RemoteJob>();
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError(fmt::format("{} is internal to `chimera launch`; unset it", kRemoteVariable));
   }
 }
 

@@ -37,6 +37,33 @@ struct HostOrder {
 /// Parses to_line(). Throws ConfigError if the line is malformed.
 [[nodiscard]] HostOrder parse_order(const std::string& line);
 
+/// Environment variable with the path of a RemoteJob, for the `chimera train` that supervises it.
+inline constexpr const char* kRemoteVariable = "CHIMERA_REMOTE_JOB";
+
+/// A host of a RemoteJob.
+struct RemoteHost {
+  HostRanks ranks;
+  std::string address;             ///< Name or address at which other hosts reach this host
+  std::vector<std::string> agent;  ///< Command that calls run_agent() on the host
+  std::vector<std::string> probe;  ///< Command that succeeds if the host answers
+};
+
+/// A job whose ranks have relays and agents (remote_rank.h).
+struct RemoteJob {
+  std::vector<RemoteHost> hosts;            ///< In rank order
+  int port = 0;                             ///< TCP port of the first rendezvous; each later generation adds 1
+  std::vector<std::string> variables;       ///< NAME=value, for all ranks: the secret, settings of the user
+  std::vector<std::string> typed;           ///< Command line of the user, for messages
+  std::vector<std::string> arguments = {};  ///< argv[1..] of every rank
+
+  [[nodiscard]] int ranks() const { return hosts.back().ranks.first + hosts.back().ranks.count; }
+};
+
+/// Returns the job as JSON.
+[[nodiscard]] std::string to_text(const RemoteJob& job);
+/// Reads the JSON of a job from a file. Throws ConfigError if the file is malformed.
+[[nodiscard]] RemoteJob read_remote_job(const std::string& path);
+
 /// Returns the environment variables (NAME=value) of this process that ranks on other hosts need, too: settings of
 /// Chimera, LibTorch and its libraries, but not ranks, addresses and secrets.
 [[nodiscard]] std::vector<std::string> variables_for_others();

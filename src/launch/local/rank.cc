@@ -22,7 +22,6 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/signals.h"
-#include "launch/local/place.h"
 
 namespace chimera {
 namespace {
@@ -147,7 +146,15 @@ std::optional<RankEnvironment> rank_environment() {
                                   self.world_size));
   }
   close_on_exec(required_number(kReportVariable));
-  close_on_exec(descriptor_of(kStoreVariable, self.rendezvous.file));
+  if (self.rendezvous.file.empty()) {  // An agent names a server
+    self.remote = RankPlace{.rank = self.rank,
+                            .world_size = self.world_size,
+                            .local_rank = required_number(kLocalRankVariable),
+                            .local_size = required_number(kLocalSizeVariable)};
+    self.rendezvous = rendezvous_point(*self.remote, own_variables());
+  } else {
+    close_on_exec(descriptor_of(kStoreVariable, self.rendezvous.file));
+  }
   if (!self.input_path.empty()) close_on_exec(descriptor_of(kInputVariable, self.input_path));
   close_on_exec(required_number(kProgressVariable));
   if (std::getenv(kOrdersVariable) != nullptr) {

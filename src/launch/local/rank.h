@@ -13,6 +13,7 @@
 #include "core/rendezvous_point.h"
 #include "launch/flight/progress.h"
 #include "launch/local/failure_report.h"
+#include "launch/local/place.h"
 #include "launch/local/rendezvous.h"
 
 namespace chimera {
@@ -29,6 +30,7 @@ struct RankEnvironment {
   std::optional<int> orders = {};  ///< Descriptor from which the rank reads orders (recovery.h), if the job can recover
   /// Generation of connections (recovery.h) that the rank joins; above 0 if it replaces a lost rank
   std::int64_t generation = 0;
+  std::optional<RankPlace> remote = {};  ///< Set if an agent (launch/hosts/remote_rank.h) started this rank
 };
 
 /// Initializes a rank that another launcher started. From then on, report_failure() writes to stderr and to torchrun's

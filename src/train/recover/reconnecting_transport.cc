@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <chrono>
+#include <sstream>
 #include <utility>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "launch/local/failure_report.h"
 
 namespace chimera {
@@ -57,7 +59,8 @@ void require_twins(const Job& job) {
 }
 
 ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
-    : rendezvous_(rank.rendezvous),
+    : rank_(rank.rank),
+      rendezvous_(rank.rendezvous),
       link_(rank.rank, rank.generation, FileDescriptor(*rank.orders), [breaker = breaker_] { breaker->break_all(); }) {}
 
 const JoinedGeneration& ReconnectingTransport::await_generation() {
@@ -65,7 +68,15 @@ const JoinedGeneration& ReconnectingTransport::await_generation() {
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
   if (is_first_) return generation_;
   generation_ = link_.rejoin([this] { breaker_->reset(); });
-  rendezvous_ = file_rendezvous(fmt::format("/proc/self/fd/{}", generation_.store.get()));
+  const std::string store = fmt::format("/proc/self/fd/{}", generation_.store.get());
+  if (rendezvous_.host.empty()) {
+    rendezvous_ = file_rendezvous(store);
+  } else {  // On several hosts, the file names the next server, which is in the first rank
+    int first = 0;
+    while (generation_.absent.test(static_cast<std::size_t>(first))) ++first;
+    rendezvous_.listens = rank_ == first;
+    std::istringstream(read_whole(store)) >> rendezvous_.host >> rendezvous_.port;
+  }
   note_progress({RankProgress::Phase::Joining});
   return generation_;
 }

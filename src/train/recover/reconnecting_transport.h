@@ -57,6 +57,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   void leave();
 
  private:
+  int rank_;
   RendezvousPoint rendezvous_;
   JoinedGeneration generation_;  // Keeps the store of `rendezvous_` open
   bool is_first_ = true;

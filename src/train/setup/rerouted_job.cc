@@ -110,7 +110,10 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
     return std::nullopt;
   }
   if (must_reroute) return std::chrono::milliseconds(0);
-  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.spare_seconds));
+  // 0 would mean that no replacement starts.
+  const auto patience =
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.spare_seconds));
+  return std::max(patience, std::chrono::milliseconds(1));
 }
 
 }  // namespace chimera

@@ -1,0 +1,368 @@
+#include "launch/hosts/remote_rank.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <sstream>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "core/choices.h"
+#include "core/error.h"
+#include "core/files.h"
+#include "launch/hosts/host_ranks.h"
+#include "launch/local/place.h"
+#include "launch/local/recovery.h"
+#include "launch/local/run_commands.h"
+
+namespace chimera {
+
+namespace {
+
+// The agent's lines to the relay begin with kMark and one of these letters; other output is the rank's own.
+constexpr std::string_view kMark = "\036chimera ";
+constexpr char kAlive = 'a';
+constexpr char kProgress = 'p';  ///< Bytes of a RankProgress
+constexpr char kReport = 'r';    ///< FailureReport or RecoveryNote
+constexpr char kEnd = 'e';       ///< Bytes of an Ending
+// The relay's lines to the agent begin with one of these.
+constexpr char kOrder = 'o';   ///< Bytes of an Order and, to join, host and port of the rendezvous server
+constexpr char kSignal = 's';  ///< Number of a signal
+
+constexpr std::chrono::milliseconds kBeat{50};  // between two lines of an agent
+constexpr std::chrono::milliseconds kPoll{250};
+constexpr int kSilentPolls = 8;  // after which a host counts as lost; shorter than the limit for hangs
+constexpr std::chrono::milliseconds kProbe{10'000};
+constexpr std::chrono::milliseconds kBetweenProbes{1000};
+constexpr std::chrono::milliseconds kLastOutput{2000};  // wait for output of a rank that has ended
+
+/// Agent and relay are the same build; ranks compare builds when they connect.
+template <class Value>
+std::string to_hex(const Value& value) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  std::array<unsigned char, sizeof(Value)> bytes{};
+  std::memcpy(bytes.data(), &value, sizeof value);
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+template <class Value>
+Value from_hex(const std::string& text) {
+  std::array<unsigned char, sizeof(Value)> bytes{};
+  if (text.size() != 2 * bytes.size()) throw Error("relay and agent of a rank are different builds");
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<unsigned char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+  }
+  Value value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+/// `nonblocking` is for the end that this process reads.
+Pipe make_pipe(bool nonblocking) {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  Pipe pipe{.read = FileDescriptor(ends[0]), .write = FileDescriptor(ends[1])};
+  if (nonblocking) check_system(::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK), "set up a pipe");
+  return pipe;
+}
+
+void read_available(LineReader& lines) {
+  while (lines.read()) {
+  }
+}
+
+const RemoteHost& host_of(const RemoteJob& job, int rank) {
+  const auto has = [rank](const RemoteHost& host) { return rank < host.ranks.first + host.ranks.count; };
+  return *std::ranges::find_if(job.hosts, has);
+}
+
+/// The order of one rank for its agent.
+HostOrder order_of(const RemoteJob& job, const RankEnvironment& self) {
+  const RemoteHost& host = host_of(job, self.rank);
+  HostOrder order{.ranks = {.host = host.ranks.host, .first = self.rank, .count = 1},
+                  .world_size = self.world_size,
+                  .arguments = job.arguments,
+                  .variables = job.variables};
+  // A replacement gets its weights from other ranks.
+  if (self.generation > 0) order.arguments.insert(order.arguments.end(), {"--resume", "none"});
+  const auto set = [&](const char* name, auto value) { order.variables.push_back(fmt::format("{}={}", name, value)); };
+  set(kStartVariable, std::getenv(kStartVariable));
+  set(kGenerationVariable, self.generation);
+  set(kMasterAddressVariable, job.hosts.front().address);
+  set(kMasterPortVariable, job.port);
+  set(kLocalRankVariable, self.rank - host.ranks.first);
+  set(kLocalSizeVariable, host.ranks.count);
+  return order;
+}
+
+/// The relay of one rank, from the start of its agent to the end of the rank.
+class Relay {
+ public:
+  Relay(const RankEnvironment& self, const RemoteJob& job, SignalInbox& signals)
+      : self_(self),
+        job_(job),
+        host_(host_of(job, self.rank)),
+        signals_(signals),
+        output_(make_pipe(true)),
+        lines_(output_.read.get()),
+        agent_(start_agent()) {}
+
+  Ending run() {
+    for (int silent = 0; !ending_; ++silent) {
+      std::array<pollfd, 4> events = {{{*self_.orders, POLLIN, 0},
+                                       {signals_.fd(), POLLIN, 0},
+                                       {output_.read.get(), POLLIN, 0},
+                                       {agent_.pidfd(), POLLIN, 0}}};
+      static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(kPoll.count())));
+      if (events[0].revents != 0) pass_order();
+      while (const auto number = signals_.next()) {
+        if (*number != SIGINT) send(kSignal + std::to_string(*number));  // The launcher gets Ctrl-C itself
+      }
+      if (events[2].revents != 0) {
+        silent = 0;
+        take_lines();
+      }
+      if (events[3].revents != 0 || lines_.has_ended()) {
+        take_lines();
+        if (!ending_) fail(fmt::format("the connection to host {} has ended", host_.ranks.host));
+      }
+      if (is_connected_ && silent >= kSilentPolls) {
+        fail(fmt::format("host {} silent for {:g} s: it is down, stopped or cut off", host_.ranks.host,
+                         std::chrono::duration<double>(kSilentPolls * kPoll).count()));
+      }
+    }
+    return *ending_;
+  }
+
+ private:
+  ChildProcess start_agent() {
+    Pipe input = make_pipe(false);
+    // The agent may inherit this environment, for example in tests, and must not take itself for a rank.
+    std::vector<std::string> words = {"-u", kLauncherVariable};
+    words.insert(words.end(), host_.agent.begin(), host_.agent.end());
+    ChildProcess agent(
+        {.executable = "env", .arguments = std::move(words), .input = input.read.get(), .output = output_.write.get()});
+    output_.write = FileDescriptor();
+    input_ = std::move(input.write);
+    send(to_line(order_of(job_, self_)));
+    return agent;
+  }
+
+  /// An error ends the connection too, which is noticed there.
+  void send(const std::string& line) { static_cast<void>(write_all(input_.get(), line + "\n")); }
+
+  void pass_order() {
+    const auto received = receive_order(*self_.orders);
+    if (!received) return fail("the launcher has ended");
+    const Order& order = received->order;
+    int first = 0;
+    while (order.absent.test(static_cast<std::size_t>(first))) ++first;
+    constexpr std::int64_t kFirstPort = 1024;
+    const std::int64_t port = kFirstPort + (job_.port - kFirstPort + order.generation) % (65536 - kFirstPort);
+    const std::string server = fmt::format(" {} {}", host_of(job_, first).address, port);
+    send(kOrder + to_hex(order) + (order.kind == Order::Kind::Join ? server : ""));
+  }
+
+  void take_lines() {
+    read_available(lines_);
+    while (const auto line = lines_.next()) {
+      const std::size_t mark = line->find(kMark);
+      const std::size_t kind = mark + kMark.size();
+      const bool is_output = mark == std::string::npos || kind >= line->size();
+      const std::string text = is_output ? *line + "\n" : line->substr(0, mark);
+      if (!text.empty()) static_cast<void>(write_all(STDOUT_FILENO, text));
+      if (!is_output) take_message((*line)[kind], line->substr(kind + 1));
+    }
+  }
+
+  void take_message(char kind, const std::string& text) {
+    is_connected_ = true;
+    if (kind == kProgress) note_progress(from_hex<RankProgress>(text));
+    if (kind == kReport) {
+      const auto note = parse_note(text);
+      note ? note_recovery(*note) : report_failure(parse_report(text).value_or(FailureReport{}));
+    }
+    if (kind == kEnd) {
+      pollfd end{agent_.pidfd(), POLLIN, 0};
+      static_cast<void>(::poll(&end, 1, static_cast<int>(kLastOutput.count())));
+      ending_ = from_hex<Ending>(text);
+    }
+  }
+
+  void fail(const std::string& message) {
+    report_failure({.op = "", .message = message});
+    ending_ = Ending{Ending::Kind::Exited, static_cast<int>(ExitCode::No)};
+  }
+
+  const RankEnvironment& self_;
+  const RemoteJob& job_;
+  const RemoteHost& host_;
+  SignalInbox& signals_;
+  FileDescriptor input_;  ///< Pipe to the agent
+  Pipe output_;           ///< Pipe from the agent
+  LineReader lines_;
+  ChildProcess agent_;
+  bool is_connected_ = false;
+  std::optional<Ending> ending_;
+};
+
+Ending relay(const RankEnvironment& self) {
+  const RemoteJob job = read_remote_job(self.input_path);
+  SignalInbox signals;
+  const auto host_answers = [&] {
+    const auto reply = run_commands({host_of(job, self.rank).probe}, kProbe, signals).front();
+    return reply && reply->exit_code == 0;
+  };
+  while (self.generation > 0 && !host_answers()) {
+    if (signals.has_signal(kBetweenProbes)) return {Ending::Kind::Exited, static_cast<int>(ExitCode::PeerLost)};
+  }
+  return Relay(self, job, signals).run();
+}
+
+/// The agent of one rank.
+class Agent {
+ public:
+  Agent(const HostOrder& order, LineReader& lines)
+      : order_(order),
+        lines_(lines),
+        page_(order.world_size),
+        reports_(make_pipe(true)),
+        report_lines_(reports_.read.get()),
+        orders_(open_order_channel()),
+        rank_(start_rank()) {}
+
+  int run() {
+    while (true) {
+      std::array<pollfd, 3> events = {
+          {{lines_.descriptor(), POLLIN, 0}, {reports_.read.get(), POLLIN, 0}, {rank_.pidfd(), POLLIN, 0}}};
+      static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(kBeat.count())));
+      if (events[0].revents != 0) take_lines();
+      if (lines_.has_ended()) return static_cast<int>(ExitCode::PeerLost);
+      const auto ending = rank_.reap();
+      read_available(report_lines_);
+      while (const auto line = report_lines_.next()) send(kReport + *line);
+      send_progress();
+      if (!ending) continue;
+      send(kEnd + to_hex(*ending));
+      return 0;
+    }
+  }
+
+ private:
+  ChildProcess start_rank() {
+    Command command{.executable = own_executable(), .arguments = order_.arguments, .environment = order_.variables};
+    const auto set = [&](const char* name, auto value) {
+      command.environment.push_back(fmt::format("{}={}", name, value));
+    };
+    const auto pass = [&](const char* name, int descriptor) {
+      set(name, descriptor);
+      command.descriptors.push_back(descriptor);
+    };
+    set(kLauncherVariable, ::getpid());
+    set(kRankVariable, order_.ranks.first);
+    set(kWorldSizeVariable, order_.world_size);
+    set(kStoreVariable, "");
+    set(kInputVariable, "");
+    pass(kReportVariable, reports_.write.get());
+    pass(kProgressVariable, page_.descriptor());
+    pass(kOrdersVariable, orders_.rank.get());
+    ChildProcess rank(command);
+    orders_.rank = FileDescriptor();
+    return rank;
+  }
+
+  static void send(const std::string& line) {
+    static_cast<void>(write_all(STDOUT_FILENO, fmt::format("{}{}\n", kMark, line)));
+  }
+
+  /// A rank that computes makes progress, even if it starts no instruction.
+  void send_progress() {
+    const std::uint64_t count = page_.count(order_.ranks.first);
+    const std::chrono::nanoseconds work = rank_.is_running() ? rank_.processor_time() : work_;
+    constexpr int kShare = 20;
+    const bool computes = work - std::exchange(work_, work) > kBeat / kShare;
+    const bool moves = std::exchange(count_, count) != count || computes;
+    send(moves ? kProgress + to_hex(page_.last(order_.ranks.first)) : std::string(1, kAlive));
+  }
+
+  void take_lines() {
+    lines_.read();
+    while (const auto line = lines_.next()) {
+      std::istringstream words(line->substr(1));
+      std::string first;
+      words >> first;
+      if (line->front() == kSignal) rank_.send(parse_number<int>(first).value_or(SIGTERM));
+      if (line->front() != kOrder) continue;
+      const Order order = from_hex<Order>(first);
+      const FileDescriptor server = make_memory_file("chimera-store", 0);
+      std::string place;
+      std::getline(words, place);
+      static_cast<void>(write_all(server.get(), place));
+      send_order(orders_.launcher.get(), order, order.kind == Order::Kind::Join ? server.get() : -1);
+    }
+  }
+
+  const HostOrder& order_;
+  LineReader& lines_;
+  ProgressPage page_;
+  Pipe reports_;
+  LineReader report_lines_;
+  OrderChannel orders_;
+  ChildProcess rank_;
+  std::uint64_t count_ = 0;
+  std::chrono::nanoseconds work_{0};
+};
+
+}  // namespace
+
+void use_relays(LaunchPlan& plan, RemoteJob job) {
+  if (job.ranks() != plan.ranks) {
+    throw ConfigError(
+        fmt::format("`chimera launch` has started {} processes, but this run has {} ranks; start as many as D W T, or "
+                    "change --stages, --data-parallel and --tensor-parallel",
+                    job.ranks(), plan.ranks));
+  }
+  if (plan.most_restarts > 0) {
+    throw ConfigError("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");
+  }
+  job.arguments = std::move(plan.arguments);
+  plan.arguments = {"launch", "--relay"};
+  plan.input = to_text(job);
+  plan.entry = nullptr;
+  plan.replacement_arguments = {};
+  plan.waits_idle = false;  // The processor time of relays says nothing of ranks
+  // Progress arrives late, and a rank that has ended its steps cannot leave them any more.
+  constexpr std::int64_t kLateSteps = 10;
+  plan.last_step = std::max<std::int64_t>(plan.last_step - kLateSteps, 1);
+}
+
+int run_relay(const RankEnvironment& self) {
+  const Ending ending = relay(self);
+  if (ending.kind == Ending::Kind::Killed) {
+    ::signal(ending.value, SIG_DFL);
+    ::raise(ending.value);
+  }
+  return exit_code_of(ending);
+}
+
+int run_agent(int input) {
+  ::signal(SIGPIPE, SIG_IGN);
+  LineReader lines(input);
+  const HostOrder order = read_order(lines);
+  return Agent(order, lines).run();
+}
+
+}  // namespace chimera

@@ -1,0 +1,29 @@
+#pragma once
+
+// Ranks on other hosts, supervised like ranks of one host (launch/local/supervisor.h), so that a job of `chimera launch
+// --hosts` continues after the loss of ranks or hosts. In place of each rank, the launcher starts a *relay* on its own
+// machine. The relay starts an *agent* on the rank's host, usually by ssh, and the agent starts the rank. Both pass on
+// what launcher and rank exchange: orders, signals, reports, progress, output and the end. A relay ends as its rank
+// does, so a lost host is a loss of its ranks. The relay of a replacement waits until the host answers.
+//
+//   launcher --> relay --ssh--> host b: agent --> rank 2
+
+#include "launch/hosts/hosts.h"
+#include "launch/local/launch_plan.h"
+#include "launch/local/rank.h"
+
+namespace chimera {
+
+/// Makes launch() (launcher.h) start relays for the ranks of `plan`. Throws ConfigError if the hosts have another
+/// number of ranks, or if the plan has restarts.
+void use_relays(LaunchPlan& plan, RemoteJob job);
+
+/// Runs the relay of a rank until the rank ends, and returns its exit code. If a signal has killed the rank, kills this
+/// process with the same signal. If the host is silent for two seconds or the connection ends, reports a failure.
+[[nodiscard]] int run_relay(const RankEnvironment& self);
+
+/// Runs the agent of a rank until the rank ends. `input` is a pipe from the relay: its first line is a HostOrder with
+/// one rank; later lines are orders and signals. Kills the rank if `input` ends.
+[[nodiscard]] int run_agent(int input);
+
+}  // namespace chimera
