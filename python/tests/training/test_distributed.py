@@ -1,5 +1,8 @@
 """Pipelines inside of torch programs: on some of the ranks, started by several launchers, with distributed layers."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,6 @@ from models import oracle
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parents[2] / "tests" / "cluster"))
 from hosts import Hosts, namespaces_work  # noqa: E402
-
 
 
 def lines_of(ranks, script, **variables):
