@@ -128,15 +128,6 @@ at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const Tenso
   return part.clone(at::MemoryFormat::Contiguous);
 }
 
-at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
-                        TensorGroup& group) {
-  at::Tensor whole = at::zeros(shape, part.options());
-  at::Tensor own = part_view(whole, cut, group.place());
-  own.copy_(part.detach().view(own.sizes()));
-  group.sum(whole);
-  return whole;
-}
-
 at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t size, TensorGroup& group) {
   TensorPlace first = group.place();
   first.rank = 0;
@@ -145,6 +136,14 @@ at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t
   padding.back() = first.share_of(size, cut).count - part.size(cut.dimension);
   const at::Tensor padded = padding.back() == 0 ? part : at::constant_pad_nd(part, padding);
   return at::cat(group.exchange(padded.contiguous()), cut.dimension).narrow(cut.dimension, 0, size);
+}
+
+at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std::vector<std::int64_t>& shape,
+                        TensorGroup& group) {
+  const std::int64_t block = shape[static_cast<std::size_t>(cut.dimension)] / cut.blocks;
+  const at::Tensor blocks = part.detach().unflatten(cut.dimension, {cut.blocks, -1});
+  const TensorCut of_block{.dimension = cut.dimension + 1, .of_heads = cut.of_heads};
+  return join_parts(blocks, of_block, block, group).flatten(cut.dimension, cut.dimension + 1);
 }
 
 at::Tensor replicate_input(const at::Tensor& whole, TensorGroup* group) {
