@@ -59,7 +59,13 @@ class SrunTest(SlurmTest):
         self.assert_trains_as_the_local_run(["srun", "-n", "2", *self.training()], **variables)
         variables |= {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()),  # The nodes' names have no addresses
                       "CHIMERA_SECRET": "a word"}
-        self.assert_trains_as_the_local_run(["srun", "-N", "2", "-n", "4", *self.training(stages=4)], stages=4, **variables)
+        for self.shares_layers in (False, True):
+            words = ["srun", "-N", "2", "-n", "4", "--ntasks-per-node=2", "--distribution=block", *self.training(stages=4)]
+            self.assert_trains_as_the_local_run(words, stages=4, **variables)
+        in_turns = [*words[:6], "--distribution=cyclic", "--kill-on-bad-exit=1", *words[7:]]
+        result = self.run_words(in_turns, **variables)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("share layers and must be on one host, but SLURM gives rank", result.stderr)
 
 
 class JobScriptTest(SlurmTest):
