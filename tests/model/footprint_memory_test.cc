@@ -139,8 +139,9 @@ class MeasuredStage {
   }
 
   const Case& case_;
-  OneRankOfAGroup group_{TensorPlace{0, case_.workload.tensor_parallel},
-                         case_.workload.tensor_parallel > 1 && case_.workload.cuts_tokens};
+  OneRankOfAGroup group_{
+      TensorPlace{0, case_.workload.tensor_parallel, head_groups(case_.config, case_.workload.tensor_parallel)},
+      case_.workload.tensor_parallel > 1 && case_.workload.cuts_tokens};
   mutable MemoryMeter meter_{1};
   MemoryMeter::Recording recording_{meter_, RankId(0)};
   std::unique_ptr<TiedWeight> tied_;
@@ -285,13 +286,19 @@ TEST(FootprintMemoryTest, RecomputedAttentionKeepsOnlyItsInput) {
   });
 }
 
-/// With T = 2 and 4, tokens cut or whole.
+/// With T = 2 and 4, tokens cut or whole. T = 4 divides neither heads nor width of the model with a head size.
 template <class Visit>
 void for_each_split_case(Visit&& visit) {
   for_each_case({4, 2}, [&](Case example) {
-    const ModelConfig& config = example.config;
+    ModelConfig& config = example.config;
     for (const std::int64_t ranks : {2, 4}) {
-      if (config.heads % ranks != 0 || key_value_heads_of(config) % ranks != 0) continue;
+      if (ranks == 4 && config.head_size) {
+        config.heads = 7;
+        config.key_value_heads = 7;
+        config.head_size = 16;
+        config.feed_forward = 97;
+      }
+      if (key_value_heads_of(config) < ranks) continue;
       for (const bool cuts : {false, true}) {
         example.workload.tensor_parallel = ranks;
         example.workload.cuts_tokens = cuts;
