@@ -130,20 +130,23 @@ TEST(TensorParallelTrainingTest, PeaksOfMemoryAreThoseOfTheDryRun) {
   const std::string file = scratch.path("tensors.json");
   const Arguments sizes = {"--layers",   "4",   "--hidden", "128", "--heads",   "4", "--micro-batch-size", "2",
                            "--sequence", "128", "--steps",  "2",   "--threads", "1", "--overwrite"};
-  for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
-                                 Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
-    for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"}, Arguments{"--recompute", "full"},
-                                  Arguments{"--sequence-parallel", "none"}}) {
-      const Arguments run =
-          Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + kShared + more;
-      run_to_its_end(run + Arguments{"--tensor-memory", file});
-      const auto measured = try_json(read_file(file)).at("peak_bytes");
-      const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");
-      ASSERT_EQ(measured.size(), 4U);
-      for (std::size_t rank = 0; rank < 4; ++rank) {
-        const double bytes = measured[rank];
-        EXPECT_NEAR(said[rank].at("peak_memory_bytes").get<double>() / bytes, 1, kTolerance)
-            << model[1] << " " << (more.empty() ? "" : more.back()) << ", rank " << rank;
+  const Arguments four = {"--schedule", "1f1b", "--stages", "1", "--micro-batches", "4", "--tensor-parallel", "4"};
+  for (const Arguments& layout : {kShared, four}) {
+    for (const Arguments& model : {Arguments{"--model", "gpt2-tiny"},
+                                   Arguments{"--model", "llama-tiny", "--key-value-heads", "2", "--tied", "true"}}) {
+      for (const Arguments& more : {Arguments{}, Arguments{"--recompute", "attention"},
+                                    Arguments{"--recompute", "full"}, Arguments{"--sequence-parallel", "none"}}) {
+        const Arguments run =
+            Arguments{"train", "--data", scratch.write("text.txt", sample_text())} + sizes + model + layout + more;
+        run_to_its_end(run + Arguments{"--tensor-memory", file});
+        const auto measured = try_json(read_file(file)).at("peak_bytes");
+        const auto said = try_json(run_program(run + Arguments{"--dry-run", "--format", "json"}).output).at("ranks");
+        ASSERT_EQ(measured.size(), 4U);
+        for (std::size_t rank = 0; rank < 4; ++rank) {
+          const double bytes = measured[rank];
+          EXPECT_NEAR(said[rank].at("peak_memory_bytes").get<double>() / bytes, 1, kTolerance)
+              << layout.back() << " " << model[1] << " " << (more.empty() ? "" : more.back()) << ", rank " << rank;
+        }
       }
     }
   }
