@@ -84,6 +84,23 @@ std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, co
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
+/// Without --machine, runs on GPUs are forecast and partitioned for H100s, as gpu_resources() does.
+MachineProfile usual_gpus() { return read_machine(machine_file("h100-80gb")); }
+
+/// Returns the profile for partitions; null: FLOPs and bytes.
+std::shared_ptr<const MachineProfile> profile_of(const TrainOptions& options, const std::string& machine) {
+  if (machine == "-" || (machine.empty() && !uses_gpu(options))) return nullptr;
+  if (!machine.empty()) return std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
+  try {
+    MachineProfile usual = usual_gpus();
+    usual.memory_bytes = 0;  // Of this job's GPUs it is not known
+    usual.reserved = {};
+    return std::make_shared<const MachineProfile>(std::move(usual));
+  } catch (const ConfigError&) {  // The program was copied without its data
+    return nullptr;
+  }
+}
+
 /// Completes the options with what flags say only together, and with what is known of this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
@@ -100,10 +117,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
   options.files_read = {flags.config, flags.planner.machine};
-  const std::string& machine = flags.planner.machine;
-  if (!machine.empty() && machine != "-") {
-    options.profile = std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
-  }
+  options.profile = profile_of(options, flags.planner.machine);
   if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
     options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
@@ -183,11 +197,10 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
   return resolve(flags, invocation);
 }
 
-/// Without --machine, a run on GPUs is forecast for H100s, as gpu_resources() does.
 MachineProfile machine_of(const Job& job, const std::string& machine) {
   if (!machine.empty()) return read_machine(machine_file(machine));
   if (!uses_gpu(job.options)) return assumed_machine(job);
-  MachineProfile usual = read_machine(machine_file("h100-80gb"));
+  MachineProfile usual = usual_gpus();
   usual.name += ", assumed (--machine: another profile)";
   return usual;
 }

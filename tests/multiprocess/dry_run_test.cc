@@ -131,6 +131,18 @@ TEST(DryRunTest, TheLastStageOnGpusHasFewerBlocks) {
                                      "--partition even: equal numbers)\n"));
 }
 
+/// At 128 tokens, the host's launches bound a block's time, and the embedding's update and sums are long.
+TEST(DryRunTest, ThePartitionIsNotSlowerThanEvenByItsOwnForecast) {
+  for (const char* schedule : {"1f1b", "zb-h1", "chimera"}) {
+    const Arguments flags = {"--model",  "llama-3-8b", "--stages",        "8",   "--data-parallel",    "2",
+                             "--device", "cuda",       "--sequence",      "128", "--micro-batch-size", "1",
+                             "--dtype",  "bfloat16",   "--micro-batches", "8",   "--schedule",         schedule};
+    const double even = dry_run(flags + Arguments{"--partition", "even"})["step_seconds"];
+    EXPECT_LE(dry_run(flags)["step_seconds"].get<double>(), even) << schedule;
+    EXPECT_LE(dry_run(flags + Arguments{"--machine", "h100-80gb"})["step_seconds"].get<double>(), even) << schedule;
+  }
+}
+
 TEST(DryRunTest, PredictsWhatThePlanPredicts) {
   const Scratch scratch;
   const std::string file = scratch.path("plan.toml");

@@ -21,6 +21,7 @@
 #include "plan/plan.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
+#include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/job_export.h"
 #include "train/setup/job_outputs.h"
@@ -145,6 +146,28 @@ std::vector<StageLayers> partition_of(const Job& job) {
                             .flops_per_byte = flops_per_byte(options),
                             .loads = measured_loads(job, workload_of(options)),
                             .memory = tensor_memory(job)});
+}
+
+/// Sets what depends on the partition.
+Job cut_job(Job job, std::vector<StageLayers> partition) {
+  job.partition = std::move(partition);
+  if (job.options.reduction == ReductionOrder::Canonical) {
+    job.canonical = canonical_reduction(job.run, job.options.reduction_blocks, "--reduction-blocks");
+  }
+  const TrainOptions& options = job.options;
+  job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
+                             job.run.schedule, [&] { return bytes_of_stages(job); });
+  return job;
+}
+
+/// Unlike resolve_partition(), a forecast counts messages, sums and updates.
+bool is_slower(const Job& job, const Job& other) {
+  const MachineProfile& machine = *job.options.profile;
+  try {
+    return forecast(job, machine).step_seconds > forecast(other, machine).step_seconds;
+  } catch (const ConfigError&) {  // The profile does not cover the model
+    return false;
+  }
 }
 
 std::string ranks_in_words(const Job& job) {
@@ -438,14 +461,12 @@ Job resolve_job(const TrainOptions& options) {
 }
 
 Job partition_job(Job job) {
-  job.partition = partition_of(job);
-  if (job.options.reduction == ReductionOrder::Canonical) {
-    job.canonical = canonical_reduction(job.run, job.options.reduction_blocks, "--reduction-blocks");
-  }
-  const TrainOptions& options = job.options;
-  job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
-                             job.run.schedule, [&] { return bytes_of_stages(job); });
-  return job;
+  const PartitionRule rule = job.options.partition.rule;
+  Job chosen = cut_job(job, partition_of(job));
+  auto even = even_partition(job.model.layers, std::ssize(chosen.partition));
+  if (rule != PartitionRule::Auto || job.options.profile == nullptr || chosen.partition == even) return chosen;
+  Job other = cut_job(std::move(job), std::move(even));
+  return is_slower(chosen, other) ? other : chosen;
 }
 
 StageModel bytes_of_stages(const Job& job) {
