@@ -16,6 +16,7 @@ from equality import MODELS, SCHEDULES, expect_equal
 from forked_ranks import launch
 from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import batch_of, loss_of, unpipelined
+from models import perceptron, squares
 from test_checkpoints import LAYOUTS, train, trainer
 
 import chimerapipe as cp
@@ -33,7 +34,7 @@ def main(folder):
     check_gradients()
     check_transformers(["t5", "gemma"], ["chimera-zb"], width=2)
     go_on_from_checkpoints(folder)
-    train_over_pairs()
+    train_over_pairs(folder)
     runpy.run_path(str(EXAMPLES / "fine_tune_llama.py"))["main"](folder / "llama")
 
 
@@ -92,7 +93,7 @@ def go_on_from_checkpoints(folder):
         report(f"refused: {error}")
 
 
-def train_over_pairs():
+def train_over_pairs(folder):
     """Trains in the order and with the groups of NCCL, but with Gloo on the CPU."""
     timeouts = []
 
@@ -109,8 +110,39 @@ def train_over_pairs():
     ):
         for schedule in SCHEDULES:
             expect_equal("perceptron", schedule)
+        for model in MODELS[1:]:
+            expect_equal(model, "chimera-zb")
+        check_transformers(["gemma2"], ["zb-h1"], width=2)
+        go_on_over_pairs(folder)
+        fail_on_rank_two()
     assert {timeout() for timeout in timeouts} == {timedelta(minutes=30)}
     report(f"{len(SCHEDULES)} schedules over pairs")
+
+
+def go_on_over_pairs(folder):
+    """Resumes as go_on_from_checkpoints() does, recomputes activations, validates and saves."""
+    example, pipeline, optimizer = trainer(LAYOUTS[1], recompute=True)
+    pipeline.load_checkpoint(folder / "threads", optimizer=optimizer)
+    losses = train(example, pipeline, optimizer, 1)
+    pipeline.save_checkpoint(folder / "pairs", optimizer=optimizer)
+    _, pipeline, optimizer = trainer(LAYOUTS[1], seed=99, recompute=True)
+    pipeline.load_checkpoint(folder / "pairs", optimizer=optimizer)
+    losses += train(example, pipeline, optimizer, 1)
+    share = slice(pipeline.group * pipeline.batch_size, (pipeline.group + 1) * pipeline.batch_size)
+    report(f"over pairs {[*losses, pipeline.validate(example.inputs[share], example.targets[share])]}")
+
+
+def fail_on_rank_two():
+    """The other ranks must learn of an exception without a launcher."""
+    example = perceptron(samples=4)
+    pipeline = cp.Pipeline(example.layers, squares, cp.schedule("1f1b", 4, 4))
+    pipeline.step(example.inputs, example.targets)
+    if pipeline.rank == 2:
+        example.layers[2].register_forward_pre_hook(lambda *_: 1 / 0)
+    try:
+        pipeline.step(example.inputs, example.targets)
+    except Exception as error:
+        report(f"raised {type(error).__name__}")
 
 
 if __name__ == "__main__":

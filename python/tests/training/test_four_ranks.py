@@ -24,7 +24,8 @@ def run(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     losses = train(example, pipeline, optimizer, 2)
     pipeline.save_checkpoint(folder / "threads", optimizer=optimizer)
-    return folder, losses, done.stdout
+    validation = pipeline.validate(example.inputs, example.targets)
+    return folder, [*losses, validation], done.stdout
 
 
 def lines(printed, words):
@@ -44,7 +45,7 @@ def test_models_of_transformers_have_the_gradients_of_the_whole_model(run):
 
 
 def test_checkpoints_of_threads_and_processes_are_one_format(run):
-    folder, expected, printed = run
+    folder, (*expected, _), printed = run
     losses = lines(printed, r"losses (.*)")
     assert len(losses) == 4 and all(ast.literal_eval(each) == expected for each in losses), (losses, expected)
     assert (folder / "processes" / "step-00000003" / "model-00002-of-00004.safetensors").exists()
@@ -54,6 +55,16 @@ def test_checkpoints_of_threads_and_processes_are_one_format(run):
 
 def test_every_schedule_trains_over_communicators_of_pairs(run):
     assert len(lines(run[2], f"{len(SCHEDULES)} schedules over pairs")) == 4, run[2]
+    assert len(lines(run[2], "gemma2 in 2 groups")) == 4, run[2]
+
+
+def test_runs_over_communicators_of_pairs_resume_recompute_validate_and_fail(run):
+    _, expected, printed = run
+    found = [ast.literal_eval(each) for each in lines(printed, "over pairs (.*)")]
+    assert len(found) == 4 and all(each[:2] == expected[:2] for each in found), (found, expected)
+    assert [each[2] for each in found] == pytest.approx([expected[2]] * 4, rel=1e-12)
+    raised = sorted(lines(printed, "raised (.*)"))  # Unlike NCCL, Gloo has no type of its own for a lost peer
+    assert raised == ["RuntimeError"] * 3 + ["ZeroDivisionError"], raised
 
 
 def test_the_example_fine_tunes_a_llama_and_saves_it(run):
