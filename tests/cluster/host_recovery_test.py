@@ -74,7 +74,8 @@ class HostRecoveryTest(TrainingTest):
         end = time.monotonic() + PATIENCE
         while not self.steps() or self.steps()[-1].get("workers", RANKS) != workers:
             self.assertLess(time.monotonic(), end, "the number of workers does not change")
-            self.assertIsNone(job.poll(), "the job has ended")
+            if job.poll() is not None:
+                self.fail(f"the job has ended: {job.communicate()[1]}")
             time.sleep(0.02)
 
     def assert_ends_as_the_undisturbed_run(self, job, code=0):

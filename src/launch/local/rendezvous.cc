@@ -69,6 +69,7 @@ LauncherProcess launcher_process(const RankPlace& place) {
 
 /// Returns "SLURM has set SLURM_NTASKS=4, SLURM_PROCID=0; the ranks meet at PLACE".
 std::string describe_origin(const RankPlace& place, const std::string& where) {
+  if (place.read.empty()) return "the ranks meet at " + where;  // `chimera launch` has started them
   std::vector<std::string> set;
   for (const auto& [name, value] : place.read) set.push_back(fmt::format("{}={}", name, value));
   const bool is_by_hand = place.launcher == LauncherKind::Variables;

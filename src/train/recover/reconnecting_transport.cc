@@ -76,6 +76,7 @@ const JoinedGeneration& ReconnectingTransport::await_generation() {
     while (generation_.absent.test(static_cast<std::size_t>(first))) ++first;
     rendezvous_.listens = rank_ == first;
     std::istringstream(read_whole(store)) >> rendezvous_.host >> rendezvous_.port;
+    rendezvous_.attempt.clear();  // reset() has set it on ranks of the last generation alone
   }
   note_progress({RankProgress::Phase::Joining});
   return generation_;
