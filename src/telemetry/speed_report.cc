@@ -220,8 +220,11 @@ std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
                     slow->rank, slow->slowdown(), slow->parts.ops - slow->elsewhere));
   }
   if (others_are_busy(report)) {
-    causes.push_back(fmt::format("{}: ops took {}{:.2f} times as long, because they waited for a core",
-                                 load_text(report.others_share), has_cpu_times(report) ? "" : "up to ", waits));
+    const std::string effect = waits < kStraggler
+                                   ? ", but ops hardly waited for a core"
+                                   : fmt::format(": ops took {}{:.2f} times as long, because they waited for a core",
+                                                 has_cpu_times(report) ? "" : "up to ", waits);
+    causes.push_back(load_text(report.others_share) + effect);
   }
   const std::string ops = slow_ops(report, waits);
   if (!ops.empty()) causes.push_back(ops);
