@@ -137,7 +137,7 @@ TEST_F(TrainRefusalTest, Offloading) {
 TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
   expect_refusals({
       {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},
-      {{"--memory", "4"}, {"--memory is for --recompute auto, --offload auto or --plan auto"}},
+      {{"--memory", "4"}, {"--memory is for --recompute auto, --offload auto, --plan auto or --recover twin"}},
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
