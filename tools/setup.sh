@@ -106,7 +106,7 @@ install_oracles() {
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }
 
-# borrow_packages VENV OTHERS...: VENV imports the packages of the others (TORCH_DIR replaces .venv-cuda), and has torchrun
+# borrow_packages VENV OTHERS...: VENV imports the packages of the others (TORCH_DIR replaces .venv-cuda); has torchrun
 borrow_packages() {
   # shellcheck disable=SC2016
   printf '%s\n' '#!/bin/sh' 'exec "$(dirname "$0")/python3" -m torch.distributed.run "$@"' > "$1/bin/torchrun"

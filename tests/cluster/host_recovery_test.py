@@ -32,6 +32,7 @@ class HostRecoveryTest(TrainingTest):
         self.hosts = Hosts(2)
         self.addCleanup(self.hosts.__exit__)
         self.hosts.__enter__()
+        self.output = self.folder / "output"
         self.processes = [None, None]
         self.ssh = self.folder / "ssh"
         self.ssh.write_text(FAKE_SSH)
@@ -58,8 +59,9 @@ class HostRecoveryTest(TrainingTest):
     def launch(self, *flags, faults="", steps=40):
         hosts = ",".join(f"{self.hosts.address(host)}:2" for host in range(2))
         words = [CHIMERA, "launch", "--hosts", hosts, "--ssh", str(self.ssh), "--", *self.words(steps), *flags]
-        job = subprocess.Popen(words, env=self.environment | {"CHIMERA_FAULT": faults}, cwd=self.folder,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        with self.output.open("w") as output:
+            job = subprocess.Popen(words, env=self.environment | {"CHIMERA_FAULT": faults}, cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=output)
         self.addCleanup(job.kill)
         return job
 
@@ -74,14 +76,22 @@ class HostRecoveryTest(TrainingTest):
         end = time.monotonic() + PATIENCE
         while not self.steps() or self.steps()[-1].get("workers", RANKS) != workers:
             self.assertLess(time.monotonic(), end, "the number of workers does not change")
-            if job.poll() is not None:
-                self.fail(f"the job has ended: {job.communicate()[1]}")
+            self.assertIsNone(job.poll(), f"the job has ended: {self.output.read_text()}")
             time.sleep(0.02)
+
+    def await_end(self, job, code):
+        """Returns the output of the job. A file takes it, because processes that outlive the job may hold a pipe."""
+        try:
+            job.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.fail(f"the job does not end: {self.output.read_text()}")
+        said = self.output.read_text()
+        self.assertEqual(job.returncode, code, said)
+        return said
 
     def assert_ends_as_the_undisturbed_run(self, job, code=0):
         """Returns the output of the job."""
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, code, said)
+        said = self.await_end(job, code)
         numbers = [(step["step"], step["loss"], step["parameters_hash"]) for step in self.steps()]
         self.metrics.unlink()
         result = self.run_words([CHIMERA, *self.words(len(numbers)), "--transport", "threads"])
@@ -113,8 +123,7 @@ class HostRecoveryTest(TrainingTest):
 
     def test_a_rank_without_a_copy_ends_the_job(self):
         job = self.launch("--recover", "reroute", "--checkpoint", "run", "--save-every", "1", faults="kill@step:1:5,kill@step:2:6")
-        _, said = job.communicate(timeout=PATIENCE)
-        self.assertEqual(job.returncode, 1, said)
+        said = self.await_end(job, 1)
         self.assertIn("chimera: not recovered: no rank is left that holds stage 1", said)
         self.assertRegex(said, r"newest checkpoint: run/step-0000000\d\n  continue: chimera launch --hosts ")
 
