@@ -80,8 +80,7 @@ double utilization(const PlanProblem& problem, const Prediction& prediction) {
 std::string wrong_profile(const PlanProblem& problem) {
   return fmt::format(
       "an MFU above 100 % is impossible: in the machine profile '{}', matrix_flops is too low or the times of layers "
-      "are "
-      "too short; measure it again with `chimera profile`",
+      "are too short; measure it again with `chimera profile`",
       problem.machine.name);
 }
 

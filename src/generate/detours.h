@@ -22,8 +22,8 @@ struct DetourTask {
   Schedule healthy;            // Of one group; synchronous
   std::int64_t groups = 1;     // Data-parallel groups
   std::vector<WorkerId> lost;  // Numbers g D + w
-  std::vector<ExtraCopy> extra_copies =
-      {};  // Stages that workers hold besides their own, to share the lost worker's load
+  /// Stages that workers hold in addition to their own, to share the load of lost workers
+  std::vector<ExtraCopy> extra_copies = {};
   /// Consecutive micro-batches that stay on one path: with --reduction canonical, a block of its sums; otherwise 1
   std::int64_t block_size = 1;
   /// Maximum activations of a worker. The unit is the activations of a micro-batch in the stages that a replica has on

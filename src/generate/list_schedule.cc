@@ -146,11 +146,11 @@ struct Worker {
   }
 };
 
-/// Ends of ops and arrivals of messages, by time. Events of one list have one delay, so each list is in order of time,
-/// as a heap of all would be, but for less.
-class Timeline {
+/// Ends of ops and arrivals of messages, by time. Events of one queue have one delay, so each queue is in order of
+/// time, without the cost of a heap.
+class EventQueues {
  public:
-  explicit Timeline(const ListTask& task) : op_ticks_(task.op_ticks), latency_ticks_(task.latency_ticks) {}
+  explicit EventQueues(const ListTask& task) : op_ticks_(task.op_ticks), latency_ticks_(task.latency_ticks) {}
 
   [[nodiscard]] std::int64_t now() const { return now_; }
 
@@ -161,7 +161,7 @@ class Timeline {
     ends.push_back({now_ + unit_duration(op.kind) * op_ticks_, op});
   }
 
-  /// Goes on to the next instant with events and takes them: arrivals first. Returns false if there are none.
+  /// Advances to the next instant with events and takes them, arrivals first. Returns false if there are none.
   bool take_next_instant(const auto& take_arrival, const auto& take_end) {
     const auto time_of = [](const std::deque<Event>& events) {
       return events.empty() ? kNoLimit : events.front().time;
@@ -214,7 +214,7 @@ class ListScheduler {
         stages_(task.placement.worker_of.at(0).size()),
         ages_(order_by_age(task)),
         admitted_(task.placement.num_replicas(), 0),
-        timeline_(task) {
+        events_(task) {
     lay_out_stages();
     lay_out_workers();
     result_.schedule = start_schedule(task);
@@ -227,7 +227,7 @@ class ListScheduler {
       offer_forward(replica, StageId(0));
     }
     for (std::size_t w = 0; w < workers_.size(); ++w) begin_best(w);
-    while (timeline_.take_next_instant([&](const Op& op) { make_ready(op); }, [&](const Op& op) { end(op); })) {
+    while (events_.take_next_instant([&](const Op& op) { make_ready(op); }, [&](const Op& op) { end(op); })) {
       for (const std::size_t w : touched_) {
         workers_[w].touched = false;
         if (!workers_[w].busy) begin_best(w);
@@ -345,7 +345,7 @@ class ListScheduler {
   void send(WorkerId from, const Op& consumer) {
     // A message without latency is no event, because events of one instant come before any choice.
     if (task_.latency_ticks == 0 || copy(consumer).worker == from) return make_ready(consumer);
-    timeline_.add_arrival(consumer);
+    events_.add_arrival(consumer);
   }
 
   void touch(WorkerId w) {
@@ -359,7 +359,7 @@ class ListScheduler {
     const WorkerId w = copy(op).worker;
     workers_[w.index()].busy = false;
     touch(w);
-    result_.makespan = timeline_.now();
+    result_.makespan = events_.now();
     if (gives_weight_gradient(op.kind)) return_credits(op);
     Op next = op;
     if (op.kind == OpKind::Forward) {
@@ -462,7 +462,7 @@ class ListScheduler {
   void begin(std::size_t w, const Op& op) {
     workers_[w].busy = true;
     result_.schedule.workers[w].push_back(op);
-    timeline_.add_end(op);
+    events_.add_end(op);
   }
 
   const ListTask& task_;
@@ -475,7 +475,7 @@ class ListScheduler {
   std::vector<StageCopy> copies_;       // [replica * stages + stage]
   std::vector<Worker> workers_;
   std::vector<std::size_t> touched_;
-  Timeline timeline_;
+  EventQueues events_;
   ListResult result_;
 };
 

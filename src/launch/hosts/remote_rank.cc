@@ -22,7 +22,6 @@
 #include "launch/local/run_commands.h"
 
 namespace chimera {
-
 namespace {
 
 // The agent's lines to the relay begin with kMark and one of these letters; other output is the rank's own.
@@ -249,7 +248,8 @@ class Agent {
       std::array<pollfd, 3> events = {
           {{lines_.descriptor(), POLLIN, 0}, {reports_.read.get(), POLLIN, 0}, {rank_.pidfd(), POLLIN, 0}}};
       static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(kBeat.count())));
-      if (events[0].revents != 0) take_lines();
+      if (events[0].revents != 0) lines_.read();
+      take_lines();  // Also those that came with the order of the rank
       if (lines_.has_ended()) return static_cast<int>(ExitCode::PeerLost);
       const auto ending = rank_.reap();
       read_available(report_lines_);
@@ -299,7 +299,6 @@ class Agent {
   }
 
   void take_lines() {
-    lines_.read();
     while (const auto line = lines_.next()) {
       std::istringstream words(line->substr(1));
       std::string first;
