@@ -42,14 +42,21 @@ class OwnProcesses:
         self.holder = subprocess.Popen(words)
         children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
         end = time.monotonic() + PATIENCE
-        first = []
-        while not first or pathlib.Path(f"/proc/{first[0]}/cmdline").read_bytes() != b"sleep\0infinity\0":
+        while not (first := [child for child in children.read_text().split() if self.sleeps(child)]):
             if time.monotonic() > end:
+                self.end()
                 raise TimeoutError("no processes of its own")
             time.sleep(0.01)
-            first = children.read_text().split()
         spaces = f"/proc/{first[0]}/ns"
         self.enter = [*enter, "nsenter", f"--pid={spaces}/pid", f"--mount={spaces}/mnt"]
+
+    @staticmethod
+    def sleeps(process):
+        """Whether this is the last command of `enter`, not one that it runs before."""
+        try:
+            return pathlib.Path(f"/proc/{process}/cmdline").read_bytes() == b"sleep\0infinity\0"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
     def end(self):
         self.holder.kill()

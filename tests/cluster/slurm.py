@@ -73,6 +73,7 @@ class Slurm:
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SLURM_")}
         self.environment["SLURM_CONF"] = self.configuration
         self.daemons = []
+        self.has_started = False
         self.hosts = Hosts(len(self.NODES) + 1) if own_hosts else None
         self.places = []
 
@@ -100,6 +101,7 @@ class Slurm:
         self.start(master.enter, "slurmctld", "-D", "-f", self.configuration, "-c")
         for name, place in zip(self.NODES, self.places):
             self.start(place.enter, "slurmd", "-D", "-f", self.configuration, "-N", name)
+        self.has_started = True
         self.await_idle()
 
     def make_places(self):
@@ -153,9 +155,9 @@ class Slurm:
 
     def stop(self):
         """Ends all jobs and daemons."""
-        if self.places:
+        if self.has_started:  # Otherwise these commands wait for minutes
             self.ask("sh", "-c", "scancel $(squeue -h -o %A)")
-        if self.places and not self.hosts:
+        if self.has_started and not self.hosts:
             try:
                 self.wait_for("the end of all steps", lambda: not self.processes(0, "slurmstepd"), 20)
             except TimeoutError:
