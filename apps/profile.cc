@@ -22,6 +22,7 @@
 #include "launch/hosts/hosts.h"
 #include "launch/local/launcher.h"
 #include "launch/local/run_commands.h"
+#include "model_config/config.h"
 #include "plan/cluster_profile.h"
 #include "plan/machine.h"
 #include "profile/measure_links.h"
