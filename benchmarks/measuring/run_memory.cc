@@ -12,6 +12,7 @@
 
 #include "core/file_descriptor.h"
 #include "engine/run_shape.h"
+#include "model/make_stage.h"
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "model_config/partition.h"
