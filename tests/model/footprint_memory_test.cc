@@ -17,6 +17,7 @@
 #include "model/linear.h"
 #include "model/make_stage.h"
 #include "model/tensor_parallel.h"
+#include "model_config/config.h"
 #include "model_config/footprint.h"
 #include "runtime/memory_meter.h"
 
