@@ -34,6 +34,8 @@ _OTHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("ALPS_APP_PE", ""),
     ("PALS_RANKID", ""),
     ("PMIX_RANK", ""),
 )
@@ -199,11 +201,14 @@ def _incomplete(given: Mapping[str, str], missing: list[str]) -> str:
 def _require_alone(variables: Mapping[str, str]) -> None:
     """Raises LauncherError if another launcher started several processes, or torch.multiprocessing.spawn did."""
     for rank, size in _OTHERS:
-        if rank not in variables or (size and variables.get(size, "1") == "1"):
+        world = variables.get(size)
+        if rank not in variables or world == "1":
             continue
-        if not size and any(variables.get(each) == "1" for _, each in _OTHERS if each):
+        if world is None and (rank, variables[rank]) == ("SLURM_PROCID", "0"):
+            continue  # As in batch scripts
+        if world is None and any(variables.get(each) == "1" for _, each in _OTHERS if each):
             continue  # Another launcher's variables tell that it is alone
-        known = f"{rank}={variables[rank]}" + (f" of {size}={variables[size]}" if size else "")
+        known = f"{rank}={variables[rank]}" + (f" of {size}={world}" if world else "")
         raise LauncherError(
             f"{known}: a launcher started several processes, but RANK and WORLD_SIZE are not set, so each would train "
             "alone; set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT from the launcher's variables, start "

@@ -103,6 +103,10 @@ INCOMPLETE = [
     ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "2"}, "FLUX_TASK_RANK=1 of FLUX_JOB_SIZE=2"),
     ({"PMIX_RANK": "0"}, "PMIX_RANK=0: a launcher started several"),
     ({"PALS_RANKID": "3"}, "PALS_RANKID=3: a launcher started several"),
+    ({"ALPS_APP_PE": "0"}, "ALPS_APP_PE=0: a launcher started several"),
+    ({"HOROVOD_RANK": "0"}, "HOROVOD_RANK=0: a launcher started several"),
+    ({"OMPI_COMM_WORLD_RANK": "1"}, "OMPI_COMM_WORLD_RANK=1: a launcher started several"),
+    ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, "SLURM_PROCID=1: a launcher started several"),
 ]
 
 
