@@ -33,6 +33,7 @@ _SEQUENCES: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count
 _POLL_SECONDS = 0.01
 _OPEN: weakref.WeakSet[Any] = weakref.WeakSet()  # With a method close()
 _TORCHRUNS_FILE = "TORCHELASTIC_ERROR_FILE"
+_FAILED: list[int] = []  # The rank of this process, once for each failed call
 _SECONDS_OF_THE_FIRST = 1.0  # Torchrun blames the process that ends first; other ranks wait for the failed one
 _PATIENCE = timedelta(minutes=30)  # Long, because no launcher of ours detects hangs
 
@@ -92,6 +93,7 @@ class Processes:
         if self.world > 1:
             close_at_exit(self)
             _close_default_group_at_exit()
+            _report_uncaught(self.rank)
 
     def close(self) -> None:
         """Closes connections. Waits for the other processes, unless an exception ends this one."""
@@ -266,13 +268,14 @@ class Processes:
         except BaseException:
             if self.world > 1:
                 self._all = None
-                _exit_after_traceback(self.rank)
+                _FAILED.append(self.rank)
             raise
 
 
 @functools.cache
-def _exit_after_traceback(rank: int) -> None:
-    """Ends the process after an exception that nobody catches, so that other ranks detect the failure."""
+def _report_uncaught(rank: int) -> None:
+    """Prints an exception that nobody catches, also one between two calls, and records it for torchrun. After a failed
+    call, ends the process, so that other ranks detect the failure."""
     hook = sys.excepthook
 
     def print_and_end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -283,7 +286,8 @@ def _exit_after_traceback(rank: int) -> None:
             _end_process(3)
         hook(kind, error, trace)
         _record_for_torchrun(error)
-        _end_process(1)
+        if _FAILED:
+            _end_process(1)
 
     sys.excepthook = print_and_end
 

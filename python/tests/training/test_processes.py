@@ -34,9 +34,9 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
 ]
 
 
-def run_python(*words, seconds=100):
+def run_python(*words, seconds=100, **variables):
     command = [sys.executable, *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=seconds)
 
 
@@ -91,3 +91,12 @@ def test_two_groups_train_on_their_shares_and_an_exception_ends_the_job_with_one
     assert failed.stderr.count("another rank failed") <= 1
     cause = failed.stderr.partition("Root Cause")[2]
     assert re.search(r"rank +: 1 ", cause) and "error_file: /" in cause and "ValueError: deliberate" in cause
+
+
+def test_torchrun_learns_of_an_exception_between_two_steps(tmp_path):
+    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    place |= {"MASTER_PORT": "29500", "TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")}
+    program = "from chimerapipe._processes import Processes; Processes(); raise KeyError('of my data')"
+    failed = run_python("-c", program, **place)
+    assert failed.returncode == 1 and failed.stderr.count("Traceback") == 1, failed.stderr
+    assert "KeyError: 'of my data'" in (tmp_path / "error.json").read_text()
