@@ -5,6 +5,7 @@
 
 #include "support/training.h"
 #include "train/observe/progress_report.h"
+#include "train/setup/dry_run.h"
 
 namespace chimera {
 namespace {
@@ -80,6 +81,39 @@ TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
   options.schedule = "none";
   options.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "8");
+}
+
+/// Sums over data-parallel groups, messages and updates do not count when stages are balanced, but in the forecast.
+TEST(PartitionTrainingJobTest, TheForecastNeverCallsTheDefaultSlowerThanEven) {
+  int uneven = 0;
+  int kept = 0;  // although FLOPs and bytes alone are for uneven stages
+  for (const char* schedule : {"1f1b", "zb-h1", "chimera"}) {
+    for (const std::int64_t stages : {2, 4}) {
+      for (const std::int64_t groups : {1, 4}) {
+        for (const std::int64_t sequence : {16, 128}) {
+          TrainOptions options = testing::small_options("gpt2", schedule, {stages, 2 * stages});
+          options.overrides = {.layers = 8, .hidden = 256, .heads = 4};
+          options.sequence = sequence;
+          options.data_parallel = groups;
+          options.dtype = DataType::Float32;
+          const Job job = partition_job(resolve_job(options));
+          options.partition = parse_partition("balanced");
+          const Job balanced = partition_job(resolve_job(options));
+          options.partition = parse_partition("even");
+          const Job even = partition_job(resolve_job(options));
+          uneven += job.partition != even.partition ? 1 : 0;
+          kept += job.partition == even.partition && balanced.partition != even.partition ? 1 : 0;
+          for (const double speed : {3e10, 8e10, 2e11}) {
+            EXPECT_LE(forecast(job, machine_at(speed, job)).step_seconds,
+                      forecast(even, machine_at(speed, even)).step_seconds)
+                << schedule << " " << stages << " " << groups << " " << sequence << " " << speed;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(uneven, 0);
+  EXPECT_GT(kept, 0);
 }
 
 }  // namespace

@@ -119,20 +119,14 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
 
 }  // namespace
 
-MachineProfile assumed_machine(const Job& job) {
-  const int threads = intra_op_threads(job);
-  // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
-  const double speed = product_speed(scalar_type(job.options.dtype), threads);
+MachineProfile machine_at(double speed, const Job& job) {
   Workload workload = workload_of(job.options);
   workload.micro_batch_size = job.run.samples_per_op();
   workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
-  machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
-                             speed / 1e9);
-  machine.cores = available_cores();
-  machine.threads = threads;
+  machine.cores = static_cast<int>(job.num_ranks());
+  machine.threads = 1;
   machine.workers_per_node = job.num_ranks();
-  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());
   for (const LayerKind kind : {LayerKind::Embedding, LayerKind::Block, LayerKind::Head}) {
     const LayerFootprint work = layer_footprint(job.model, kind, workload);
     machine.layers.push_back({kind,
@@ -148,6 +142,19 @@ MachineProfile assumed_machine(const Job& job) {
   const LinkTimes link{kAssumedLatency, 1 / kAssumedBandwidth};
   machine.point_to_point = machine.all_reduce = {link, link};
   machine.optimizer_seconds = kUpdatedBytes / kAssumedBandwidth;
+  return machine;
+}
+
+MachineProfile assumed_machine(const Job& job) {
+  const int threads = intra_op_threads(job);
+  // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
+  const double speed = product_speed(scalar_type(job.options.dtype), threads);
+  MachineProfile machine = machine_at(speed, job);
+  machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
+                             speed / 1e9);
+  machine.cores = available_cores();
+  machine.threads = threads;
+  machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());
   return machine;
 }
 

@@ -51,8 +51,10 @@ struct Forecast {
   [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }
 };
 
-/// Returns an estimated profile of this machine. A layer's time is its FLOPs divided by the speed of a matrix product,
-/// which this function measures. Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
+/// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`.
+/// Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
+[[nodiscard]] MachineProfile machine_at(double speed, const Job& job);
+/// Returns such a profile of this machine, with its cores and the speed of a matrix product, which it measures.
 [[nodiscard]] MachineProfile assumed_machine(const Job& job);
 
 /// Simulates one step of the job on `machine`. Uses only options, model, schedule, partition and ranks. Throws

@@ -160,11 +160,19 @@ Job cut_job(Job job, std::vector<StageLayers> partition) {
   return job;
 }
 
-/// Unlike resolve_partition(), a forecast counts messages, sums and updates.
+constexpr double kSlowCore = 3e10;  // FLOP/s in float32
+constexpr double kFastCore = 2e11;
+
+/// Unlike resolve_partition(), a forecast counts messages, sums and updates. All ranks must agree, so without a profile
+/// it uses the speeds of slow and fast cores, not of this machine.
 bool is_slower(const Job& job, const Job& other) {
-  const MachineProfile& machine = *job.options.profile;
-  try {
+  const auto is_slower_on = [&](const MachineProfile& machine) {
     return forecast(job, machine).step_seconds > forecast(other, machine).step_seconds;
+  };
+  const auto threads = static_cast<double>(std::max<std::int64_t>(job.options.threads, 1));
+  try {
+    if (job.options.profile != nullptr) return is_slower_on(*job.options.profile);
+    return is_slower_on(machine_at(kSlowCore * threads, job)) || is_slower_on(machine_at(kFastCore * threads, job));
   } catch (const ConfigError&) {  // The profile does not cover the model
     return false;
   }
@@ -464,7 +472,7 @@ Job partition_job(Job job) {
   const PartitionRule rule = job.options.partition.rule;
   Job chosen = cut_job(job, partition_of(job));
   auto even = even_partition(job.model.layers, std::ssize(chosen.partition));
-  if (rule != PartitionRule::Auto || job.options.profile == nullptr || chosen.partition == even) return chosen;
+  if (rule != PartitionRule::Auto || chosen.partition == even) return chosen;
   Job other = cut_job(std::move(job), std::move(even));
   return is_slower(chosen, other) ? other : chosen;
 }
