@@ -639,6 +639,8 @@ def main():
     if options.dry_run:
         for part in parts:
             print(f"{part.name:<24} {part.limit:>4} s  {part.skip or ' '.join(map(str, part.command))}")
+            if part.expect:
+                print(f"    expected: {part.expect}")
         return 0
     make_text(options.output)
     if options.rehearse:

@@ -50,7 +50,7 @@ class GpuTest(unittest.TestCase):
         command = [ROOT / "dev", "gpu", "--dry-run", *flags]
         ended = subprocess.run(command, capture_output=True, text=True, check=True)
         return [(name, int(limit), text) for name, limit, _, text in
-                (line.split(None, 3) for line in ended.stdout.splitlines())]
+                (line.split(None, 3) for line in ended.stdout.splitlines() if not line.startswith(" "))]
 
     def test_the_halves_have_the_parts_in_their_order(self):
         first, second = ([name for name, _, _ in self.dry_run("--packed", "nowhere", "--half", half)] for half in "12")
@@ -62,6 +62,11 @@ class GpuTest(unittest.TestCase):
             self.assertIn(name, second)
         for names in (first, second):
             self.assertEqual(len(names), len(set(names)))
+
+    def test_a_dry_run_prints_what_is_expected(self):
+        ended = subprocess.run([ROOT / "dev", "gpu", "--dry-run", "--packed", "nowhere", "--parts", "head-50257"],
+                               capture_output=True, text=True, check=True)
+        self.assertEqual(ended.stdout.splitlines()[-1], "    expected: within 5 % of 50,304")
 
     def test_some_parts_can_be_chosen(self):
         names = [name for name, _, _ in self.dry_run("--packed", "nowhere", "--parts", "graphs,idle")]
