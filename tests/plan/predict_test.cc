@@ -142,6 +142,11 @@ TEST(PredictTest, NodesFollowTheReplicaLayout) {
   EXPECT_EQ(nodes(), (NodePlacement{{0, 0}, {1, 1}, {true, true}}));
   problem.machine.workers_per_node = 4;
   EXPECT_EQ(nodes(), NodePlacement{}) << "all on one";
+  problem = round_problem(16, 16);
+  problem.machine.workers_per_node = 8;
+  candidate.shape.stages = 8;
+  EXPECT_EQ(nodes(), (NodePlacement{std::vector<std::size_t>(8, 0), std::vector(8, 1), std::vector(8, true)}))
+      << "two hosts with eight GPUs: the neighbors in a pipeline are on one";
 }
 
 TEST(PredictTest, GroupsOnANodeSendThroughItsInterface) {
