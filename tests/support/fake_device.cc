@@ -11,11 +11,14 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <pthread.h>
 #include <torch/library.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -85,21 +88,37 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeStreams);
 
-/// Memory that this allocator returns counts as pinned. Like CUDA's, it keeps freed blocks by size, and reuses them.
+/// Memory that this allocator returns counts as pinned. Like CUDA's, it keeps freed blocks by size, and reuses them. On
+/// GPUs ranks are processes with an allocator each, so threads share blocks only if their names are equal. A thread has
+/// the name of the thread that started it.
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
     const std::size_t rounded = std::bit_ceil(std::max<std::size_t>(size, 1));
-    const std::scoped_lock lock(mutex_);
-    std::vector<void*>& free = free_[rounded];
-    if (free.empty()) {
-      c10::DataPtr memory = c10::GetCPUAllocator()->allocate(rounded);
-      free.push_back(memory.get());
-      blocks_.emplace(memory.get(), Block{std::move(memory), rounded});
+    std::array<char, 16> name{};
+    ::pthread_getname_np(::pthread_self(), name.data(), name.size());
+    const Kind kind{name.data(), rounded};
+    void* address = nullptr;
+    std::size_t number = 0;  // of a new block
+    {
+      const std::scoped_lock lock(mutex_);
+      std::vector<void*>& free = free_[kind];
+      if (free.empty()) {
+        // Not by the CPU's allocator, whose memory counts as the device's.
+        free.push_back(std::aligned_alloc(kAlignment, std::max(rounded, kAlignment)));
+        blocks_.emplace(free.back(), kind);
+        number = blocks_.size();
+      }
+      address = free.back();
+      free.pop_back();
     }
-    void* const address = free.back();
-    free.pop_back();
+    if (number > 0) FakeDevice::get().used(fmt::format("{} bytes of pinned memory in block {}", rounded, number), {});
     return {address, address, &give_back, at::kCPU};
+  }
+  /// Never reuses the blocks that are free now.
+  void forget() {
+    const std::scoped_lock lock(mutex_);
+    free_.clear();
   }
   void copy_data(void* to, const void* from, std::size_t size) const override { default_copy_data(to, from, size); }
   bool has(const void* address) const {
@@ -112,16 +131,14 @@ class PinnedMemory final : public c10::Allocator {
   }
 
  private:
-  struct Block {
-    c10::DataPtr memory;
-    std::size_t size;
-  };
+  using Kind = std::pair<std::string, std::size_t>;  // name of the thread, size
+  static constexpr std::size_t kAlignment = 64;
   static void give_back(void* address);
 
   mutable std::mutex mutex_;
   // kept to the end: a freed address might be reused for memory that is not pinned
-  std::map<const void*, Block> blocks_;
-  std::map<std::size_t, std::vector<void*>> free_;  // by size
+  std::map<const void*, Kind> blocks_;
+  std::map<Kind, std::vector<void*>> free_;
 };
 
 PinnedMemory& pinned_memory() {
@@ -132,7 +149,7 @@ PinnedMemory& pinned_memory() {
 void PinnedMemory::give_back(void* address) {
   PinnedMemory& own = pinned_memory();
   const std::scoped_lock lock(own.mutex_);
-  own.free_[own.blocks_.at(address).size].push_back(address);
+  own.free_[own.blocks_.at(address)].push_back(address);
 }
 
 struct FakeHooks final : at::PrivateUse1HooksInterface {
@@ -549,6 +566,7 @@ void FakeDevice::clear() {
   wait_at_first_use_ = {};
   used_.clear();
   recordings_begun_.clear();
+  pinned_memory().forget();
 }
 
 std::vector<std::string> FakeDevice::lines() {
