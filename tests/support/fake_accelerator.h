@@ -25,7 +25,8 @@ struct FakeAccelerator final : Accelerator {
   std::int64_t peak = 0;
   std::int64_t used = 0;
   std::int64_t retries = 0;
-  std::function<std::unique_ptr<Transport>()> connects = []() -> std::unique_ptr<Transport> {
+  using Connect = std::function<std::unique_ptr<Transport>(const NcclOptions& options)>;
+  Connect connects = [](const NcclOptions& /*options*/) -> std::unique_ptr<Transport> {
     throw std::logic_error("nobody connects these");
   };
 
@@ -49,7 +50,9 @@ struct FakeAccelerator final : Accelerator {
                                                     const std::vector<at::Generator>& generators) const override {
     return records(work, shared, generators);
   }
-  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& /*options*/) const override { return connects(); }
+  [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
+    return connects(options);
+  }
 };
 
 /// Replaces accelerator() during its lifetime.

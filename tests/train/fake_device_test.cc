@@ -8,21 +8,27 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "core/error.h"
 #include "engine/optimizer.h"
 #include "launch/local/place.h"
+#include "launch/local/rank.h"
 #include "model/linear.h"
 #include "runtime/gradient_norms.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
+#include "support/scratch.h"
 #include "support/training.h"
 #include "train/loop/loader.h"
 #include "train/loop/run.h"
@@ -263,27 +269,31 @@ TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
   EXPECT_EQ(loader.cache_misses(), 0);
 }
 
+/// Of BERT's micro-batches only some are padded, and the number of targets varies.
 TEST_F(FakeDeviceTest, LoaderAllocatesNoPinnedMemoryAfterItsWarmUp) {
-  TrainOptions options = on_device(testing::small_options("gpt2-tiny", "1f1b", {2, 4}));
-  options.sequence += 3;  // sizes of no other test
-  options.steps = 6;
-  options.validate_every = 1;
-  const Job job = prepare_job(options);
-  std::int64_t before = 0;
-  {
-    Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
-    for (std::int64_t step = 0; step < options.steps; ++step) {
-      loader.begin_step(step);
-      if (step == 0) {
-        loader.warm_up(step);
-        before = FakeDevice::pinned_blocks();
+  for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
+    SCOPED_TRACE(model);
+    FakeDevice::get().clear();
+    TrainOptions options = on_device(testing::small_options(model, "1f1b", {2, 4}));
+    options.steps = 20;
+    options.validate_every = 1;
+    const Job job = prepare_job(options);
+    std::int64_t before = 0;
+    {
+      Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
+      for (std::int64_t step = 0; step < options.steps; ++step) {
+        loader.begin_step(step);
+        if (step == 0) {
+          loader.warm_up(step);
+          before = FakeDevice::pinned_blocks();
+        }
+        std::vector<MicroBatch> kept;
+        for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.training(step, StageId(0), MicroBatchId(m)));
+        for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.validation(0, StageId(0), MicroBatchId(m)));
       }
-      std::vector<MicroBatch> kept;
-      for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.training(step, StageId(0), MicroBatchId(m)));
-      for (std::int64_t m = 0; m < 4; ++m) kept.push_back(loader.validation(0, StageId(0), MicroBatchId(m)));
     }
+    EXPECT_EQ(FakeDevice::pinned_blocks(), before);
   }
-  EXPECT_EQ(FakeDevice::pinned_blocks(), before);
 }
 
 TEST_F(FakeDeviceTest, NormsEqualTheCpus) {
@@ -365,7 +375,7 @@ class LaunchedHere {
 TEST_F(FakeDeviceTest, NcclRankReportsItsFailureBeforeItAborts) {
   const LaunchedHere launched;
   std::string reported;
-  gpus_.connects = [&] { return std::make_unique<FailingTransport>(launched.reports(), reported); };
+  gpus_.connects = [&](const NcclOptions&) { return std::make_unique<FailingTransport>(launched.reports(), reported); };
   TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
   options.transport = TransportKind::Processes;
   RankEnvironment rank;
@@ -375,6 +385,50 @@ TEST_F(FakeDeviceTest, NcclRankReportsItsFailureBeforeItAborts) {
   ASSERT_TRUE(report) << "nothing was reported by then";
   EXPECT_THAT(report->message, ::testing::HasSubstr("the cable is cut"));
   EXPECT_EQ(std::ranges::count(reported, '\n'), 1);
+}
+
+std::vector<int> own_cores() {
+  cpu_set_t mask;
+  EXPECT_EQ(::sched_getaffinity(0, sizeof mask, &mask), 0);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) cores.push_back(core);
+  }
+  return cores;
+}
+
+TEST_F(FakeDeviceTest, ARankConnectsNearItsGpuAndNotesEachCommunicator) {
+  const testing::Scratch scratch;
+  const std::vector<int> all = own_cores();
+  scratch.write("local_cpulist", std::to_string(all.back()));
+  gpus_.each.pci = scratch.path("");  // an absolute path replaces the folder of PCI devices
+  ProgressPage page(1);
+  std::vector<int> cores;
+  std::uint64_t notes = 0;
+  bool has_early_sums = false;
+  gpus_.connects = [&](const NcclOptions& options) -> std::unique_ptr<Transport> {
+    cores = own_cores();
+    notes = page.count(0);
+    options.on_group_connected();
+    notes = page.count(0) - notes;
+    has_early_sums = options.has_early_sums;
+    throw TransportError("nobody is there");
+  };
+  TrainOptions options = on_device(testing::small_options("gpt2-tiny", "chimera", {4, 4}));
+  options.transport = TransportKind::Processes;
+  const Job job = prepare_job(options);
+  std::thread([&] {  // whose cores end with it
+    set_progress_page(&page, 0);
+    RankEnvironment rank;
+    rank.world_size = 4;
+    EXPECT_NE(run_rank(job, rank), 0);
+    set_progress_page(nullptr, 0);
+  })
+      .join();
+  const bool may_bind = std::ssize(all) == ::sysconf(_SC_NPROCESSORS_ONLN);
+  EXPECT_EQ(cores, may_bind ? std::vector<int>{all.back()} : all);
+  EXPECT_EQ(notes, 1U);
+  EXPECT_TRUE(has_early_sums);
 }
 
 /// Over pairwise communicators, the numbers of all ranks are added on the device.

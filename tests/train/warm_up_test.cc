@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <torch/nn.h>
 
 #include <algorithm>
@@ -58,6 +59,7 @@ class WarmUpTest : public ::testing::Test {
     FakeDevice::get().wait_at_first_uses(
         [&](c10::StreamId stream, const std::string& use) { network.device_waits(stream, "the first use of " + use); });
     const auto as_rank = [&](RankId rank) {
+      ::pthread_setname_np(::pthread_self(), fmt::format("rank {}", rank.value()).c_str());  // For pinned memory
       at::set_num_threads(1);
       Communicators to = network.communicators(static_cast<int>(rank.value()), sums_in_order);
       to.device = has_own ? at::Device(testing::kFakeDevice, static_cast<c10::DeviceIndex>(rank.value())) : kWarmDevice;
@@ -167,16 +169,25 @@ std::map<std::string, TrainOptions> all_options() {
 TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
   for (const auto& [name, on_cpu] : all_options()) {
     SCOPED_TRACE(name);
+    FakeDevice::get().clear();
     TrainOptions options = on_cpu;
     options.device = DeviceKind::Cuda;
     options.transport = TransportKind::Processes;
     if (options.tensor_parallel == 1) options.gpu = 0;
     const Job job = prepare_job(options);
     testing::Trained trained;
+    std::int64_t pinned = 0;
     const auto train = [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
       std::vector<double> losses;
-      for (std::int64_t step = 0; step < kWarmSteps; ++step) losses.push_back(trainer.train_step(step).loss);
+      for (std::int64_t step = 0; step < kWarmSteps; ++step) {
+        losses.push_back(trainer.train_step(step).loss);
+        if (step > 0) continue;
+        std::array<double, 1> nothing{};
+        transport.all_sum(nothing);  // all ranks have trained a step
+        if (rank == RankId(0)) pinned = FakeDevice::pinned_blocks();
+        transport.all_sum(nothing);
+      }
       const double validation_loss = trainer.validation_loss();
       if (rank != RankId(0)) return;
       trained.losses = losses;
@@ -186,6 +197,7 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), job.canonical.has_value(), train,
                          &reduced, options.tensor_parallel > 1),
               "");
+    EXPECT_EQ(FakeDevice::pinned_blocks(), pinned);
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
     if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
@@ -229,6 +241,21 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
       EXPECT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train), "");
     }
   }
+}
+
+/// Later, an allocator that is out of memory would wait for receives.
+TEST_F(WarmUpTest, AFullGpuEndsTheRunBeforeTheFirstTransfer) {
+  TrainOptions options = warm_up_options("gpt2-tiny", "1f1b");
+  options.device = DeviceKind::Cuda;
+  options.transport = TransportKind::Processes;
+  options.gpu = 0;
+  const Job job = prepare_job(options);
+  gpus_.used = gpus_.each.memory_bytes - kGpuMargin + 1;
+  const auto train = [&](RankId rank, Transport& transport) {
+    static_cast<void>(Trainer(job, rank, transport).train_step(0));
+  };
+  EXPECT_THAT(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train),
+              HasSubstr("must stay free"));
 }
 
 namespace nn = torch::nn;
