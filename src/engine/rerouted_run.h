@@ -30,9 +30,8 @@ struct RunChange {
 
 /// Returns the run of the remaining ranks. Micro-batches keep their samples and their positions in data order
 /// (run_shape.h). With --reduction canonical (canonical.h), the workers of a path through the stages run whole blocks
-/// of `block_size` micro-batches, which must divide the number of micro-batches of a step; otherwise it is 1. A rank
-/// gets no ops of an extra copy that does not make the step faster; then it does not hold the stage. Throws ConfigError
-/// if make_detours() does, for example because no remaining rank holds some stage.
+/// of `block_size` micro-batches, which must divide the number of micro-batches of a step; otherwise it is 1. Throws
+/// ConfigError if make_detours() does, for example because no remaining rank holds some stage.
 [[nodiscard]] RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::int64_t block_size);
 
 /// Returns further copies of stages that make the step of rerouted_run() faster, found by balance_detours()

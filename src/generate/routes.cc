@@ -56,6 +56,7 @@ class Routing {
         held_(task.lost.size()) {
     find_holders();
     require_blocks();
+    for (const auto& holders : holders_) blocks_.emplace_back(holders.size(), 0);
     // F + B or F + I + W of all slices
     block_ticks_ = 3 * task.healthy.slices * task.block_size;
   }
@@ -63,6 +64,7 @@ class Routing {
   Routes run() {
     assign_healthy();
     for (std::size_t d = 0; d < demands_.size(); ++d) assign_lost(d);
+    for (const ExtraCopy& copy : task_.extra_copies) use_copy(copy);
     while (relieve_busiest()) {
     }
     Routes routes;
@@ -129,6 +131,7 @@ class Routing {
 
   void add(std::size_t demand, std::size_t h, std::int64_t blocks) {
     demands_[demand].counts[h] += blocks;
+    blocks_[demand % stages_][h] += blocks;
     load_[holder_of(demand, h)] += blocks * block_ticks_;
   }
 
@@ -160,6 +163,20 @@ class Routing {
     }
   }
 
+  /// Moves a block of the stage to the copy, from the holder with most.
+  void use_copy(const ExtraCopy& copy) {
+    const std::size_t stage = copy.stage.index();
+    const auto& holders = holders_[stage];
+    const auto& blocks = blocks_[stage];
+    const auto h = static_cast<std::size_t>(std::ranges::find(holders, copy.worker.index()) - holders.begin());
+    const auto from = static_cast<std::size_t>(std::ranges::max_element(blocks) - blocks.begin());
+    if (blocks[h] > 0 || blocks[from] < 2) return;
+    std::size_t demand = stage;
+    while (demands_[demand].counts[from] == 0) demand += stages_;
+    add(demand, from, -1);
+    add(demand, h, 1);
+  }
+
   // Moves a block off the worker that ends last. Its new holder may have to move another block, and so on: the search
   // finds a shortest chain of moves to a worker that still ends earlier than the first one did. If there is no chain,
   // no assignment has a smaller maximum.
@@ -177,6 +194,7 @@ class Routing {
       for (const Held& held : held_[open[next]]) {
         const Demand& demand = demands_[held.demand];
         if (!demand.moves || demand.counts[held.holder] == 0) continue;
+        if (blocks_[held.demand % stages_][held.holder] == 1) continue;  // A holder keeps some work
         for (std::size_t h = 0; h < demand.counts.size(); ++h) {
           const std::size_t worker = holder_of(held.demand, h);
           if (reached[worker]) continue;
@@ -255,6 +273,7 @@ class Routing {
   std::vector<std::int64_t> start_;                 // [worker]: forwards before its first possible op, in ticks
   std::vector<std::vector<Held>> held_;             // [worker]
   std::vector<std::vector<std::size_t>> holders_;   // [stage]: its workers, ascending
+  std::vector<std::vector<std::int64_t>> blocks_;   // [stage][holder]
   std::vector<Demand> demands_;                     // [path * stages + stage]
   std::int64_t block_ticks_ = 0;                    // Time of the ops of a block at a stage
 };

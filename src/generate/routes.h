@@ -48,7 +48,8 @@ struct Routes {
 
 /// Assigns the micro-batches (in blocks) of lost workers, stage by stage, to other holders, so that Routes::bound is as
 /// small as possible. A holder in the same group wins ties, then the smaller number. With extra copies, blocks of other
-/// workers may move, too, if this reduces the bound.
+/// workers may move, too, if this reduces the bound. Each holder of a stage gets some of its blocks if there are
+/// enough.
 ///
 /// Throws ConfigError if a stage has no holder, or if the micro-batches of a path do not make whole blocks.
 [[nodiscard]] Routes find_routes(const RouteTask& task);

@@ -147,10 +147,20 @@ TEST(RecoveryTest, ExtraCopiesCountAsHolders) {
   note(0, RecoveryNote::Kind::Resumed);
   note(3, RecoveryNote::Kind::Resumed, {1});
   recovery.finish();
+  Recovery other = recovery;
+  EXPECT_EQ(other.handle_loss({3}, 11).why_not, "not recovered: no rank is left that holds stage 1");
+  EXPECT_TRUE(other.extra_copies().empty());
+  // The lost ranks return, and get stage 1 from its extra copy.
+  note(1, RecoveryNote::Kind::Left);
   note(2, RecoveryNote::Kind::Left);
-  EXPECT_FALSE(recovery.is_any_ready()) << "the only copy of stage 1 is an extra copy";
-  EXPECT_EQ(recovery.handle_loss({3}, 11).why_not, "not recovered: no rank is left that holds stage 1");
-  EXPECT_TRUE(recovery.extra_copies().empty());
+  ASSERT_TRUE(recovery.is_any_ready());
+  EXPECT_EQ(recovery.welcome(), (std::vector<int>{1, 2}));
+  EXPECT_TRUE(recovery.absent().none());
+  EXPECT_TRUE(recovery.needs_extra_copies());
+  other = recovery;
+  EXPECT_EQ(other.handle_loss({3}, 12).why_not, "not recovered: no rank is left that holds stage 1");
+  recover(recovery, 11);
+  EXPECT_FALSE(recovery.needs_extra_copies());
 }
 
 TEST(RecoveryTest, ALateReplacementIsAbsentUntilItIsWelcome) {

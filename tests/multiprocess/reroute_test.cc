@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -210,27 +211,43 @@ TEST(TrainingRerouteTwinTest, ARunWhoseReplacementsDieContinuesWithoutThem) {
   EXPECT_EQ(numbers_of_steps(scratch), numbers_without_losses({}));
 }
 
+const Arguments kLongRun = {"--model", "gpt2-tiny", "--steps", "100", "--reduction", "canonical", "--log-every", "100"};
+
+std::vector<nlohmann::json> numbers_of_long_run() {
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera", "--transport", "threads"} + kFourStages + kLongRun;
+  EXPECT_EQ(run_program(small_training(scratch) + flags).exit_code, 0);
+  return numbers_in(scratch);
+}
+
 TEST(TrainingRerouteTwinTest, ALateReplacementReturns) {
   const Scratch scratch;
   const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0"} + kFourStages;
-  const Arguments long_run = {"--model",     "gpt2-tiny", "--steps",     "100",
-                              "--reduction", "canonical", "--log-every", "100"};
   const ProgramResult result =
-      run_with_faults(small_training(scratch) + flags + long_run, "kill@step:1:3,slow@step:0:3");
+      run_with_faults(small_training(scratch) + flags + kLongRun, "kill@step:1:3,slow@step:0:3");
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   const auto lines = complaints(result);  // On a busy machine the rank returns at the second try
   ASSERT_GE(lines.size(), 2U) << result.messages;
   EXPECT_THAT(lines.front(), AllOf(StartsWith("chimera: rank 1 was killed"), HasSubstr("on 3 of 4 ranks")));
   EXPECT_THAT(lines.back(), AllOf(StartsWith("chimera: rank 1 returns in step "), Not(HasSubstr("on 3 of 4 ranks"))));
-  const Scratch undisturbed;
-  ASSERT_EQ(run_program(small_training(undisturbed) + Arguments{"--schedule", "chimera", "--transport", "threads"} +
-                        kFourStages + long_run)
-                .exit_code,
-            0);
-  EXPECT_EQ(numbers_of_steps(scratch), numbers_in(undisturbed));
+  EXPECT_EQ(numbers_of_steps(scratch), numbers_of_long_run());
   const std::vector<int> workers = workers_of_steps(scratch);
   EXPECT_EQ(workers.front(), 4);
   EXPECT_EQ(workers.back(), 4);
+}
+
+// Rank 2 never returns. When rank 1 does, extra copies are the only ones of its stages.
+TEST(TrainingRerouteTwinTest, ARankReturnsWhoseStagesAreExtraCopies) {
+  const Scratch scratch;
+  const Arguments flags = Arguments{"--schedule", "chimera", "--recover", "twin", "--spare-seconds", "0"} + kFourStages;
+  const ProgramResult result = run_with_faults(small_training(scratch) + flags + kLongRun,
+                                               "kill@step:2:2,stop@start:2:1:2,kill@step:1:6,slow@step:0:6");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(result.orphans, 0);
+  EXPECT_THAT(complaints(result).back(),
+              AllOf(StartsWith("chimera: rank 1 returns in step "), EndsWith("on 3 of 4 ranks")));
+  EXPECT_EQ(numbers_of_steps(scratch), numbers_of_long_run());
+  EXPECT_EQ(workers_of_steps(scratch).back(), 3);
 }
 
 TEST(TrainingRerouteRefusalTest, RunsThatCannotBeReroutedAreRejected) {

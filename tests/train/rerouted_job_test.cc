@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/fake_accelerator.h"
+#include "support/fake_device.h"
 #include "support/training.h"
 #include "train/observe/step_costs.h"
+#include "train/setup/device.h"
+#include "transport/stream.h"
 
 namespace chimera {
 namespace {
@@ -16,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 using ::testing::UnorderedElementsAreArray;
@@ -83,25 +88,23 @@ TEST(ReroutedJobTest, NaturalSumsEqualTheUnpipelinedModel) {
   EXPECT_NEAR(rest.validation_losses.front(), whole.validation_losses.front(), 1e-12 * whole.validation_losses.front());
 }
 
-TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
-  const Job whole = prepare_job(rerouted_options("chimera", {4, 8}));
-  const Job rest = rerouted_job(whole, {.lost = {RankId(2)}});
-  EXPECT_THAT(rest.launched_ranks, ElementsAre(RankId(0), RankId(1), RankId(3)));
-  EXPECT_EQ(rest.launched_rank(RankId(2)), RankId(3));
-  std::vector<Trainer::Kept> kept(4);
+/// Runs two steps of each job, one after another. Ranks keep their state; ranks that the job before did without have
+/// none. Returns the hashes of the parameters after each step.
+std::vector<std::string> hashes_of_jobs(const std::vector<Job>& jobs) {
+  std::vector<std::optional<Trainer::Kept>> kept(jobs.front().launched_count());
   std::vector<std::string> hashes;
-  // Two steps of the whole job, two without rank 2, and two of the whole job, in which rank 2 has no weights
-  const auto run = [&](const Job& job, std::int64_t first, bool returns) {
+  for (const Job& job : jobs) {
+    const auto first = std::ssize(hashes);
+    std::vector<std::optional<Trainer::Kept>> next(kept.size());
     run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
       at::set_num_threads(1);
-      Trainer::Kept& own = kept[job.launched_rank(rank).index()];
+      const PooledStreamGuard stream(device_of(job.options, rank));
+      const std::size_t launched = job.launched_rank(rank).index();
       std::optional<Trainer> trainer;
-      if (first == 0) {
-        trainer.emplace(job, rank, transport);
-      } else if (returns && rank == RankId(2)) {
-        trainer.emplace(job, rank, transport, WeightOrigin::Replacement);
+      if (kept[launched]) {
+        trainer.emplace(job, rank, transport, *kept[launched]);
       } else {
-        trainer.emplace(job, rank, transport, own);
+        trainer.emplace(job, rank, transport, first > 0 ? WeightOrigin::Replacement : WeightOrigin::Own);
       }
       if (first > 0) trainer->rejoin();
       for (std::int64_t step = first; step < first + 2; ++step) {
@@ -109,57 +112,95 @@ TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
         if (rank == RankId(0)) hashes.push_back(*metrics.parameters_hash);
       }
       trainer->drop_step();
-      own = trainer->keep();
+      next[launched] = trainer->keep();
     });
-  };
-  run(whole, 0, false);
-  run(rest, 2, false);
-  run(whole, 4, true);
-  EXPECT_THAT(hashes, ElementsAreArray(testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes));
+    kept = std::move(next);
+  }
+  return hashes;
 }
 
-// Two steps each: all ranks, without rank 2, with copies of its stages on other ranks, and without rank 1 too
+TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
+  const Job whole = prepare_job(rerouted_options("chimera", {4, 8}));
+  const Job rest = rerouted_job(whole, {.lost = {RankId(2)}});
+  EXPECT_THAT(rest.launched_ranks, ElementsAre(RankId(0), RankId(1), RankId(3)));
+  EXPECT_EQ(rest.launched_rank(RankId(2)), RankId(3));
+  EXPECT_THAT(hashes_of_jobs({whole, rest, whole}),
+              ElementsAreArray(testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes));
+}
+
+/// Jobs of all ranks, without `lost`, with copies of its stages on other ranks, without other launched holders of these
+/// stages either, with all ranks again, which get their stages from the copies, and without the copies.
+std::vector<Job> jobs_with_copies(const TrainOptions& options, RankId lost) {
+  const Job whole = prepare_job(options);
+  const RunChange copied = balanced(whole, {.lost = {lost}});
+  EXPECT_THAT(copied.extra_copies, Not(IsEmpty()));
+  if (copied.extra_copies.empty()) return {whole};
+  const RunChange back{.lost = {}, .extra_copies = copied.extra_copies};
+  EXPECT_EQ(balanced(whole, back), RunChange{});
+  RunChange last = copied;
+  const RankGroups groups = whole.run.rank_groups();
+  for (const RankId holder : groups.at(copied.extra_copies.front().group.index())) {
+    RunChange next = last;
+    if (holder != lost) next.lost.push_back(holder);
+    try {
+      static_cast<void>(rerouted_job(whole, next));
+      last = next;
+    } catch (const ConfigError&) {  // It holds another stage alone
+    }
+  }
+  EXPECT_GT(last.lost.size(), 1U);
+  std::vector<Job> jobs = {whole,
+                           rerouted_job(whole, {.lost = {lost}}),
+                           rerouted_job(whole, copied),
+                           rerouted_job(whole, last),
+                           rerouted_job(whole, back),
+                           whole};
+  EXPECT_THAT(extra_copies(jobs[1]), IsEmpty());
+  for (std::size_t i = 2; i < 5; ++i) {
+    EXPECT_THAT(extra_copies(jobs[i]), UnorderedElementsAreArray(copied.extra_copies));
+  }
+  return jobs;
+}
+
 TEST(ReroutedJobTest, CopiesOfStagesReplaceLostHolders) {
   for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Muon}) {
     TrainOptions options = rerouted_options("chimera", {4, 8});
-    options.optimizer.kind = optimizer;
-    const Job whole = prepare_job(options);
-    const RunChange lost{.lost = {RankId(2)}};
-    const RunChange copied = balanced(whole, lost);
-    EXPECT_EQ(copied.extra_copies.size(), 2U);
-    RunChange last{.lost = {RankId(1), RankId(2)}, .extra_copies = copied.extra_copies};
-    const std::vector<Job> jobs = {whole, rerouted_job(whole, lost), rerouted_job(whole, copied),
-                                   rerouted_job(whole, last)};
-    EXPECT_THAT(extra_copies(jobs[1]), IsEmpty());
-    EXPECT_THAT(extra_copies(jobs[2]), UnorderedElementsAreArray(copied.extra_copies));
-    EXPECT_THAT(extra_copies(jobs[3]), UnorderedElementsAreArray(copied.extra_copies));
-    std::vector<Trainer::Kept> kept(4);
-    std::vector<std::string> hashes;
-    for (std::size_t i = 0; i < jobs.size(); ++i) {
-      const Job& job = jobs[i];
-      const auto first = static_cast<std::int64_t>(2 * i);
-      run_rank_threads(static_cast<int>(job.num_ranks()), job.rank_groups(), [&](RankId rank, Transport& transport) {
-        at::set_num_threads(1);
-        Trainer::Kept& own = kept[job.launched_rank(rank).index()];
-        std::optional<Trainer> trainer;
-        if (i == 0) {
-          trainer.emplace(job, rank, transport);
-        } else {
-          trainer.emplace(job, rank, transport, own);
-          trainer->rejoin();
-        }
-        for (std::int64_t step = first; step < first + 2; ++step) {
-          const StepMetrics metrics = trainer->train_step(step);
-          if (rank == RankId(0)) hashes.push_back(*metrics.parameters_hash);
-        }
-        trainer->drop_step();
-        own = trainer->keep();
-      });
-    }
     TrainOptions alone = rerouted_options("none", {1, 8});
-    alone.optimizer.kind = optimizer;
-    EXPECT_THAT(hashes, ElementsAreArray(testing::train(alone, 8).parameters_hashes));
+    options.optimizer.kind = alone.optimizer.kind = optimizer;
+    EXPECT_THAT(hashes_of_jobs(jobs_with_copies(options, RankId(2))),
+                ElementsAreArray(testing::train(alone, 12).parameters_hashes));
   }
+}
+
+TEST(ReroutedJobTest, CopiesReplaceLostHoldersOfSeveralGroupsOrPipelines) {
+  TrainOptions groups = rerouted_options("chimera-zb", {4, 8}, 2);
+  TrainOptions pipelines = rerouted_options("chimera-zb", {8, 16, 4});
+  TrainOptions alone = rerouted_options("none", {1, 16});
+  for (TrainOptions* options : {&groups, &pipelines, &alone}) {
+    options->overrides.layers = 8;
+    options->overrides.tied = false;
+    options->reduction_blocks = 16;
+  }
+  const auto expected = testing::train(alone, 12).parameters_hashes;
+  EXPECT_THAT(hashes_of_jobs(jobs_with_copies(groups, RankId(1))), ElementsAreArray(expected));
+  EXPECT_THAT(hashes_of_jobs(jobs_with_copies(pipelines, RankId(1))), ElementsAreArray(expected));
+}
+
+// The state of ranks, without the connections of a GPU
+TEST(ReroutedJobTest, CopiesOnADeviceReplaceLostHolders) {
+  testing::FakeAccelerator gpus;
+  gpus.device_type = testing::kFakeDevice;
+  testing::FakeDevice::install();
+  testing::FakeDevice::get().clear();
+  const testing::ScopedAcceleratorOverride instead(gpus);
+  TrainOptions options = rerouted_options("chimera", {4, 8});
+  TrainOptions alone = rerouted_options("none", {1, 8});
+  for (TrainOptions* each : {&options, &alone}) {
+    each->device = DeviceKind::Cuda;
+    each->transport = TransportKind::Threads;
+  }
+  EXPECT_THAT(hashes_of_jobs(jobs_with_copies(options, RankId(2))),
+              ElementsAreArray(testing::train(alone, 12).parameters_hashes));
 }
 
 TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {

@@ -190,9 +190,13 @@ class Recovery {
   /// Returns the ranks that the current or next generation does without.
   [[nodiscard]] const RankSet& absent() const { return absent_; }
   [[nodiscard]] bool is_absent(int rank) const { return absent_.test(static_cast<std::size_t>(rank)); }
-  /// Returns whether some absent rank is ready and may return. None may as long as a parameter group has only extra
-  /// copies, because the schedule with the returned rank may not use them.
-  [[nodiscard]] bool is_any_ready() const { return ready_.any() && missing_copy(/*counts_extra=*/false).empty(); }
+  /// Returns whether some absent rank is ready to return.
+  [[nodiscard]] bool is_any_ready() const { return ready_.any(); }
+  /// Returns whether the next generation uses extra copies: some ranks are absent, or return without weights that no
+  /// other launched holder has.
+  [[nodiscard]] bool needs_extra_copies() const {
+    return absent_.any() || !missing_copy(/*counts_extra=*/false).empty();
+  }
   /// Returns the extra copies on ranks that have weights, at most kMaxExtraCopies.
   [[nodiscard]] std::vector<GroupHolder> extra_copies() const;
 

@@ -182,7 +182,8 @@ class RankProcesses {
     recovery().join();
     const FileDescriptor store = make_memory_file("chimera-store", 0);
     Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
-    const std::vector<GroupHolder> copies = recovery().extra_copies();
+    const bool needs_copies = recovery().needs_extra_copies();
+    const auto copies = needs_copies ? recovery().extra_copies() : std::vector<GroupHolder>{};
     join.num_extra_copies = copies.size();
     std::ranges::copy(copies, join.extra_copies.begin());
     for (const int rank : present()) send_order(orders_[static_cast<std::size_t>(rank)].get(), join, store.get());

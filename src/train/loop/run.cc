@@ -150,7 +150,7 @@ std::vector<RankId> ranks_of(const RankSet& set) {
 
 /// The trainer of a rank in a job that continues after the loss of ranks. A loss without a replacement, and the return
 /// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state. After the
-/// first step without the lost ranks, copies of their stages on other ranks may change it once more.
+/// first step of the changed job, copies of lost ranks' stages on other ranks may change it once more.
 class LastingTrainer {
  public:
   /// `rank` is the launched rank.
@@ -218,7 +218,8 @@ class LastingTrainer {
     calls.on_begin();
   }
 
-  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time.
+  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time, and without copies
+  /// that are no longer needed.
   void balance(const Calls& calls) {
     RunChange change = agree_on_copies();
     if (change == change_) return;
@@ -282,7 +283,7 @@ class LastingTrainer {
     if (trainer_) kept_ = trainer_->keep();
     trainer_.reset();
     rerouted_.reset();
-    if (!change.lost.empty()) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
+    if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
     change_ = std::move(change);
     const Job& job = rerouted_ ? *rerouted_ : launched_;
     if (job.launched_rank(RankId(0)) == rank_) rewrite_flight_job(job);
@@ -294,7 +295,7 @@ class LastingTrainer {
   std::optional<Trainer>& trainer_;
   Fingerprint fingerprint_;
   RunChange change_;
-  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost
+  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost, or have extra copies
   std::optional<Trainer::Kept> kept_;    // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
   double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs

@@ -81,10 +81,13 @@ RunChange balanced(const Job& launched, const RunChange& change) {
         holders, [&](RankId rank) { return std::ranges::find(change.lost, rank) != change.lost.end(); }));
   }
   RunChange result = change;
+  std::vector<std::int64_t> spare = lost_copies;
+  std::erase_if(result.extra_copies, [&](const GroupHolder& copy) { return --spare[copy.group.index()] < 0; });
+  if (change.lost.empty()) return result;
   const auto fits = [&](const std::vector<GroupHolder>& copies) {
     std::vector<double> used(static_cast<std::size_t>(ranks.num_ranks()));
     std::vector<std::int64_t> left = lost_copies;
-    for (const auto* some : {&change.extra_copies, &copies}) {
+    for (const auto* some : {&std::as_const(result.extra_copies), &copies}) {
       for (const auto& [rank, group] : *some) {
         if (--left[group.index()] < 0) return false;
         if (launched.model.tied && (group == ParameterGroupId(0) || group == last)) return false;
@@ -93,9 +96,9 @@ RunChange balanced(const Job& launched, const RunChange& change) {
         if (used[rank.index()] + peaks[ranks.place(rank).worker.index()] > memory) return false;
       }
     }
-    return change.extra_copies.size() + copies.size() <= kMaxExtraCopies;
+    return result.extra_copies.size() + copies.size() <= kMaxExtraCopies;
   };
-  const auto copies = balancing_copies(launched.run, change, block_size_of(launched), fits);
+  const auto copies = balancing_copies(launched.run, result, block_size_of(launched), fits);
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
   return result;
 }

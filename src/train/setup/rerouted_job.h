@@ -21,9 +21,9 @@ namespace chimera {
 /// Returns the extra copies in a rerouted job: ranks (launched numbers) and parameter groups.
 [[nodiscard]] std::vector<GroupHolder> extra_copies(const Job& job);
 
-/// Returns `change` with further copies that balance the work (balancing_copies()), one for each lost copy. With
-/// --memory, a rank has room for what its peak at the launch leaves; otherwise copies take the memory that lost ranks
-/// have left. A job with
+/// Returns `change` with at most one extra copy for each lost copy: drops others, for example after a lost rank has
+/// returned, and adds those that balance the work (balancing_copies()). With --memory, a rank has room for what its
+/// peak at the launch leaves; otherwise copies take the memory that lost ranks have left. A job with
 /// --shard-optimizer gets no copies, and neither do the first and the last stage of a tied model.
 [[nodiscard]] RunChange balanced(const Job& launched, const RunChange& change);
 
