@@ -48,8 +48,8 @@ class SlurmTest(TrainingTest):
         return [{name: step[name] for name in ("step", "loss", "grad_norm", "parameters_hash")} for step in steps]
 
     def own_files(self):
-        """Returns the flag that gives each rank a file for errors: srun loses lines while it cancels a step."""
-        return f"--error={self.folder}/rank-%t"
+        """Returns the file of each rank for errors, as srun takes it: srun loses lines while it cancels a step."""
+        return f"{self.folder}/rank-%t"
 
     def complaints(self):
         return "".join(file.read_text() for file in sorted(self.folder.glob("rank-*")))
@@ -69,7 +69,7 @@ class SrunTest(SlurmTest):
         for self.shares_layers in (False, True):
             words = ["srun", "-N", "2", "-n", "4", "--ntasks-per-node=2", "--distribution=block", *self.training(stages=4)]
             self.assert_trains_as_the_local_run(words, stages=4, **variables)
-        in_turns = [*words[:6], "--distribution=cyclic", "--kill-on-bad-exit=1", self.own_files(), *words[7:]]
+        in_turns = [*words[:6], "--distribution=cyclic", "--kill-on-bad-exit=1", "--error", self.own_files(), *words[7:]]
         self.assertNotEqual(self.run_words(in_turns, **variables).returncode, 0)
         self.assertIn("share layers and must be on one host, but SLURM gives rank", self.complaints())
 
@@ -122,7 +122,7 @@ class JobTest(SlurmTest):
         log = self.folder / "log"
         # The nodes' names have no addresses.
         server = {"MASTER_ADDR": LOOPBACK, "MASTER_PORT": str(free_port()), "CHIMERA": CHIMERA,
-                  "SLURM_CONF": self.slurm.configuration}
+                  "SLURM_CONF": self.slurm.configuration, "SLURM_STDERRMODE": self.own_files(), "SLURM_OPEN_MODE": "append"}
         result = self.run_words(["sbatch", "--parsable", f"--output={log}", str(script), *flags], **server, **variables)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.log = log
@@ -159,7 +159,7 @@ class JobTest(SlurmTest):
         self.await_steps()
         self.slurm.ask("scancel", "--batch", "--signal=USR1", job)  # As SLURM does shortly before the time limit
         end = self.await_end(job)
-        said = self.log.read_text()
+        said = self.log.read_text() + self.complaints()
         self.assertEqual(end, {"JobState": "COMPLETED", "Restarts": "1", "ExitCode": "0:0"}, said)
         saved = re.search(r"chimera: ended by a signal; step (\d+) is saved", said)
         self.assertTrue(saved, said)
@@ -179,7 +179,7 @@ class FaultsTest(SlurmTest):
         self.job = None
         self.start_slurm(own_hosts=True)
         words = self.slurm.words("srun", "-N", "2", "-n", "4", "--ntasks-per-node=2", "--kill-on-bad-exit=1",
-                                 self.own_files(), *self.training(stages=4), "--steps", "1000000")
+                                 "--error", self.own_files(), *self.training(stages=4), "--steps", "1000000")
         environment = self.slurm.environment | {"CHIMERA_SECRET": "a word"}
         self.log = self.folder / "log"
         with self.log.open("w") as log:
