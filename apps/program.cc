@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include <new>
 #include <span>
 #include <string_view>
+#include <thread>
 
 #include "build_information.h"
 #include "core/choices.h"
@@ -28,6 +30,7 @@
 #include "flags/values.h"
 #include "help.h"
 #include "launch/local/launcher.h"
+#include "launch/local/place.h"
 
 namespace chimera::apps {
 namespace {
@@ -99,16 +102,20 @@ std::string one_line(std::string text) {
 }
 
 /// A rank sends the error to its launcher.
-int fail(const Invocation& invocation, const std::string& message, ExitCode code) {
+int fail(const Invocation& invocation, const std::string& message, ExitCode code, bool is_own = false) {
   // All ranks of a job would print the same error. A rank of `chimera` sends it to its launcher, which prints it once.
-  // Ranks of another launcher print a usage error once per host.
+  // Ranks of another launcher print a usage error once per host, but each prints an error in its own place. Silent
+  // ranks exit later, because launchers kill the other ranks when one fails.
   if (invocation.rank) {
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
     // other ranks of the host have the same configuration
-  } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage) {
+  } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage || is_own) {
     std::cerr << fmt::format("chimera: rank {}: {}\n", invocation.place->rank, one_line(message)) << std::flush;
+  } else {
+    signal(SIGTERM, [](int) { _exit(static_cast<int>(ExitCode::Usage)); });
+    std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   return static_cast<int>(code);
 }
@@ -286,6 +293,8 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
       // gone.
       if (!(std::cout << std::flush)) throw Error("standard output cannot be written");
       return code != 0 ? code : exit_code;
+    } catch (const PlaceError& error) {
+      return fail(invocation, error.what(), ExitCode::Usage, true);
     } catch (const ConfigError& error) {
       return fail(invocation, error.what(), ExitCode::Usage);
     } catch (const std::bad_alloc&) {

@@ -232,7 +232,7 @@ std::optional<RankPlace> find_place(const Variables& variables) {
 void require_group_on_one_host(const RankPlace& place, int count) {
   if (place.local_size % count == 0 && place.rank % count == place.local_rank % count) return;
   const int first = place.rank / count * count;
-  throw ConfigError(fmt::format(
+  throw PlaceError(fmt::format(
       "--tensor-parallel {}: ranks {} to {} share layers and must be on one host, but {} gives rank {} local rank {} "
       "of {}; start a multiple of {} consecutive ranks on each host",
       count, first, first + count - 1, to_text(place.launcher), place.rank, place.local_rank, place.local_size, count));

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/choices.h"
+#include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/rendezvous_point.h"
 
@@ -77,7 +78,13 @@ struct RankPlace {
 /// or impossible, or if only variables are set that do not tell rank and world size (PMIX_RANK alone).
 [[nodiscard]] std::optional<RankPlace> find_place(const Variables& variables);
 
-/// Throws ConfigError if this process and the neighboring ranks that share its layers (tensor parallelism, `count`
+/// An error in the place of one rank. Other ranks of its host may have none.
+class PlaceError : public ConfigError {
+ public:
+  using ConfigError::ConfigError;
+};
+
+/// Throws PlaceError if this process and the neighboring ranks that share its layers (tensor parallelism, `count`
 /// ranks) are on several hosts, because they add their results in the memory of a host.
 void require_group_on_one_host(const RankPlace& place, int count);
 
