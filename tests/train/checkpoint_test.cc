@@ -296,13 +296,13 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
                  "data.content");
   expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "give --checkpoint");
   expect_refused([&](TrainOptions& o) { o.resume.from = scratch.path("nothing"); }, "has no checkpoints");
-  expect_refused([&](TrainOptions& o) { o.checkpoint.folder = folder; }, "has step-00000004 of another run");
+  expect_refused([&](TrainOptions& o) { o.checkpoint.folder = folder; }, "has step-00000004 after step 2; give");
   expect_refused(
       [&](TrainOptions& o) {
         o.resume.from.clear();
         o.checkpoint.folder = folder;
       },
-      "give --resume auto");
+      "has step-00000002 of another run; give --resume auto");
   TrainOptions changed = resuming(options, checkpoint_path(folder, 2));
   changed.seed = 2;
   changed.resume.other_data = true;

@@ -126,8 +126,9 @@ void require_own_folder(const Job& job) {
   if (options.checkpoint.folder.empty() || options.resume.is_checked) return;
   for (const std::int64_t step : list_steps(options.checkpoint.folder)) {
     if (step <= job.first_step) continue;
-    throw ConfigError(fmt::format("--checkpoint {}: has {} of another run; give --resume auto or another folder",
-                                  options.checkpoint.folder, checkpoint_name(step)));
+    const std::string whose = job.first_step == 0 ? "of another run" : fmt::format("after step {}", job.first_step);
+    throw ConfigError(fmt::format("--checkpoint {}: has {} {}; give --resume auto or another folder",
+                                  options.checkpoint.folder, checkpoint_name(step), whose));
   }
 }
 
@@ -160,7 +161,7 @@ void require_saving(const Job& job) {
 
 /// Returns the tokenizer's files, and the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
-  std::map<std::string, std::string> files = tokenizer_texts(job.data.tokenizer);
+  std::map<std::string, std::string> files = job.data.tokenizer_texts;
   const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
   try {
     files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
