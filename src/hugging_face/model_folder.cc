@@ -234,18 +234,15 @@ void add_description(const StagedFolder& folder, const ModelConfig& model, const
   folder.copy(beside(source->path(), kGenerationConfigName), kGenerationConfigName);
 }
 
-void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path) {
+void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path,
+                   const std::map<std::string, std::string>& texts) {
   if (path == kBytes) return make_byte_tokenizer(folder, model);
-  if (path.empty()) return;
-  bool has_config = false;
-  for (const TokenizerFile& file : tokenizer_files(path)) {
-    folder.copy(file.path, file.name);
-    has_config = has_config || file.name == kTokenizerConfig;
-  }
-  const std::optional<TokenizerFile> main = main_tokenizer_file(path);
-  if (has_config || !main) return;
+  for (const auto& [name, text] : texts) folder.write(name, text);
+  if (texts.contains(kTokenizerConfig)) return;
+  const auto main = std::ranges::find_if(kTokenizerNames, [&](const char* name) { return texts.contains(name); });
+  if (main == kTokenizerNames.end()) return;
   nlohmann::ordered_json config;
-  config["tokenizer_class"] = kTokenizerClasses.at(main->name);
+  config["tokenizer_class"] = kTokenizerClasses.at(*main);
   write_config(folder, config);
 }
 

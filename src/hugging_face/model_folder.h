@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,10 +69,10 @@ inline constexpr const char* kGenerationConfigName = "generation_config.json";
 void add_description(const StagedFolder& folder, const ModelConfig& model, const ModelFolder* source,
                      std::optional<ElementType> type);
 
-/// Adds a tokenizer to `folder`. `path` is an argument of open_tokenizer(): copies all files there that transformers
-/// uses, or generates them for "bytes" (each byte is a token). Generates tokenizer_config.json if it is missing. Does
-/// nothing for an empty path.
-void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path);
+/// Adds a tokenizer to `folder`: writes `texts`, its tokenizer_texts(), or generates files if `path` is "bytes" (each
+/// byte is a token). Generates tokenizer_config.json if it is missing.
+void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const std::string& path,
+                   const std::map<std::string, std::string>& texts);
 
 /// Throws ConfigError if the model's vocabulary is too small for the byte tokenizer: 256 bytes and, for BERT, the
 /// special tokens.

@@ -213,6 +213,13 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   return make_pipeline_tokenizer(std::move(parts));
 }
 
+std::map<std::string, std::string> tokenizer_texts(const std::string& path) {
+  std::map<std::string, std::string> texts;
+  if (path.empty()) return texts;
+  for (const TokenizerFile& file : tokenizer_files(path)) texts[file.name] = read_whole(file.path);
+  return texts;
+}
+
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
   if (path == kBytes) return std::nullopt;
   std::error_code error;

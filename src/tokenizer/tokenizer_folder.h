@@ -6,6 +6,7 @@
 // text, generation and exports call open_tokenizer().
 
 #include <array>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,9 @@ struct TokenizerFile {
 /// Returns the existing files of the tokenizer at `path`, including files that only other programs read. A folder with
 /// copies of them, each under its TokenizerFile::name, is the same tokenizer.
 [[nodiscard]] std::vector<TokenizerFile> tokenizer_files(const std::string& path);
+
+/// Returns the texts of tokenizer_files(), by TokenizerFile::name; none for "bytes" and for an empty path.
+[[nodiscard]] std::map<std::string, std::string> tokenizer_texts(const std::string& path);
 
 /// Returns the main file of the tokenizer at `path` (kTokenizerNames). Returns nullopt for "bytes", and for a folder
 /// without such a file. If `path` is a file, it need not exist.

@@ -24,7 +24,7 @@ class FolderFilesTest : public ::testing::Test {
   /// File names in a folder after the tokenizer of `path` was added.
   std::vector<std::string> added(const std::string& model, const std::string& path) {
     StagedFolder staged(out_);
-    add_tokenizer(staged, find_model(model), path);
+    add_tokenizer(staged, find_model(model), path, tokenizer_texts(path));
     staged.commit();
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(out_)) names.push_back(entry.path().filename());

@@ -32,7 +32,7 @@ struct RecordedTokenizerTest : ::testing::Test {
   /// As a run of this version saves it.
   std::string save_with_copy() const {
     const std::string tokenizer = scratch.write("vocab.txt", kWords);
-    const std::string checkpoint = save(tokenizer_record(tokenizer));
+    const std::string checkpoint = save(tokenizer_record(tokenizer, tokenizer_texts(tokenizer)));
     for (const auto& [name, text] : tokenizer_texts(tokenizer)) scratch.write("run/step-00000002/" + name, text);
     std::filesystem::remove(tokenizer);
     return checkpoint;
@@ -74,8 +74,8 @@ TEST_F(RecordedTokenizerTest, OfAnOlderVersionMayBeARelativePath) {
 
 TEST_F(RecordedTokenizerTest, MayBeBytesOrUnknown) {
   EXPECT_EQ(tokenizer_of_folder(save("bytes")), "bytes");
-  EXPECT_EQ(tokenizer_of_folder(save(tokenizer_record("bytes"))), "bytes");
-  EXPECT_THAT(tokenizer_of_folder(save(tokenizer_record(""))), IsEmpty());
+  EXPECT_EQ(tokenizer_of_folder(save(tokenizer_record("bytes", {}))), "bytes");
+  EXPECT_THAT(tokenizer_of_folder(save(tokenizer_record("", {}))), IsEmpty());
   EXPECT_THAT(tokenizer_of_folder(save("")), IsEmpty());
 }
 

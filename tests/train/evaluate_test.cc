@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "support/scratch.h"
 #include "support/training.h"
 #include "train/export/export_model.h"
@@ -109,6 +110,28 @@ TEST_F(EvaluateTest, ReadsTheShardsThatAFolderKeepsForValidation) {
   static_cast<void>(scratch_.write("shards/b_val_0.txt", text_.substr(0, 500)));
   static_cast<void>(scratch_.write("shards/b_val_1.txt", text_.substr(500)));
   EXPECT_EQ(loss(options(from, scratch_.path("shards"))), loss(options(from, data_)));
+}
+
+/// An export has the tokenizer with which the run began, also if its file was replaced. Without it, text is refused.
+TEST_F(EvaluateTest, TextOfAFolderNeedsTheTokenizerOfItsRun) {
+  const std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nof\n";
+  TrainOptions training = testing::small_options("gpt2-tiny", "none", {1, 1});
+  training.tokenizer = scratch_.write("words.txt", words);
+  training.overrides.vocabulary = 300;
+  training.export_folder = scratch_.path("exported");
+  const Job job = prepare_job(training);
+  static_cast<void>(scratch_.write("words.txt", "of another run"));
+  run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
+    const Trainer trainer(job, rank, transport);
+    export_model(job, trainer.model().whole_parameters(), rank, transport);
+  });
+  EXPECT_EQ(testing::read_file(training.export_folder + "/vocab.txt"), words);
+  EXPECT_EQ(read_json(testing::read_file(training.export_folder + "/tokenizer_config.json"))["tokenizer_class"],
+            "BertTokenizer");
+  std::filesystem::remove(training.export_folder + "/vocab.txt");
+  EXPECT_THAT([&] { (void)loss(options(training.export_folder, data_)); },
+              ::testing::ThrowsMessage<ConfigError>(
+                  ::testing::HasSubstr("has no tokenizer, and a vocabulary of 300 is not a byte vocabulary")));
 }
 
 TEST_F(EvaluateTest, ProgressEndsWithTheResult) {

@@ -57,9 +57,10 @@ void write_tensors(const ExportPlan& plan, const TensorSources& sources, const s
 }
 
 void complete(StagedFolder& staged, const ModelConfig& model, const ModelFolder* source,
-              std::optional<ElementType> type, const std::string& tokenizer) {
+              std::optional<ElementType> type, const std::string& tokenizer,
+              const std::map<std::string, std::string>& tokenizer_texts) {
   add_description(staged, model, source, type);
-  add_tokenizer(staged, model, tokenizer);
+  add_tokenizer(staged, model, tokenizer, tokenizer_texts);
   staged.commit();
 }
 
@@ -130,7 +131,8 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   StagedFolder staged(output);
   staged.make_weights(plan);
   write_tensors(plan, sources, staged.path());
-  complete(staged, folder.model(), &folder, type, chosen.empty() ? source : chosen);
+  const std::string& from = chosen.empty() ? source : chosen;
+  complete(staged, folder.model(), &folder, type, from, tokenizer_texts(from));
 }
 
 void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
@@ -149,7 +151,9 @@ void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank
     return 0.0;
   });
   sum_in_agreement(transport, [&] {
-    if (rank == RankId(0)) complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer);
+    if (rank != RankId(0)) return 0.0;
+    complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer,
+             job.data.tokenizer_texts);
     return 0.0;
   });
 }

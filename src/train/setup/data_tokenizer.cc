@@ -93,16 +93,9 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   return result;
 }
 
-std::map<std::string, std::string> tokenizer_texts(const std::string& tokenizer) {
-  std::map<std::string, std::string> texts;
-  if (tokenizer.empty()) return texts;
-  for (const TokenizerFile& file : tokenizer_files(tokenizer)) texts[file.name] = read_whole(file.path);
-  return texts;
-}
-
-nlohmann::ordered_json tokenizer_record(const std::string& tokenizer) {
+nlohmann::ordered_json tokenizer_record(const std::string& tokenizer, const std::map<std::string, std::string>& texts) {
   auto files = nlohmann::ordered_json::object();
-  for (const auto& [name, text] : tokenizer_texts(tokenizer)) files[name] = hash_of(text);
+  for (const auto& [name, text] : texts) files[name] = hash_of(text);
   return {{"source", tokenizer}, {"files", files}};
 }
 
@@ -132,7 +125,14 @@ DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, 
       vocabulary_(model.vocabulary),
       kind_(is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs),
       path_(tokenizer_path(given, from)) {
-  if (path_.empty() && from != nullptr && is_checkpoint(from->path())) checkpoint_ = from->path();
+  if (path_.empty() && from != nullptr) {
+    if (is_checkpoint(from->path())) {
+      unknown_ = fmt::format("the tokenizer of {} is not known, because its run read tokens", from->path());
+    } else if (vocabulary_ != vocabulary_needed(kind_)) {
+      unknown_ = fmt::format("{} has no tokenizer, and a vocabulary of {} is not a byte vocabulary", from->path(),
+                             vocabulary_);
+    }
+  }
   if (path_.empty() || makes_bytes(path_)) return;
   tokenizer_ = open_tokenizer(path_);
   const std::int64_t tokens = tokenizer_->vocabulary_size();
@@ -153,10 +153,8 @@ TokenOptions DataTokenizer::token_options() const {
 
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
-  if (is_plain_text && !checkpoint_.empty()) {
-    throw ConfigError(fmt::format(
-        "--data is text, but the tokenizer of {} is not known, because its run read tokens; give --tokenizer",
-        checkpoint_));
+  if (is_plain_text && !unknown_.empty()) {
+    throw ConfigError(fmt::format("--data is text, but {}; give --tokenizer", unknown_));
   }
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;

@@ -44,12 +44,10 @@ struct TrainingPrompt {
 /// it is missing.
 [[nodiscard]] std::string tokenizer_of_folder(const std::string& folder);
 
-/// Returns the files of a tokenizer, as open_tokenizer takes it, by their names in a folder; none for bytes.
-[[nodiscard]] std::map<std::string, std::string> tokenizer_texts(const std::string& tokenizer);
-
 /// Returns the section `tokenizer` of a checkpoint's manifest (Manifest::run): `source`, and `files` with the hash of
-/// each of tokenizer_texts().
-[[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer);
+/// each of `texts`, the tokenizer_texts().
+[[nodiscard]] nlohmann::ordered_json tokenizer_record(const std::string& tokenizer,
+                                                      const std::map<std::string, std::string>& texts);
 
 /// Returns the tokenizer that Manifest::run names (`run`), also in checkpoints of older versions; empty if unknown.
 [[nodiscard]] std::string recorded_source(const nlohmann::ordered_json& run);
@@ -65,7 +63,7 @@ class DataTokenizer {
   [[nodiscard]] TokenOptions token_options() const;
   /// Returns kind and special tokens of the samples; the caller adds sequence, seed and documents. Throws ConfigError
   /// if the vocabulary is too small for plain text, if BERT's special tokens are not known, or for plain text if the
-  /// model is a checkpoint of tokens whose tokenizer is not known.
+  /// model's tokenizer is not known and bytes are not its tokens.
   [[nodiscard]] SampleOptions sample_options(bool is_plain_text) const;
   /// Returns the tokenizer of plain text or (`is_plain_text` is false) of tokenized data, as an argument of
   /// open_tokenizer(). For tokenized data, this is --tokenizer or the model's tokenizer. Empty if unknown.
@@ -77,7 +75,7 @@ class DataTokenizer {
   std::string model_;
   std::int64_t vocabulary_;
   SampleKind kind_;
-  std::string checkpoint_;                // The model, if it is a checkpoint with an unknown tokenizer; else empty
+  std::string unknown_;                   // Why the tokenizer of the model's text is unknown; else empty
   std::string path_;                      // Of the tokenizer; empty: not known
   std::unique_ptr<Tokenizer> tokenizer_;  // Null: bytes
 };

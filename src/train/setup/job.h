@@ -48,7 +48,8 @@ struct JobPrograms {
 /// Data of the training run; ranks that are threads share it.
 struct JobData {
   std::shared_ptr<Corpus> corpus;
-  std::string tokenizer;  // Argument of open_tokenizer; empty: not known
+  std::string tokenizer;                               // Argument of open_tokenizer; empty: not known
+  std::map<std::string, std::string> tokenizer_texts;  // Its files when the run began, which may be replaced later
   std::optional<Samples> training;
   std::optional<Samples> validation;
   std::shared_ptr<const TrainingPrompt> prompt;  // Null without --sample-every

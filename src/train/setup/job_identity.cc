@@ -293,7 +293,7 @@ Json run_record(const Job& job) {
           {"data", data_section(job)},
           {"hyperparameters", numbers},
           {"layout", layout_section(job)},
-          {"tokenizer", tokenizer_record(job.data.tokenizer)},
+          {"tokenizer", tokenizer_record(job.data.tokenizer, job.data.tokenizer_texts)},
           {"versions", {{"libtorch", TORCH_VERSION}, {"cpu", at::get_cpu_capability()}}}};
 }
 

@@ -19,6 +19,7 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
+#include "tokenizer/tokenizer_folder.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -433,6 +434,7 @@ void open_data(Job& job) {
   samples.seed = static_cast<std::uint64_t>(options.seed);
   samples.documents = options.documents;
   job.data.tokenizer = tokenizer.source(job.data.corpus->opened.is_plain_text);
+  job.data.tokenizer_texts = tokenizer_texts(job.data.tokenizer);
   job.data.training.emplace(job.data.corpus->split(Split::Train), samples);
   if (options.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
 }
