@@ -148,8 +148,8 @@ class TransformersOracleTest(unittest.TestCase):
 
     def train_words(self, name, source):
         schedule = ("--schedule", "chimera", "--stages", 4) if name in ("gpt2-untied", "bert-untied", "llama") else ("--schedule", "1f1b", "--stages", 2)
-        return ("--from", source, "--data", self.text(), *schedule, "--micro-batches", 4, "--micro-batch-size", 2,
-                "--sequence", 32, "--steps", 1)
+        return ("--from", source, "--data", self.text(), "--tokenizer", "bytes", *schedule, "--micro-batches", 4,
+                "--micro-batch-size", 2, "--sequence", 32, "--steps", 1)
 
     def test_training_begins_with_the_folders_weights_and_leaves_them(self):
         """A learning rate that changes no bit: what goes in comes out, through stages on several ranks."""

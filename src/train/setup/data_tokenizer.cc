@@ -154,7 +154,7 @@ TokenOptions DataTokenizer::token_options() const {
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
   if (is_plain_text && !unknown_.empty()) {
-    throw ConfigError(fmt::format("--data is text, but {}; give --tokenizer", unknown_));
+    throw ConfigError(fmt::format("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_));
   }
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
