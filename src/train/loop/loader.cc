@@ -47,13 +47,8 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
   return batch;
 }
 
-/// The number of BERT's targets varies, and PyTorch caches pinned memory by size: all micro-batches use one size.
 MicroBatch pin_memory(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
-  if (at::Tensor& indices = batch.target_indices; indices.defined()) {
-    const at::Tensor most = at::empty({batch.targets.numel()}, indices.options().pinned_memory(true));
-    indices = most.narrow(0, 0, indices.numel()).copy_(indices);
-  }
   for (at::Tensor* tensor : tensors_of(batch)) *tensor = tensor->pin_memory();
   return batch;
 }
@@ -86,20 +81,19 @@ void Loader::begin_step(std::int64_t step) {
   }
 }
 
-/// begin_step() keeps three steps at a time, and validation reads micro-batches beside them. Only padded micro-batches
-/// have a mask, perhaps none of the first steps.
+/// begin_step() keeps three steps at a time, and validation reads micro-batches beside them. PyTorch caches pinned
+/// memory by size.
 void Loader::warm_up(std::int64_t step) {
   if (device_.is_cpu()) return;
-  constexpr int kSteps = 4;
+  constexpr int kMoreSteps = 2;
   std::vector<at::Tensor> more;
   for (const MicroBatchId micro_batch : micro_batches_) {
     if (step + 1 < job_.options.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
     MicroBatch batch = prefetcher_.get(place_of(step, micro_batch));
-    if (!is_causal(job_.model.family)) batch.attention_mask = at::empty(batch.tokens.sizes(), at::kBool);
-    if (batch.target_indices.defined()) batch.target_indices = batch.targets.flatten();
     for (const at::Tensor* tensor : tensors_of(batch)) {
-      for (int i = 0; i < kSteps; ++i)
+      for (int i = 0; i < kMoreSteps; ++i) {
         more.push_back(at::empty(tensor->sizes(), tensor->options().pinned_memory(true)));
+      }
     }
   }
 }
