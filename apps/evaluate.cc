@@ -86,7 +86,7 @@ void add_flags(CLI::App& command, EvaluateFlags& flags) {
       ->required();
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
-           "--from or of its run, else `bytes`)");
+           "--from or of its run, or `bytes` for a vocabulary of bytes)");
   add_count(command, "--sequence", o.sequence, "tokens predicted per window (L)")->required();
   add_count(command, "--seed", o.seed, "seed of BERT's sentence pairs and masks (default 1)");
   begin_group(command, heading::kNumbers);

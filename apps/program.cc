@@ -110,7 +110,6 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
     report_failure({.op = "start-up", .message = message, .usage = code == ExitCode::Usage});
   } else if (!invocation.place || invocation.place->rank == 0) {
     std::cerr << fmt::format("chimera: {}\n", one_line(message)) << std::flush;
-    // other ranks of the host have the same configuration
   } else if (invocation.place->local_rank == 0 || code != ExitCode::Usage || is_own) {
     std::cerr << fmt::format("chimera: rank {}: {}\n", invocation.place->rank, one_line(message)) << std::flush;
   } else {
