@@ -58,19 +58,19 @@ void ConnectionBreaker::break_all() noexcept {
     const bool is_spared = spared_.contains(inode) || (broken_only_ && !broken_only_->contains(inode));
     if (!is_spared) ::shutdown(descriptor, SHUT_RDWR);
   }
-  if (abort_wait_) abort_wait_();
+  if (abort_) abort_();
 }
 
-ConnectionBreaker::Wait::Wait(ConnectionBreaker* breaker, std::function<void()> abort) : breaker_(breaker) {
+ConnectionBreaker::AbortScope::AbortScope(ConnectionBreaker* breaker, std::function<void()> abort) : breaker_(breaker) {
   if (breaker_ == nullptr) return;
   const std::lock_guard lock(breaker_->mutex_);
-  breaker_->abort_wait_ = std::move(abort);
+  breaker_->abort_ = std::move(abort);
 }
 
-ConnectionBreaker::Wait::~Wait() {
+ConnectionBreaker::AbortScope::~AbortScope() {
   if (breaker_ == nullptr) return;
   const std::lock_guard lock(breaker_->mutex_);
-  breaker_->abort_wait_ = nullptr;
+  breaker_->abort_ = nullptr;
 }
 
 }  // namespace chimera

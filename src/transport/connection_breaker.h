@@ -1,8 +1,8 @@
 #pragma once
 
 // Ends every wait of a rank for other ranks, so that it can abandon a step if a rank is lost. Gloo has no such call, so
-// the sockets of the process are shut down. The thread of RecoveryLink (launch/local/recovery.h) calls break_all()
-// while the rank's main thread waits.
+// the sockets of the process are shut down; NCCL's communicators are aborted. The thread of RecoveryLink
+// (launch/local/recovery.h) calls break_all() while the rank's main thread waits.
 
 #include <sys/types.h>
 #include <atomic>
@@ -22,22 +22,22 @@ class ConnectionBreaker {
   void exclude_open();
   /// Excludes all TCP connections that will be opened from now on.
   void exclude_later();
-  /// Shuts down all open TCP connections that are not excluded, and aborts the current Wait. Later connections and
-  /// waits need another call.
+  /// Shuts down all open TCP connections that are not excluded, and calls the function of the AbortScope. Later
+  /// connections and waits need another call.
   void break_all() noexcept;
   /// Returns whether break_all() was called after the last reset().
   [[nodiscard]] bool is_broken() const noexcept { return broken_; }
   /// Forgets break_all(), before new connections are made.
   void reset() noexcept { broken_ = false; }
 
-  /// Scope during which break_all() also calls `abort`: some waits do not end although their connection is shut down.
+  /// Scope during which break_all() also calls `abort`: some waits do not end although their connections are shut down.
   /// Only one may exist at a time.
-  class Wait {
+  class AbortScope {
    public:
-    Wait(ConnectionBreaker* breaker, std::function<void()> abort);
-    Wait(const Wait&) = delete;
-    Wait& operator=(const Wait&) = delete;
-    ~Wait();
+    AbortScope(ConnectionBreaker* breaker, std::function<void()> abort);
+    AbortScope(const AbortScope&) = delete;
+    AbortScope& operator=(const AbortScope&) = delete;
+    ~AbortScope();
 
    private:
     ConnectionBreaker* breaker_;  // null: no effect
@@ -47,7 +47,7 @@ class ConnectionBreaker {
   std::mutex mutex_;
   std::set<ino_t> spared_;                      // inodes of excluded sockets
   std::optional<std::set<ino_t>> broken_only_;  // inodes of the only sockets to shut down, from exclude_later()
-  std::function<void()> abort_wait_;            // empty: no wait is registered
+  std::function<void()> abort_;                 // empty: no AbortScope exists
   std::atomic<bool> broken_ = false;
 };
 

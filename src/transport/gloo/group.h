@@ -25,7 +25,7 @@ using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
 /// Waits for a send or receive. Throws Gloo's errors, also if `breaker` (may be null) aborts the operation.
 inline void wait_for(c10d::Work& work, std::chrono::milliseconds timeout, ConnectionBreaker* breaker = nullptr) {
-  const ConnectionBreaker::Wait wait(breaker, [&work] { work.abort(); });
+  const ConnectionBreaker::AbortScope wait(breaker, [&work] { work.abort(); });
   if (!work.wait(timeout)) throw std::runtime_error("aborted");
 }
 
@@ -48,7 +48,7 @@ class OperationEnd {
   }
   /// Waits for end(). Throws on timeout, or if `breaker` (may be null) breaks the connections before.
   void await(std::chrono::milliseconds timeout, ConnectionBreaker* breaker) {
-    const ConnectionBreaker::Wait wait(breaker, [this] { abort(); });
+    const ConnectionBreaker::AbortScope wait(breaker, [this] { abort(); });
     std::unique_lock lock(mutex_);
     if (!news_.wait_for(lock, timeout, [&] { return is_over_ || is_aborted_; })) throw std::runtime_error("Timed out");
     if (!is_over_) throw std::runtime_error("aborted");
