@@ -42,7 +42,7 @@ class Groups {
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
   explicit Groups(const NcclOptions& options)
-      : rendezvous_(std::make_shared<RendezvousStore>(options.rendezvous, options.start_up_timeout)),
+      : rendezvous_(std::make_shared<RendezvousStore>(options.rendezvous, options.start_up_timeout, options.breaker)),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(options.gpu)),
         timeout_(options.timeout) {}
 
@@ -96,6 +96,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
     to.device = groups->device();
     to.sums_in_order = options.sums_in_order;
     to.timeout = options.timeout;
+    to.breaker = options.breaker;
     to.keep = groups;  // Process groups read the store
     to.connected = [groups] { groups->rendezvous().stop_accepting(); };
     to.end = [groups](bool has_failed) { has_failed ? groups->abort() : groups->shut_down(); };
@@ -238,7 +239,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
-    set_unless_set(nccl_variables(options.rendezvous));
+    set_unless_set(nccl_variables(options.rendezvous, options.breaker != nullptr));
     // NCCL refuses two ranks on one GPU of one host (initTransportsRank); getHostHash() reads this variable.
     if (ranks_share_gpus()) set_unless_set({{"NCCL_HOSTID", fmt::format("rank {}", options.rank)}});
     try {
@@ -254,7 +255,7 @@ class CudaAccelerator final : public Accelerator {
 }  // namespace
 }  // namespace chimera
 
-extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_12() {
+extern "C" __attribute__((visibility("default"))) const chimera::Accelerator* chimera_accelerator_13() {
   static const chimera::CudaAccelerator accelerator;
   return &accelerator;
 }

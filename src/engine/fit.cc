@@ -328,6 +328,7 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
   const FitOptions& options = run.options;
   driver_ = std::make_unique<StepDriver>(run, UpdateRule{options.learning_rate, options.steps, options.clip},
                                          place_.worker, borrow<Stage>(stages_), transport_, TensorSpec(), shape);
+  driver_->executor().connect_sums();
 }
 
 at::Device RankFit::device() const { return stages_.begin()->second->parameters().front().value.device(); }

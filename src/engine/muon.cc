@@ -196,6 +196,7 @@ class Muon final : public Optimizer {
     for (const auto& gather : gathers) {
       if (gather) gather->wait();
     }
+    if (transport_ != nullptr) transport_->confirm();
     for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor);
     others_->step(learning_rate, gradient_factor);
   }

@@ -11,10 +11,7 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
       rule_(std::move(rule)),
       worker_(worker),
       transport_(transport),
-      executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {
-  // Buffers of the sums are sized once, before the first step, in the same order on all ranks.
-  executor_.connect_sums();
-}
+      executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {}
 
 StepResult StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks) {
   StepResult result = executor_.run(instructions, hooks);

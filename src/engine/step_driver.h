@@ -27,9 +27,9 @@ struct UpdateRule {
 /// Drives the steps of one rank. Borrows `run`, the stages, the transport and `tied`.
 class StepDriver {
  public:
-  /// Constructs an Executor from the parameters after `rule`, and lets it connect the all-reduces of gradients. This is
-  /// collective: all ranks must construct their StepDriver together. `message` is size and type of the tensors that
-  /// stages exchange, and `tied` the matrix that the first and last stage share (null: none).
+  /// Constructs an Executor from the parameters after `rule`. `message` is size and type of the tensors that stages
+  /// exchange, and `tied` the matrix that the first and last stage share (null: none). Call Executor::connect_sums()
+  /// before the first step.
   StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, std::map<StageId, Stage*> stages,
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 

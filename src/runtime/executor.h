@@ -65,8 +65,8 @@ class Executor {
   /// Abandons the step after run() threw, so that it can be repeated. Not for programs that update stages separately.
   void drop();
 
-  /// Makes the transport connect the ranks of each gradient sum (Transport::connect_sums()). Call it once, before the
-  /// first step; collective.
+  /// Makes the transport connect the ranks of each gradient sum (Transport::connect_sums()). Call it before the first
+  /// step over new connections; collective. May overwrite the gradients.
   void connect_sums() const { sums_.connect(); }
 
   /// Returns the current instruction; empty between programs.

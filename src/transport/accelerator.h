@@ -37,7 +37,8 @@ struct NcclOptions {
   /// If an operation takes longer, the process ends; NCCL cannot name the rank that is late. Slow steps extend the
   /// limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
-  std::function<void()> on_group_connected = {};  ///< called after each communicator is connected (seconds each)
+  std::function<void()> on_group_connected = {};         ///< called after each communicator is connected (seconds each)
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< Communicators::breaker
 };
 
 /// Properties of a GPU.
@@ -78,7 +79,7 @@ class Accelerator {
 };
 
 /// C function that returns the library's Accelerator. Increment the number when this interface or Transport changes.
-inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_12";
+inline constexpr const char* kAcceleratorEntry = "chimera_accelerator_13";
 using AcceleratorEntry = const Accelerator* (*)();
 
 }  // namespace chimera

@@ -42,6 +42,7 @@ class ForwardingTransport : public Transport {
   }
   void note_longest_step(std::chrono::milliseconds longest) override { ranks_->note_longest_step(longest); }
   void require_peers() override { ranks_->require_peers(); }
+  void confirm() override { ranks_->confirm(); }
   void all_sum(std::span<double> values) override { ranks_->all_sum(values); }
   std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
     return ranks_->sum_to_host(values, before_wait);

@@ -46,6 +46,10 @@ void poll_until(const std::function<bool()>& is_done, const std::function<void()
   }
 }
 
+void await_device(at::Device device) {
+  if (has_streams(device)) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 void use_on_current_stream(const at::Tensor& tensor) {
   if (has_streams(tensor.device())) tensor.record_stream(current_stream(tensor.device()));
 }

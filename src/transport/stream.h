@@ -32,6 +32,9 @@ class StreamMark {
 /// Polls a device until `is_done`. Calls `check` first and then about once per second; it may throw, or be empty.
 void poll_until(const std::function<bool()>& is_done, const std::function<void()>& check);
 
+/// Waits until the device has done all work of this process.
+void await_device(at::Device device);
+
 /// Keeps memory of `tensor`, created on another stream, from reuse until the current stream has finished with it.
 void use_on_current_stream(const at::Tensor& tensor);
 

@@ -68,7 +68,7 @@ struct GradientSum {
 
 /// Endpoint of a rank, for that rank's thread only. From one rank to another, messages arrive in the order of
 /// start_send(), and receives must be posted in the same order. Only wait(), sum_in_op(), exchange_in_op(),
-/// connect_sums(), all_sum() and sum_to_host() block.
+/// connect_sums(), confirm(), all_sum() and sum_to_host() block.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -115,6 +115,10 @@ class Transport {
   /// Throws PeerLostError if the transport has noticed that a peer is lost. Does not block. For a host that waits for
   /// its device.
   virtual void require_peers() {}
+  /// Throws PeerLostError unless all transfers and collectives of all ranks up to here are complete, with right data;
+  /// blocks. All ranks call it before received data replaces what a rank would need after the loss of another one. On
+  /// CPUs the wait for an operation suffices.
+  virtual void confirm() {}
   /// Sums `values` over all ranks in place, with the same bits on each; blocks.
   virtual void all_sum(std::span<double> values) = 0;
   /// Returns all_sum() of doubles on a device (flat, contiguous). Calls `before_wait`, if set, before it waits for the

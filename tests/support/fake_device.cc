@@ -83,6 +83,7 @@ struct FakeStreams final : c10::impl::DeviceGuardImplInterface {
     FakeDevice::get().looked_at(number);
     return FakeDevice::get().is_done(number);
   }
+  void synchronizeDevice(const c10::DeviceIndex /*index*/) const override { FakeDevice::get().waited("for all work"); }
   void destroyEvent(void* /*event*/, const c10::DeviceIndex /*index*/) const noexcept override {}
 };
 

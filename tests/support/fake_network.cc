@@ -44,6 +44,7 @@ class FakeBackend final : public c10d::Backend {
     return network_.allocate(elements, options);
   }
   c10d::ErrorType getError() override { return network_.error; }
+  void abort() override { network_.abort(group_, static_cast<std::size_t>(getRank())); }
   [[nodiscard]] const std::string getBackendName() const override { return "fake"; }  // NOLINT: as in c10d
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int /*tag*/) override {
     if (to == getRank()) throw std::logic_error("a send to oneself");
@@ -126,6 +127,20 @@ std::int64_t ring_bytes(const Call& call, std::size_t members) {
     case Kind::Receive: break;  // not of rings
   }
   return 0;
+}
+
+/// Completes a call with data that look right: its own.
+void end_wrongly(Call& call) {
+  const at::NoGradGuard no_graph;
+  const FakeDevice::Unrecorded by_the_call;
+  for (const at::Tensor& out : call.out) {
+    if (call.in.defined() && call.in.sizes() == out.sizes()) {
+      out.copy_(call.in.clone());
+    } else {
+      out.fill_(0.5);
+    }
+  }
+  call.done = true;
 }
 
 at::Tensor sum_of(const std::vector<std::shared_ptr<Call>>& calls) {
@@ -235,8 +250,19 @@ std::string FakeNetwork::why_closed() {
   return why_;
 }
 
+void FakeNetwork::abort(Group& group, std::size_t member) {
+  const std::scoped_lock lock(mutex_);
+  group.aborted.insert(member);
+  for (auto& calls : group.waiting) {
+    for (const auto& call : std::exchange(calls, {})) end_wrongly(*call);
+  }
+  changed_.notify_all();
+}
+
 void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call) {
   std::unique_lock lock(mutex_);
+  if (group.aborted.contains(member)) throw c10::DistBackendError({}, "the communicator is aborted");
+  if (!group.aborted.empty()) return end_wrongly(*call);
   call->stream = current_fake_stream();
   if (is_transfer(*call)) ++pending_transfers_[call->stream];
   if (call->kind == Kind::AllReduce && allocated_.contains(call->in.data_ptr())) ++all_reduces_in_place_;
@@ -253,7 +279,7 @@ void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<
     carry_out(met);
   }
   changed_.notify_all();
-  wait_until(lock, [&] { return connecting.size() == group.waiting.size(); });
+  wait_until(lock, [&] { return connecting.size() == group.waiting.size() || !group.aborted.empty(); });
 }
 
 void FakeNetwork::carry_out(const std::vector<std::shared_ptr<Call>>& calls) {

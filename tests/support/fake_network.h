@@ -78,9 +78,13 @@ class FakeNetwork {
     std::vector<std::deque<std::shared_ptr<Call>>> waiting = {};
     std::map<Way, std::set<std::size_t>> connecting = {};            // members that have made such a call
     std::map<std::size_t, std::chrono::milliseconds> timeouts = {};  // by member
+    std::set<std::size_t> aborted = {};                              // members
   };
   void issue(Group& group, std::size_t member, const std::shared_ptr<Call>& call);
   void wait_for(Call& call);
+  /// Ends all operations of the group, the current and later ones, with wrong data, as NCCL may do on all members. New
+  /// ones of this member throw.
+  void abort(Group& group, std::size_t member);
   void set_timeout(Group& group, std::size_t member, std::chrono::milliseconds timeout);
   /// Closes the network if a send or receive that was started on `stream` has not been waited for: a rank that waits
   /// for its device then waits for a peer, which may wait for this rank. `why` names what waits.

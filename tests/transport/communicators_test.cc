@@ -7,8 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <exception>
+#include <functional>
 #include <future>
 #include <latch>
 #include <map>
@@ -25,7 +28,10 @@
 #include "core/error.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
+#include "transport/connection_breaker.h"
 #include "transport/pairs/communicators.h"
+#include "transport/pairs/pair_transport.h"
+#include "transport/threads/rank_threads.h"
 
 namespace chimera {
 namespace {
@@ -443,6 +449,37 @@ TEST(CommunicatorsTest, ExceptionAbortsTransfersInFlight) {
   EXPECT_THAT(ends, ElementsAre(false));
 }
 
+/// Rank 2 is lost and rank 1 aborts its groups, after which they deliver wrong data to rank 0 too.
+TEST(CommunicatorsTest, NoRankTakesTheSumsOfAbortedGroups) {
+  using Call = std::function<void(Transport&)>;
+  const Call sum = [](Transport& rank) {
+    std::array<double, 1> one{1};
+    rank.all_sum(one);
+    EXPECT_EQ(one[0], 3);
+  };
+  for (const Call& call : {sum, Call([](Transport& rank) { rank.confirm(); })}) {
+    testing::FakeNetwork network(3, {}, {});
+    std::array<std::shared_ptr<ConnectionBreaker>, 3> breakers;
+    std::array<std::unique_ptr<Transport>, 3> ranks;
+    RankThreads threads(3);
+    const auto run = [&](int count, const std::function<void(std::size_t)>& rank) {
+      const auto failed = threads.run(count, [&](RankId id) { rank(id.index()); }, {});
+      if (failed) std::rethrow_exception(failed->error);
+    };
+    run(3, [&](std::size_t rank) {
+      Communicators own = network.communicators(static_cast<int>(rank));
+      own.breaker = breakers[rank] = std::make_shared<ConnectionBreaker>();
+      ranks[rank] = make_pair_transport(std::move(own));
+      for (int repetition = 0; repetition < 3; ++repetition) call(*ranks[rank]);
+    });
+    run(3, [&](std::size_t rank) {
+      if (rank == 2) return breakers[1]->break_all();
+      EXPECT_THROW(call(*ranks[rank]), PeerLostError);
+    });
+    EXPECT_FALSE(breakers[0]->is_broken());
+  }
+}
+
 TEST(CommunicatorsTest, AllAreAbortedConcurrently) {
   std::latch begun(3);
   std::vector<Communicators::Group> groups;
@@ -500,6 +537,13 @@ TEST(CommunicatorsTest, NcclListensOnlyOnTheRendezvousInterface) {
   EXPECT_THAT(nccl_variables(rendezvous), ::testing::Contains(Variable("NCCL_SOCKET_IFNAME", "=lo")));
   rendezvous.interface = "wire7";
   EXPECT_THROW(static_cast<void>(nccl_variables(rendezvous)), ConfigError);
+}
+
+TEST(CommunicatorsTest, NcclEndsNoProcessThatOutlivesItsPeers) {
+  const RendezvousPoint rendezvous = file_rendezvous("/nowhere");
+  const auto ends_no_process = ::testing::Contains(::testing::Pair("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"));
+  EXPECT_THAT(nccl_variables(rendezvous, /*outlives_peers=*/true), ends_no_process);
+  EXPECT_THAT(nccl_variables(rendezvous), ::testing::Not(ends_no_process));
 }
 
 }  // namespace

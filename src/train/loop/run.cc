@@ -136,9 +136,21 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
-std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
-                                              const RendezvousPoint& rendezvous,
-                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first);
+/// What connect() needs besides the job.
+struct Endpoint {
+  RankId rank;
+  RendezvousPoint rendezvous;
+  Fingerprint compared;
+  std::chrono::milliseconds timeout = kGlooDefaultTimeout;
+  std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
+  std::shared_ptr<ConnectionBreaker> breaker;
+};
+std::unique_ptr<Transport> connect(const Job& job, Endpoint end);
+
+/// Limits the delay if another rank is lost during reconnection. Communicators of GPUs take seconds each.
+std::chrono::milliseconds rejoining_patience(const Job& job) {
+  return uses_gpu(job.options) ? std::chrono::minutes(2) : std::chrono::seconds(10);
+}
 
 std::vector<RankId> ranks_of(const RankSet& set) {
   std::vector<RankId> ranks;
@@ -259,7 +271,14 @@ class LastingTrainer {
     const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
     reconnecting_.join(
         [&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
-          return connect_generation(job, rank, fingerprint_, rendezvous, breaker, is_first);
+          Fingerprint compared = fingerprint_;
+          // Replacements have no checkpoint.
+          if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+          return chimera::connect(job, {.rank = rank,
+                                        .rendezvous = rendezvous,
+                                        .compared = std::move(compared),
+                                        .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job),
+                                        .breaker = breaker});
         });
     if (!trainer_ && kept_) {
       trainer_.emplace(job, rank, reconnecting_, *kept_);
@@ -405,60 +424,57 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-/// Limits the delay if another rank is lost during reconnection.
-constexpr std::chrono::milliseconds kRejoiningPatience = std::chrono::seconds(10);
+int gpu_of(const Job& job, RankId rank) {
+  return static_cast<int>(device_of(job.options, job.launched_rank(rank)).index());
+}
 
 /// Threads that start later, those of c10d and NCCL too, inherit the cores.
 void bind_near_gpu(const Job& job, int rank) {
   if (!uses_gpu(job.options)) return;
-  const int gpu = static_cast<int>(device_of(job.options, RankId(rank)).index());
+  const int gpu = gpu_of(job, RankId(rank));
   (void)bind_to_cores(cores_near(accelerator().traits(gpu).pci));
 }
 
-std::unique_ptr<Transport> connect(const Job& job, const RankEnvironment& rank) {
-  Fingerprint own = fingerprint(job);
-  note_progress({RankProgress::Phase::Joining});
-  const std::chrono::milliseconds timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout;
-  const auto start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout;
+std::unique_ptr<Transport> connect(const Job& job, Endpoint end) {
+  const std::vector<RankPair> pairs = communicating_pairs(job);
   if (!uses_gpu(job.options)) {
-    return connect_gloo({.rank = rank.rank,
-                         .world_size = rank.world_size,
-                         .rendezvous = rank.rendezvous,
-                         .timeout = timeout,
-                         .start_up_timeout = start_up_timeout,
+    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
+                         .world_size = static_cast<int>(job.num_ranks()),
+                         .rendezvous = std::move(end.rendezvous),
+                         .timeout = end.timeout,
+                         .start_up_timeout = end.start_up_timeout,
                          .groups = job.rank_groups(),
-                         .pairs = communicating_pairs(job),
-                         .fingerprint = std::move(own),
-                         // A failed rank stays until the culprit is known, but peers must notice at once.
-                         .breaker = rank.placed ? std::make_shared<ConnectionBreaker>() : nullptr});
+                         .pairs = pairs,
+                         .fingerprint = std::move(end.compared),
+                         .breaker = std::move(end.breaker)});
   }
-  return accelerator().connect({.rank = rank.rank,
-                                .world_size = rank.world_size,
-                                .gpu = static_cast<int>(device_of(job.options, RankId(rank.rank)).index()),
-                                .rendezvous = rank.rendezvous,
+  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
+                                .world_size = static_cast<int>(job.num_ranks()),
+                                .gpu = gpu_of(job, end.rank),
+                                .rendezvous = std::move(end.rendezvous),
                                 .groups = job.rank_groups(),
-                                .pairs = communicating_pairs(job),
+                                .pairs = pairs,
                                 .sums_in_order = job.canonical.has_value(),
                                 .has_early_sums = has_early_sums(job),
-                                .fingerprint = std::move(own),
-                                .start_up_timeout = start_up_timeout,
-                                .timeout = timeout,
-                                .on_group_connected = note_more_progress});
+                                .fingerprint = std::move(end.compared),
+                                .start_up_timeout = end.start_up_timeout,
+                                .timeout = end.timeout,
+                                .on_group_connected = note_more_progress,
+                                .breaker = std::move(end.breaker)});
 }
 
-/// Later generations do not compare kResumeFlag, because replacements have no checkpoint.
-std::unique_ptr<Transport> connect_generation(const Job& job, RankId rank, Fingerprint compared,
-                                              const RendezvousPoint& rendezvous,
-                                              const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
-  if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
-  return connect_gloo({.rank = static_cast<int>(rank.value()),
-                       .world_size = static_cast<int>(job.num_ranks()),
-                       .rendezvous = rendezvous,
-                       .start_up_timeout = is_first ? kGlooDefaultTimeout : kRejoiningPatience,
-                       .groups = job.rank_groups(),
-                       .pairs = communicating_pairs(job),
-                       .fingerprint = std::move(compared),
-                       .breaker = breaker});
+/// Connects a rank of a job that ends if a rank is lost.
+std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& rank) {
+  note_progress({RankProgress::Phase::Joining});
+  // A failed rank of Gloo stays until the culprit is known, but peers must notice at once.
+  const bool breaks = rank.placed && !uses_gpu(job.options);
+  return connect(job,
+                 {.rank = RankId(rank.rank),
+                  .rendezvous = rank.rendezvous,
+                  .compared = fingerprint(job),
+                  .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
+                  .start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout,
+                  .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
 }
 
 }  // namespace
@@ -528,7 +544,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       if (rank.orders) {
         reconnecting.emplace(rank);
       } else {
-        connected = connect(job, rank);
+        connected = connect_once(job, rank);
       }
       Transport& transport = reconnecting ? static_cast<Transport&>(*reconnecting) : *connected;
       if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder

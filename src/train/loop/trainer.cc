@@ -14,6 +14,7 @@
 #include "train/recover/state_hash.h"
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
+#include "transport/stream.h"
 
 namespace chimera {
 namespace {
@@ -41,6 +42,7 @@ ProgramShape program_shape_of(const RankContext& self) {
 
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin)
     : Trainer(job, rank, transport, origin, nullptr) {
+  if (origin == WeightOrigin::Own) driver_.executor().connect_sums();
   if (job.first_step == 0) return;
   last_.updates = job.checkpoints->resumed->updates;
   last_.loss_watch = job.checkpoints->resumed->loss_watch;
@@ -249,6 +251,7 @@ bool Trainer::save_if_due() {
 
 void Trainer::drop_step() {
   fault_point("leave");
+  await_device(self_.device);
   driver_.executor().drop();
   if (options().watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
   replicas_.forget();
@@ -278,6 +281,8 @@ void Trainer::rejoin() {
     model_.optimizer().share();
     model_.update_copies();
   }
+  driver_.executor().connect_sums();
+  is_warm_ = false;
   fault_point("resume");
 }
 

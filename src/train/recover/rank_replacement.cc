@@ -107,6 +107,7 @@ void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates
                             rank, resume.done);
     }
   }
+  self_.transport.confirm();
   if (!model_.lacking().empty()) model_.note_received(updates);
 }
 

@@ -25,7 +25,8 @@ void require_twins(const Job& job) {
   if (job.num_ranks() == 1 || options.transport == TransportKind::Threads) {
     refuse("needs a run of several processes; this run has one");
   }
-  if (options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; use --recover restart");
+  if (options.cuda_graphs)
+    refuse("--cuda-graphs keeps the connections of lost ranks; use --op-graphs, or leave it out");
   if (job.run.schedule.updates) {
     refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
                        job.run.schedule.name));
@@ -96,15 +97,15 @@ bool ReconnectingTransport::must_leave(const std::exception& error, const std::s
   // A rank with an error of its own is the culprit unless the launcher says otherwise within the grace period. A rank
   // that has lost a peer is a victim, and waits for as long as the launcher needs.
   const bool has_lost_another = dynamic_cast<const PeerLostError*>(&error) != nullptr;
-  if (!has_lost_another) return link_.must_leave(kVictimGrace);
-  if (!link_.must_leave(std::chrono::milliseconds(0)))
+  if (has_lost_another && !link_.must_leave(std::chrono::milliseconds(0)))
     report_failure({.op = op, .message = error.what(), .own_cause = false});
-  return link_.must_leave(kForTheLauncher);
+  if (!link_.must_leave(has_lost_another ? kForTheLauncher : kVictimGrace)) return false;
+  breaker_->break_all();  // A device must not wait for other ranks when the step is dropped
+  return true;
 }
 
 void ReconnectingTransport::leave() {
   note_progress({RankProgress::Phase::Joining});
-  breaker_->break_all();
   connected_.reset();
 }
 

@@ -51,9 +51,9 @@ class ReconnectingTransport final : public ForwardingTransport {
   }
 
   /// Returns whether the loss of another rank caused `error` in `op`, so that this rank must leave its step. Waits for
-  /// the launcher's order to leave.
+  /// the launcher's order to leave, and breaks the connections.
   [[nodiscard]] bool must_leave(const std::exception& error, const std::string& op);
-  /// Closes the connections. No transfer of this rank may be in progress.
+  /// Closes the broken connections. No transfer of this rank may be in progress.
   void leave();
 
  private:

@@ -32,8 +32,8 @@ namespace chimera {
 /// Throws ConfigError for bfloat16 if `native` (has_native_bfloat16()) is false.
 void require_fast_numbers(DataType dtype, bool native);
 
-/// Returns the device of a rank. On GPUs, threads share the first one; a process uses TrainOptions::gpu or, with our
-/// launcher, its rank's number.
+/// Returns the device of a rank, given its number at the launch. On GPUs, threads share the first one; a process uses
+/// TrainOptions::gpu or, with our launcher, its rank's number.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
 [[nodiscard]] bool uses_gpu(const TrainOptions& options);

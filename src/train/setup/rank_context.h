@@ -26,7 +26,7 @@ struct RankContext {
         world_rank(own_rank),
         rank(job.ranks().in_lane(own_rank)),
         place(job.run.ranks.place(rank)),
-        device(device_of(job.options, own_rank)),
+        device(device_of(job.options, job.launched_rank(own_rank))),
         kernels(job.canonical.has_value()),
         tensor(tensor_group(job, own_rank, connections)),
         lane(tensor ? std::make_unique<LaneTransport>(connections, job.ranks(), tensor->place().rank) : nullptr),

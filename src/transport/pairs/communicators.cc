@@ -107,12 +107,14 @@ VariableList cuda_variables() {
 }
 
 // On one host NCCL needs no interface but the loopback, and must not listen on any other.
-VariableList nccl_variables(const RendezvousPoint& rendezvous) {
+VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_peers) {
   const std::string interface = rendezvous.host.empty() ? "lo" : own_interface(rendezvous);
-  return {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
-          {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
-          // c10d would warn at each rank's first message
-          {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
+  VariableList variables = {{"NCCL_SOCKET_IFNAME", "=" + interface},  // exact name, not a prefix
+                            {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
+                            // c10d would warn at each rank's first message
+                            {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
+  if (outlives_peers) variables.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0");
+  return variables;
 }
 
 VariableList graph_variables() {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/rendezvous_point.h"
+#include "transport/connection_breaker.h"
 #include "transport/fingerprint.h"
 #include "transport/groups.h"
 #include "transport/transport.h"
@@ -46,8 +47,8 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] VariableList cuda_variables();
 
 /// Returns variables that make NCCL listen only on the rendezvous interface (loopback on one host, else
-/// own_interface()).
-[[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous);
+/// own_interface()). If `outlives_peers`, c10d must not end this process when NCCL loses a peer.
+[[nodiscard]] VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_peers = false);
 
 /// Returns the variables for CUDA graphs, to be set before cuda_variables().
 /// - They switch off NCCL's graph mixing, with which launches of graphs with several communicators can deadlock.
@@ -99,6 +100,8 @@ struct Communicators {
   std::function<void()> on_group_connected = {};
   /// Called once all ranks have connected all groups. May be empty.
   std::function<void()> connected = {};
+  /// With it, another thread can abort all groups, so that this rank outlives the loss of another one. May be null.
+  std::shared_ptr<ConnectionBreaker> breaker = nullptr;
   /// Called at the transport's end; may be empty. If `has_failed`, pending operations must be aborted.
   std::function<void(bool has_failed)> end = {};
 };

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <optional>
@@ -168,6 +170,11 @@ class Carveout {
 class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {
+    if (to_.breaker) {
+      whole_ = at::ones({1}, at::kDouble);
+      if (!to_.device.is_cpu()) whole_ = whole_.pin_memory();
+      aborts_.emplace(to_.breaker.get(), [this] { abort(); });
+    }
     // Other numbers may select other kernels, with other bits.
     if (to_.device.is_cpu() || to_.sums_in_order || to_.message_blocks == 0) return;
     carveout_.emplace(to_.message_blocks, to_.prefer_cublaslt);
@@ -186,9 +193,10 @@ class PairTransport final : public Transport {
   }
 
   ~PairTransport() override {
+    aborts_.reset();
     if (!to_.end) return;
     try {
-      to_.end(std::uncaught_exceptions() > exceptions_before_);
+      to_.end(std::uncaught_exceptions() > exceptions_before_ || is_broken());
     } catch (const std::exception&) {
     }
   }
@@ -196,7 +204,7 @@ class PairTransport final : public Transport {
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
-    return guarded(operation, [&] {
+    return start(operation, [&] {
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).out->send(tensors, member(peer), kTag);
       return std::make_unique<PendingWorks>(operation, Works{std::move(work)}, at::Tensor(), std::move(tensor));
@@ -206,7 +214,7 @@ class PairTransport final : public Transport {
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(from.value());
     const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
-    return guarded(operation, [&] {
+    return start(operation, [&] {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
       auto work = pair(peer).in->recv(tensors, member(peer), kTag);
@@ -221,7 +229,7 @@ class PairTransport final : public Transport {
       return std::make_unique<Completed>(std::move(sum.gradients));
     }
     const std::string operation = fmt::format("rank {}: {} of stage {}", to_.rank, sum.name(), id.value());
-    return guarded(operation, [&]() -> std::unique_ptr<Pending> {
+    return start(operation, [&]() -> std::unique_ptr<Pending> {
       if (sum.order != nullptr) return std::make_unique<OrderedSum>(operation, group, sum);
       if (!sum.scatters()) {
         std::vector<at::Tensor> tensors{sum.gradients};
@@ -241,7 +249,7 @@ class PairTransport final : public Transport {
     const Group& group = group_of(id);
     if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
-    return guarded(operation, [&] {
+    return start(operation, [&] {
       Works broadcasts = for_each_part(buffer, counts, [&](int owner, std::vector<at::Tensor>& part) {
         c10d::BroadcastOptions options;
         options.rootRank = owner;
@@ -276,7 +284,8 @@ class PairTransport final : public Transport {
   [[nodiscard]] at::Tensor allocate_gradients(ParameterGroupId id, std::int64_t elements,
                                               at::ScalarType type) override {
     const Group& group = group_of(id);
-    if (!group || to_.sums_in_order || !group->supportsTensorAlloc(to_.device.index())) return {};
+    // Gradients outlive the groups of a transport with a breaker.
+    if (!group || to_.sums_in_order || to_.breaker || !group->supportsTensorAlloc(to_.device.index())) return {};
     return guarded(fmt::format("rank {}: gradients of stage {}", to_.rank, id.value()),
                    [&] { return group->allocateTensor(elements, at::TensorOptions(to_.device).dtype(type)); });
   }
@@ -288,6 +297,7 @@ class PairTransport final : public Transport {
 
   /// c10d notices an error of NCCL on a thread of its own.
   void require_peers() override {
+    require_connections(fmt::format("rank {}", to_.rank));
     for (const Group& group : all_groups(to_)) {
       const c10d::ErrorType error = group->getError();
       if (error == c10d::ErrorType::SUCCESS) continue;
@@ -306,11 +316,27 @@ class PairTransport final : public Transport {
   std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
     if (!to_.everyone) return Transport::sum_to_host(values, before_wait);
     const std::string operation = fmt::format("rank {}: all-sum", to_.rank);
-    const at::Tensor sums = guarded(operation, [&] { return sum_over_everyone(values); });
+    const at::Tensor sums = start(operation, [&] {
+      const at::Tensor sum = sum_over_everyone(values);
+      return to_.breaker ? at::cat({sum, confirmations()}) : sum;
+    });
     const StreamMark end(to_.device);
     if (before_wait) before_wait();
     poll_until([&] { return end.is_reached(); }, [this] { require_peers(); });
-    return guarded(operation, [&] { return on_host(sums); });
+    std::vector<double> numbers = guarded(operation, [&] { return on_host(sums); });
+    if (!to_.breaker) return numbers;
+    require_connections(operation);
+    for (int rank = 0; rank < to_.everyone->getSize(); ++rank) {
+      if (numbers[static_cast<std::size_t>(values.numel() + rank)] != confirmation_of(rank))
+        throw PeerLostError(fmt::format("{}: rank {} has left the step", operation, rank));
+    }
+    numbers.resize(static_cast<std::size_t>(values.numel()));
+    return numbers;
+  }
+
+  void confirm() override {
+    std::array<double, 1> nothing{};
+    if (to_.breaker) all_sum(nothing);
   }
 
  private:
@@ -336,6 +362,35 @@ class PairTransport final : public Transport {
     return found->second;
   }
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
+
+  /// Called by the breaker's thread, perhaps repeatedly.
+  void abort() {
+    std::atomic_ref(*whole_.mutable_data_ptr<double>()) = 0;
+    abort_together(all_groups(to_));
+  }
+
+  [[nodiscard]] bool is_broken() const { return to_.breaker && to_.breaker->is_broken(); }
+  void require_connections(const std::string& operation) const {
+    if (is_broken()) throw PeerLostError(operation + ": connections were broken");
+  }
+  /// Runs `action`, which starts operations: none must start on aborted groups.
+  template <class Action>
+  std::invoke_result_t<Action> start(const std::string& operation, Action&& action) const {
+    require_connections(operation);
+    return guarded(operation, std::forward<Action>(action));
+  }
+
+  /// Returns each rank's confirmation_of() this sum if the rank was whole when its device had done all work before. The
+  /// device reads `whole_` then, and abort() writes it before work can go wrong.
+  [[nodiscard]] at::Tensor confirmations() {
+    ++confirmed_sums_;
+    const at::Tensor own = whole_.to(to_.device, /*non_blocking=*/true).mul(confirmation_of(to_.rank));
+    return at::cat(gather(*to_.everyone, own));
+  }
+  /// Differs by sum and rank, because aborted groups may deliver data of earlier sums or other ranks.
+  [[nodiscard]] double confirmation_of(int rank) const {
+    return static_cast<double>(confirmed_sums_ * to_.everyone->getSize() + rank + 1);
+  }
 
   void set_timeouts(std::chrono::milliseconds timeout) {
     timeout_ = timeout;
@@ -401,6 +456,9 @@ class PairTransport final : public Transport {
 
   Communicators to_;
   std::optional<Carveout> carveout_;
+  at::Tensor whole_;                 // with a breaker: 1, or 0 once groups are aborted; pinned
+  std::int64_t confirmed_sums_ = 0;  // number of sums that ranks have confirmed, or started to
+  std::optional<ConnectionBreaker::AbortScope> aborts_;
   std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
 };
