@@ -61,17 +61,19 @@ struct Losses {
   const char* recover;
   const char* faults;
   Arguments flags;
+  std::size_t ranks;  // lost
 };
 
 class TrainingGpuRecoveryTest : public ::testing::TestWithParam<Losses> {};
 
 TEST_P(TrainingGpuRecoveryTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
-  const auto& [recover, faults, flags] = GetParam();
+  const auto& [recover, faults, flags, ranks] = GetParam();
   const Scratch undisturbed;
   EXPECT_EQ(program().train(undisturbed, flags, "").exit_code, 0);
   const Scratch scratch;
   const ProgramResult result = program().train(scratch, flags + Arguments{"--recover", recover}, faults);
   EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(occurrences(result.messages, "rank "), ranks) << result.messages;
   EXPECT_EQ(result.orphans, 0);
   EXPECT_FALSE(result.left_files);
   const std::vector<nlohmann::json> numbers = numbers_of_steps(scratch);
@@ -80,14 +82,16 @@ TEST_P(TrainingGpuRecoveryTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {
   EXPECT_EQ(numbers_in(scratch).back().contains("workers"), recover == std::string("reroute"));
 }
 
+// The kill at `restore` is before the last tensor of a replacement's state.
 INSTANTIATE_TEST_SUITE_P(Of, TrainingGpuRecoveryTest,
-                         ::testing::Values(Losses{"twin", "kill@backward:1:20,kill@leave:0:1", kChimera},
-                                           Losses{"twin", "kill@step:1:3,kill@updated:2:5", kTwoGroups},
-                                           Losses{"twin", "kill@optimizer:1:4", kZeroBubble + kMuon},
-                                           Losses{"reroute", "kill@backward:0:13,kill@vote:1:5", kZeroBubble},
-                                           Losses{"reroute", "stop@backward:3:14", kChimera},
-                                           Losses{"reroute", "kill@vote:1:3,kill@connected:2:2", kFourPipelines},
-                                           Losses{"reroute", "kill@optimizer:2:4", kFourPipelines + kShards}),
+                         ::testing::Values(Losses{"twin", "kill@backward:1:20,kill@leave:0:1", kChimera, 2},
+                                           Losses{"twin", "kill@step:1:3,kill@updated:2:5", kTwoGroups, 2},
+                                           Losses{"twin", "kill@step:1:3,kill@restore:0:159", kFourPipelines, 2},
+                                           Losses{"twin", "kill@optimizer:1:4", kZeroBubble + kMuon, 1},
+                                           Losses{"reroute", "kill@backward:0:13,kill@vote:1:5", kZeroBubble, 2},
+                                           Losses{"reroute", "stop@backward:3:14", kChimera, 1},
+                                           Losses{"reroute", "kill@vote:1:3,kill@resume:2:1", kFourPipelines, 2},
+                                           Losses{"reroute", "kill@optimizer:2:4", kFourPipelines + kShards, 1}),
                          [](const auto& losses) { return std::to_string(losses.index); });
 
 }  // namespace

@@ -66,6 +66,12 @@ std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
   return numbers;
 }
 
+std::size_t occurrences(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
+
 std::vector<std::string> complaints(const ProgramResult& result) {
   std::vector<std::string> lines = lines_of(result.messages);
   std::erase_if(lines, [](const std::string& line) {

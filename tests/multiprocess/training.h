@@ -28,6 +28,9 @@ using Arguments = std::vector<std::string>;
 /// The lines of the directory's `metrics.jsonl`, without fields that depend on clocks and memory.
 [[nodiscard]] std::vector<nlohmann::json> numbers_in(const Scratch& scratch);
 
+/// How often the text has the word.
+[[nodiscard]] std::size_t occurrences(const std::string& text, const std::string& word);
+
 /// Lines of stderr without progress lines.
 [[nodiscard]] std::vector<std::string> complaints(const ProgramResult& result);
 

@@ -50,12 +50,6 @@ struct Losses {
   std::size_t ranks;  // lost in one recovery or in several
 };
 
-std::size_t occurrences(const std::string& text, const std::string& word) {
-  std::size_t count = 0;
-  for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
-  return count;
-}
-
 class TrainingTwinTest : public ::testing::TestWithParam<Losses> {};
 
 TEST_P(TrainingTwinTest, RunEqualsTheUndisturbedRunAndLosesNoStep) {

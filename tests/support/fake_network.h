@@ -42,6 +42,8 @@ class FakeNetwork {
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
   /// Returns the number of members' all-reduces of tensors that their groups have allocated.
   [[nodiscard]] std::int64_t all_reduces_in_place();
+  /// Whether the group of all ranks ignores aborts, as it may do for some time after other groups.
+  bool everyone_outlives_aborts = false;
   /// What all groups report.
   std::atomic<c10d::ErrorType> error = c10d::ErrorType::SUCCESS;
   /// Makes every wait throw, now and later; the first reason stays.
