@@ -2,7 +2,7 @@
 """Tests, measures and compares on this machine with a GPU, offline, in two halves of at most 500 s: `tools/gpu`.
 
     measure.py [--half 1|2] [--packed DIR] [--output build/gpu] [--peak TFLOPS] [--seconds 500] [--dry-run]
-    measure.py --rehearse build/tests/bench/libchimera_cuda.so [--half 1|2]
+    measure.py --rehearse build/tests/multiprocess/libchimera_cuda.so [--half 1|2]
 
 It builds from the packages of `tools/cuda-build`, or runs a packed build of `tools/gpu-pack`, which needs only python3
 with torch. Without --packed it uses .gpu if `tools/cuda-build` has not run here. Each part has a time limit and an
@@ -13,9 +13,10 @@ and bfloat16, and with an odd vocabulary; training with an odd and an even vocab
 (share of the GPU's peak in bfloat16; --peak if its data sheet is unknown), with both libraries of products, and beside
 waiting thread blocks; memory and speed of CUDA graphs of steps and of ops.
 
-Second half: training over NCCL (if there is one GPU, ranks share it, which tests correctness) against the CPU's losses;
-memory that does not grow with N; the Python package; too little memory; ranks that are killed and stopped; compiled
-blocks; the same blocks with transformers and torch.distributed.pipelining, if an interpreter has them.
+Second half: training over NCCL (if there is one GPU, ranks share it, which tests correctness) against the CPU's losses,
+also if a rank is lost and the others go on; memory that does not grow with N; the Python package; too little memory;
+ranks that are killed and stopped; compiled blocks; the same blocks with transformers and torch.distributed.pipelining,
+if an interpreter has them.
 
 The output folder keeps the log of each part, and summary.txt. Exits with 1 if a part failed, with 2 if there is no GPU
 or nothing to run. --dry-run prints the parts without running them.
@@ -212,6 +213,10 @@ def other_losses(text, of_cpu):
         if not abs(found - expected) <= LOSS_TOLERANCE * abs(expected):
             return f"the loss of step {step} is {found:.6g}, on the CPU {expected:.6g}"
     return ""
+
+
+def no_recovery_or_other_losses(text, of_cpu):
+    return other_losses(text, of_cpu) if "recovery 1 of" in text else "no rank was lost and recovered from"
 
 
 def steps_of(text):
@@ -444,13 +449,18 @@ class Runs:
         """Returns the environment in which rank processes share the only GPU."""
         return ["env", "CHIMERA_SHARE_GPU=1"] if self.gpus < 2 else []
 
-    def over_nccl(self, schedule, *flags):
+    def over_nccl(self, schedule, *flags, fault=None):
         """Returns rank processes with two stages, or as many stages as up to four GPUs allow."""
         name = "-".join(["nccl", schedule, *(flag.lstrip("-") for flag in flags if flag != "--reduction")])
+        environment = self.shared()
+        if fault:
+            environment = ["env", f"CHIMERA_FAULT={fault}", *environment[1:]]
         return self.with_losses(
             name, 40, "--device", "cuda", "--transport", "processes", "--schedule", schedule, "--stages",
-            "4" if self.gpus >= 4 else "2", *flags, environment=self.shared(), verdict=other_losses,
+            "4" if self.gpus >= 4 else "2", *flags, environment=environment,
+            verdict=no_recovery_or_other_losses if fault else other_losses,
             against="losses-cpu", expect="the CPU's losses",
+            rehearsed="not" if "--cuda-graphs" in flags else "judged",  # The fake library records no communicators
             note="ranks share one GPU: a test of correctness, not of speed" if self.shared() else "")
 
     def nccl_memory(self, name, micro_batches, **more):
@@ -558,6 +568,8 @@ def second_half(runs):
         runs.over_nccl("chimera"),
         runs.over_nccl("1f1b", "--cuda-graphs"),
         runs.over_nccl("chimera", "--reduction", "canonical"),
+        runs.over_nccl("chimera", "--recover", "reroute", fault="kill@backward:1:10"),
+        runs.over_nccl("chimera", "--recover", "twin", fault="kill@backward:1:10"),
         runs.nccl_memory("nccl-8", 8),
         runs.nccl_memory("nccl-64", 64, verdict=grows_with_micro_batches, against="nccl-8",
                          expect="memory of 8 micro-batches"),

@@ -57,7 +57,8 @@ class GpuTest(unittest.TestCase):
         self.assertEqual(first[:5], ["start", "idle", "tests", "compare", "compare-odd"])
         self.assertEqual(first[-3:], ["no-graphs", "graphs", "op-graphs"])
         self.assertEqual([name for name in second if name.startswith("nccl")],
-                         ["nccl-chimera", "nccl-1f1b-cuda-graphs", "nccl-chimera-canonical", "nccl-8", "nccl-64"])
+                         ["nccl-chimera", "nccl-1f1b-cuda-graphs", "nccl-chimera-canonical",
+                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "nccl-8", "nccl-64"])
         for name in ("python", "memory", "killed", "stopped", "compiled", "peer-pipelining"):
             self.assertIn(name, second)
         for names in (first, second):
@@ -108,6 +109,11 @@ class GpuTest(unittest.TestCase):
         self.assertIn("44.9 % of the peak, expected are 45 %", lines[0])
         self.assertEqual(self.verdict(measure.share_of_at_least(45), TABLE.replace("47.7 %", ""))[0], "FAILED")
         self.assertEqual(self.verdict(measure.share_of_at_least(45), TABLE)[0], "passed")
+
+    def test_a_run_that_lost_no_rank_did_not_recover(self):
+        steps = '{"step": 1, "loss": 2.0}\n'
+        self.assertEqual(measure.no_recovery_or_other_losses(steps + "chimera: recovery 1 of 100", steps), "")
+        self.assertIn("no rank was lost", measure.no_recovery_or_other_losses(steps, steps))
 
     def test_a_filter_that_matches_no_test_is_a_failure(self):
         self.assertEqual(self.verdict(measure.no_test_ran, "[==========] 0 tests\n[  PASSED  ] 0 tests.")[0], "FAILED")
@@ -287,14 +293,15 @@ class GpuTest(unittest.TestCase):
         first, second = (self.rehearse(half) for half in "12")
         self.assertEqual([name for name, state in first.items() if state == "not run"], ["idle", "tests", "products"])
         self.assertEqual([name for name, state in second.items() if state == "passed"],
-                         ["start", "losses-cpu", "losses-gpu", "blocks"])
+                         ["start", "losses-cpu", "losses-gpu", "nccl-chimera", "nccl-chimera-canonical",
+                          "nccl-chimera-recover-reroute", "nccl-chimera-recover-twin", "blocks"])
 
     def test_a_rehearsal_judges_losses_and_tensors_but_not_speed(self):
         options = argparse.Namespace(packed=None, output=pathlib.Path("out"), peak=None, half=2, rehearse=FAKE_GPU or "x")
         parts = {part.name: part for part in measure.parts_of(options)}
         self.assertIs(parts["losses-gpu"].verdict, measure.other_losses)
         self.assertIsNone(parts["blocks"].verdict)
-        self.assertEqual(parts["nccl-chimera"].skip, "needs a GPU")
+        self.assertEqual(parts["nccl-8"].skip, "needs a GPU")
 
     @unittest.skipUnless(MODELS, "built without LibTorch")
     def test_without_a_gpu_no_kernels_are_counted(self):

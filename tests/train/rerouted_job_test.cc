@@ -11,6 +11,8 @@
 #include "support/training.h"
 #include "train/observe/step_costs.h"
 #include "train/setup/device.h"
+#include "train/setup/rank_context.h"
+#include "transport/pairs/pair_transport.h"
 #include "transport/stream.h"
 
 namespace chimera {
@@ -201,6 +203,37 @@ TEST(ReroutedJobTest, CopiesOnADeviceReplaceLostHolders) {
   }
   EXPECT_THAT(hashes_of_jobs(jobs_with_copies(options, RankId(2))),
               ElementsAreArray(testing::train(alone, 12).parameters_hashes));
+}
+
+/// Four GPUs. A communicator takes two multiprocessors; without copies ranks have 7, with copies 8.
+struct FourGpus {
+  explicit FourGpus(int multiprocessors) { gpus.each.multiprocessors = multiprocessors; }
+  static TrainOptions options() {
+    TrainOptions options = rerouted_options("chimera", {4, 8});
+    options.device = DeviceKind::Cuda;
+    options.transport = TransportKind::Processes;
+    options.recover = Recover::Reroute;
+    options.overrides.tied = false;
+    return options;
+  }
+  testing::FakeAccelerator gpus;
+  testing::ScopedAcceleratorOverride instead{gpus};
+};
+
+TEST(ReroutedJobTest, RanksKeepTheirGpus) {
+  const FourGpus gpus(100);
+  const Job rest = rerouted_job(prepare_job(FourGpus::options()), {.lost = {RankId(1)}});
+  const auto transport = make_pair_transport({});
+  EXPECT_EQ(RankContext(rest, RankId(1), *transport).device, at::Device(at::kCUDA, 2));
+}
+
+TEST(ReroutedJobTest, NoCopyIsMadeThatNeedsTooManyCommunicators) {
+  const auto copied = [](int multiprocessors) {
+    const FourGpus gpus(multiprocessors);
+    return balanced(prepare_job(FourGpus::options()), {.lost = {RankId(1)}}).extra_copies;
+  };
+  EXPECT_THAT(copied(16), Not(IsEmpty()));
+  EXPECT_THAT(copied(14), IsEmpty());
 }
 
 TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {

@@ -13,12 +13,19 @@
 #include "launch/local/recovery.h"
 #include "plan/machine.h"
 #include "plan/worker_memory.h"
+#include "train/setup/device.h"
 #include "train/setup/prepare_job.h"
 
 namespace chimera {
 namespace {
 
 std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonical->block_size : 1; }
+
+/// Throws ConfigError if the ranks would have more communicators than their GPUs hold. Returns the job.
+Job connectable(Job job) {
+  static_cast<void>(gpu_resources(job));
+  return job;
+}
 
 }  // namespace
 
@@ -99,15 +106,21 @@ RunChange balanced(const Job& launched, const RunChange& change) {
     return result.extra_copies.size() + copies.size() <= kMaxExtraCopies;
   };
   const auto copies = balancing_copies(launched.run, result, block_size_of(launched), fits);
+  const RunChange without_copies = result;
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
-  return result;
+  try {
+    static_cast<void>(connectable(rerouted_job(launched, result)));
+    return result;
+  } catch (const ConfigError&) {
+    return without_copies;
+  }
 }
 
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
   try {
-    static_cast<void>(rerouted_job(job, {.lost = {RankId(0)}}));
+    static_cast<void>(connectable(rerouted_job(job, {.lost = {RankId(0)}})));
   } catch (const Error& error) {
     if (must_reroute) throw ConfigError(fmt::format("--recover reroute: without rank 0, {}", error.what()));
     return std::nullopt;
