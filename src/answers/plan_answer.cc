@@ -221,8 +221,7 @@ std::string loss_text(const PlanAnalysis& report) {
   if (report.slowdowns.empty()) return "";
   const auto [least, most] = std::minmax_element(report.slowdowns.begin(), report.slowdowns.end());
   if (*least == 0) return "  without a worker: a stage has no other holder\n";
-  const char* flag = report.problem.machine.cores > 0 ? " (--recover reroute)" : "";  // Not on GPUs yet
-  return fmt::format("  without a worker{}: {:.2f} to {:.2f} times as long\n", flag, *least, *most);
+  return fmt::format("  without a worker (--recover reroute): {:.2f} to {:.2f} times as long\n", *least, *most);
 }
 
 std::string error_text(const PlanAnalysis& report) {

@@ -126,7 +126,7 @@ TEST(PlanCommandTest, ShowsBothModelsAndTheGainOfMoreMemory) {
   EXPECT_THAT(result.output, HasSubstr("equation 1: "));
   EXPECT_THAT(result.output, HasSubstr("a network that takes no time: "));
   EXPECT_THAT(result.output, HasSubstr("twice the memory: "));
-  EXPECT_THAT(result.output, HasSubstr("without a worker: "));
+  EXPECT_THAT(result.output, HasSubstr("without a worker (--recover reroute): "));
 }
 
 TEST(PlanCommandTest, SaysThatSchedulesDoNotDifferWithoutAPipeline) {
