@@ -129,6 +129,11 @@ TEST(PlanCommandTest, ShowsBothModelsAndTheGainOfMoreMemory) {
   EXPECT_THAT(result.output, HasSubstr("without a worker (--recover reroute): "));
 }
 
+TEST(PlanCommandTest, ForetellsNoLossesOfRanksThatShareLayers) {
+  EXPECT_TRUE(planned(bert_48({"--top", "1"})).contains("slowdowns_without_worker"));
+  EXPECT_FALSE(planned(bert_48({"--top", "1", "--tensor-parallel", "2"})).contains("slowdowns_without_worker"));
+}
+
 TEST(PlanCommandTest, SaysThatSchedulesDoNotDifferWithoutAPipeline) {
   const char* note = "D = 1 is data parallelism without a pipeline";
   const Words words = {"plan", "--model", "gpt2-tiny", "--workers", "2", "--mini-batch", "8", "--machine", kP100};

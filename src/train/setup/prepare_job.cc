@@ -509,7 +509,7 @@ Job prepare_job(Job shape) {
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_recordable(options, job.num_ranks());
-  require_device(options, job.num_ranks());
+  require_device(options, job.local_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);
   lower_programs(job);

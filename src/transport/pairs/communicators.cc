@@ -113,7 +113,9 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_pee
                             {"NCCL_RAS_ENABLE", "0"},                 // its port is open to anyone
                             // c10d would warn at each rank's first message
                             {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
-  if (outlives_peers) variables.emplace_back("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0");
+  if (outlives_peers) {
+    variables.insert(variables.end(), {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}});
+  }
   return variables;
 }
 
