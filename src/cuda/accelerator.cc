@@ -242,12 +242,15 @@ class CudaAccelerator final : public Accelerator {
     set_unless_set(nccl_variables(options.rendezvous, options.breaker != nullptr));
     // NCCL refuses two ranks on one GPU of one host (initTransportsRank); getHostHash() reads this variable.
     if (ranks_share_gpus()) set_unless_set({{"NCCL_HOSTID", fmt::format("rank {}", options.rank)}});
+    if (options.breaker) options.breaker->include_listeners();
     try {
       c10::cuda::set_device(static_cast<c10::DeviceIndex>(options.gpu));
       return make_pair_transport(join(options, traits(options.gpu)));
     } catch (const c10::Error& error) {
-      throw TransportError(
-          fmt::format("rank {}: joining {} ranks over NCCL: {}", options.rank, options.world_size, first_line(error)));
+      const std::string what =
+          fmt::format("rank {}: joining {} ranks over NCCL: {}", options.rank, options.world_size, first_line(error));
+      if (options.breaker && dynamic_cast<const c10::DistBackendError*>(&error) != nullptr) throw PeerLostError(what);
+      throw TransportError(what);
     }
   }
 };

@@ -34,8 +34,8 @@ struct NcclOptions {
   bool has_early_sums = false;   ///< whether all-reduces of gradients start while ops still run
   Fingerprint fingerprint = {};  ///< compared before ranks connect, unless empty
   std::chrono::milliseconds start_up_timeout = std::chrono::minutes(2);  ///< limit of each rendezvous step
-  /// If an operation takes longer, the process ends; NCCL cannot name the rank that is late. Slow steps extend the
-  /// limit (Transport::note_longest_step()).
+  /// If an operation takes longer, the process ends (without a breaker); NCCL cannot name the rank that is late. Slow
+  /// steps extend the limit (Transport::note_longest_step()).
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   std::function<void()> on_group_connected = {};         ///< called after each communicator is connected (seconds each)
   std::shared_ptr<ConnectionBreaker> breaker = nullptr;  ///< Communicators::breaker

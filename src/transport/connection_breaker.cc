@@ -22,17 +22,28 @@ bool is_tcp_connection(int descriptor) {
   return is_connected && (peer.ss_family == AF_INET || peer.ss_family == AF_INET6);
 }
 
+bool is_listener(int descriptor) {
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return false;
+  sockaddr_storage own{};
+  size = sizeof own;
+  const bool has_address = ::getsockname(descriptor, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  return has_address && (own.ss_family == AF_INET || own.ss_family == AF_INET6);
+}
+
 /// Gloo does not tell its sockets, so they are found among the process's descriptors. An inode names a socket for its
 /// whole life, while descriptors are reused.
 ///
-/// Returns the descriptors of open TCP connections by the inodes of their sockets.
-std::map<ino_t, int> open_connections() {
+/// Returns the descriptors of open TCP connections, and perhaps of listeners, by the inodes of their sockets.
+std::map<ino_t, int> open_connections(bool with_listeners = true) {
   std::map<ino_t, int> open;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
     const int descriptor = std::stoi(entry.path().filename().string());
     struct stat status {};
-    if (is_tcp_connection(descriptor) && ::fstat(descriptor, &status) == 0) open.emplace(status.st_ino, descriptor);
+    const bool counts = is_tcp_connection(descriptor) || (with_listeners && is_listener(descriptor));
+    if (counts && ::fstat(descriptor, &status) == 0) open.emplace(status.st_ino, descriptor);
   }
   return open;
 }
@@ -50,15 +61,20 @@ void ConnectionBreaker::exclude_later() {
   for (const auto& [inode, descriptor] : open_connections()) broken_only_->insert(inode);
 }
 
+void ConnectionBreaker::include_listeners() {
+  const std::lock_guard lock(mutex_);
+  includes_listeners_ = true;
+}
+
 // The flag comes first: a thread that fails by the shutdown must see that it was on purpose.
 void ConnectionBreaker::break_all() noexcept {
   broken_ = true;
   const std::lock_guard lock(mutex_);
-  for (const auto& [inode, descriptor] : open_connections()) {
+  if (abort_) abort_();
+  for (const auto& [inode, descriptor] : open_connections(includes_listeners_)) {
     const bool is_spared = spared_.contains(inode) || (broken_only_ && !broken_only_->contains(inode));
     if (!is_spared) ::shutdown(descriptor, SHUT_RDWR);
   }
-  if (abort_) abort_();
 }
 
 ConnectionBreaker::AbortScope::AbortScope(ConnectionBreaker* breaker, std::function<void()> abort) : breaker_(breaker) {

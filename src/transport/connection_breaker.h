@@ -22,6 +22,8 @@ class ConnectionBreaker {
   void exclude_open();
   /// Excludes all TCP connections that will be opened from now on.
   void exclude_later();
+  /// Makes break_all() also shut down TCP sockets that listen: NCCL waits for other ranks to connect, without a limit.
+  void include_listeners();
   /// Shuts down all open TCP connections that are not excluded, and calls the function of the AbortScope. Later
   /// connections and waits need another call.
   void break_all() noexcept;
@@ -48,6 +50,7 @@ class ConnectionBreaker {
   std::set<ino_t> spared_;                      // inodes of excluded sockets
   std::optional<std::set<ino_t>> broken_only_;  // inodes of the only sockets to shut down, from exclude_later()
   std::function<void()> abort_;                 // empty: no AbortScope exists
+  bool includes_listeners_ = false;
   std::atomic<bool> broken_ = false;
 };
 

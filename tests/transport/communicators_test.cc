@@ -5,6 +5,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file_descriptor.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "transport/connection_breaker.h"
@@ -449,6 +452,23 @@ TEST(CommunicatorsTest, ExceptionAbortsTransfersInFlight) {
   EXPECT_THAT(ends, ElementsAre(false));
 }
 
+/// While NCCL connects, it waits for other ranks at a socket that listens.
+TEST(ConnectionBreakerTest, ASocketThatListensAcceptsUntilListenersAreIncluded) {
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::listen(listener.get(), 1), 0);  // At a port of loopback and all other addresses
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  ConnectionBreaker breaker;
+  breaker.break_all();
+  const FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
+  EXPECT_GE(FileDescriptor(::accept(listener.get(), nullptr, nullptr)).get(), 0);
+  breaker.include_listeners();
+  breaker.break_all();
+  EXPECT_LT(::accept(listener.get(), nullptr, nullptr), 0);
+}
+
 /// Three ranks with a breaker each, which have made some sums over all of them.
 class BreakableRanksTest : public ::testing::Test {
  protected:
@@ -559,9 +579,12 @@ TEST(CommunicatorsTest, NcclListensOnlyOnTheRendezvousInterface) {
 
 TEST(CommunicatorsTest, NcclEndsNoProcessThatOutlivesItsPeers) {
   const RendezvousPoint rendezvous = file_rendezvous("/nowhere");
-  const auto ends_no_process = ::testing::Contains(::testing::Pair("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"));
-  EXPECT_THAT(nccl_variables(rendezvous, /*outlives_peers=*/true), ends_no_process);
-  EXPECT_THAT(nccl_variables(rendezvous), ::testing::Not(ends_no_process));
+  for (const char* name :
+       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"}) {
+    const auto is_off = ::testing::Contains(::testing::Pair(name, "0"));
+    EXPECT_THAT(nccl_variables(rendezvous, /*outlives_peers=*/true), is_off);
+    EXPECT_THAT(nccl_variables(rendezvous), ::testing::Not(is_off));
+  }
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ struct LaunchPlan {
   std::chrono::milliseconds hang{0};
   /// The same limit until all ranks have completed a step; 0: four times `hang` (HangWatch::kStartUpFactor).
   std::chrono::milliseconds hang_at_start{0};
+  /// The same after the loss of a rank.
+  std::chrono::milliseconds hang_after_loss{0};
   /// Whether waiting ranks use no CPU time, so that a rank that uses CPU time is not taken for hung. False if ranks
   /// wait for a GPU.
   bool waits_idle = true;

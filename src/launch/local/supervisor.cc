@@ -391,9 +391,9 @@ class Supervisor {
     if (!ranks_.welcome().empty()) restart_hang_watch();
   }
 
-  /// Restarts hang detection, with the limit of start-up.
+  /// Restarts hang detection.
   void restart_hang_watch() {
-    if (hang_watch_) hang_watch_.emplace(plan_.hang, std::chrono::milliseconds(0), plan_.records_steps);
+    if (hang_watch_) hang_watch_.emplace(plan_.hang, plan_.hang_after_loss, plan_.records_steps);
   }
 
   /// Processor time tells a rank that computes for long from one that hangs. Ranks that wait for a GPU use it, too.

@@ -114,7 +114,10 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_pee
                             // c10d would warn at each rank's first message
                             {"TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING", "0"}};
   if (outlives_peers) {
-    variables.insert(variables.end(), {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"}, {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"}});
+    // Its watchdog would also sleep a minute for others to dump information
+    variables.insert(variables.end(), {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},
+                                       {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
+                                       {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0"}});
   }
   return variables;
 }

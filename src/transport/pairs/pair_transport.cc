@@ -10,6 +10,9 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -25,12 +28,38 @@ namespace {
 
 using Group = Communicators::Group;
 
+/// Starts operations of groups, but none beside or after their abort, which NCCL does not allow.
+class Starter {
+ public:
+  explicit Starter(std::shared_ptr<ConnectionBreaker> breaker) : breaker_(std::move(breaker)) {}
+  /// Calls `start`. Throws PeerLostError if the connections are broken.
+  template <class Start>
+  std::invoke_result_t<Start> operator()(Start&& start) {
+    const std::lock_guard lock(mutex_);
+    require_connections();
+    return start();
+  }
+  /// Calls `abort` on another thread. A start may wait for a lost rank, so the abort begins after a second anyway.
+  void abort(const std::function<void()>& abort) {
+    const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+    abort();
+  }
+  [[nodiscard]] bool is_broken() const { return breaker_ && breaker_->is_broken(); }
+  void require_connections() const {
+    if (is_broken()) throw PeerLostError("connections were broken");
+  }
+
+ private:
+  std::shared_ptr<ConnectionBreaker> breaker_;  // may be null
+  std::timed_mutex mutex_;
+};
+
 /// Returns the tensors of all members, which have one size and type. Blocks.
-std::vector<at::Tensor> gather(c10d::Backend& group, const at::Tensor& own) {
+std::vector<at::Tensor> gather(Starter& starts, c10d::Backend& group, const at::Tensor& own) {
   std::vector<at::Tensor> mine{own};
   std::vector<std::vector<at::Tensor>> all(1);
   for (int member = 0; member < group.getSize(); ++member) all.front().push_back(at::empty_like(own));
-  group.allgather(all, mine)->wait();
+  starts([&] { return group.allgather(all, mine); })->wait();
   return std::move(all.front());
 }
 
@@ -47,6 +76,8 @@ std::invoke_result_t<Action> guarded(const std::string& operation, Action&& acti
     throw PeerLostError(message(error));
   } catch (const c10::Error& error) {
     throw TransportError(message(error));
+  } catch (const PeerLostError& error) {
+    throw PeerLostError(fmt::format("{}: {}", operation, error.what()));
   } catch (const Error& error) {
     throw TransportError(fmt::format("{}: {}", operation, error.what()));
   }
@@ -95,8 +126,9 @@ class PendingWorks final : public Pending {
 /// with streams.
 class OrderedSum final : public Pending {
  public:
-  OrderedSum(std::string operation, Group group, const GradientSum& sum)
+  OrderedSum(std::string operation, Starter& starts, Group group, const GradientSum& sum)
       : operation_(std::move(operation)),
+        starts_(starts),
         group_(std::move(group)),
         gradients_(sum.gradients),
         scatters_(sum.scatters()),
@@ -120,7 +152,7 @@ class OrderedSum final : public Pending {
     const auto& counts = exchange_.counts();
     const at::Tensor mine = at::zeros({counts.front()}, own_sum.options());
     mine.narrow(0, 0, own_sum.numel()).copy_(own_sum);
-    const std::vector<at::Tensor> all = gather(*group_, mine);
+    const std::vector<at::Tensor> all = gather(starts_, *group_, mine);
     std::int64_t offset = 0;
     for (std::size_t member = 0; member < counts.size(); offset += counts[member++]) {
       gradients_.narrow(0, offset, counts[member]).copy_(all[member].narrow(0, 0, counts[member]));
@@ -128,6 +160,7 @@ class OrderedSum final : public Pending {
   }
 
   std::string operation_;
+  Starter& starts_;
   Group group_;
   at::Tensor gradients_;
   bool scatters_;
@@ -169,7 +202,7 @@ class Carveout {
 
 class PairTransport final : public Transport {
  public:
-  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)) {
+  explicit PairTransport(Communicators communicators) : to_(std::move(communicators)), starts_(to_.breaker) {
     if (to_.breaker) {
       whole_ = at::ones({1}, at::kDouble);
       if (!to_.device.is_cpu()) whole_ = whole_.pin_memory();
@@ -193,20 +226,20 @@ class PairTransport final : public Transport {
   }
 
   ~PairTransport() override {
-    aborts_.reset();
-    if (!to_.end) return;
-    try {
-      to_.end(std::uncaught_exceptions() > exceptions_before_ || is_broken());
-    } catch (const std::exception&) {
+    const bool has_failed = std::uncaught_exceptions() > exceptions_before_ || starts_.is_broken();
+    if (has_failed && to_.breaker) {
+      abort();
+    } else if (to_.end) {
+      end(has_failed);
     }
   }
 
   std::unique_ptr<Pending> start_send(RankId to, at::Tensor tensor, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(to.value());
     const std::string operation = fmt::format("rank {}: send to rank {}", to_.rank, peer);
-    return start(operation, [&] {
+    return guarded(operation, [&] {
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
-      auto work = pair(peer).out->send(tensors, member(peer), kTag);
+      auto work = starts_([&] { return pair(peer).out->send(tensors, member(peer), kTag); });
       return std::make_unique<PendingWorks>(operation, Works{std::move(work)}, at::Tensor(), std::move(tensor));
     });
   }
@@ -214,10 +247,10 @@ class PairTransport final : public Transport {
   std::unique_ptr<Pending> post_receive(RankId from, const TensorSpec& spec, const MessageTag& /*tag*/) override {
     const int peer = static_cast<int>(from.value());
     const std::string operation = fmt::format("rank {}: receive from rank {}", to_.rank, peer);
-    return start(operation, [&] {
+    return guarded(operation, [&] {
       const at::Tensor tensor = at::empty(spec.sizes, at::TensorOptions(to_.device).dtype(spec.dtype));
       std::vector<at::Tensor> tensors{without_stream_record(tensor)};
-      auto work = pair(peer).in->recv(tensors, member(peer), kTag);
+      auto work = starts_([&] { return pair(peer).in->recv(tensors, member(peer), kTag); });
       return std::make_unique<PendingWorks>(operation, Works{std::move(work)}, tensor);
     });
   }
@@ -229,16 +262,18 @@ class PairTransport final : public Transport {
       return std::make_unique<Completed>(std::move(sum.gradients));
     }
     const std::string operation = fmt::format("rank {}: {} of stage {}", to_.rank, sum.name(), id.value());
-    return start(operation, [&]() -> std::unique_ptr<Pending> {
-      if (sum.order != nullptr) return std::make_unique<OrderedSum>(operation, group, sum);
+    return guarded(operation, [&]() -> std::unique_ptr<Pending> {
+      if (sum.order != nullptr)
+        return starts_([&] { return std::make_unique<OrderedSum>(operation, starts_, group, sum); });
       if (!sum.scatters()) {
         std::vector<at::Tensor> tensors{sum.gradients};
-        return std::make_unique<PendingWorks>(operation, Works{group->allreduce(tensors)}, sum.gradients);
+        return std::make_unique<PendingWorks>(operation, Works{starts_([&] { return group->allreduce(tensors); })},
+                                              sum.gradients);
       }
       Works reductions = for_each_part(sum.gradients, sum.counts, [&](int owner, std::vector<at::Tensor>& part) {
         c10d::ReduceOptions options;
         options.rootRank = owner;
-        return group->reduce(part, options);
+        return starts_([&] { return group->reduce(part, options); });
       });
       return std::make_unique<PendingWorks>(operation, std::move(reductions), sum.gradients);
     });
@@ -249,11 +284,11 @@ class PairTransport final : public Transport {
     const Group& group = group_of(id);
     if (!group) return std::make_unique<Completed>(std::move(buffer));
     const std::string operation = fmt::format("rank {}: all-gather of stage {}", to_.rank, id.value());
-    return start(operation, [&] {
+    return guarded(operation, [&] {
       Works broadcasts = for_each_part(buffer, counts, [&](int owner, std::vector<at::Tensor>& part) {
         c10d::BroadcastOptions options;
         options.rootRank = owner;
-        return group->broadcast(part, options);
+        return starts_([&] { return group->broadcast(part, options); });
       });
       return std::make_unique<PendingWorks>(operation, std::move(broadcasts), buffer);
     });
@@ -271,10 +306,10 @@ class PairTransport final : public Transport {
       const int members = group->getSize();
       if (to_.sums_in_order) {
         const std::int64_t slice = (gradients.numel() + members - 1) / members;  // As in SliceExchange
-        gather(*group, at::zeros({slice}, gradients.options()));
+        gather(starts_, *group, at::zeros({slice}, gradients.options()));
       } else {
         std::vector<at::Tensor> sum{gradients};
-        group->allreduce(sum)->wait();
+        starts_([&] { return group->allreduce(sum); })->wait();
       }
     });
   }
@@ -297,7 +332,7 @@ class PairTransport final : public Transport {
 
   /// c10d notices an error of NCCL on a thread of its own.
   void require_peers() override {
-    require_connections(fmt::format("rank {}", to_.rank));
+    guarded(fmt::format("rank {}", to_.rank), [this] { starts_.require_connections(); });
     for (const Group& group : all_groups(to_)) {
       const c10d::ErrorType error = group->getError();
       if (error == c10d::ErrorType::SUCCESS) continue;
@@ -316,7 +351,7 @@ class PairTransport final : public Transport {
   std::vector<double> sum_to_host(const at::Tensor& values, const std::function<void()>& before_wait) override {
     if (!to_.everyone) return Transport::sum_to_host(values, before_wait);
     const std::string operation = fmt::format("rank {}: all-sum", to_.rank);
-    const at::Tensor sums = start(operation, [&] {
+    const at::Tensor sums = guarded(operation, [&] {
       const at::Tensor sum = sum_over_everyone(values);
       return to_.breaker ? at::cat({sum, confirmations()}) : sum;
     });
@@ -325,7 +360,7 @@ class PairTransport final : public Transport {
     poll_until([&] { return end.is_reached(); }, [this] { require_peers(); });
     std::vector<double> numbers = guarded(operation, [&] { return on_host(sums); });
     if (!to_.breaker) return numbers;
-    require_connections(operation);
+    guarded(operation, [this] { starts_.require_connections(); });
     for (int rank = 0; rank < to_.everyone->getSize(); ++rank) {
       if (numbers[static_cast<std::size_t>(values.numel() + rank)] != confirmation_of(rank))
         throw PeerLostError(fmt::format("{}: rank {} has left the step", operation, rank));
@@ -363,21 +398,17 @@ class PairTransport final : public Transport {
   }
   [[nodiscard]] int member(int peer) const { return peer > to_.rank ? 1 : 0; }
 
-  /// Called by the breaker's thread, perhaps repeatedly.
-  void abort() {
-    std::atomic_ref(*whole_.mutable_data_ptr<double>()) = 0;
-    abort_together(all_groups(to_));
+  void end(bool has_failed) noexcept {
+    try {
+      to_.end(has_failed);
+    } catch (const std::exception&) {
+    }
   }
 
-  [[nodiscard]] bool is_broken() const { return to_.breaker && to_.breaker->is_broken(); }
-  void require_connections(const std::string& operation) const {
-    if (is_broken()) throw PeerLostError(operation + ": connections were broken");
-  }
-  /// Runs `action`, which starts operations: none must start on aborted groups.
-  template <class Action>
-  std::invoke_result_t<Action> start(const std::string& operation, Action&& action) const {
-    require_connections(operation);
-    return guarded(operation, std::forward<Action>(action));
+  /// Also called by the breaker's thread, and repeatedly.
+  void abort() {
+    if (std::atomic_ref(*whole_.mutable_data_ptr<double>()).exchange(0) == 0) return;
+    starts_.abort([this] { abort_together(all_groups(to_)); });
   }
 
   /// Returns each rank's confirmation_of() this sum if the rank was whole when its device had done all work before. The
@@ -385,11 +416,12 @@ class PairTransport final : public Transport {
   [[nodiscard]] at::Tensor confirmations() {
     ++confirmed_sums_;
     const at::Tensor own = whole_.to(to_.device, /*non_blocking=*/true).mul(confirmation_of(to_.rank));
-    return at::cat(gather(*to_.everyone, own));
+    return at::cat(gather(starts_, *to_.everyone, own));
   }
-  /// Differs by sum and rank, because aborted groups may deliver data of earlier sums or other ranks.
+  /// No other number of a step: aborted groups may deliver data of earlier sums or other ranks.
   [[nodiscard]] double confirmation_of(int rank) const {
-    return static_cast<double>(confirmed_sums_ * to_.everyone->getSize() + rank + 1);
+    constexpr double kUnusual = 0x1.23p50;
+    return kUnusual + static_cast<double>(confirmed_sums_ * to_.everyone->getSize() + rank);
   }
 
   void set_timeouts(std::chrono::milliseconds timeout) {
@@ -417,19 +449,19 @@ class PairTransport final : public Transport {
   void connect_group(const Group& group) const {
     if (!group) return;
     std::vector<at::Tensor> sum{nothing(at::kFloat)};
-    group->allreduce(sum)->wait();
+    starts_([&] { return group->allreduce(sum); })->wait();
     advance();
     if (!to_.sums_in_order) return;
     at::Tensor outgoing = nothing(at::kFloat, group->getSize());
     at::Tensor arrived = nothing(at::kFloat, group->getSize());
     std::vector<std::int64_t> sent(static_cast<std::size_t>(group->getSize()), 1);
     std::vector<std::int64_t> received = sent;
-    group->alltoall_base(arrived, outgoing, received, sent)->wait();
+    starts_([&] { return group->alltoall_base(arrived, outgoing, received, sent); })->wait();
   }
   void connect_pair(int peer, const Communicators::Pair& pair) const {
     std::vector<at::Tensor> element{nothing(at::kFloat)};
-    const auto send = [&] { pair.out->send(element, member(peer), kTag)->wait(); };
-    const auto receive = [&] { pair.in->recv(element, member(peer), kTag)->wait(); };
+    const auto send = [&] { starts_([&] { return pair.out->send(element, member(peer), kTag); })->wait(); };
+    const auto receive = [&] { starts_([&] { return pair.in->recv(element, member(peer), kTag); })->wait(); };
     const bool is_lower = to_.rank < peer;
     is_lower ? send() : receive();
     advance();
@@ -443,7 +475,7 @@ class PairTransport final : public Transport {
   }
   /// Gathers all values and adds them in ascending order of ranks, so that the bits do not depend on NCCL's algorithm.
   [[nodiscard]] at::Tensor sum_over_everyone(const at::Tensor& values) const {
-    const std::vector<at::Tensor> all = gather(*to_.everyone, values);
+    const std::vector<at::Tensor> all = gather(starts_, *to_.everyone, values);
     at::Tensor sum = all.front();
     for (std::size_t rank = 1; rank < all.size(); ++rank) sum.add_(all[rank]);
     return sum;
@@ -455,12 +487,13 @@ class PairTransport final : public Transport {
   }
 
   Communicators to_;
+  mutable Starter starts_;
   std::optional<Carveout> carveout_;
   at::Tensor whole_;                 // with a breaker: 1, or 0 once groups are aborted; pinned
   std::int64_t confirmed_sums_ = 0;  // number of sums that ranks have confirmed, or started to
-  std::optional<ConnectionBreaker::AbortScope> aborts_;
   std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
+  std::optional<ConnectionBreaker::AbortScope> aborts_;  // last member: it uses the others
 };
 
 }  // namespace
