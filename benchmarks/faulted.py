@@ -28,6 +28,7 @@ def campaign_parser(description):
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program", default=str(ROOT / "build/chimera"))
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="device of the ranks")
     parser.add_argument("--data", default=str(ROOT / "README.md"))
     return parser
 
@@ -86,8 +87,8 @@ class Run:
 
     def __init__(self, options, folder, steps, flags, fault="", layout=LAYOUT):
         self.options, self.folder, self.last_step = options, Path(folder), steps
-        self.flags = [options.program, "train", "--data", options.data, *MODEL, *layout, "--steps", str(steps),
-                      *flags]
+        self.flags = [options.program, "train", "--data", options.data, "--device", options.device, *MODEL, *layout, "--steps",
+                      str(steps), *flags]
         self.fault = fault
         self.steps, self.contradictions = {}, []
         self.news = threading.Condition()
@@ -153,8 +154,8 @@ class Run:
 def undisturbed(options, folder, steps):
     """Returns hashes of the parameters after each step of a run in one process."""
     metrics = Path(folder, f"undisturbed-{steps}.jsonl")
-    subprocess.run([options.program, "train", "--data", options.data, *SHAPE, "--steps", str(steps), "--transport",
-                    "threads", "--metrics", metrics], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([options.program, "train", "--data", options.data, "--device", options.device, *SHAPE, "--steps",
+                    str(steps), "--transport", "threads", "--metrics", metrics], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return {line["step"]: line["parameters_hash"] for line in map(json.loads, metrics.read_text().splitlines())}
 
 

@@ -52,15 +52,18 @@ std::size_t fewest_names(RequestKind kind) {
   return kind == RequestKind::Count || kind == RequestKind::Check || kind == RequestKind::Wait ? 0 : 1;
 }
 
-constexpr std::chrono::milliseconds kPause{50};  // between connection attempts
+constexpr std::chrono::milliseconds kPause{50};      // between connection attempts
+constexpr std::chrono::milliseconds kAttempt{2000};  // for the connection of an attempt: a host that is down is silent
 
 /// Connects and authenticates. Retries, because ranks start in any order: rank 0 may not listen yet.
-Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout) {
+Channel greeted(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
+                const std::function<bool()>& gives_up) {
   const Deadline deadline = deadline_after(timeout);
   std::string reason;
   while (true) {
+    if (gives_up && gives_up()) throw PeerLostError("another rank was lost before all ranks had joined");
     try {
-      Channel channel(connect_to(rendezvous, deadline));
+      Channel channel(connect_to(rendezvous, std::min(deadline, deadline_after(kAttempt))));
       authenticate_as_client(channel, rendezvous.secret, deadline);
       return channel;
     } catch (const ChannelError& error) {
@@ -149,8 +152,9 @@ void KeyValueStore::stop() {
   changed_.notify_all();
 }
 
-RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout)
-    : channel_(greeted(rendezvous, timeout)) {}
+RendezvousClient::RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
+                                   const std::function<bool()>& gives_up)
+    : channel_(greeted(rendezvous, timeout, gives_up)) {}
 
 // One request at a time: c10d uses a store from several threads, and answers carry no number of their request.
 Answer RendezvousClient::ask(const Request& request) {

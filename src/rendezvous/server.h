@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
@@ -71,8 +72,10 @@ class KeyValueStore {
 class RendezvousClient {
  public:
   /// Connects to the server. Retries until `timeout`, because rank 0 may start later. Throws TransportError if all
-  /// attempts fail, ConfigError if the server has another secret.
-  RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout);
+  /// attempts fail, PeerLostError once `gives_up` (may be empty) returns true before an attempt, ConfigError if the
+  /// server has another secret.
+  RendezvousClient(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
+                   const std::function<bool()>& gives_up = {});
 
   /// Sends a request and returns the server's answer. Throws PeerLostError if the connection fails, or no answer
   /// arrives within the request's timeout plus kAnswerTime.

@@ -171,6 +171,17 @@ TEST(RendezvousTest, NamesALostServer) {
       PeerLostError);
 }
 
+TEST(RendezvousTest, AClientGivesUpWhenNobodyWillListen) {
+  RendezvousPoint rendezvous;
+  {
+    const Place place;
+    rendezvous = place.rendezvous;
+  }
+  int attempts = 0;
+  EXPECT_THROW(RendezvousClient(rendezvous, kPatience, [&] { return ++attempts > 2; }), PeerLostError);
+  EXPECT_EQ(attempts, 3);
+}
+
 TEST(RendezvousTest, SilentPeerTimesOut) {
   RendezvousPoint rendezvous{.host = "127.0.0.1"};
   const FileDescriptor silent = listen_at(rendezvous);

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
@@ -82,12 +83,13 @@ class FakeCommunicator final : public c10d::Backend {
   using Works = c10::intrusive_ptr<c10d::Work>;
 
   FakeCommunicator(const NcclOptions& options, const NewCommunicator& wanted,
-                   std::shared_ptr<gloo::transport::Device> device)
-      : Backend(wanted.member, wanted.size), breaker_(std::make_shared<ConnectionBreaker>()) {
+                   std::shared_ptr<gloo::transport::Device> device, std::shared_ptr<ConnectionBreaker> breaker)
+      : Backend(wanted.member, wanted.size), breaker_(std::move(breaker)) {
     std::vector<RankId> members;
     for (int member = 0; member < wanted.size; ++member) members.emplace_back(member);
     RendezvousPoint rendezvous = options.rendezvous;
     rendezvous.attempt += wanted.name + "/";
+    rendezvous.listens = false;  // The server of connect_fakes() has all keys
     transport_ = connect_gloo({.rank = wanted.member,
                                .world_size = wanted.size,
                                .rendezvous = std::move(rendezvous),
@@ -206,15 +208,19 @@ class FakeCommunicator final : public c10d::Backend {
 std::unique_ptr<Transport> connect_fakes(const NcclOptions& options) {
   const auto store = std::make_shared<RendezvousStore>(options.rendezvous, options.start_up_timeout, options.breaker);
   store->await_all(options.rank, options.world_size);
-  const auto device = gloo_device();
+  const auto device = gloo_device(store->own_address());
   const CommunicatorPlan plan{.rank = options.rank,
                               .world_size = options.world_size,
                               .groups = options.groups,
                               .pairs = options.pairs,
                               .on_group_connected = options.on_group_connected};
+  const auto breaker = std::make_shared<ConnectionBreaker>();  // The rank's thread waits for one group at a time
+  std::optional<ConnectionBreaker::AbortScope> connecting(std::in_place, options.breaker.get(),
+                                                          [breaker] { breaker->break_all(); });
   Communicators to = make_communicators(plan, {}, [&](const NewCommunicator& wanted) {
-    return c10::make_intrusive<FakeCommunicator>(options, wanted, device);
+    return c10::make_intrusive<FakeCommunicator>(options, wanted, device, breaker);
   });
+  connecting.reset();
   to.keep = store;
   to.device = at::Device(kFakeDevice, 0);
   to.sums_in_order = options.sums_in_order;

@@ -156,7 +156,9 @@ RendezvousStore::RendezvousStore(const RendezvousPoint& rendezvous, std::chrono:
   if (rendezvous.is_agent) {
     served = connect_agent(rendezvous, timeout);
   } else {
-    served = c10::make_intrusive<ServedStore>(std::make_shared<RendezvousClient>(rendezvous, timeout), timeout);
+    const auto is_broken = [&] { return breaker && breaker->is_broken(); };
+    served =
+        c10::make_intrusive<ServedStore>(std::make_shared<RendezvousClient>(rendezvous, timeout, is_broken), timeout);
   }
   store_ = c10::make_intrusive<c10d::PrefixStore>("chimera/" + rendezvous.attempt, std::move(served));
 }

@@ -19,7 +19,8 @@ namespace chimera {
 class RendezvousStore {
  public:
   /// `timeout` limits each wait. Throws TransportError if the file cannot be opened, the address cannot be bound, or no
-  /// server answers in time; ConfigError if the secrets differ. `breaker` (may be null) ends waits on a file.
+  /// server answers in time; ConfigError if the secrets differ. `breaker` (may be null) ends waits on a file and for
+  /// the server.
   RendezvousStore(const RendezvousPoint& rendezvous, std::chrono::milliseconds timeout,
                   const std::shared_ptr<ConnectionBreaker>& breaker = nullptr);
   ~RendezvousStore();
