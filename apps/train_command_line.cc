@@ -166,7 +166,7 @@ void add_model_and_data(CLI::App& command, TrainOptions& o) {
            "of a folder)");
   add_path(command, "--tokenizer", o.tokenizer,
            "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of "
-           "--from, else `bytes`)");
+           "--from; `bytes` without --from)");
   add_choice(command, "--documents", o.documents,
              "whether attention crosses document boundaries (pack) or not (default pack)");
   add_count(

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "plan/machine.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
 #include "support/training.h"
@@ -227,13 +228,18 @@ TEST(ReroutedJobTest, RanksKeepTheirGpus) {
   EXPECT_EQ(RankContext(rest, RankId(1), *transport).device, at::Device(at::kCUDA, 2));
 }
 
-TEST(ReroutedJobTest, NoCopyIsMadeThatNeedsTooManyCommunicators) {
-  const auto copied = [](int multiprocessors) {
-    const FourGpus gpus(multiprocessors);
+TEST(ReroutedJobTest, NoCopyIsMadeThatAGpuDoesNotHold) {
+  const auto copied = [](int multiprocessors, std::int64_t memory_bytes) {
+    FourGpus gpus(multiprocessors);
+    gpus.gpus.each.memory_bytes = memory_bytes;
     return balanced(prepare_job(FourGpus::options()), {.lost = {RankId(1)}}).extra_copies;
   };
-  EXPECT_THAT(copied(16), Not(IsEmpty()));
-  EXPECT_THAT(copied(14), IsEmpty());
+  constexpr std::int64_t kMuch = std::int64_t{80} << 30;
+  EXPECT_THAT(copied(16, kMuch), Not(IsEmpty()));
+  EXPECT_THAT(copied(14, kMuch), IsEmpty());
+  // A rank has 917 KiB of tensors, and a copy needs 102 KiB.
+  const double little = (reserved_on_gpu(0).all() + 1000 * 1024) / (1 - reserved_on_gpu(1).margin);
+  EXPECT_THAT(copied(16, static_cast<std::int64_t>(little)), IsEmpty());
 }
 
 TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {

@@ -21,6 +21,15 @@ namespace {
 
 std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonical->block_size : 1; }
 
+/// Returns the memory of a rank by --memory or, on its GPU, without the margin; infinity: not limited.
+double memory_of_rank(const Job& job) {
+  const TrainOptions& options = job.options;
+  if (options.memory > 0) return options.memory * kGiB;
+  if (!uses_gpu(options)) return std::numeric_limits<double>::infinity();
+  const auto memory = static_cast<double>(accelerator().traits(options.gpu.value_or(0)).memory_bytes);
+  return memory - reserved_of(options, job.num_ranks(), memory).margin;
+}
+
 /// Throws ConfigError if the ranks would have more communicators than their GPUs hold. Returns the job.
 Job connectable(Job job) {
   static_cast<void>(gpu_resources(job));
@@ -79,8 +88,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   const StageModel bytes = bytes_of_stages(launched);
   const std::vector<double> peaks =
       peaks_by_order(launched.run.schedule, bytes, launched.stages.recompute, launched.stages.offload);
-  const double memory =
-      launched.options.memory > 0 ? launched.options.memory * kGiB : std::numeric_limits<double>::infinity();
+  const double memory = memory_of_rank(launched);
   const auto last = ParameterGroupId(launched.run.schedule.stages - 1);
   std::vector<std::int64_t> lost_copies;  // [group]
   for (const std::vector<RankId>& holders : launched.run.rank_groups()) {

@@ -39,7 +39,7 @@ class Starter {
     require_connections();
     return start();
   }
-  /// Calls `abort` on another thread. A start may wait for a lost rank, so the abort begins after a second anyway.
+  /// Calls `abort`, after at most a second: a start may wait for a lost rank. For another thread.
   void abort(const std::function<void()>& abort) {
     const std::unique_lock lock(mutex_, std::chrono::seconds(1));
     abort();
