@@ -35,6 +35,7 @@ constexpr char kOrder = 'o';   ///< Bytes of an Order and, to join, host and por
 constexpr char kSignal = 's';  ///< Number of a signal
 
 constexpr std::chrono::milliseconds kBeat{50};  // between two lines of an agent
+constexpr std::chrono::milliseconds kLook{5};   // between two looks at a rank that does not train yet
 constexpr std::chrono::milliseconds kPoll{250};
 constexpr int kSilentPolls = 8;  // after which a host counts as lost; shorter than the limit for hangs
 constexpr std::chrono::milliseconds kProbe{10'000};
@@ -247,14 +248,15 @@ class Agent {
     while (true) {
       std::array<pollfd, 3> events = {
           {{lines_.descriptor(), POLLIN, 0}, {reports_.read.get(), POLLIN, 0}, {rank_.pidfd(), POLLIN, 0}}};
-      static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(kBeat.count())));
+      const auto pause = phase_ == RankProgress::Phase::Steps ? kBeat : kLook;
+      static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(pause.count())));
       if (events[0].revents != 0) lines_.read();
       take_lines();  // Also those that came with the order of the rank
       if (lines_.has_ended()) return static_cast<int>(ExitCode::PeerLost);
       const auto ending = rank_.reap();
       read_available(report_lines_);
       while (const auto line = report_lines_.next()) send(kReport + *line);
-      send_progress();
+      send_progress_if_due();
       if (!ending) continue;
       send(kEnd + to_hex(*ending));
       return 0;
@@ -286,6 +288,16 @@ class Agent {
 
   static void send(const std::string& line) {
     static_cast<void>(write_all(STDOUT_FILENO, fmt::format("{}{}\n", kMark, line)));
+  }
+
+  /// The launcher learns at once that the rank trains: if this host is lost then, the job can go on.
+  void send_progress_if_due() {
+    const auto now = std::chrono::steady_clock::now();
+    const RankProgress::Phase phase = page_.last(order_.ranks.first).phase;
+    if (phase == phase_ && now < next_beat_) return;
+    phase_ = phase;
+    next_beat_ = now + kBeat;
+    send_progress();
   }
 
   /// A rank that computes makes progress, even if it starts no instruction.
@@ -323,6 +335,8 @@ class Agent {
   ChildProcess rank_;
   std::uint64_t count_ = 0;
   std::chrono::nanoseconds work_{0};
+  RankProgress::Phase phase_ = RankProgress::Phase::StartUp;
+  std::chrono::steady_clock::time_point next_beat_;
 };
 
 }  // namespace
