@@ -70,7 +70,9 @@ class HostRecoveryTest(TrainingTest):
                 "--learning-rate-shape", "constant"]
 
     def steps(self):
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()] if self.metrics.exists() else []
+        """Returns the whole lines of the metrics; a job may be writing one."""
+        text = self.metrics.read_text() if self.metrics.exists() else ""
+        return [json.loads(line) for line in text[:text.rfind("\n") + 1].splitlines()]
 
     def await_workers(self, workers, job):
         end = time.monotonic() + PATIENCE
