@@ -408,28 +408,27 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
-  LaunchPlan plan{
-      .ranks = static_cast<int>(job.num_ranks()),
-      .arguments = arguments,
-      .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
-      .entry = uses_gpu(job.options) ? nullptr : entry,
-      .hang = milliseconds(job.options.hang_seconds),
-      .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
-      // A new process of a GPU loads its libraries and connects for as long as at the start.
-      .hang_after_loss = uses_gpu(job.options) ? milliseconds(job.options.hang_seconds_at_start()) : milliseconds(0),
-      .waits_idle = !uses_gpu(job.options),
-      .records_steps = job.options.cuda_graphs,
-      .saves = !job.options.checkpoint.folder.empty(),
-      .most_restarts = static_cast<int>(job.options.max_restarts),
-      .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
-      .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
-      .copies = job.rank_groups(),
-      .shards = second_shards(job),
-      .replacement_arguments = {"--resume", "none"},
-      .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
-      .last_step = job.options.steps,
-      .flight_folder = job.options.flight_folder(),
-      .flight_job = flight_job(job)};
+  LaunchPlan plan{.ranks = static_cast<int>(job.num_ranks()),
+                  .arguments = arguments,
+                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
+                  .entry = uses_gpu(job.options) ? nullptr : entry,
+                  .hang = milliseconds(job.options.hang_seconds),
+                  .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
+                  // On GPUs a new process takes as long as at the start: it loads libraries and connects.
+                  .hang_after_loss = milliseconds(uses_gpu(job.options) ? job.options.hang_seconds_at_start() : 0),
+                  .waits_idle = !uses_gpu(job.options),
+                  .records_steps = job.options.cuda_graphs,
+                  .saves = !job.options.checkpoint.folder.empty(),
+                  .most_restarts = static_cast<int>(job.options.max_restarts),
+                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
+                  .copies = job.rank_groups(),
+                  .shards = second_shards(job),
+                  .replacement_arguments = {"--resume", "none"},
+                  .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
+                  .last_step = job.options.steps,
+                  .flight_folder = job.options.flight_folder(),
+                  .flight_job = flight_job(job)};
   if (remote) use_relays(plan, *remote);
   return launch(plan);
 }

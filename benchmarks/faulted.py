@@ -87,8 +87,8 @@ class Run:
 
     def __init__(self, options, folder, steps, flags, fault="", layout=LAYOUT):
         self.options, self.folder, self.last_step = options, Path(folder), steps
-        self.flags = [options.program, "train", "--data", options.data, "--device", options.device, *MODEL, *layout, "--steps",
-                      str(steps), *flags]
+        self.flags = [options.program, "train", "--data", options.data, "--device", options.device, *MODEL,
+                      *layout, "--steps", str(steps), *flags]
         self.fault = fault
         self.steps, self.contradictions = {}, []
         self.news = threading.Condition()
@@ -155,7 +155,8 @@ def undisturbed(options, folder, steps):
     """Returns hashes of the parameters after each step of a run in one process."""
     metrics = Path(folder, f"undisturbed-{steps}.jsonl")
     subprocess.run([options.program, "train", "--data", options.data, "--device", options.device, *SHAPE, "--steps",
-                    str(steps), "--transport", "threads", "--metrics", metrics], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    str(steps), "--transport", "threads", "--metrics", metrics], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return {line["step"]: line["parameters_hash"] for line in map(json.loads, metrics.read_text().splitlines())}
 
 

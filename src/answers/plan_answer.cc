@@ -356,7 +356,7 @@ PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options
   for (const RankedCandidate& ranked : report.plan.ranked)
     report.candidates.push_back(report_candidate(predictor, ranked));
   const Candidate& chosen = report.candidates.front().ranked.candidate;
-  if (chosen.tensor_parallel == 1)
+  if (chosen.tensor_parallel == 1)  // Ranks that share layers cannot be left out
     report.slowdowns = slowdowns_without_worker(predictor.prepare(chosen), chosen.data_parallel);
   if (questions.explain > 0) explain_beside_next(predictor, questions.explain, report);
   if (questions.pareto) {

@@ -116,8 +116,8 @@ class Transport {
   /// its device.
   virtual void require_peers() {}
   /// Throws PeerLostError unless all transfers and collectives of all ranks up to here are complete, with right data;
-  /// blocks. All ranks call it before received data replaces what a rank would need after the loss of another one. On
-  /// CPUs the wait for an operation suffices.
+  /// blocks. All ranks call it before received data replaces what a rank would need after the loss of another rank. On
+  /// CPUs the wait for an operation is enough.
   virtual void confirm() {}
   /// Sums `values` over all ranks in place, with the same bits on each; blocks.
   virtual void all_sum(std::span<double> values) = 0;

@@ -29,6 +29,7 @@
 
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "rendezvous/address.h"
 #include "support/fake_device.h"
 #include "support/fake_network.h"
 #include "transport/connection_breaker.h"
@@ -454,8 +455,9 @@ TEST(CommunicatorsTest, ExceptionAbortsTransfersInFlight) {
 
 /// While NCCL connects, it waits for other ranks at a socket that listens.
 TEST(ConnectionBreakerTest, ASocketThatListensAcceptsUntilListenersAreIncluded) {
-  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  ASSERT_EQ(::listen(listener.get(), 1), 0);  // At a port of loopback and all other addresses
+  RendezvousPoint loopback;
+  loopback.host = "127.0.0.1";
+  const FileDescriptor listener = listen_at(loopback);
   sockaddr_in address{};
   socklen_t size = sizeof address;
   ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);

@@ -136,7 +136,7 @@ std::int64_t last_closed_step(const Trainer& trainer) {
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
-/// What connect() needs besides the job.
+/// A rank's end of the connections, for open_transport().
 struct Endpoint {
   RankId rank;
   RendezvousPoint rendezvous;
@@ -145,7 +145,7 @@ struct Endpoint {
   std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
   std::shared_ptr<ConnectionBreaker> breaker;
 };
-std::unique_ptr<Transport> connect(const Job& job, Endpoint end);
+std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end);
 
 /// Limits the delay if another rank is lost during reconnection. Communicators of GPUs take seconds each.
 std::chrono::milliseconds rejoining_patience(const Job& job) {
@@ -274,11 +274,11 @@ class LastingTrainer {
           Fingerprint compared = fingerprint_;
           // Replacements have no checkpoint.
           if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
-          return chimera::connect(job, {.rank = rank,
-                                        .rendezvous = rendezvous,
-                                        .compared = std::move(compared),
-                                        .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job),
-                                        .breaker = breaker});
+          return open_transport(job, {.rank = rank,
+                                      .rendezvous = rendezvous,
+                                      .compared = std::move(compared),
+                                      .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job),
+                                      .breaker = breaker});
         });
     if (!trainer_ && kept_) {
       trainer_.emplace(job, rank, reconnecting_, *kept_);
@@ -435,7 +435,7 @@ void bind_near_gpu(const Job& job, int rank) {
   (void)bind_to_cores(cores_near(accelerator().traits(gpu).pci));
 }
 
-std::unique_ptr<Transport> connect(const Job& job, Endpoint end) {
+std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
   const std::vector<RankPair> pairs = communicating_pairs(job);
   if (!uses_gpu(job.options)) {
     return connect_gloo({.rank = static_cast<int>(end.rank.value()),
@@ -468,13 +468,13 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
   note_progress({RankProgress::Phase::Joining});
   // A failed rank of Gloo stays until the culprit is known, but peers must notice at once.
   const bool breaks = rank.placed && !uses_gpu(job.options);
-  return connect(job,
-                 {.rank = RankId(rank.rank),
-                  .rendezvous = rank.rendezvous,
-                  .compared = fingerprint(job),
-                  .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
-                  .start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout,
-                  .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
+  return open_transport(
+      job, {.rank = RankId(rank.rank),
+            .rendezvous = rank.rendezvous,
+            .compared = fingerprint(job),
+            .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
+            .start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout,
+            .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
 }
 
 }  // namespace

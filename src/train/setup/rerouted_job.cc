@@ -30,11 +30,8 @@ double memory_of_rank(const Job& job) {
   return memory - reserved_of(options, job.num_ranks(), memory).margin;
 }
 
-/// Throws ConfigError if the ranks would have more communicators than their GPUs hold. Returns the job.
-Job connectable(Job job) {
-  static_cast<void>(gpu_resources(job));
-  return job;
-}
+/// Throws ConfigError if the ranks would have more communicators than their GPUs hold.
+void require_connectable(const Job& job) { static_cast<void>(gpu_resources(job)); }
 
 }  // namespace
 
@@ -117,7 +114,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   const RunChange without_copies = result;
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
   try {
-    static_cast<void>(connectable(rerouted_job(launched, result)));
+    require_connectable(rerouted_job(launched, result));
     return result;
   } catch (const ConfigError&) {
     return without_copies;
@@ -128,7 +125,7 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
   try {
-    static_cast<void>(connectable(rerouted_job(job, {.lost = {RankId(0)}})));
+    require_connectable(rerouted_job(job, {.lost = {RankId(0)}}));
   } catch (const Error& error) {
     if (must_reroute) throw ConfigError(fmt::format("--recover reroute: without rank 0, {}", error.what()));
     return std::nullopt;

@@ -28,7 +28,7 @@ namespace {
 
 using Group = Communicators::Group;
 
-/// Starts operations of groups, but none beside or after their abort, which NCCL does not allow.
+/// Starts operations of groups. No operation starts during or after an abort: NCCL does not allow it.
 class Starter {
  public:
   explicit Starter(std::shared_ptr<ConnectionBreaker> breaker) : breaker_(std::move(breaker)) {}
@@ -39,7 +39,7 @@ class Starter {
     require_connections();
     return start();
   }
-  /// Calls `abort`, after at most a second: a start may wait for a lost rank. For another thread.
+  /// Calls `abort`, on any thread. Waits at most a second for a running start, which may itself wait for a lost rank.
   void abort(const std::function<void()>& abort) {
     const std::unique_lock lock(mutex_, std::chrono::seconds(1));
     abort();
@@ -204,8 +204,8 @@ class PairTransport final : public Transport {
  public:
   explicit PairTransport(Communicators communicators) : to_(std::move(communicators)), starts_(to_.breaker) {
     if (to_.breaker) {
-      whole_ = at::ones({1}, at::kDouble);
-      if (!to_.device.is_cpu()) whole_ = whole_.pin_memory();
+      intact_ = at::ones({1}, at::kDouble);
+      if (!to_.device.is_cpu()) intact_ = intact_.pin_memory();
       aborts_.emplace(to_.breaker.get(), [this] { abort(); });
     }
     // Other numbers may select other kernels, with other bits.
@@ -407,20 +407,20 @@ class PairTransport final : public Transport {
 
   /// Also called by the breaker's thread, and repeatedly.
   void abort() {
-    if (std::atomic_ref(*whole_.mutable_data_ptr<double>()).exchange(0) == 0) return;
+    if (std::atomic_ref(*intact_.mutable_data_ptr<double>()).exchange(0) == 0) return;
     starts_.abort([this] { abort_together(all_groups(to_)); });
   }
 
-  /// Returns each rank's confirmation_of() this sum if the rank was whole when its device had done all work before. The
-  /// device reads `whole_` then, and abort() writes it before work can go wrong.
+  /// Returns [rank]: confirmation_of(rank), or 0 if the rank's groups were aborted before its device got here. The
+  /// device reads `intact_` only then, and abort() sets it to 0 before any result can be wrong.
   [[nodiscard]] at::Tensor confirmations() {
     ++confirmed_sums_;
-    const at::Tensor own = whole_.to(to_.device, /*non_blocking=*/true).mul(confirmation_of(to_.rank));
+    const at::Tensor own = intact_.to(to_.device, /*non_blocking=*/true).mul(confirmation_of(to_.rank));
     return at::cat(gather(starts_, *to_.everyone, own));
   }
-  /// No other number of a step: aborted groups may deliver data of earlier sums or other ranks.
+  /// Differs by sum and rank: aborted groups may deliver data of earlier sums or other ranks.
   [[nodiscard]] double confirmation_of(int rank) const {
-    constexpr double kUnusual = 0x1.23p50;
+    constexpr double kUnusual = 0x1.23p50;  // Not a loss, norm or count
     return kUnusual + static_cast<double>(confirmed_sums_ * to_.everyone->getSize() + rank);
   }
 
@@ -489,8 +489,8 @@ class PairTransport final : public Transport {
   Communicators to_;
   mutable Starter starts_;
   std::optional<Carveout> carveout_;
-  at::Tensor whole_;                 // with a breaker: 1, or 0 once groups are aborted; pinned
-  std::int64_t confirmed_sums_ = 0;  // number of sums that ranks have confirmed, or started to
+  at::Tensor intact_;                // with a breaker: 1, or 0 once groups are aborted; pinned
+  std::int64_t confirmed_sums_ = 0;  // number of sums with confirmations so far
   std::chrono::milliseconds timeout_{0};
   int exceptions_before_ = std::uncaught_exceptions();
   std::optional<ConnectionBreaker::AbortScope> aborts_;  // last member: it uses the others

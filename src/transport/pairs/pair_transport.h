@@ -31,9 +31,9 @@ inline constexpr int kStepsOfTimeout = 4;
 /// A wait fails after Communicators::timeout or, if this is longer, after kStepsOfTimeout times the longest step so
 /// far.
 ///
-/// With Communicators::breaker, the transport outlives lost ranks. Aborted operations end with wrong data, also on
-/// ranks that have aborted nothing, so sums of numbers and confirm() throw PeerLostError unless all ranks were whole
-/// until then. Gradient sums and messages before them are right if they do not throw.
+/// With Communicators::breaker, the rank outlives lost ranks. Aborted operations end with wrong data, also on ranks
+/// that have aborted nothing. So sums of numbers and confirm() throw PeerLostError if any rank has aborted its groups
+/// before. If they do not throw, all gradient sums and messages before them are right.
 ///
 /// Without GradientSum::order, gradient sums use the order of c10d's all-reduce. Throws TransportError; PeerLostError
 /// if a group reports a network or peer failure.
