@@ -150,8 +150,9 @@ LinkTimes to_all_reduce_times(const Line& line) {
 
 std::string link_line(const char* name, const LinkTimes& link) {
   const std::string burst = link.burst > 0 ? fmt::format(", {:.1f} kB at once", 1e-3 * link.burst) : "";
-  return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({:.2f} GB/s){}\n", name, 1e6 * link.alpha,
-                     1e9 * link.beta, link.beta > 0 ? 1e-9 / link.beta : 0, burst);
+  const std::string speed = link.beta > 0 ? fmt::format("{:.2f} GB/s", 1e-9 / link.beta) : "more bytes took no longer";
+  return fmt::format("{:<16} alpha {:>8.1f} us, beta {:>7.3f} ns a byte ({}){}\n", name, 1e6 * link.alpha,
+                     1e9 * link.beta, speed, burst);
 }
 
 std::string regression_errors_of(const LinkSamples& links, const LinkTimes& messages, const LinkTimes& sums) {
