@@ -19,6 +19,7 @@
 namespace chimera {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
@@ -240,6 +241,26 @@ TEST(ReroutedJobTest, NoCopyIsMadeThatAGpuDoesNotHold) {
   // A rank has 917 KiB of tensors, and a copy needs 102 KiB.
   const double little = (reserved_on_gpu(0).all() + 1000 * 1024) / (1 - reserved_on_gpu(1).margin);
   EXPECT_THAT(copied(16, static_cast<std::int64_t>(little)), IsEmpty());
+}
+
+TEST(ReroutedJobTest, EachLostRankMustLeaveFewCommunicators) {
+  TrainOptions options = FourGpus::options();
+  options.shape.stages = 8;
+  options.overrides.layers = 8;
+  options.spare_seconds = 5;
+  const auto patience = [&](int multiprocessors, Recover recover) {
+    FourGpus gpus(multiprocessors);
+    gpus.gpus.devices = 8;
+    options.recover = recover;
+    return spare_patience(prepare_job(options));
+  };
+  // Without rank 0 they need as few as with it. Without rank 1 its twin exchanges messages with 4 others.
+  EXPECT_EQ(patience(22, Recover::Reroute), std::chrono::milliseconds(0));
+  EXPECT_EQ(patience(22, Recover::Twin), std::chrono::milliseconds(5000));
+  EXPECT_THAT([&] { static_cast<void>(patience(20, Recover::Reroute)); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("--recover reroute: without rank 1, "), HasSubstr("11 communicators"))));
+  EXPECT_EQ(patience(20, Recover::Twin), std::nullopt);
 }
 
 TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {

@@ -124,11 +124,17 @@ RunChange balanced(const Job& launched, const RunChange& change) {
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
-  try {
-    require_connectable(rerouted_job(job, {.lost = {RankId(0)}}));
-  } catch (const Error& error) {
-    if (must_reroute) throw ConfigError(fmt::format("--recover reroute: without rank 0, {}", error.what()));
-    return std::nullopt;
+  // Data-parallel groups are alike
+  for (WorkerId worker(0); worker.value() < job.run.ranks.workers; worker = WorkerId(worker.value() + 1)) {
+    const RankId lost = job.run.ranks.rank({GroupId(0), worker});
+    try {
+      require_connectable(rerouted_job(job, {.lost = {lost}}));
+    } catch (const Error& error) {
+      if (must_reroute) {
+        throw ConfigError(fmt::format("--recover reroute: without rank {}, {}", lost.value(), error.what()));
+      }
+      return std::nullopt;
+    }
   }
   if (must_reroute) return std::chrono::milliseconds(0);
   // 0 would mean that no replacement starts.
