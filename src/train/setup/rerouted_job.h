@@ -28,9 +28,9 @@ namespace chimera {
 [[nodiscard]] RunChange balanced(const Job& launched, const RunChange& change);
 
 /// Returns how long a recovery of the job waits for a replacement (LaunchPlan::spare_patience), before the
-/// other ranks continue without it: 0 with --recover reroute; nothing (it waits without a limit) if a rank's loss cannot
-/// be rerouted; otherwise --spare-seconds. Throws ConfigError with --recover reroute if a rank's loss cannot be
-/// rerouted.
+/// other ranks continue without it: 0 with --recover reroute; nothing (it waits without a limit) if the loss of some
+/// rank cannot be rerouted; otherwise --spare-seconds. Throws ConfigError with --recover reroute if the loss of some
+/// rank cannot be rerouted.
 [[nodiscard]] std::optional<std::chrono::milliseconds> spare_patience(const Job& job);
 
 }  // namespace chimera
