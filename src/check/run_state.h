@@ -6,6 +6,7 @@
 // violation. collectives.h has the state of all-reduces. All classes require ids in range.
 // A micro-batch may run in slices: parts of its tokens, each with ops of its own.
 
+#include <fmt/format.h>
 #include <array>
 #include <cstdint>
 #include <limits>

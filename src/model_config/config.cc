@@ -270,7 +270,7 @@ void write(nlohmann::ordered_json& json, const char* name, const std::optional<V
   if (value) json[name] = *value;
 }
 template <NamedEnum Enum>
-void write(nlohmann::ordered_json& json, const char* name, Enum value) {
+void write(nlohmann::ordered_json& json, const char* name, const Enum& value) {
   json[name] = to_text(value);
 }
 void write(nlohmann::ordered_json& json, const char* name, const RopeScaling& scaling) {

@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -99,7 +99,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     const at::Tensor& gradients = own.front().own;
     const std::int64_t* words = addresses[member].const_data_ptr<std::int64_t>();
     SharedAddress address;
-    std::memcpy(&address, words + static_cast<std::int64_t>(index) * kWords, sizeof address);
+    std::memcpy(static_cast<void*>(&address), words + static_cast<std::int64_t>(index) * kWords, sizeof address);
     const auto data = memory->peers.at(address);
     return at::from_blob(
         data.get(), gradients.sizes(), [data](void*) {}, gradients.options());
