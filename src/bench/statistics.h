@@ -7,6 +7,7 @@
 // functions.
 
 #include <algorithm>
+#include <cstddef>
 #include <vector>
 
 namespace chimera {
@@ -22,6 +23,14 @@ struct Line {
   double beta = 0;   // seconds per byte
   double burst = 0;  // bytes that take no time beyond alpha; 0: a straight line
 };
+
+/// Returns the points with at most the time of each larger size: if a size took longer than a larger one, other
+/// programs delayed it. `points` must be ascending by size.
+[[nodiscard]] inline std::vector<TimedSize> without_delays(std::vector<TimedSize> points) {
+  for (std::size_t i = points.size(); i-- > 1;)
+    points[i - 1].seconds = std::min(points[i - 1].seconds, points[i].seconds);
+  return points;
+}
 
 /// Returns the straight line with the smallest sum of squared relative errors, so that short messages weigh as much as
 /// long ones. alpha and beta are at least 0. `points` needs two different sizes.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "bench/machine_line.h"
 #include "model/parameter_group.h"
@@ -56,7 +57,7 @@ std::vector<TimedSize> points_of(const Times& times, double Spread::*typical) {
   std::vector<TimedSize> points;
   for (const auto& [bytes, seconds] : times)
     points.push_back({static_cast<double>(bytes), spread_of(seconds).*typical});
-  return points;
+  return without_delays(std::move(points));
 }
 
 std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {

@@ -52,6 +52,14 @@ TEST(RegressionTest, WithoutLongMessagesNoBurstIsKnown) {
   EXPECT_DOUBLE_EQ(line.beta, 2e-3);
 }
 
+TEST(RegressionTest, DelaysOfShortMessagesAreNoLatency) {
+  const std::vector<TimedSize> points = without_delays({{1000, 80}, {2000, 12}, {4000, 90}, {8000, 28}});
+  std::vector<double> seconds;
+  for (const TimedSize& point : points) seconds.push_back(point.seconds);
+  EXPECT_EQ(seconds, (std::vector<double>{12, 12, 28, 28}));
+  EXPECT_DOUBLE_EQ(line_between_ends(points).beta, 2e-3);
+}
+
 TEST(RegressionTest, UsesOnlyTheEndsIfThereIsABurst) {
   const Line line = line_between_ends({{1000, 12}, {2000, 12}, {4000, 12}, {8000, 28}});
   EXPECT_EQ(line.alpha, 12);

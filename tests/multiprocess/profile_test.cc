@@ -13,13 +13,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-/// A busy machine can delay short messages more than long ones, so either of the two may be 0.
-void expect_measured(const json& link) {
-  EXPECT_GE(link.at("alpha"), 0);
-  EXPECT_GE(link.at("beta"), 0);
-  EXPECT_GT(link.at("alpha").get<double>() + link.at("beta").get<double>(), 0);
-}
-
 const std::string kP100File = testing::source_path("/machines/p100-aries.json");
 
 TEST(TrainingProfileTest, MeasuresWhatItReads) {
@@ -36,7 +29,7 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   if (shares) {
     EXPECT_EQ(machine["layers"][7]["tensor_parallel"], 2);
     EXPECT_GT(machine["layers"][7]["times"][1]["forward"], 1e-6);
-    expect_measured(machine["op_sum"]);
+    EXPECT_GT(machine["op_sum"]["alpha"].get<double>() + machine["op_sum"]["beta"].get<double>(), 0);
     EXPECT_THAT(result.output, HasSubstr("block / 2 "));
     EXPECT_THAT(result.output, HasSubstr("sums inside ops"));
   }
@@ -46,16 +39,19 @@ TEST(TrainingProfileTest, MeasuresWhatItReads) {
   ASSERT_EQ(block["times"].size(), 2U);
   for (const char* part : {"forward", "input_gradient", "weight_gradient"}) {
     EXPECT_GT(block["times"][1][part], 1e-6) << part;
-    EXPECT_LT(block["times"][1][part], 60) << part << " in seconds";
+    EXPECT_LT(block["times"][1][part], 1) << part;
   }
-  for (const char* links : {"point_to_point", "all_reduce"}) expect_measured(machine[links]["within_node"]);
+  EXPECT_GT(machine["point_to_point"]["within_node"]["alpha"], 0);
+  EXPECT_GT(machine["all_reduce"]["within_node"]["beta"], 0);
   EXPECT_GT(machine["optimizer_seconds"], 0);
   EXPECT_GT(machine["op_overhead"], 0);
   EXPECT_GE(machine.at("core_sharing"), 0);
+  EXPECT_LT(machine.at("core_sharing"), 1) << "turns cost less than the work";
   EXPECT_THAT(result.output, HasSubstr("shared cores "));
   EXPECT_GE(machine["contention"].at("idle_gain"), 0);
   EXPECT_THAT(result.output, HasSubstr("idle cores "));
   for (const char* type : {"float32", "float64"}) EXPECT_GT(machine["matrix_flops"][type], 1e8) << type;
+  EXPECT_GT(machine["matrix_flops"]["float32"], machine["matrix_flops"]["float64"]);
   EXPECT_FALSE(result.left_files);
 
   const ProgramResult merged = run_program({"profile", "--merge", here, here, "--name", "both", "--format", "json"});
@@ -77,7 +73,7 @@ TEST(TrainingProfileTest, MeasuresTheLinksBetweenTwoHosts) {
   for (const char* links : {"point_to_point", "all_reduce"}) {
     EXPECT_EQ(machine[links]["within_node"], before[links]["within_node"]);
     EXPECT_NE(machine[links]["between_nodes"], before[links]["between_nodes"]);
-    expect_measured(machine[links]["between_nodes"]);
+    EXPECT_GT(machine[links]["between_nodes"]["beta"], 0);
   }
   EXPECT_EQ(machine["workers_per_node"], before["workers_per_node"]) << "its workers share no cores";
   EXPECT_EQ(machine["sources"].size(), before["sources"].size() + 1);

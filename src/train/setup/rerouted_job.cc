@@ -21,7 +21,8 @@ namespace {
 
 std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonical->block_size : 1; }
 
-/// Returns the memory of a rank by --memory or, on its GPU, without the margin; infinity: not limited.
+/// Returns the bytes that a rank may use: --memory or, on a GPU, the GPU's memory without the margin. Returns infinity
+/// if neither limits the rank.
 double memory_of_rank(const Job& job) {
   const TrainOptions& options = job.options;
   if (options.memory > 0) return options.memory * kGiB;
@@ -124,7 +125,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recover == Recover::Reroute;
-  // Data-parallel groups are alike
+  // One data-parallel group is enough, because all are alike.
   for (WorkerId worker(0); worker.value() < job.run.ranks.workers; worker = WorkerId(worker.value() + 1)) {
     const RankId lost = job.run.ranks.rank({GroupId(0), worker});
     try {
