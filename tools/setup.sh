@@ -63,7 +63,20 @@ install_missing() { # install_missing PACKAGE...
   [ -n "$missing" ] || return 0
   say "installing$missing"
   install="DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$missing"
-  as_root "$package_lists$install" && package_lists=
+  install_as_root "$package_lists$install" && package_lists=
+}
+
+# As as_root, but waits while another program installs packages, such as the updates of a new cloud machine
+install_as_root() {
+  is_root || may_sudo || as_root "$1"
+  errors=$(mktemp) waits=
+  until as_root "$1" 2> "$errors"; do
+    lock=$(grep -m 1 -o 'Could not get lock.*' "$errors") || { cat "$errors" >&2; rm "$errors"; return 1; }
+    [ -n "$waits" ] || say "waiting for another program that installs packages: $lock"
+    waits=yes
+    sleep 2
+  done
+  rm "$errors"
 }
 
 has_torch() { [ -n "${TORCH_DIR:-}" ] || [ "$(cat .venv/torch-packages 2>/dev/null)" = "$torch_packages" ]; }
