@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <algorithm>
 #include <charconv>
@@ -22,6 +23,7 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
+#include "hugging_face/generation_config.h"
 #include "hugging_face/model_folder.h"
 #include "inference/continuation.h"
 #include "inference/distributed_model.h"
@@ -59,6 +61,7 @@ struct GenerateJob {
   std::unique_ptr<Tokenizer> tokenizer;  // null: only ids are known
   std::vector<Prompt> prompts;
   std::vector<std::int64_t> tokens;  // [prompt]: maximum of new tokens
+  std::vector<std::string> ignored;  // GenerationConfig::ignored
 };
 
 constexpr std::int64_t kUsualTokens = 100;
@@ -192,6 +195,10 @@ void continue_all(const GenerateJob& job, RankId rank, Transport& transport) {
   Writer writer(job);
   // The rank of the last stage chooses each token and sends it to all. Rank 0 prints it.
   const bool speaks = rank == RankId(0);
+  if (speaks && !job.ignored.empty()) {
+    messages().write(fmt::format("chimera: {} of {} is ignored, so transformers may continue differently\n",
+                                 fmt::join(job.ignored, ", "), kGenerationConfigName));
+  }
   ContinuationOptions options = job.options.continuation;
   for (const Prompt& prompt : job.prompts) {
     options.tokens = job.tokens[static_cast<std::size_t>(prompt.number)];
@@ -217,7 +224,10 @@ GenerateJob prepare_generate(const GenerateOptions& options) {
   if (job.tokenizer == nullptr && !options.continuation.stops.empty()) {
     throw ConfigError(fmt::format("--stop: {} has no tokenizer to make text with; give --tokenizer", options.from));
   }
-  job.options.continuation.end_tokens = end_tokens(*job.folder);
+  GenerationConfig config = read_generation_config(*job.folder);
+  job.options.continuation.end_tokens = std::move(config.end_tokens);
+  job.options.continuation.rules = std::move(config.rules);
+  job.ignored = std::move(config.ignored);
   for (const GivenPrompt& given : options.prompts) add_prompt(job, given);
   return job;
 }

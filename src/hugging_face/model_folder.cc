@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -58,24 +57,6 @@ nlohmann::ordered_json sizes_of(ModelConfig model) {
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
   return sizes;
-}
-
-constexpr const char* kEndOfText = "eos_token_id";
-
-std::int64_t token_of(const nlohmann::json& json, const std::string& source) {
-  if (json.is_number_integer() && json >= 0 && json <= std::numeric_limits<std::int32_t>::max()) return json;
-  throw ConfigError(fmt::format("{}: {} must be the number of a token, a list of them or null", source, kEndOfText));
-}
-
-std::vector<std::int64_t> named_tokens(const std::string& text, const std::string& source) {
-  const nlohmann::json json = try_json(text);
-  if (!json.is_object()) throw ConfigError(source + ": is not a JSON object");
-  const auto field = json.find(kEndOfText);
-  if (field == json.end() || field->is_null()) return {};
-  if (!field->is_array()) return {token_of(*field, source)};
-  std::vector<std::int64_t> tokens;
-  for (const nlohmann::json& token : *field) tokens.push_back(token_of(token, source));
-  return tokens;
 }
 
 constexpr std::size_t kBytesInAll = 256;
@@ -202,15 +183,6 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
         fmt::format("{}: its model has {} {}, but the flags give {}; leave out the flags that describe the model",
                     folder.path(), field, json_text(value), json_text(theirs.value(field, nlohmann::ordered_json()))));
   }
-}
-
-std::vector<std::int64_t> end_tokens(const ModelFolder& folder) {
-  const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
-  std::error_code absent;
-  if (std::filesystem::exists(path, absent)) {
-    return named_tokens(read_whole(path.string(), kMaxConfigBytes), path.string());
-  }
-  return named_tokens(folder.config_json(), (path.parent_path() / kConfigName).string());
 }
 
 std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type) {

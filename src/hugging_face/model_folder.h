@@ -57,10 +57,6 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
 
 inline constexpr const char* kGenerationConfigName = "generation_config.json";
 
-/// Returns the tokens that end a generated text: eos_token_id (a number, a list or null) of generation_config.json or,
-/// if the folder lacks this file, of config.json. Throws ConfigError for invalid JSON or tokens.
-[[nodiscard]] std::vector<std::int64_t> end_tokens(const ModelFolder& folder);
-
 /// Returns name, type and shape of each tensor in an exported folder, in the order of all_parameters().
 [[nodiscard]] std::vector<TensorEntry> exported_tensors(const ModelConfig& model, ElementType type);
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -27,6 +28,51 @@ at::Tensor rounded(const at::Tensor& logits) {
   at::Tensor scores = logits.detach().to(at::kCPU, at::kFloat);
   if (std::isfinite(scores.max().item<float>())) return scores;  // max() is NaN if any score is
   throw Error("the model's scores of the next token are not finite; its weights may be damaged");
+}
+
+/// Scores that rules change, as floats.
+class RuledScores {
+ public:
+  explicit RuledScores(const at::Tensor& logits) : scores_(rounded(logits).clone()) {}
+
+  void penalize(const TokenIds& ids, float penalty) {
+    for (const TokenId id : std::set<TokenId>(ids.begin(), ids.end())) {
+      float& score = values()[id];
+      score = score < 0 ? score * penalty : score / penalty;
+    }
+  }
+  void forbid(std::int64_t token) {
+    if (token < scores_.numel()) values()[token] = static_cast<float>(kNever);
+  }
+  void forbid(const std::vector<std::int64_t>& tokens) {
+    for (const std::int64_t token : tokens) forbid(token);
+  }
+  [[nodiscard]] const at::Tensor& tensor() const { return scores_; }
+
+ private:
+  [[nodiscard]] float* values() const { return scores_.data_ptr<float>(); }
+  at::Tensor scores_;
+};
+
+/// Forbids each token that would repeat `size` consecutive tokens.
+void forbid_repeats(RuledScores& scores, const TokenIds& ids, std::size_t size) {
+  if (ids.size() < size) return;
+  const auto last = ids.end() - static_cast<std::ptrdiff_t>(size - 1);
+  for (auto next = ids.begin() + static_cast<std::ptrdiff_t>(size - 1); next != ids.end(); ++next) {
+    if (std::equal(last, ids.end(), next - static_cast<std::ptrdiff_t>(size - 1))) scores.forbid(*next);
+  }
+}
+
+/// Forbids the last token of each bad word whose other tokens end `ids`. As in transformers, words that are an end
+/// token have no effect.
+void forbid_words(RuledScores& scores, const ScoreRules& rules, const TokenIds& ids,
+                  const std::vector<std::int64_t>& end_tokens) {
+  for (const std::vector<std::int64_t>& word : rules.bad_words_ids) {
+    if (word.size() == 1 && std::ranges::count(end_tokens, word[0]) > 0) continue;
+    if (word.size() > ids.size() + 1) continue;
+    const auto begin = ids.end() - static_cast<std::ptrdiff_t>(word.size() - 1);
+    if (std::equal(begin, ids.end(), word.begin())) scores.forbid(word.back());
+  }
 }
 
 void keep_top_k(at::Tensor& scores, std::int64_t count) {
@@ -85,6 +131,22 @@ at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& 
   return scores.softmax(0);
 }
 
+at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids, std::size_t prompt_tokens,
+                      const std::vector<std::int64_t>& end_tokens) {
+  RuledScores scores(logits);
+  if (rules.repetition_penalty != 1) scores.penalize(ids, static_cast<float>(rules.repetition_penalty));
+  if (rules.no_repeat_ngram_size > 0) {
+    forbid_repeats(scores, ids, static_cast<std::size_t>(rules.no_repeat_ngram_size));
+  }
+  forbid_words(scores, rules, ids, end_tokens);
+  const auto tokens = std::ssize(ids);
+  const auto new_tokens = tokens - static_cast<std::int64_t>(prompt_tokens);
+  if (tokens < rules.min_length || new_tokens < rules.min_new_tokens) scores.forbid(end_tokens);
+  scores.forbid(rules.suppress_tokens);
+  if (new_tokens == 0) scores.forbid(rules.begin_suppress_tokens);
+  return scores.tensor();
+}
+
 std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform) {
   if (options.temperature == 0) return rounded(logits).argmax().item<std::int64_t>();
   const at::Tensor sums = token_probabilities(logits, options).cumsum(0);
@@ -127,13 +189,16 @@ Continuation continue_prompt(DistributedModel& model, const Prompt& prompt, cons
   std::optional<ContinuedText> text;
   if (tokenizer != nullptr) text.emplace(*tokenizer, options.stops);
   Continuation continuation;
+  TokenIds ids = prompt.ids;
   TokenIds unread = prompt.ids;
   model.begin(std::ssize(prompt.ids) + options.tokens);
   for (bool ends = options.tokens == 0; !ends;) {
     const auto place = static_cast<std::uint64_t>(continuation.ids.size());
     const TokenId id = model.next(unread, [&](const at::Tensor& logits) {
-      return choose_token(logits, options.sampling, random.uniform(place));
+      const at::Tensor scores = with_rules(logits, options.rules, ids, prompt.ids.size(), options.end_tokens);
+      return choose_token(scores, options.sampling, random.uniform(place));
     });
+    ids.push_back(id);
     unread = {id};
     continuation.ids.push_back(id);
     std::string added = text ? text->push(id) : "";

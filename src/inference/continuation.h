@@ -6,12 +6,14 @@
 // get the same tokens.
 
 #include <ATen/core/Tensor.h>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "hugging_face/generation_config.h"
 #include "inference/distributed_model.h"
 #include "model_config/config.h"
 #include "tokenizer/tokenizer.h"
@@ -63,8 +65,15 @@ void require_valid(const SamplingOptions& options);
 /// token_probabilities() does.
 [[nodiscard]] std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform);
 
+/// Changes the scores `logits` [V] by `rules`, in the order of transformers. `ids` are the prompt's `prompt_tokens` and
+/// the new tokens so far; `end_tokens` are those that the minimum lengths forbid. Returns [V]. Throws Error if the
+/// highest score is not finite.
+[[nodiscard]] at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const TokenIds& ids,
+                                    std::size_t prompt_tokens, const std::vector<std::int64_t>& end_tokens);
+
 struct ContinuationOptions {
   SamplingOptions sampling;
+  ScoreRules rules = {};
   std::int64_t tokens = 100;                  // maximum number of new tokens
   std::vector<std::int64_t> end_tokens = {};  // tokens that end the continuation, and are its last token
   std::vector<std::string> stops = {};        // texts that end it, and are not part of it; need a tokenizer

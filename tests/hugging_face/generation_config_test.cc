@@ -1,4 +1,4 @@
-#include "hugging_face/model_folder.h"
+#include "hugging_face/generation_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ const ModelConfig kModel = {.name = "small",
                             .positions = 10,
                             .tied = true};
 
-/// End-of-text ids of a folder with these values of eos_token_id in config.json and, if given, generation_config.json.
-std::vector<std::int64_t> tokens_of(const json& config, const std::optional<std::string>& generation) {
+/// Of a folder with this eos_token_id in config.json and, if given, this generation_config.json.
+GenerationConfig config_of(const json& config, const std::optional<std::string>& generation) {
   const testing::Scratch scratch;
   json text = read_json(to_config_json(kModel, ElementType::F32));
   text["eos_token_id"] = config;
@@ -39,7 +39,11 @@ std::vector<std::int64_t> tokens_of(const json& config, const std::optional<std:
   weights.resize(layout.file_bytes, '\0');
   scratch.write(kWeightsName, weights);
   if (generation) scratch.write(kGenerationConfigName, *generation);
-  return end_tokens(ModelFolder(scratch.path("")));
+  return read_generation_config(ModelFolder(scratch.path("")));
+}
+
+std::vector<std::int64_t> tokens_of(const json& config, const std::optional<std::string>& generation) {
+  return config_of(config, generation).end_tokens;
 }
 
 std::string refusal(const std::string& generation) {
@@ -73,6 +77,37 @@ TEST(GenerationConfigTest, RejectsInvalidTokens) {
     EXPECT_THAT(refusal(std::string(R"({"eos_token_id": )") + wrong + "}"), HasSubstr("generation_config.json: "))
         << wrong;
   }
+}
+
+TEST(GenerationConfigTest, ReadsRulesOfScores) {
+  const ScoreRules rules = config_of(nullptr, R"({"repetition_penalty": 1.3, "no_repeat_ngram_size": 3,
+    "bad_words_ids": [[1], [2, 3]], "min_length": 4, "min_new_tokens": 5, "suppress_tokens": [6, 7],
+    "begin_suppress_tokens": [8]})")
+                               .rules;
+  EXPECT_EQ(rules.repetition_penalty, 1.3);
+  EXPECT_EQ(rules.no_repeat_ngram_size, 3);
+  EXPECT_THAT(rules.bad_words_ids, ElementsAre(ElementsAre(1), ElementsAre(2, 3)));
+  EXPECT_EQ(rules.min_length, 4);
+  EXPECT_EQ(rules.min_new_tokens, 5);
+  EXPECT_THAT(rules.suppress_tokens, ElementsAre(6, 7));
+  EXPECT_THAT(rules.begin_suppress_tokens, ElementsAre(8));
+  EXPECT_EQ(config_of(nullptr, R"({"repetition_penalty": null})").rules.repetition_penalty, 1);
+}
+
+TEST(GenerationConfigTest, RejectsInvalidRules) {
+  EXPECT_THAT(refusal(R"({"repetition_penalty": 0})"), HasSubstr("repetition_penalty must be a number above 0"));
+  EXPECT_THAT(refusal(R"({"min_new_tokens": -1})"), HasSubstr("min_new_tokens must be a whole number, at least 0"));
+  for (const char* wrong : {"[1]", "[[]]", "7", R"([["a"]])"}) {
+    EXPECT_THAT(refusal(std::string(R"({"bad_words_ids": )") + wrong + "}"), HasSubstr("bad_words_ids must be"))
+        << wrong;
+  }
+}
+
+TEST(GenerationConfigTest, NamesFieldsThatAreIgnored) {
+  EXPECT_THAT(config_of(nullptr, R"({"num_beams": 4, "stop_strings": ["x"], "temperature": 0.7})").ignored,
+              ElementsAre("stop_strings", "num_beams"));
+  EXPECT_THAT(config_of(nullptr, R"({"num_beams": 1, "guidance_scale": 1.0, "stop_strings": null})").ignored,
+              IsEmpty());
 }
 
 }  // namespace

@@ -101,6 +101,41 @@ class GenerateOracleTest(unittest.TestCase):
                 self.assertLess(len(expected), 24)
                 self.assertEqual(self.said("--from", path, "--prompt-ids", comma(PROMPTS[1]), "--tokens", 24), [expected])
 
+    def check_rules(self, model, path, end, usual, rules):
+        model.generation_config = transformers.GenerationConfig(eos_token_id=end, use_cache=True, **rules)
+        model.save_pretrained(path)
+        expected = self.expected(model, PROMPTS[1], 24)
+        self.assertNotEqual(expected, usual, "rules without effect show nothing")
+        for stages in (1, 2):
+            words = ("--from", path, "--prompt-ids", comma(PROMPTS[1]), "--tokens", 24, "--stages", stages)
+            self.assertEqual(self.said(*words), [expected])
+
+    def test_rules_of_generation_config_are_those_of_transformers(self):
+        model, path = self.save("llama")
+        usual = self.expected(model, PROMPTS[1], 24)
+        end = usual[9]
+        usual = usual[:usual.index(end) + 1]
+        tokens = len(usual)
+        for rules in (dict(repetition_penalty=0.7), dict(suppress_tokens=[usual[0], usual[3]]),
+                      dict(begin_suppress_tokens=usual[:1]), dict(bad_words_ids=[[usual[2]], usual[4:6], [end]]),
+                      dict(bad_words_ids=[PROMPTS[1] + usual[:1], [9, *PROMPTS[1], usual[0]]]),
+                      dict(min_new_tokens=tokens + 3), dict(min_length=tokens + 2 + len(PROMPTS[1])),
+                      dict(repetition_penalty=1.2, no_repeat_ngram_size=2, suppress_tokens=usual[1:2],
+                           min_new_tokens=20, bad_words_ids=[[250], [251, 252]])):
+            with self.subTest(rules):
+                self.check_rules(model, path, end, usual, rules)
+
+    def test_rules_against_repetition_are_those_of_transformers(self):
+        model, path = self.save("gpt2")
+        with torch.no_grad():  # Each token makes itself likely, so that texts repeat
+            model.transformer.wte.weight *= 4
+        model.save_pretrained(path)
+        usual = self.expected(model, PROMPTS[1], 24)
+        self.assertLess(len(set(usual)), 12)
+        for rules in (dict(repetition_penalty=1.4), dict(no_repeat_ngram_size=1), dict(no_repeat_ngram_size=3)):
+            with self.subTest(rules):
+                self.check_rules(model, path, None, usual, rules)
+
     def test_a_single_likeliest_token_is_the_greedy_one(self):
         model, path = self.save("gpt2")
         for flags in (("--top-k", 1), ("--top-p", 1e-6)):
