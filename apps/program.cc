@@ -170,7 +170,6 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   require_current_words({argv + 1, argv + argc});
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && first.starts_with('-')) throw ConfigError(unexpected(program, first));
-  if (first == "help") throw ConfigError("unknown subcommand 'help'; did you mean `chimera --help`?");
   // CLI11 reports an unknown subcommand as an extra argument, or only that one is missing.
   require_subcommand(program, std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
   try {

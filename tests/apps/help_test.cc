@@ -279,5 +279,15 @@ TEST(HelpTest, SaysTheVersion) {
               ::testing::MatchesRegex("chimera [0-9.]+\ncommit: [^\n]+\nbuilt: [^\n]+\ntraining half: [^\n]+\n"));
 }
 
+TEST(HelpTest, UsualWordsForHelpAndVersionAreFlags) {
+  EXPECT_EQ(run_program({"help"}).output, run_program({"--help"}).output);
+  EXPECT_EQ(run_program({"help", "simulate"}).output, run_program({"simulate", "--help"}).output);
+  EXPECT_EQ(run_program({"help", "checkpoint", "list"}).output, run_program({"checkpoint", "list", "--help"}).output);
+  EXPECT_EQ(run_program({"help", "train"}).output, run_program({"train", "--help"}).output);
+  for (const char* word : {"version", "-v", "-V"}) {
+    EXPECT_EQ(run_program({word}).output, run_program({"--version"}).output) << word;
+  }
+}
+
 }  // namespace
 }  // namespace chimera::testing

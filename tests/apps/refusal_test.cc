@@ -67,7 +67,7 @@ TEST(RefusalTest, FlagsOfOtherProgramsSuggestOurs) {
       {{"simulate", "chimera", "--pp", "4"}, {"did you mean '--stages'?"}},
       {{"plan", "--seq_length", "4096"}, {"unknown flag '--seq_length'", "did you mean '--sequence'?"}},
       {{"plan", "--bogusflagname"}, {"unknown flag '--bogusflagname'; see --help-all"}},
-      {{"help"}, {"did you mean `chimera --help`?"}},
+      {{"help", "trian"}, {"did you mean 'train'?"}},
   });
 }
 
