@@ -29,7 +29,9 @@ std::int64_t steps_after_peak(const LearningRate& rate, std::int64_t steps) {
 }
 
 std::int64_t decay_steps(const LearningRate& rate, std::int64_t steps) {
-  return rate.shape == LearningRateShape::Wsd ? rate.cooldown_steps(steps) : steps_after_peak(rate, steps);
+  const std::int64_t most = steps_after_peak(rate, steps);
+  // A cooldown of the whole run also begins after a step with the peak.
+  return rate.shape == LearningRateShape::Wsd ? std::min(rate.cooldown_steps(steps), most) : most;
 }
 
 /// Step 0, or the last one of the warm-up, has the peak. Counting the decay from there gives the peak to one step and

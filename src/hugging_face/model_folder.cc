@@ -29,7 +29,7 @@ std::string config_path(const std::string& folder) { return (std::filesystem::pa
 std::string read_config(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
-    const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder);
+    const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder, true);
     throw ConfigError(fmt::format(
         "{}: is not a folder; {}", folder,
         download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download));

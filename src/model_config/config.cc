@@ -285,12 +285,13 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::string hub_download(const std::string& name) {
+std::string hub_download(const std::string& name, bool may_lack_owner) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-  // Exactly one slash, and no path such as ./a/b.
-  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < name.size() && name.front() != '.' &&
-                       std::ranges::all_of(name.substr(0, slash), is_word) &&
+  // At most one slash, and no path such as ./a/b.
+  const bool has_owner = slash != std::string::npos && slash > 0 && slash + 1 < name.size();
+  const bool is_name = (has_owner || (may_lack_owner && slash == std::string::npos)) && !name.empty() &&
+                       name.front() != '.' && std::ranges::all_of(name.substr(0, slash), is_word) &&
                        std::ranges::all_of(name.substr(slash + 1), is_word);
   if (!is_name) return "";
   return fmt::format("download it with `hf download {} --local-dir {}` and give that folder", name,

@@ -28,8 +28,9 @@ struct ModelOverrides {
 [[nodiscard]] std::vector<std::string> preset_names();
 
 /// Returns advice how to download a model, for the error message if a folder does not exist. Returns an empty string if
-/// `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B`.
-[[nodiscard]] std::string hub_download(const std::string& name);
+/// `name` does not look like a name on the Hugging Face hub, such as `meta-llama/Llama-3.1-8B` or,
+/// if `may_lack_owner`, `gpt2`.
+[[nodiscard]] std::string hub_download(const std::string& name, bool may_lack_owner = false);
 
 /// Returns the preset of that name, or the model in a file that ends in ".toml". Throws ConfigError, with the nearest
 /// known name or hub_download(), for an unknown name.

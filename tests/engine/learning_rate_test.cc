@@ -75,6 +75,15 @@ TEST(LearningRateTest, CoolsDownInTheLastTenthByDefault) {
   EXPECT_EQ(LearningRate{}.cooldown_steps(200), 0) << "of no other shape";
 }
 
+TEST(LearningRateTest, ACooldownOfTheWholeRunBeginsAfterThePeak) {
+  const LearningRate rate{.peak = 1, .minimum = 0, .shape = LearningRateShape::Wsd, .cooldown = 5};
+  for (std::int64_t step = 0; step < 5; ++step)
+    EXPECT_DOUBLE_EQ(rate.at(step, 5), 1 - 0.25 * static_cast<double>(step));
+  const LearningRate warm{.peak = 1, .warmup = 2, .minimum = 0, .shape = LearningRateShape::Wsd, .cooldown = 3};
+  EXPECT_DOUBLE_EQ(warm.at(1, 5), 1) << "the last step of the warm-up has the peak";
+  EXPECT_DOUBLE_EQ(warm.at(4, 5), 0);
+}
+
 TEST(LearningRateTest, ACooldownOfOneStepIsTheLastStep) {
   const LearningRate rate{.peak = 1, .minimum = 0, .shape = LearningRateShape::Wsd, .cooldown = 1};
   EXPECT_EQ(rate.at(48, 50), 1);

@@ -204,6 +204,7 @@ TEST_F(TrainRefusalTest, Names) {
       {{"--schedule", "chimra"}, {"unknown schedule 'chimra'", "did you mean 'chimera'?"}},
       {{"--from", "meta-llama/Llama-3.1-8B"},
        {"is not a folder; download it with `hf download meta-llama/Llama-3.1-8B --local-dir Llama-3.1-8B`"}},
+      {{"--from", "gpt2"}, {"gpt2: is not a folder; download it with `hf download gpt2 --local-dir gpt2`"}},
       {{"--recover", "restart"}, {"--recover restart continues from a checkpoint; give --checkpoint too"}},
       {{"--model", "gpt2-tyni"}, {"unknown model 'gpt2-tyni'", "did you mean 'gpt2-tiny'?"}},
       {{"--model", "missing.toml"}, {"missing.toml", "no such file"}},
