@@ -16,23 +16,32 @@ namespace chimera {
 namespace {
 
 // nlohmann keeps the last of two equal fields without an error. Here it is one, because one of the two values would be
-// ignored.
-/// Parser callback that rejects duplicate fields in one object and nesting deeper than kDeepest.
-class DuplicateFieldCheck {
+// ignored. The check is a pass of its own: with a callback, nlohmann's parser scans the whole enclosing array at the
+// end of each object.
+/// Parser events that reject duplicate fields in one object, nesting deeper than kDeepest and text that is not JSON.
+class JsonCheck : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit DuplicateFieldCheck(std::string source) : source_(std::move(source)) {}
+  explicit JsonCheck(std::string source) : source_(std::move(source)) {}
 
-  bool operator()(int /*depth*/, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
-    switch (event) {
-      case nlohmann::json::parse_event_t::object_start: open({.is_array = false}); break;
-      case nlohmann::json::parse_event_t::array_start: open({.is_array = true}); break;
-      case nlohmann::json::parse_event_t::key: enter(parsed.get<std::string>()); break;
-      case nlohmann::json::parse_event_t::value: leave(); break;
-      default:  // The end of an object or array
-        open_.pop_back();
-        leave();
-    }
-    return true;
+  bool null() override { return leave(); }
+  bool boolean(bool /*value*/) override { return leave(); }
+  bool number_integer(number_integer_t /*value*/) override { return leave(); }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return leave(); }
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return leave(); }
+  bool string(string_t& /*value*/) override { return leave(); }
+  bool binary(binary_t& /*value*/) override { return leave(); }
+  bool start_object(std::size_t /*size*/) override { return open({.is_array = false}); }
+  bool start_array(std::size_t /*size*/) override { return open({.is_array = true}); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    open_.back().name = name;
+    if (open_.back().names.insert(name).second) return true;
+    throw ConfigError(fmt::format("{}: {}: the field is given twice; leave one of them out", source_, place()));
+  }
+  bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
+                   const nlohmann::detail::exception& error) override {
+    throw ConfigError(fmt::format("{}: JSON: {}", source_, parser_message(error)));
   }
 
  private:
@@ -43,21 +52,21 @@ class DuplicateFieldCheck {
     std::string name = {};  // Name of the current field
   };
 
-  void open(Container container) {
+  bool open(Container container) {
     constexpr std::size_t kDeepest = 100;  // Readers and printers of values recurse
     open_.push_back(std::move(container));
-    if (open_.size() <= kDeepest) return;
+    if (open_.size() <= kDeepest) return true;
     throw ConfigError(fmt::format("{}: more than {} nested objects and arrays", source_, kDeepest));
   }
 
-  void enter(const std::string& name) {
-    open_.back().name = name;
-    if (open_.back().names.insert(name).second) return;
-    throw ConfigError(fmt::format("{}: {}: the field is given twice; leave one of them out", source_, place()));
+  bool close() {
+    open_.pop_back();
+    return leave();
   }
 
-  void leave() {
+  bool leave() {
     if (!open_.empty()) ++open_.back().index;
+    return true;
   }
 
   [[nodiscard]] std::string place() const {
@@ -79,15 +88,9 @@ class DuplicateFieldCheck {
 }  // namespace
 
 nlohmann::json parse_json(const std::string& text, const std::string& source) {
-  DuplicateFieldCheck fields(source);
-  const auto follow = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
-    return fields(depth, event, parsed);
-  };
-  try {
-    return nlohmann::json::parse(text, follow);
-  } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("{}: JSON: {}", source, parser_message(error)));
-  }
+  JsonCheck check(source);
+  (void)nlohmann::json::sax_parse(text, &check);
+  return nlohmann::json::parse(text);
 }
 
 std::string parser_message(const nlohmann::detail::exception& error) {
