@@ -10,13 +10,12 @@
 #include <span>
 #include <string_view>
 
-#include "core/character_iterator.h"
 #include "core/content.h"
 #include "core/error.h"
 #include "core/printable.h"
 
-// A header may be tens of megabytes long, so nlohmann's event parser reads it from the file in blocks, and only names
-// and positions stay in memory.
+// A header may have 100 MB, and a tree of JSON values many times as much. The events of nlohmann's parser therefore
+// fill the table at once.
 
 namespace chimera {
 namespace {
@@ -62,62 +61,6 @@ std::string json_fault(const nlohmann::detail::exception& error) {
   constexpr std::size_t kLongest = 200;
   return "no JSON: " + what.substr(0, kLongest);
 }
-
-/// Longest name or other text: the parser keeps one in memory.
-constexpr std::size_t kLongestHeaderText = std::size_t{1} << 20;
-
-/// JSON text in a range of a file, read in blocks. nlohmann's parser keeps a value in memory and takes NUL for the end.
-/// peek() and advance() therefore throw ConfigError for NUL and for values longer than kLongestHeaderText.
-class JsonBytes {
- public:
-  JsonBytes(std::string path, const ReadBytes& read, std::uint64_t offset, std::uint64_t length)
-      : path_(std::move(path)), read_(read), offset_(offset), left_(length) {}
-
-  [[nodiscard]] bool at_end() { return next_ == filled_ && !fill(); }
-  [[nodiscard]] char peek() {
-    if (at_end()) return 0;
-    const char c = static_cast<char>(block_[next_]);
-    if (c == 0) throw ConfigError(fmt::format("{}: has a NUL character where JSON is expected", path_));
-    return c;
-  }
-  void advance() {
-    note(peek());
-    ++next_;
-  }
-
- private:
-  bool fill() {
-    if (left_ == 0) return false;
-    filled_ = static_cast<std::size_t>(std::min<std::uint64_t>(block_.size(), left_));
-    next_ = 0;
-    read_(offset_, std::span(block_).first(filled_));
-    offset_ += filled_;
-    left_ -= filled_;
-    return true;
-  }
-  void note(char c) {
-    if (in_text_ ? c == '"' && !escaped_ : std::string_view(",:{}[] \n\r\t\"").find(c) != std::string_view::npos) {
-      in_text_ = c == '"' && !in_text_;
-      run_ = 0;
-    }
-    escaped_ = in_text_ && c == '\\' && !escaped_;
-    if (++run_ > kLongestHeaderText) {
-      throw ConfigError(
-          fmt::format("{}: has a text of more than {} bytes where JSON is expected", path_, kLongestHeaderText));
-    }
-  }
-
-  std::string path_;
-  const ReadBytes& read_;
-  std::uint64_t offset_;
-  std::uint64_t left_;
-  std::array<std::byte, 1 << 16> block_{};
-  std::size_t next_ = 0;
-  std::size_t filled_ = 0;
-  std::size_t run_ = 0;  // of the current value
-  bool in_text_ = false;
-  bool escaped_ = false;  // the previous character was an escaping backslash
-};
 
 }  // namespace
 
@@ -294,12 +237,17 @@ class TensorTable::HeaderReader {
 
 TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
   const std::uint64_t length = header_bytes(path, file_bytes, read);
-  JsonBytes bytes(path, read, kLengthBytes, length);
-  if (bytes.at_end() || bytes.peek() != '{') {
+  std::string header(length, '\0');
+  read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  if (!header.starts_with('{')) {
     throw ConfigError(fmt::format("{}: its header does not begin with '{{'; it is not a safetensors file", path));
   }
+  // The parser takes NUL for the end of the text.
+  if (header.find('\0') != header.npos) {
+    throw ConfigError(fmt::format("{}: has a NUL character where JSON is expected", path));
+  }
   HeaderReader reader(path, *this);
-  (void)nlohmann::json::sax_parse(CharacterIterator(bytes), CharacterIterator<JsonBytes>(), &reader);
+  (void)nlohmann::json::sax_parse(header, &reader);
   data_begin_ = kLengthBytes + length;
   require_cover(path, file_bytes - data_begin_);
   require_distinct(path);

@@ -2,8 +2,8 @@
 
 // Reads the header of a safetensors file (github.com/huggingface/safetensors, README, "Format"): 8 bytes of length,
 // then one JSON object with the type, the shape and the position of each tensor in the rest of the file. Files may come
-// from strangers. TensorTable therefore checks everything that a reader relies on, and uses little memory even if a
-// header is malicious.
+// from strangers. TensorTable therefore checks everything that a reader relies on, and limits the length of the
+// header.
 
 #include <algorithm>
 #include <cstddef>

@@ -130,9 +130,8 @@ TEST(TensorTableTest, RejectsInvalidFilesInOneLine) {
 TEST(TensorTableTest, RejectsExcessiveNamesNumbersAndShapes) {
   const std::string deep(200'000, '[');
   EXPECT_NE(refusal_of(file_of("{\"a\":" + deep, 0)), "");
-  EXPECT_THAT(refusal_of(file_of("{\"" + std::string(2 << 20, 'a'), 0)),
-              HasSubstr("a text of more than 1048576 bytes"));
-  EXPECT_THAT(refusal_of(file_of("{\"a\":" + std::string(2 << 20, '1'), 0)), HasSubstr("a text of more than"));
+  EXPECT_THAT(refusal_of(file_of("{\"" + std::string(2 << 20, 'a'), 0)), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal_of(file_of("{\"a\":" + std::string(2 << 20, '1'), 0)), HasSubstr("no JSON"));
   std::string shape = "1";
   for (int i = 1; i < 65; ++i) shape += ",1";
   EXPECT_THAT(refusal_of(file_of(R"({"a":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", 1)),
