@@ -179,10 +179,10 @@ TEST(ReportTest, SummaryNamesTheLargestPartOfTheDifference) {
   const RunSummary run = slower_than_simulated(job);
   EXPECT_THAT(
       speed_summary(job, run, 4),
-      HasSubstr(
-          "  measured - simulated = +4.0000 s: ops +0.0000 s, messages +0.2500 s, sums +2.5000 s, slowest "
-          "rank +1.0000 s\n  beside ops, most time goes to messages (21 % of a step)\n  it is unknown how much other "
-          "processes used the cores, which "));
+      HasSubstr("  measured - simulated = +4.0000 s: ops +0.0000 s, messages +0.2500 s, sums +2.5000 s, slowest "
+                "rank +1.0000 s, rest +0.2500 s\n  beside ops, most time goes to messages (21 % of a step)\n  it is "
+                "unknown how much other "
+                "processes used the cores, which "));
   job.options.planned_step_seconds = 5;
   const std::string planned = speed_summary(job, run, 4);
   EXPECT_THAT(planned, HasSubstr("simulated 16.0000 s (-20.0 %); planned 5.0000 s (-75.0 %)\n"));

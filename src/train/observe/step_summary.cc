@@ -32,11 +32,14 @@ std::string explain_difference(const Job& job, const RunSummary& run, const Step
   const double planned = job.options.planned_step_seconds;
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
+  const double ops = planned > 0 ? made.step_seconds - planned : 0;
   const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
+  const double messages = run.compute_seconds + run.waits.messages - in_ops;
   const std::string text = fmt::format(
-      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s\n",
-      planned > 0 ? "planned" : "simulated", difference, planned > 0 ? made.step_seconds - planned : 0,
-      run.compute_seconds + run.waits.messages - in_ops, run.waits.sums, run.waits.ranks);
+      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s, rest "
+      "{:+.4f} s\n",
+      planned > 0 ? "planned" : "simulated", difference, ops, messages, run.waits.sums, run.waits.ranks,
+      difference - ops - messages - run.waits.sums - run.waits.ranks);
   if (difference <= kLarge * reference) return text + load;
   return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, run, cores)), "\n  "));
 }

@@ -33,6 +33,7 @@ struct StepForecast {
 ///   messages       time in ops and in waits for messages, beyond the simulated step
 ///   sums           waits for all-reduces of gradients
 ///   slowest rank   waits for the slowest rank at the end of the step
+///   rest           everything else, such as starts of messages and reading of data
 ///
 /// If the difference is more than a tenth, more lines have slow_causes() (telemetry/speed_report.h). `cores` is the
 /// number of cores that this process may use.
