@@ -35,7 +35,7 @@ Json stage_json(const Job& job, const Forecast& forecast, std::size_t s) {
   const StageLayers& layers = job.partition[s];
   return {{"stage", s},
           {"first_layer", layers.first_layer},
-          {"layers", layers.end_layer - layers.first_layer},
+          {"layers", layers.blocks()},
           {"embedding", layers.embedding},
           {"head", layers.head},
           {"parameters", parameter_count(job.model, job.partition[s])},

@@ -189,8 +189,8 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {}{:.4g} GiB on the fullest worker.\n",
-      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / (1 << 30),
-      report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / (1 << 30));
+      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / kGiB,
+      report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / kGiB);
   for (const std::string& note : report.notes) text += note + "\n";
   return text;
 }

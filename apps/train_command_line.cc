@@ -392,7 +392,7 @@ std::vector<TrainFlag> TrainCommandLine::planned_flags(const PlanOptions& restri
   const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
   std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", describe(best.candidate),
                            to_text(recompute_choice(best.candidate)), best.prediction.step_seconds,
-                           best.prediction.peak_memory_bytes / (1 << 30));
+                           best.prediction.peak_memory_bytes / kGiB);
   return train_flags(problem, best.candidate);
 }
 

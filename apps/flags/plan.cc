@@ -55,7 +55,7 @@ PlanProblem PlanFlags::problem() const {
   problem.machine = read_machine(machine_file(machine));
   problem.workers = workers;
   problem.mini_batch = mini_batch;
-  problem.memory_bytes = memory > 0 ? memory * (1 << 30) : problem.machine.memory_bytes;
+  problem.memory_bytes = memory > 0 ? memory * kGiB : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
   problem.workload = workload_of(dtype_for(problem.model), optimizer);
   problem.workload.sequence = sequence_for(problem.model);

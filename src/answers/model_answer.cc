@@ -116,7 +116,7 @@ Json work_json(const auto& footprint) {
 
 Json stage_json(const StageLayers& layers, const StageFootprint& stage) {
   Json json = {{"parameters", stage.parameters},
-               {"layers", layers.end_layer - layers.first_layer},
+               {"layers", layers.blocks()},
                {"first_layer", layers.first_layer},
                {"embedding", layers.embedding},
                {"head", layers.head}};

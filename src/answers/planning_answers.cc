@@ -176,7 +176,7 @@ Json candidate_schedule_json(const Candidate& candidate) {
 Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const Candidate& candidate) {
   const PlannedSchedule planned = predictor.prepare(candidate);
   Json layers = Json::array();
-  for (const StageLayers& stage : planned.partition) layers.push_back(stage.end_layer - stage.first_layer);
+  for (const StageLayers& stage : planned.partition) layers.push_back(stage.blocks());
   return {{"words", describe(candidate)},
           {"schedule", candidate_schedule_json(candidate)},
           {"layers", layers},

@@ -25,7 +25,7 @@ at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& 
 
 at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
-  const auto blocks = static_cast<std::size_t>(layers_.end_layer - layers_.first_layer);
+  const auto blocks = static_cast<std::size_t>(layers_.blocks());
   // One mask for all blocks: it has L x L elements.
   at::Tensor mask = batch.attention_mask;
   if (blocks > 0 && batch.documents.defined()) {

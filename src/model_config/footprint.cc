@@ -203,7 +203,7 @@ class LayerTensors : public LayerSizes {
         const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
         most = std::max(most, copied + queries() + scores - after_attention - later);
       }
-      later += as_real(stage.end_layer - stage.first_layer) * kept_by_block() + kept_document_mask();
+      later += as_real(stage.blocks()) * kept_by_block() + kept_document_mask();
     }
     if (stage.embedding) {
       const double added = llama_ ? (dropout_ ? 1 : 0) : causal_ ? 1 : 3;  // positions, types, output of dropout
@@ -217,7 +217,7 @@ class LayerTensors : public LayerSizes {
 
   /// `live` counts bytes relative to the start; layers run from the last to the first.
   [[nodiscard]] double backward_working_set(const StageLayers& stage, bool defers) const {
-    const auto blocks = as_real(stage.end_layer - stage.first_layer);
+    const auto blocks = as_real(stage.blocks());
     const double kept_input = defers && !causal_ ? gathered() : 0;
     double most = 0;
     double live = 0;
@@ -492,7 +492,7 @@ void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const 
                      StageFootprint& footprint) {
   const Workload longest = longest_slice(config, workload);
   const LayerTensors all(config, workload);
-  const auto blocks = as_real(stage.end_layer - stage.first_layer);
+  const auto blocks = as_real(stage.blocks());
   const auto element = as_real(workload.compute_bytes);
   const double keys_and_values = 2 * all.keys();
   footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
@@ -593,7 +593,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
     deferred += copies * (layer.deferred + (tensors.linear_reads_input(kind) ? tensors.gathered() : 0));
   };
   if (stage.embedding) add(LayerKind::Embedding, 1);
-  add(LayerKind::Block, as_real(stage.end_layer - stage.first_layer));
+  add(LayerKind::Block, as_real(stage.blocks()));
   if (stage.end_layer > stage.first_layer) result.memory.activations += tensors.kept_document_mask();
   if (stage.head) {
     add(LayerKind::Head, 1);

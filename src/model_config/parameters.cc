@@ -182,7 +182,7 @@ std::vector<ParameterSpec> own_parameters(const ModelConfig& config, const Stage
 std::int64_t parameter_count(const ModelConfig& config, const StageLayers& stage) {
   const bool only_head_is_tied = config.tied && stage.head && !stage.embedding;
   return (stage.embedding ? parameter_count(embedding_parameters(config)) : 0) +
-         (stage.end_layer - stage.first_layer) * parameter_count(block_parameters(config, 0)) +
+         stage.blocks() * parameter_count(block_parameters(config, 0)) +
          (stage.head ? parameter_count(head_parameters(config)) : 0) +
          (only_head_is_tied ? tied_parameter(config).count() : 0);
 }

@@ -78,7 +78,7 @@ std::string to_text(const PartitionChoice& choice) {
 std::string to_text(const std::vector<StageLayers>& partition) {
   std::string text;
   for (const StageLayers& stage : partition)
-    text += fmt::format("{}{}", text.empty() ? "" : ",", stage.end_layer - stage.first_layer);
+    text += fmt::format("{}{}", text.empty() ? "" : ",", stage.blocks());
   return text;
 }
 

@@ -20,6 +20,7 @@ struct StageLayers {
   std::int64_t end_layer = 0;
   bool embedding = false;
   bool head = false;
+  [[nodiscard]] std::int64_t blocks() const { return end_layer - first_layer; }
   friend bool operator==(const StageLayers&, const StageLayers&) = default;
 };
 

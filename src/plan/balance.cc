@@ -364,7 +364,7 @@ void require_valid(const Schedule& schedule, const ModelLoads& loads) {
 Cut even_cut(std::size_t blocks, std::int64_t stages) {
   Cut cut;
   for (const StageLayers& stage : even_partition(static_cast<std::int64_t>(blocks), stages))
-    cut.push_back(stage.end_layer - stage.first_layer);
+    cut.push_back(stage.blocks());
   return cut;
 }
 

@@ -64,7 +64,7 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
     throw ConfigError(
         fmt::format("{}: by the paper's rule nothing fits in {:.4g} GiB a worker, not even one sequence "
                     "recomputed; give more --memory or --workers",
-                    problem.model.name, problem.memory_bytes / (1 << 30)));
+                    problem.model.name, problem.memory_bytes / kGiB));
   }
   std::ranges::stable_sort(plan.ranked, {}, [](const RankedCandidate& each) { return each.prediction.paper->seconds; });
   if (top > 0 && plan.ranked.size() > static_cast<std::size_t>(top)) {

@@ -56,7 +56,7 @@ struct LayerCosts {
   std::vector<LayerTime> own;
 
   [[nodiscard]] double of(const StageLayers& stage, double LayerTime::*part) const {
-    double seconds = static_cast<double>(stage.end_layer - stage.first_layer) * kinds[1].*part;
+    double seconds = static_cast<double>(stage.blocks()) * kinds[1].*part;
     if (stage.embedding) seconds += kinds[0].*part;
     if (stage.head) seconds += kinds[2].*part;
     if (own.empty()) return seconds;
@@ -98,7 +98,7 @@ class StageModelBuilder {
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
       if (is_own()) continue;
-      scale_activations(s, static_cast<double>(partition[s].end_layer - partition[s].first_layer));
+      scale_activations(s, static_cast<double>(partition[s].blocks()));
       if (partition[s].head && machine_.whole_head) keep_all_logits(s);
     }
     if (!candidate_.recompute.empty()) add_recomputation();

@@ -185,7 +185,7 @@ Json hyperparameters(const TrainOptions& o) {
 Json layout_section(const Job& job) {
   const TrainOptions& o = job.options;
   std::vector<std::int64_t> layers;
-  for (const StageLayers& stage : job.partition) layers.push_back(stage.end_layer - stage.first_layer);
+  for (const StageLayers& stage : job.partition) layers.push_back(stage.blocks());
   return {{"schedule", job.run.schedule.name},
           {"stages", job.run.schedule.stages},
           {"pipelines", job.run.schedule.placement.num_replicas()},
