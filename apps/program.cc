@@ -78,6 +78,7 @@ constexpr std::array kReplaced = {ReplacedWord{"best", "", "chimera sweep"},
                                   ReplacedWord{"checkpoint", "convert", "chimera export"},
                                   ReplacedWord{"train", "--schedule-file", "chimera train --schedule"},
                                   ReplacedWord{"train", "--meeting-seconds", "chimera train --rendezvous-seconds"},
+                                  ReplacedWord{"train", "--report-stragglers", "chimera diagnose"},
                                   ReplacedWord{"simulate", "--schedules", "chimera sweep --schedules"}};
 
 /// Throws ConfigError, with the new word, if the command line has a replaced one.

@@ -325,8 +325,6 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
   add_path(command, "--report", o.report, "write an HTML report at the end: loss, speed, memory, predictions");
   add_path(command, "--op-times", o.op_times,
            "write the mean time of every op in seconds, for `chimera simulate --costs`");
-  command.add_flag("--report-stragglers", o.report_stragglers,
-                   "report the computation time of each rank at the end, relative to other ranks, and name slow ranks");
   add_path(command, "--tensor-memory", o.tensor_memory, "write the peak tensor bytes of each rank to this JSON file");
   add_path(command, "--flight-record", o.flight_record,
            "folder for the last 20,000 instructions of each rank, for `chimera diagnose`, or none (default: flight in "

@@ -27,6 +27,9 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
+/// A former flag, without effect in a file: resolved.toml of an old run may have it.
+constexpr std::string_view kFormerKey = "report-stragglers";
+
 std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
@@ -170,6 +173,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
   for (const auto& [name, node] : parse(text, path)) {
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
+    if (key == kFormerKey) continue;
     if (std::ranges::count(keys, key) == 0)
       throw ConfigError(fmt::format("{}: {}", at, unknown_flag(command, "key", key)));
     const CLI::Option& option = *command.get_option("--" + key);

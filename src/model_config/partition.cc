@@ -77,8 +77,7 @@ std::string to_text(const PartitionChoice& choice) {
 
 std::string to_text(const std::vector<StageLayers>& partition) {
   std::string text;
-  for (const StageLayers& stage : partition)
-    text += fmt::format("{}{}", text.empty() ? "" : ",", stage.blocks());
+  for (const StageLayers& stage : partition) text += fmt::format("{}{}", text.empty() ? "" : ",", stage.blocks());
   return text;
 }
 

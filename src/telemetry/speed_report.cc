@@ -7,7 +7,6 @@
 #include <array>
 #include <exception>
 #include <filesystem>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,18 +18,11 @@
 namespace chimera {
 namespace {
 
-using OpKey = std::pair<std::int64_t, OpKind>;  // Stage and kind
-
-struct OpTotal {
-  double seconds = 0;
-  std::int64_t count = 0;
-};
-
 /// Complete steps in the record of one rank.
 struct RankSteps {
   std::vector<double> step_seconds;
   SpeedParts total;
-  std::map<OpKey, OpTotal> ops;
+  OpTotals ops;
 };
 
 /// Adds the time of an instruction to the part that it belongs to.
@@ -89,34 +81,15 @@ constexpr std::array kParts = {
     std::pair("sums", &SpeedParts::sums),       std::pair("slowest rank", &SpeedParts::ranks),
     std::pair("updates", &SpeedParts::updates), std::pair("rest", &SpeedParts::rest)};
 
-/// Returns the mean of the ops of all ranks but one, weighted as that rank runs them; 0 if an op runs nowhere else.
-double seconds_elsewhere(const std::vector<RankSteps>& all, std::size_t self) {
-  double seconds = 0;
-  for (const auto& [key, own] : all[self].ops) {
-    OpTotal others;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const auto found = all[rank].ops.find(key);
-      if (rank == self || found == all[rank].ops.end()) continue;
-      others.seconds += found->second.seconds;
-      others.count += found->second.count;
-    }
-    if (others.count == 0) return 0;
-    seconds += others.seconds / static_cast<double>(others.count) * static_cast<double>(own.count);
-  }
-  return seconds;
-}
-
-double planned_seconds(const FlightJob& job, const OpKey& key) {
+double planned_seconds(const FlightJob& job, const OpTotals::key_type& key) {
   const auto stage = static_cast<std::size_t>(key.first);
   const auto kind = static_cast<std::size_t>(key.second);
   return stage < job.planned_ops.size() && kind < job.planned_ops[stage].size() ? job.planned_ops[stage][kind] : 0;
 }
 
-constexpr double kStraggler = 1.1;
-
 const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
-  return slowest != report.ranks.end() && slowest->slowdown() >= kStraggler ? &*slowest : nullptr;
+  return slowest != report.ranks.end() && slowest->slowdown() >= kStragglerRatio ? &*slowest : nullptr;
 }
 
 bool others_are_busy(const SpeedAnalysis& report) {
@@ -149,7 +122,7 @@ std::string slow_ops(const SpeedAnalysis& report, double waits) {
   };
   const std::string apart = others_are_busy(report) ? "apart from that, " : "";
   const char* unknown = report.others_share || has_cpu_times(report) ? "" : ", or ops waited for a core";
-  const double large = others_are_busy(report) ? 1.25 : kStraggler;  // A shared core also has colder caches
+  const double large = others_are_busy(report) ? 1.25 : kStragglerRatio;  // A shared core also has colder caches
   const auto slower = std::ranges::max_element(report.ops, {}, excess);
   if (slower != report.ops.end() && excess(*slower) > large) {
     return fmt::format(
@@ -167,19 +140,39 @@ std::string slow_ops(const SpeedAnalysis& report, double waits) {
 
 }  // namespace
 
+double seconds_elsewhere(const std::vector<OpTotals>& ranks, std::size_t self) {
+  double seconds = 0;
+  for (const auto& [key, own] : ranks[self]) {
+    OpTotal others;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const auto found = ranks[rank].find(key);
+      if (rank == self || found == ranks[rank].end()) continue;
+      others.seconds += found->second.seconds;
+      others.count += found->second.count;
+    }
+    if (others.count == 0) return 0;
+    seconds += others.seconds / others.count * own.count;
+  }
+  return seconds;
+}
+
 std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   std::vector<RankSteps> all;
-  for (const auto& events : flight.ranks) all.push_back(events ? steps_of(*events) : RankSteps());
+  std::vector<OpTotals> ops_of_ranks;
+  for (const auto& events : flight.ranks) {
+    all.push_back(events ? steps_of(*events) : RankSteps());
+    ops_of_ranks.push_back(all.back().ops);
+  }
   SpeedAnalysis report{.planned = flight.job.planned_step_seconds, .profile = flight.job.planned_by};
   if (flight.verdict) report.others_share = flight.verdict->others_share;
   std::vector<double> step_seconds;
-  std::map<OpKey, OpTotal> ops;
+  OpTotals ops;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const auto steps = std::ssize(all[rank].step_seconds);
     if (steps == 0) continue;
     const double share = 1 / static_cast<double>(steps);
     RankSpeed& speed = report.ranks.emplace_back(
-        RankSpeed{.rank = static_cast<int>(rank), .elsewhere = share * seconds_elsewhere(all, rank)});
+        RankSpeed{.rank = static_cast<int>(rank), .elsewhere = share * seconds_elsewhere(ops_of_ranks, rank)});
     for (const auto& [name, part] : kParts) speed.parts.*part = share * all[rank].total.*part;
     report.steps = report.steps == 0 ? steps : std::min<std::int64_t>(report.steps, steps);
     step_seconds.insert(step_seconds.end(), all[rank].step_seconds.begin(), all[rank].step_seconds.end());
@@ -193,7 +186,7 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   for (const auto& [key, op] : ops) {
     report.ops.push_back({.kind = key.second,
                           .stage = key.first,
-                          .seconds = op.seconds / static_cast<double>(op.count),
+                          .seconds = op.seconds / op.count,
                           .planned = planned_seconds(flight.job, key)});
   }
   for (const auto& [name, part] : kParts) {
@@ -220,7 +213,7 @@ std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
                     slow->rank, slow->slowdown(), slow->parts.ops - slow->elsewhere));
   }
   if (others_are_busy(report)) {
-    const std::string effect = waits < kStraggler
+    const std::string effect = waits < kStragglerRatio
                                    ? ", but ops hardly waited for a core"
                                    : fmt::format(": ops took {}{:.2f} times as long, because they waited for a core",
                                                  has_cpu_times(report) ? "" : "up to ", waits);

@@ -11,9 +11,11 @@
 //   end of a run -> speed.json ---------------------+
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launch/flight/flight_record.h"
@@ -39,6 +41,20 @@ struct OpSpeed {
   double planned = 0;      ///< Seconds that the machine profile predicts; 0: unknown
   double cpu_seconds = 0;  ///< Part of `seconds` in which the rank had a core; 0: unknown
 };
+
+/// Seconds and number of ops of one kind on one stage.
+struct OpTotal {
+  double seconds = 0;
+  double count = 0;
+};
+using OpTotals = std::map<std::pair<std::int64_t, OpKind>, OpTotal>;  // by stage and kind
+
+/// Returns the seconds that the ops of the rank `self` take on other ranks, on average; 0 if no other rank runs one of
+/// them. Stages take different times, so a rank is only compared with ranks that run the same ops. `ranks`: [rank].
+[[nodiscard]] double seconds_elsewhere(const std::vector<OpTotals>& ranks, std::size_t self);
+
+/// A rank is slow (a straggler) if its ops take at least this many times as long as elsewhere.
+inline constexpr double kStragglerRatio = 1.1;
 
 /// A rank's time per step, and a comparison of its ops with the same ops on other ranks.
 struct RankSpeed {

@@ -281,6 +281,7 @@ TEST_F(TrainRefusalTest, OtherNumbers) {
                    {{"--optimizer", "sgd", "--beta1", "0.5"}, {"--beta1 means nothing to --optimizer sgd"}},
                    {{"--dropout", "1"}, {"--dropout must be at least 0 and below 1, not 1"}},
                    {{"--hang-seconds", "1e9"}, {"--hang-seconds must be 0 to 604800, not 1e+09"}},
+                   {{"--report-stragglers"}, {"is now `chimera diagnose`"}},
                    {{"--meeting-seconds", "9"}, {"is now `chimera train --rendezvous-seconds`"}}});
 }
 

@@ -80,6 +80,38 @@ TEST(SpeedReportTest, NamesTheSlowRank) {
   EXPECT_NEAR(report->ranks[1].slowdown(), 22.0 / 12, 1e-9);
   EXPECT_THAT(to_text(*report), HasSubstr("rank 1 is slow: the same ops take 1.83 times as long as on other ranks, up "
                                           "to 0.0100 s a step"));
+  EXPECT_THAT(to_text(*report), Not(HasSubstr("rank 0 is slow")));
+}
+
+/// Forwards of some stages, each with the given duration.
+OpTotals forwards(const std::vector<std::pair<std::int64_t, double>>& ops) {
+  OpTotals totals;
+  for (const auto& [stage, seconds] : ops) {
+    totals[{stage, OpKind::Forward}].seconds += seconds;
+    ++totals[{stage, OpKind::Forward}].count;
+  }
+  return totals;
+}
+
+TEST(SpeedReportTest, ARankIsComparedWithOthersThatRunTheSameOps) {
+  const std::vector ranks = {forwards({{0, 1}, {1, 2}}), forwards({{0, 3}}), forwards({{1, 2}, {1, 6}})};
+  EXPECT_DOUBLE_EQ(seconds_elsewhere(ranks, 0), 3 + 4);
+  EXPECT_DOUBLE_EQ(seconds_elsewhere(ranks, 1), 1);
+  EXPECT_DOUBLE_EQ(seconds_elsewhere(ranks, 2), 4);
+}
+
+TEST(SpeedReportTest, ForwardsAndBackwardsAreSeparate) {
+  const OpTotals backwards = {{{0, OpKind::Backward}, {.seconds = 2, .count = 1}}};
+  EXPECT_EQ(seconds_elsewhere({forwards({{0, 1}}), backwards}, 0), 0) << "nobody else runs its op";
+  EXPECT_EQ(RankSpeed({.parts = {.ops = 1}}).slowdown(), 1);
+}
+
+TEST(SpeedReportTest, SmallDifferencesAreIgnored) {
+  SpeedAnalysis report{.steps = 1, .step_seconds = 0.5};
+  report.ranks = {{.rank = 0, .parts = {.ops = 0.1}, .elsewhere = 0.105},
+                  {.rank = 1, .parts = {.ops = 0.105}, .elsewhere = 0.1},
+                  {.rank = 2, .parts = {.ops = 9}}};
+  EXPECT_THAT(to_text(report), Not(HasSubstr("is slow")));
 }
 
 TEST(SpeedReportTest, ComparesOpsWithTheProfile) {

@@ -43,7 +43,6 @@
 #include "train/observe/progress_report.h"
 #include "train/observe/step_costs.h"
 #include "train/observe/step_summary.h"
-#include "train/observe/stragglers.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
 #include "train/recover/reconnecting_transport.h"
@@ -399,9 +398,6 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       write_speed(final_job, run);
     }
     if (speaks && lasting) output().write(lasting->costs().describe());
-    if (speaks && !run.rank_op_times.empty()) {
-      output().write(straggler_report(compute_times_of_ranks(run.rank_op_times, run.steps), run.step_seconds));
-    }
     if (metrics) metrics->finish();
     if (events) events->finish();
     if (!is_saved) {

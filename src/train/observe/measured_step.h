@@ -16,6 +16,13 @@
 
 namespace chimera {
 
+/// Measurements of a rank, of the same steps as RunSummary.
+struct RankTimes {
+  OpTimes op_times{0};
+  double optimizer_seconds = 0;  // Per step
+  WaitTimes waits;               // Per step
+};
+
 /// Measurements of a run over all ranks. Times exclude the first step, unless there are no others.
 struct RunSummary {
   std::int64_t steps = 0;              // Number of measured steps
@@ -28,7 +35,7 @@ struct RunSummary {
   std::optional<double> others_share;  // Fraction of the cores that other processes used; empty: unknown
   double peak_memory_bytes = 0;        // As in StepMetrics
   double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
-  std::vector<OpTimes> rank_op_times;  // [rank], if the job reports stragglers
+  std::vector<RankTimes> ranks;        // [rank]
 };
 
 /// A traced step of all ranks. Times are in seconds of rank 0's clock, to which the clocks of all ranks are converted.

@@ -39,14 +39,17 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
     summary.waits.sums += share * rank[2];
     summary.waits.ranks += share * rank[3];
     job_cpu_seconds += rank[4];
+    RankTimes& times = summary.ranks.emplace_back();
+    times.optimizer_seconds = rank[0] / steps;
+    times.waits.messages = rank[1] / steps;
+    times.waits.sums = rank[2] / steps;
+    times.waits.ranks = rank[3] / steps;
   }
   // Thread ranks are one process. Ranks of other hosts use other cores.
   if (self.job.options.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
   if (end && self.job.local_ranks() == ranks) summary.others_share = load_of_others(*begin_, *end, job_cpu_seconds);
-  if (!self.job.options.report_stragglers) return summary;
-  for (const auto& times : gather(own.op_times().numbers(), self.world_rank, ranks, self.transport)) {
-    summary.rank_op_times.emplace_back(times);
-  }
+  const auto op_times = gather(own.op_times().numbers(), self.world_rank, ranks, self.transport);
+  for (std::size_t rank = 0; rank < op_times.size(); ++rank) summary.ranks[rank].op_times = OpTimes(op_times[rank]);
   return summary;
 }
 

@@ -8,7 +8,6 @@
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "train/observe/progress_report.h"
-#include "train/observe/stragglers.h"
 #include "train/setup/device.h"
 
 namespace chimera {
@@ -42,6 +41,37 @@ std::string explain_difference(const Job& job, const RunSummary& run, const Step
       difference - ops - messages - run.waits.sums - run.waits.ranks);
   if (difference <= kLarge * reference) return text + load;
   return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, run, cores)), "\n  "));
+}
+
+double rest_of(double step_seconds, const SpeedParts& parts) {
+  return std::max(0.0, step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
+}
+
+void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
+  std::vector<OpTotals> ops;
+  for (const RankTimes& rank : run.ranks) {
+    OpTotals& totals = ops.emplace_back();
+    for (std::int64_t stage = 0; stage < rank.op_times.num_stages(); ++stage) {
+      for (int index = 0; index < kOpKinds; ++index) {
+        const auto kind = static_cast<OpKind>(index);
+        const double count = rank.op_times.count(StageId(stage), kind);
+        if (count > 0) totals[{stage, kind}] = {count * rank.op_times.mean(StageId(stage), kind).wall_seconds, count};
+      }
+    }
+  }
+  const double share = 1 / static_cast<double>(run.steps);
+  for (std::size_t r = 0; r < ops.size(); ++r) {
+    const RankTimes& times = run.ranks[r];
+    RankSpeed& rank = report.ranks.emplace_back();
+    rank.rank = static_cast<int>(r);
+    rank.elsewhere = share * seconds_elsewhere(ops, r);
+    rank.parts = {.messages = times.waits.messages,
+                  .sums = times.waits.sums,
+                  .ranks = times.waits.ranks,
+                  .updates = times.optimizer_seconds};
+    for (const auto& [key, op] : ops[r]) rank.parts.ops += share * op.seconds;
+    rank.parts.rest = rest_of(run.step_seconds, rank.parts);
+  }
 }
 
 }  // namespace
@@ -99,8 +129,7 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
                                  .sums = run.waits.sums,
                                  .ranks = run.waits.ranks,
                                  .updates = run.optimizer_seconds}};
-  SpeedParts& parts = report.parts;
-  parts.rest = std::max(0.0, run.step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
+  report.parts.rest = rest_of(run.step_seconds, report.parts);
   for (std::int64_t stage = 0; stage < run.op_times.num_stages(); ++stage) {
     for (std::size_t index = 0; index < kOpKinds; ++index) {
       const auto kind = static_cast<OpKind>(index);
@@ -114,12 +143,7 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
                             .cpu_seconds = mean.cpu_seconds});
     }
   }
-  if (run.rank_op_times.empty()) return report;
-  for (const RankComputeTime& pace : compute_times_of_ranks(run.rank_op_times, run.steps)) {
-    report.ranks.push_back({.rank = static_cast<int>(pace.rank.value()),
-                            .parts = {.ops = pace.seconds},
-                            .elsewhere = pace.elsewhere.value_or(0)});
-  }
+  add_ranks(run, report);
   return report;
 }
 

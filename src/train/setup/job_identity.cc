@@ -273,7 +273,6 @@ Fingerprint fingerprint(const Job& job) {
       {"--validate-batches", hash_of(o.validate_batches)},
       {"--sample-every, --prompt", hash_of({o.sample_every, o.prompt})},
       {"--trace, --op-times, --timeline", hash_of(o.observes())},
-      {"--report-stragglers", hash_of(o.report_stragglers)},
       {"--export", hash_of({o.export_folder, o.export_dtype, o.export_shard_bytes})},
       {"--checkpoint, --save-every, --keep",
        hash_of({saves.folder, saves.every.steps, saves.every.seconds, saves.keep.last, saves.keep.every})},

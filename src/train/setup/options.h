@@ -200,7 +200,6 @@ struct TrainOptions {
   double spike = 0;                   // Deviations above the expected loss that make a spike; 0: off
   std::int64_t spike_skip = 10;       // Mini-batches up to a spike that make no update
   DifferentCopies different_copies = DifferentCopies::Abort;
-  bool report_stragglers = false;
   bool verify_messages = false;  // Receivers verify checksums
   CheckpointOptions checkpoint;
   ResumeOptions resume;
