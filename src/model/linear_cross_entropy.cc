@@ -66,19 +66,11 @@ void write_logits(at::Tensor logits, const Chunk& chunk, const Linear& head, std
   }
 }
 
-/// [c, V of this rank], in at least float32.
+/// [c, V of this rank], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32.
 at::Tensor own_logits(const Chunk& chunk, const Linear& head) {
-  const at::ScalarType wide = at::promote_types(chunk.hidden.scalar_type(), at::kFloat);
-  return at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide);
-}
-
-/// [c, V], on a GPU [c, padded(V)] with minus infinity behind the vocabulary; in at least float32.
-at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   const at::ScalarType narrow = chunk.hidden.scalar_type();
   const at::ScalarType wide = at::promote_types(narrow, at::kFloat);
-  if (chunk.hidden.is_cpu()) {
-    return at::log_softmax(own_logits(chunk, head), 1);
-  }
+  if (chunk.hidden.is_cpu()) return at::linear(chunk.hidden, out_in(head), bias_of(head)).to(wide);
   const std::int64_t vocabulary = out_in(head).size(0);
   const auto options = chunk.hidden.options().dtype(head.bias.defined() ? narrow : wide);
   const at::Tensor rows = at::empty({chunk.hidden.size(0), padded(vocabulary)}, options);
@@ -87,7 +79,12 @@ at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
   });
   // Padding must not count in the softmax.
   rows.narrow(1, vocabulary, rows.size(1) - vocabulary).fill_(-std::numeric_limits<double>::infinity());
-  return at::log_softmax(rows.to(wide), 1);
+  return rows.to(wide);
+}
+
+/// Logarithms of probabilities in the shape of own_logits(), without a group.
+at::Tensor log_probabilities(const Chunk& chunk, const Linear& head) {
+  return at::log_softmax(own_logits(chunk, head), 1);
 }
 
 /// Writes the product of a logit gradient [c, V] and the matrix.

@@ -126,7 +126,9 @@ class LlamaStage final : public TransformerStage {
     // Queries and keys turn together, in one kernel.
     const auto parts = linear(normed, layers[0]).split({query + key, key}, /*dim=*/2);
     const auto turned = positioned(parts[0], /*norm=*/{}, first).split({query, key}, /*dim=*/2);
-    return {.query = turned[0], .key = turned[1], .value = parts[1]};
+    // A view would keep the whole product until the backward.
+    const at::Tensor value = at::GradMode::is_enabled() ? parts[1].contiguous() : parts[1];
+    return {.query = turned[0], .key = turned[1], .value = value};
   }
 
   /// Applies norm (if defined) and rotation to queries or keys, [b, L, heads * d], at positions from `first` on.

@@ -2,6 +2,7 @@
 // the CPU's (support/fake_device.h).
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
@@ -9,12 +10,14 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/dropout.h"
@@ -24,8 +27,10 @@
 #include "model/make_stage.h"
 #include "model/rms_norm.h"
 #include "model/rotary.h"
+#include "model/tensor_parallel.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
+#include "runtime/memory_meter.h"
 #include "support/fake_device.h"
 #include "transport/stream.h"
 
@@ -110,8 +115,35 @@ TEST_P(KernelsPerBlockTest, AreThoseOfTheDocuments) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, KernelsPerBlockTest,
-                         ::testing::Values(BlockKernels{"gpt2-tiny", 10, 23, 2}, BlockKernels{"llama-tiny", 14, 26, 2}),
+                         ::testing::Values(BlockKernels{"gpt2-tiny", 10, 23, 2}, BlockKernels{"llama-tiny", 15, 26, 2}),
                          [](const auto& info) { return info.param.model.substr(0, info.param.model.find('-')); });
+
+/// With packed matrices, a view would keep a whole product.
+TEST_F(DeviceLayersTest, BlocksKeepWhatTheFootprintCounts) {
+  at::set_num_threads(1);
+  for (const char* name : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
+    const ModelConfig config = find_model(name);
+    const Workload workload{.micro_batch_size = 3, .sequence = 64, .compute_bytes = 2};
+    const StageLayers layers{.first_layer = 0, .end_layer = 3};
+    MemoryMeter meter(1);
+    const MemoryMeter::Recording recording(meter, RankId(0));
+    const auto stage = make_stage(config, layers, at::kBFloat16, initial_values_of(1), TiedLeaves{}, kDevice);
+    const at::Tensor input = at::rand({3, 64, config.hidden}).to(at::kBFloat16).to(kDevice).requires_grad_();
+    MicroBatch batch;
+    if (!is_causal(config.family)) batch.tokens = batch.targets = at::zeros({3, 64}, at::kLong).to(kDevice);
+    {
+      const at::NoGradGuard no_graph;
+      (void)stage->forward(input, batch);  // makes the table of rotations
+    }
+    const auto queue = c10::make_intrusive<WeightGradients>();
+    const WeightGradients::Scope scope(queue);
+    const auto before = static_cast<double>(meter.usage(RankId(0)).live);
+    const at::Tensor output = stage->forward(input, batch);
+    const double kept = static_cast<double>(meter.usage(RankId(0)).live) - before + static_cast<double>(input.nbytes());
+    const double said = stage_footprint(config, layers, workload).memory.activations;
+    EXPECT_NEAR(kept, said, 0.01 * said) << name;
+  }
+}
 
 using Arguments = std::vector<at::Tensor>;
 using Function = std::function<at::Tensor(const Arguments&)>;
@@ -350,17 +382,27 @@ TEST_F(DeviceLayersTest, TheHeadHasLargerChunksThanOnTheCpu) {
   EXPECT_EQ(std::ranges::count(kernels, "aten::_log_softmax"), 1) << counts(kernels);
 }
 
+class OneRank final : public TensorGroup {
+ public:
+  OneRank() : TensorGroup(TensorPlace{}, /*cuts_tokens=*/false) {}
+  void sum(const at::Tensor& /*values*/) override {}
+  std::vector<at::Tensor> exchange(const at::Tensor& values) override { return {values}; }
+};
+
 /// Products of 16-bit types are slow on GPUs if a dimension is no multiple of 8.
 TEST_F(DeviceLayersTest, TheHeadCutsAnOddVocabularyWithoutAnEffect) {
   const auto type = at::kFloat;
-  for (const bool biased : {false, true}) {
-    const auto solve = [&](at::Device device) {
+  OneRank one_rank;
+  const std::array<VocabularyPart, 2> parts = {VocabularyPart{}, {.group = &one_rank, .first = 0, .all = 77}};
+  for (const auto& [biased, part] :
+       {std::pair(false, parts[0]), {true, parts[0]}, {false, parts[1]}, {true, parts[1]}}) {
+    const auto solve = [&, biased = biased, part = part](at::Device device) {
       const auto leaf = [&](const at::Tensor& value) { return value.detach().clone().to(device).requires_grad_(); };
       const at::Tensor numbers = at::arange(77 * 3, type).view({77, 3}).sin();
       const Linear head{leaf(numbers), biased ? leaf(numbers.select(1, 0).contiguous()) : at::Tensor()};
       const at::Tensor hidden = leaf(at::arange(5 * 3, type).view({5, 3}).cos());
       const at::Tensor targets = at::tensor({0, 76, -100, 3, 75}, at::kLong).to(device);
-      const at::Tensor loss = linear_cross_entropy(hidden, head, targets, /*scale=*/0.5);
+      const at::Tensor loss = linear_cross_entropy(hidden, head, targets, /*scale=*/0.5, /*logits_of_chunk=*/{}, part);
       torch::autograd::backward({loss});
       std::vector<at::Tensor> results = {loss.detach(), hidden.grad(), head.weight.grad()};
       if (biased) results.push_back(head.bias.grad());
