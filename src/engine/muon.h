@@ -48,7 +48,7 @@ namespace chimera {
 
 /// Returns the owner, 0 .. members - 1, of each parameter if the optimizer is sharded over this number of ranks:
 /// parameters with the most FLOPs of iterations first, each to the rank with the least work so far.
-/// GradientMemory takes the result.
+/// OwnerScope takes the result.
 [[nodiscard]] std::vector<std::size_t> muon_owners(const OptimizerOptions& options,
                                                    const std::vector<Parameter>& parameters, std::size_t members);
 

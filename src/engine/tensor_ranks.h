@@ -82,10 +82,6 @@ class LaneTransport final : public ForwardingTransport {
                     const std::vector<std::int64_t>& counts) override {
     ForwardingTransport::connect_sums(ranks_.group(group, lane_), gradients, counts);
   }
-  [[nodiscard]] at::Tensor allocate_gradients(ParameterGroupId group, std::int64_t elements,
-                                              at::ScalarType type) override {
-    return ForwardingTransport::allocate_gradients(ranks_.group(group, lane_), elements, type);
-  }
 
  private:
   TensorRanks ranks_;

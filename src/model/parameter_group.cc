@@ -25,7 +25,7 @@ at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
   return leaf;
 }
 
-thread_local const GradientMemory* current_memory = nullptr;
+thread_local const OwnerScope* current_scope = nullptr;
 
 }  // namespace
 
@@ -39,25 +39,16 @@ at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
   return at::from_blob(data, {count}, release, options);
 }
 
-GradientMemory::GradientMemory(Allocate allocate, Owners owners)
-    : allocate_(std::move(allocate)), owners_(std::move(owners)) {
-  current_memory = this;
-}
+OwnerScope::OwnerScope(Owners owners) : owners_(std::move(owners)) { current_scope = this; }
 
-GradientMemory::~GradientMemory() { current_memory = nullptr; }
+OwnerScope::~OwnerScope() { current_scope = nullptr; }
 
-at::Tensor GradientMemory::zeros(std::int64_t count, const at::TensorOptions& options) {
-  at::Tensor memory = current_memory == nullptr ? at::Tensor() : current_memory->allocate_(count, options);
-  return memory.defined() ? memory.zero_() : shared_zeros(count, options);
-}
-
-std::vector<std::size_t> GradientMemory::owners(const std::vector<Parameter>& parameters) {
-  if (current_memory == nullptr || !current_memory->owners_) return {};
-  return current_memory->owners_(parameters);
+std::vector<std::size_t> OwnerScope::owners(const std::vector<Parameter>& parameters) {
+  return current_scope == nullptr ? std::vector<std::size_t>{} : current_scope->owners_(parameters);
 }
 
 ParameterGroup::ParameterGroup(std::vector<Parameter> parameters, std::size_t num_accumulators)
-    : parameters_(std::move(parameters)), owners_(GradientMemory::owners(parameters_)) {
+    : parameters_(std::move(parameters)), owners_(OwnerScope::owners(parameters_)) {
   if (!owners_.empty()) sort_by_owner();
   make_gradients(num_accumulators);
 }
@@ -73,7 +64,7 @@ void ParameterGroup::make_gradients(std::size_t num_accumulators) {
   }
   accumulators_.clear();
   while (accumulators_.size() < num_accumulators) {
-    accumulators_.push_back(GradientMemory::zeros(count, parameters_.front().value.options()));
+    accumulators_.push_back(shared_zeros(count, parameters_.front().value.options()));
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& value = parameters_[i].value;

@@ -4,7 +4,7 @@
 // gradients of the whole group over the workers that hold it. Each stage is such a group. The matrix of a tied model is
 // a group of its own, because it is both the token embedding of the first stage and the output matrix of the last. If
 // the workers of a group share its optimizer state (--shard-optimizer), each parameter has one of them as owner.
-// owners_of() chooses owners by size; GradientMemory can set others, such as owners by the cost of updates.
+// owners_of() chooses owners by size; an OwnerScope can set others, such as owners by the cost of updates.
 
 #include <ATen/core/Tensor.h>
 #include <cstddef>
@@ -21,25 +21,20 @@ namespace chimera {
 
 struct Parameter;
 
-/// Scope in which groups made on this thread get the memory of their gradients from `allocate` (flat, of `count`
-/// elements), unless it returns an undefined tensor. `owners` may give each parameter its owner: the index of a worker
+/// Scope in which `owners` may give each parameter of a group made on this thread its owner: the index of a worker
 /// among those that hold the group. Such a group is sorted by owner.
-class GradientMemory {
+class OwnerScope {
  public:
-  using Allocate = std::function<at::Tensor(std::int64_t count, const at::TensorOptions& options)>;
   using Owners = std::function<std::vector<std::size_t>(const std::vector<Parameter>& parameters)>;
-  explicit GradientMemory(Allocate allocate, Owners owners = {});
-  ~GradientMemory();
-  GradientMemory(const GradientMemory&) = delete;
-  GradientMemory& operator=(const GradientMemory&) = delete;
+  explicit OwnerScope(Owners owners);
+  ~OwnerScope();
+  OwnerScope(const OwnerScope&) = delete;
+  OwnerScope& operator=(const OwnerScope&) = delete;
 
-  /// Returns a flat tensor of zeros from the current scope or, without one, from shared_zeros().
-  [[nodiscard]] static at::Tensor zeros(std::int64_t count, const at::TensorOptions& options);
-  /// Returns [parameter]: the owners that the current scope gives; empty without a scope or its `owners`.
+  /// Returns [parameter]: the owners that the current scope gives; empty without a scope.
   [[nodiscard]] static std::vector<std::size_t> owners(const std::vector<Parameter>& parameters);
 
  private:
-  Allocate allocate_;
   Owners owners_;
 };
 
@@ -66,7 +61,7 @@ class ParameterGroup {
   /// Returns the tensors that backwards add gradients to. The first is gradients(), and all have its size. There is
   /// more than one only if a parameter has two uses (TiedWeight).
   [[nodiscard]] const std::vector<at::Tensor>& accumulators() const { return accumulators_; }
-  /// Returns [parameter]: the owners that a GradientMemory gave, ascending; empty if none did.
+  /// Returns [parameter]: the owners that an OwnerScope gave, ascending; empty if none did.
   [[nodiscard]] const std::vector<std::size_t>& owners() const { return owners_; }
   void zero_gradients();
   /// Adds the other accumulators to gradients(). Call it once, after a step's last backward.

@@ -36,10 +36,6 @@ class ForwardingTransport : public Transport {
                     const std::vector<std::int64_t>& counts) override {
     ranks_->connect_sums(group, gradients, counts);
   }
-  [[nodiscard]] at::Tensor allocate_gradients(ParameterGroupId group, std::int64_t elements,
-                                              at::ScalarType type) override {
-    return ranks_->allocate_gradients(group, elements, type);
-  }
   void note_longest_step(std::chrono::milliseconds longest) override { ranks_->note_longest_step(longest); }
   void require_peers() override { ranks_->require_peers(); }
   void confirm() override { ranks_->confirm(); }

@@ -103,12 +103,6 @@ class Transport {
   /// the first step.
   virtual void connect_sums(ParameterGroupId /*group*/, const at::Tensor& /*gradients*/,
                             const std::vector<std::int64_t>& /*counts*/) {}
-  /// Returns uninitialized memory for the gradients of a group (flat), which the network has registered, so that it
-  /// reads and writes them without copies. Returns an undefined tensor if sums do not profit from that.
-  [[nodiscard]] virtual at::Tensor allocate_gradients(ParameterGroupId /*group*/, std::int64_t /*elements*/,
-                                                      at::ScalarType /*type*/) {
-    return {};
-  }
   /// Makes timeouts longer than `longest`, the longest step so far. On a device, an operation may be started a step
   /// before it can run, and its timeout counts from the start.
   virtual void note_longest_step(std::chrono::milliseconds /*longest*/) {}

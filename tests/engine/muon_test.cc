@@ -246,7 +246,7 @@ TEST(MuonTest, OwnersOfShardsHaveSimilarWork) {
   EXPECT_THAT(owners(parameters), ElementsAre(1, 1, 1, 0, 0, 1))
       << "up_proj first, then the three projections, and the others";
   const at::Tensor before = parameters[1].value;
-  const GradientMemory memory([](auto...) { return at::Tensor(); }, owners);
+  const OwnerScope scope(owners);
   Group group(parameters);
   EXPECT_THAT(owners_of(group, 2), ElementsAre(0, 0, 1, 1, 1, 1));
   EXPECT_EQ(group.parameters()[0].name, "model.layers.0.self_attn.v_proj.weight");

@@ -39,10 +39,6 @@ class FakeBackend final : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override {
     network_.set_timeout(group_, static_cast<std::size_t>(getRank()), timeout);
   }
-  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return network_.allocates; }
-  at::Tensor allocateTensor(long elements, at::TensorOptions options) override {  // NOLINT: as in c10d
-    return network_.allocate(elements, options);
-  }
   c10d::ErrorType getError() override { return network_.error; }
   void abort() override { network_.abort(group_, static_cast<std::size_t>(getRank())); }
   [[nodiscard]] const std::string getBackendName() const override { return "fake"; }  // NOLINT: as in c10d
@@ -206,18 +202,6 @@ std::size_t FakeNetwork::sum_connections() {
   return connections;
 }
 
-at::Tensor FakeNetwork::allocate(std::int64_t elements, const at::TensorOptions& options) {
-  at::Tensor memory = at::full({elements}, std::numeric_limits<double>::quiet_NaN(), options);
-  const std::scoped_lock lock(mutex_);
-  allocated_.insert(memory.data_ptr());
-  return memory;
-}
-
-std::int64_t FakeNetwork::all_reduces_in_place() {
-  const std::scoped_lock lock(mutex_);
-  return all_reduces_in_place_;
-}
-
 std::int64_t FakeNetwork::sent_bytes(Kind kind) {
   const std::scoped_lock lock(mutex_);
   return sent_bytes_[kind];
@@ -266,7 +250,6 @@ void FakeNetwork::issue(Group& group, std::size_t member, const std::shared_ptr<
   if (!group.aborted.empty()) return end_wrongly(*call);
   call->stream = current_fake_stream();
   if (is_transfer(*call)) ++pending_transfers_[call->stream];
-  if (call->kind == Kind::AllReduce && allocated_.contains(call->in.data_ptr())) ++all_reduces_in_place_;
   group.waiting[member].push_back(call);
   std::set<std::size_t>& connecting = group.connecting[way_of(*call)];
   connecting.insert(member);

@@ -36,12 +36,6 @@ class FakeNetwork {
   [[nodiscard]] Communicators communicators(int rank, bool sums_in_order = false);
   /// Called with the tensor of each send and receive, where c10d's NCCL backend calls recordStream(). May be empty.
   std::function<void(const at::Tensor& tensor)> records = {};
-  /// Whether groups allocate tensors, as NCCL does on GPUs with multicast.
-  bool allocates = false;
-  /// Returns a tensor of garbage, of which all_reduces_in_place() counts the sums.
-  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options);
-  /// Returns the number of members' all-reduces of tensors that their groups have allocated.
-  [[nodiscard]] std::int64_t all_reduces_in_place();
   /// Whether the group of all ranks ignores aborts, as it may do for some time after other groups.
   bool everyone_outlives_aborts = false;
   /// What all groups report.
@@ -102,8 +96,6 @@ class FakeNetwork {
   std::list<std::function<bool()>> waits_;  // conditions that ranks wait for
   std::map<c10::StreamId, std::int64_t> pending_transfers_;
   std::map<Kind, std::int64_t> sent_bytes_;
-  std::set<const void*> allocated_;
-  std::int64_t all_reduces_in_place_ = 0;
   int ranks_;
   RankGroups groups_;
   Group everyone_;

@@ -34,11 +34,9 @@ struct Outcome {
   std::string error;
 };
 
-Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {},
-                         bool allocates = false) {
+Outcome train_over_pairs(const Job& job, const std::function<void(const at::Tensor&)>& records = {}) {
   testing::FakeNetwork network(static_cast<int>(job.num_ranks()), job.rank_groups(), communicating_pairs(job));
   network.records = records;
-  network.allocates = allocates;
   Outcome outcome;
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
@@ -189,32 +187,6 @@ TEST(PairQueuesTest, StepsConnectNoSums) {
     ASSERT_EQ(train_and_act(options, network, job, count), "");
     EXPECT_THAT(connections, SizeIs(kPairSteps + 1));
     EXPECT_THAT(connections, ::testing::Each(connections.front()));
-  }
-}
-
-/// Each of 4 ranks has two stages, which another rank has too. The tied matrix is summed after all ops.
-TEST(PairQueuesTest, GradientsAreInMemoryThatTheNetworkHasRegistered) {
-  for (const DataType dtype : {DataType::Float32, DataType::BFloat16}) {
-    TrainOptions options = testing::small_options("llama-tiny", "chimera", {4, 4});
-    options.dtype = dtype;
-    const auto losses = [&](bool allocates) {
-      return train_over_pairs(prepare_job(options), /*records=*/{}, allocates).losses;
-    };
-    EXPECT_THAT(losses(true), ElementsAreArray(losses(false)));
-    const auto sums_of_a_step = [&](bool allocates) {
-      const Job job = prepare_job(options);
-      testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
-      network.allocates = allocates;
-      std::vector<std::int64_t> sums;
-      const auto note = [&](std::int64_t, Transport&) { sums.push_back(network.all_reduces_in_place()); };
-      EXPECT_EQ(train_and_act(options, network, job, note), "");
-      EXPECT_THAT(sums, SizeIs(kPairSteps + 1));
-      return sums.at(2) - sums.at(1);
-    };
-    EXPECT_EQ(sums_of_a_step(true), 4 * 2);
-    EXPECT_EQ(sums_of_a_step(false), 0);
-    options.shard_optimizer = true;
-    EXPECT_EQ(sums_of_a_step(true), 0) << "reductions to one member";
   }
 }
 

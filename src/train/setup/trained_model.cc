@@ -71,15 +71,11 @@ void TrainedModel::make_weights(WeightOrigin origin) {
   stages = make_stages_of_worker(job.run, self_.place.worker, [&](StageId id) {
     if (const auto kept = before.find(id); kept != before.end()) return std::move(kept->second);
     note_made(parameters_of(id));
-    const auto allocate = [&](std::int64_t count, const at::TensorOptions& options) {
-      if (job.options.shard_optimizer) return at::Tensor();  // Reductions to one member do not profit
-      return self_.transport.allocate_gradients(parameters_of(id), count, options.dtype().toScalarType());
-    };
     const auto owners = [&](const std::vector<Parameter>& parameters) {
       if (!shares_work) return std::vector<std::size_t>{};
       return muon_owners(job.options.optimizer, parameters, ranks[parameters_of(id).index()].size());
     };
-    const GradientMemory memory(allocate, owners);
+    const OwnerScope scope(owners);
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self_.device, self_.tensor.get());
   });
   for (const auto& [id, stage] : stages) groups_[parameters_of(id)] = stage.get();
