@@ -269,6 +269,21 @@ TEST_F(FakeDeviceTest, LoaderPinsPrefetchedData) {
   EXPECT_EQ(loader.cache_misses(), 0);
 }
 
+/// A GPU would end the process, without a word on the token.
+TEST_F(FakeDeviceTest, LoaderNamesATokenOutsideTheVocabulary) {
+  TrainOptions options = on_device(testing::small_options("gpt2-tiny", "1f1b", {4, 4}));
+  Job job = prepare_job(options);
+  job.model.vocabulary = 3;
+  Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
+  loader.begin_step(0);
+  try {
+    static_cast<void>(loader.training(0, StageId(0), MicroBatchId(0)));
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("lies outside the model's vocabulary of 3"));
+  }
+}
+
 TEST_F(FakeDeviceTest, LoaderAllocatesNoPinnedMemoryAfterItsWarmUp) {
   for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
     SCOPED_TRACE(model);

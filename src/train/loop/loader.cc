@@ -61,7 +61,7 @@ MicroBatch on_device(MicroBatch batch, at::Device device) {
 
 Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
     : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPosition& place) {
-        return pin_memory(make_micro_batch(*job_.data.training, job_.model.family, place), device_);
+        return checked(make_micro_batch(*job_.data.training, job_.model.family, place));
       }) {
   // A worker may read a micro-batch for two stages; it is prepared once.
   std::unordered_set<MicroBatchId> seen;
@@ -126,8 +126,17 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
     std::ranges::fill(again.targets, kIgnoredTarget);
     again.next_sentence = kIgnoredTarget;
   }
-  return on_device(
-      pin_memory(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted), device_), device_);
+  return on_device(checked(make_micro_batch(samples, job_.model.family, source.targets_per_sample(), counted)),
+                   device_);
+}
+
+/// Returns the micro-batch in pinned memory. A GPU would end the process at a token outside of the vocabulary, without
+/// its number.
+MicroBatch Loader::checked(MicroBatch batch) const {
+  if (device_.is_cpu()) return batch;
+  require_below(batch.tokens, job_.model.vocabulary, "token");
+  require_below(batch.targets, job_.model.vocabulary, "target");
+  return pin_memory(std::move(batch), device_);
 }
 
 /// Blocks of causal models read only hidden states, unless attention is limited to documents.

@@ -51,6 +51,7 @@ class Loader {
 
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;
+  [[nodiscard]] MicroBatch checked(MicroBatch batch) const;
   [[nodiscard]] BatchPosition place_of(std::int64_t step, MicroBatchId micro_batch) const;
 
   const Job& job_;
