@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,11 +32,6 @@
 
 namespace chimera {
 namespace {
-
-std::string first_line(const c10::Error& error) {
-  const std::string text = error.what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
 
 class Groups {
  public:
@@ -222,7 +218,7 @@ class CudaAccelerator final : public Accelerator {
       static_cast<void>(c10::cuda::device_count_ensure_non_zero());
       return {};
     } catch (const c10::Error& error) {
-      return first_line(error);
+      return error_line(error);
     }
   }
 
@@ -234,12 +230,15 @@ class CudaAccelerator final : public Accelerator {
       c10::cuda::device_synchronize();  // Capture requires an idle device
       return std::make_unique<CudaGraph>(work, static_cast<const CudaGraph*>(shared), generators);
     } catch (const c10::Error& error) {
-      throw Error(fmt::format("recording a CUDA graph: {}", first_line(error)));
+      throw Error(fmt::format("recording a CUDA graph: {}", error_line(error)));
     }
   }
 
   [[nodiscard]] std::unique_ptr<Transport> connect(const NcclOptions& options) const override {
     set_unless_set(nccl_variables(options.rendezvous, options.breaker != nullptr));
+    if (const std::string note = keep_block_limits(); !note.empty() && options.rank == 0) {
+      std::fputs((note + '\n').c_str(), stderr);
+    }
     // NCCL refuses two ranks on one GPU of one host (initTransportsRank); getHostHash() reads this variable.
     if (ranks_share_gpus()) set_unless_set({{"NCCL_HOSTID", fmt::format("rank {}", options.rank)}});
     if (options.breaker) options.breaker->include_listeners();
@@ -248,7 +247,7 @@ class CudaAccelerator final : public Accelerator {
       return make_pair_transport(join(options, traits(options.gpu)));
     } catch (const c10::Error& error) {
       const std::string what =
-          fmt::format("rank {}: joining {} ranks over NCCL: {}", options.rank, options.world_size, first_line(error));
+          fmt::format("rank {}: joining {} ranks over NCCL: {}", options.rank, options.world_size, error_line(error));
       if (options.breaker && dynamic_cast<const c10::DistBackendError*>(&error) != nullptr) throw PeerLostError(what);
       throw TransportError(what);
     }

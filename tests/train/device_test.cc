@@ -228,7 +228,8 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
   canonical.reduction = ReductionOrder::Canonical;
   for (const auto& [variable, value, options] :
        {std::tuple("NCCL_GRAPH_MIXING_SUPPORT", "0", graphs), std::tuple("NCCL_GRAPH_REGISTER", "0", graphs),
-        std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical)}) {
+        std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical),
+        std::tuple("NCCL_ALGO", "^NVLS,NVLSTree", canonical)}) {
     gpus.variable = variable;
     ::unsetenv(variable);
     require_device(on(DeviceKind::Cuda, TransportKind::Processes), 2);

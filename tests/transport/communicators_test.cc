@@ -579,6 +579,27 @@ TEST(CommunicatorsTest, NcclListensOnlyOnTheRendezvousInterface) {
   EXPECT_THROW(static_cast<void>(nccl_variables(rendezvous)), ConfigError);
 }
 
+TEST(CommunicatorsTest, TheUsersBlockLimitsAreReplaced) {
+  ::setenv("NCCL_MIN_NCHANNELS", "32", /*overwrite=*/1);
+  ::setenv("NCCL_MAX_CTAS", "4", /*overwrite=*/1);
+  EXPECT_THAT(keep_block_limits(), AllOf(HasSubstr("NCCL_MIN_NCHANNELS=32, NCCL_MAX_CTAS=4 ignored")));
+  EXPECT_STREQ(std::getenv("NCCL_MIN_NCHANNELS"), "-2");
+  EXPECT_STREQ(std::getenv("NCCL_MIN_P2P_NCHANNELS"), "1") << "nccl.conf sets only what the environment lacks";
+  EXPECT_EQ(keep_block_limits(), "");
+  for (const char* name :
+       {"NCCL_MIN_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MIN_P2P_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"}) {
+    ::unsetenv(name);
+  }
+}
+
+TEST(CommunicatorsTest, AnErrorOfNcclKeepsItsCause) {
+  const c10::DistBackendError error(
+      {},
+      "NCCL error in: file.cpp:12, remote error\nncclRemoteError: A call failed.\nLast error:\nwrong type 3 != 4\n\n");
+  EXPECT_EQ(error_line(error), "NCCL error in: file.cpp:12, remote error; wrong type 3 != 4");
+  EXPECT_EQ(error_line(c10::Error({}, "one\ntwo")), "one");
+}
+
 TEST(CommunicatorsTest, NcclEndsNoProcessThatOutlivesItsPeers) {
   const RendezvousPoint rendezvous = file_rendezvous("/nowhere");
   for (const char* name :

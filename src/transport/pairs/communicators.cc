@@ -9,6 +9,8 @@
 #include <cstring>
 #include <exception>
 #include <future>
+#include <limits>
+#include <sstream>
 #include <string_view>
 
 #include "core/error.h"
@@ -130,7 +132,39 @@ VariableList graph_variables() {
   return variables;
 }
 
-VariableList deterministic_variables() { return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}}; }
+// NCCL's own values for "not set" (graph/connect.cc, graph/paths.cc, init.cc), which nccl.conf cannot replace.
+std::string keep_block_limits() {
+  const std::string unset = std::to_string(std::numeric_limits<int>::min());
+  std::vector<std::string> replaced;
+  for (const auto& [name, value] : VariableList{{"NCCL_MIN_NCHANNELS", "-2"},
+                                                {"NCCL_MIN_NRINGS", "-2"},
+                                                {"NCCL_MIN_P2P_NCHANNELS", "1"},
+                                                {"NCCL_MIN_CTAS", unset},
+                                                {"NCCL_MAX_CTAS", unset}}) {
+    const char* before = std::getenv(name.c_str());
+    if (before != nullptr && before != value) replaced.push_back(fmt::format("{}={}", name, before));
+    ::setenv(name.c_str(), value.c_str(), /*overwrite=*/1);
+  }
+  if (replaced.empty()) return {};
+  return fmt::format("{} ignored: waiting kernels of NCCL could then occupy the whole GPU", fmt::join(replaced, ", "));
+}
+
+VariableList deterministic_variables() {
+  return {{"CUBLAS_WORKSPACE_CONFIG", ":4096:8"}, {"NCCL_ALGO", "^NVLS,NVLSTree"}};
+}
+
+std::string error_line(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  std::istringstream lines(text);
+  std::string line;
+  std::string all;
+  for (bool is_cause = true; std::getline(lines, line); is_cause = is_cause || line.starts_with("Last error")) {
+    if (!is_cause || line.empty()) continue;
+    if (all.empty()) is_cause = false;
+    all += (all.empty() ? "" : "; ") + line;
+  }
+  return all;
+}
 
 void prefer_cublaslt_for_products() { at::globalContext().setBlasPreferredBackend(at::BlasBackend::Cublaslt); }
 

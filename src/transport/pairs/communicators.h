@@ -61,7 +61,15 @@ using VariableList = std::vector<std::pair<std::string, std::string>>;
 ///   (CUDACachingAllocator.cpp, free_safe_blocks_in_capture).
 [[nodiscard]] VariableList graph_variables();
 
-/// Returns the variable that makes results of cuBLAS equal on any stream (cuBLAS manual, Results Reproducibility).
+/// Sets the variables that would override block_limits(), also from nccl.conf, to NCCL's defaults. Returns a line that
+/// names the user's values, or an empty text.
+[[nodiscard]] std::string keep_block_limits();
+
+/// Returns the first line of the message, with the lines behind NCCL's "Last error:", which name the cause.
+[[nodiscard]] std::string error_line(const c10::Error& error);
+
+/// Returns the variables that make results of cuBLAS equal on any stream (cuBLAS manual, Results Reproducibility), and
+/// keep NCCL from adding in the switch, in an order of the switch's own.
 [[nodiscard]] VariableList deterministic_variables();
 
 /// Returns whether CHIMERA_SHARE_GPU=1 lets several ranks use one GPU, to try NCCL on a machine with one. NCCL then

@@ -66,10 +66,7 @@ std::vector<at::Tensor> gather(Starter& starts, c10d::Backend& group, const at::
 /// Rethrows c10d's errors as TransportErrors with the operation: "rank 1: send to rank 0".
 template <class Action>
 std::invoke_result_t<Action> guarded(const std::string& operation, Action&& action) {
-  const auto message = [&](const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    return fmt::format("{}: {}", operation, text.substr(0, text.find('\n')));
-  };
+  const auto message = [&](const c10::Error& error) { return fmt::format("{}: {}", operation, error_line(error)); };
   try {
     return action();
   } catch (const c10::DistBackendError& error) {
@@ -312,17 +309,6 @@ class PairTransport final : public Transport {
         starts_([&] { return group->allreduce(sum); })->wait();
       }
     });
-  }
-
-  /// NCCL adds registered tensors in the switch (NVLS) with 4 thread blocks instead of 16. c10d supports it only if the
-  /// GPU has multicast. Ordered sums are no all-reduces.
-  [[nodiscard]] at::Tensor allocate_gradients(ParameterGroupId id, std::int64_t elements,
-                                              at::ScalarType type) override {
-    const Group& group = group_of(id);
-    // Gradients outlive the groups of a transport with a breaker.
-    if (!group || to_.sums_in_order || to_.breaker || !group->supportsTensorAlloc(to_.device.index())) return {};
-    return guarded(fmt::format("rank {}: gradients of stage {}", to_.rank, id.value()),
-                   [&] { return group->allocateTensor(elements, at::TensorOptions(to_.device).dtype(type)); });
   }
 
   /// c10d starts the clock of an operation when it is launched, up to a step before the device reaches it.
