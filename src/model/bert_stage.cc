@@ -76,14 +76,14 @@ class BertStage final : public TransformerStage {
     return token_dropout(layer_norm(sum.to(compute_type()), embedding_.norm), batch.dropout, DropoutSite::Embedding);
   }
 
-  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
     const at::Tensor input = enter(hidden);
     const QueryKeyValue projections = {
         .query = linear(input, layer.query), .key = linear(input, layer.key), .value = linear(input, layer.value)};
-    const at::Tensor attended = masked_attention(projections, mask, heads(), masks);
+    const at::Tensor attended = masked_attention(projections, limits.mask, heads(), masks);
     return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 

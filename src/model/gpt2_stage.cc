@@ -46,13 +46,13 @@ class Gpt2Stage final : public TransformerStage {
     return token_dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
 
-  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
     const auto projections = linear(enter(layer_norm(hidden, layer.ln_1)), layer.c_attn).chunk(3, /*dim=*/2);
     const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
-    const at::Tensor attended = causal_attention(seen, heads(), masks, mask);
+    const at::Tensor attended = causal_attention(seen, heads(), masks, limits);
     return hidden + token_dropout(row_linear(attended, layer.attn_c_proj), masks, DropoutSite::AttentionOutput);
   }
 

@@ -156,44 +156,110 @@ Attended behind(std::int64_t earlier, const at::Tensor& queries) {
   return {.mask = at::ones({length, earlier + length}, queries.options().dtype(at::kBool)).tril(earlier)};
 }
 
-/// Computes causal attention of the last tokens in two parts, to earlier keys and to their own, which need no mask. A
-/// part's output counts by its share of the softmax's sum.
-struct TwoPartAttentionFunction : torch::autograd::Function<TwoPartAttentionFunction> {
-  struct Parts {
-    explicit Parts(const at::Tensor& all, std::int64_t own)
-        : earlier(all.narrow(2, 0, all.size(2) - own)), own(all.narrow(2, all.size(2) - own, own)) {}
-    at::Tensor earlier;
-    at::Tensor own;
-  };
+/// Causal attention of a part on the CPU. Its keys are those of earlier tokens and its own, which need no mask.
+class PartAttention {
+ public:
+  PartAttention(const AttentionPart& part, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value)
+      : query_(queries_of(part, query)), key_(keys_of(part, key)), value_(keys_of(part, value)) {}
 
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
-                            const at::Tensor& value) {
-    const Parts keys(key, query.size(2));
-    const Parts values(value, query.size(2));
-    const auto [earlier, earlier_sum] =
-        at::_scaled_dot_product_flash_attention_for_cpu(query, keys.earlier, values.earlier);
-    const auto [own, own_sum] =
-        at::_scaled_dot_product_flash_attention_for_cpu(query, keys.own, values.own, kNoDropout, /*is_causal=*/true);
+  static at::Tensor queries_of(const AttentionPart& part, const at::Tensor& all) {
+    return all.narrow(0, part.first_sample, part.samples).narrow(2, part.first_query, part.queries);
+  }
+  static at::Tensor keys_of(const AttentionPart& part, const at::Tensor& all) {
+    return all.narrow(0, part.first_sample, part.samples).narrow(2, part.first_key, part.keys);
+  }
+
+  /// Writes the output and the logarithm of each softmax's sum.
+  void forward(at::Tensor output, at::Tensor sums) const {
+    auto [own, own_sum] = at::_scaled_dot_product_flash_attention_for_cpu(query_, own_keys(key_), own_keys(value_),
+                                                                          kNoDropout, /*is_causal=*/true);
+    if (earlier() == 0) {
+      output.copy_(own);
+      sums.copy_(own_sum);
+      return;
+    }
+    const auto [before, before_sum] =
+        at::_scaled_dot_product_flash_attention_for_cpu(query_, earlier_keys(key_), earlier_keys(value_));
     // Two softmaxes over parts of the keys, weighted by their sums of exponentials, are the softmax over all keys.
-    const at::Tensor sum = at::logaddexp(earlier_sum, own_sum);  // logarithms
-    const at::Tensor earlier_share = (earlier_sum - sum).exp_().unsqueeze(3);
+    const at::Tensor sum = at::logaddexp(before_sum, own_sum);
+    const at::Tensor before_share = (before_sum - sum).exp_().unsqueeze(3);
     const at::Tensor own_share = (own_sum - sum).exp_().unsqueeze(3);
-    at::Tensor output = (earlier * earlier_share).add_(own * own_share).to(query.scalar_type());
-    context->save_for_backward({query, key, value, output, sum});
+    output.copy_((before * before_share).add_(own * own_share));
+    sums.copy_(sum);
+  }
+
+  void backward(const at::Tensor& output_gradient, const at::Tensor& output, const at::Tensor& sums,
+                at::Tensor query_gradient, at::Tensor key_gradient, at::Tensor value_gradient) const {
+    const auto gradients = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
+      return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradient, query_, key, value, output, sums,
+                                                                      kNoDropout, is_causal);
+    };
+    const auto [own_query, own_key, own_value] = gradients(own_keys(key_), own_keys(value_), /*is_causal=*/true);
+    own_keys(key_gradient).copy_(own_key);
+    own_keys(value_gradient).copy_(own_value);
+    if (earlier() == 0) {
+      query_gradient.copy_(own_query);
+      return;
+    }
+    const auto [query, key, value] = gradients(earlier_keys(key_), earlier_keys(value_), /*is_causal=*/false);
+    query_gradient.copy_(query).add_(own_query);
+    earlier_keys(key_gradient).copy_(key);
+    earlier_keys(value_gradient).copy_(value);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t earlier() const { return key_.size(2) - query_.size(2); }
+  [[nodiscard]] at::Tensor earlier_keys(const at::Tensor& keys) const { return keys.narrow(2, 0, earlier()); }
+  [[nodiscard]] at::Tensor own_keys(const at::Tensor& keys) const { return keys.narrow(2, earlier(), query_.size(2)); }
+
+  at::Tensor query_;
+  at::Tensor key_;
+  at::Tensor value_;
+};
+
+struct HeldParts : torch::CustomClassHolder {
+  explicit HeldParts(AttentionParts held) : parts(std::move(held)) {}
+  AttentionParts parts;
+};
+
+/// Computes the attention of each part by itself, so that tokens of other parts cost nothing. Parts contain every query
+/// once, and every key at most once.
+struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
+                            const at::Tensor& value, const AttentionParts& parts) {
+    const auto all = [&](const at::TensorOptions& options, at::IntArrayRef sizes) {
+      return at::empty(sizes, options).transpose(1, 2);  // as join_heads() wants it
+    };
+    const std::int64_t samples = query.size(0);
+    const std::int64_t heads = query.size(1);
+    const std::int64_t length = query.size(2);
+    at::Tensor output = all(query.options(), {samples, length, heads, query.size(3)});
+    const at::Tensor sums =
+        all(query.options().dtype(at::promote_types(query.scalar_type(), at::kFloat)), {samples, length, heads});
+    for (const AttentionPart& part : parts) {
+      PartAttention(part, query, key, value)
+          .forward(PartAttention::queries_of(part, output), PartAttention::queries_of(part, sums));
+    }
+    context->saved_data["parts"] = at::IValue::make_capsule(c10::make_intrusive<HeldParts>(parts));
+    context->save_for_backward({query, key, value, output, sums});
     return output;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
-    const Parts keys(saved[1], saved[0].size(2));
-    const Parts values(saved[2], saved[0].size(2));
-    const auto part = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
-      return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradients[0], saved[0], key, value,
-                                                                      saved[3], saved[4], kNoDropout, is_causal);
-    };
-    const auto [earlier_query, earlier_key, earlier_value] = part(keys.earlier, values.earlier, /*is_causal=*/false);
-    const auto [own_query, own_key, own_value] = part(keys.own, values.own, /*is_causal=*/true);
-    return {earlier_query + own_query, at::cat({earlier_key, own_key}, 2), at::cat({earlier_value, own_value}, 2)};
+    const auto held = c10::static_intrusive_pointer_cast<HeldParts>(context->saved_data["parts"].toCapsule());
+    const at::Tensor query = at::empty_like(saved[0]);
+    // Queries of a slice may attend to no token of an earlier document.
+    const bool skips = saved[0].size(2) != saved[1].size(2);
+    const at::Tensor key = skips ? at::zeros_like(saved[1]) : at::empty_like(saved[1]);
+    const at::Tensor value = skips ? at::zeros_like(saved[2]) : at::empty_like(saved[2]);
+    for (const AttentionPart& part : held->parts) {
+      const auto own = [&](const at::Tensor& all) { return PartAttention::queries_of(part, all); };
+      PartAttention(part, saved[0], saved[1], saved[2])
+          .backward(own(output_gradients[0]), own(saved[3]), own(saved[4]), own(query),
+                    PartAttention::keys_of(part, key), PartAttention::keys_of(part, value));
+    }
+    return {query, key, value, at::Tensor()};
   }
 };
 
@@ -266,18 +332,50 @@ at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
 at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kind == Gelu::Tanh ? "tanh" : "none"); }
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
-                            const at::Tensor& document_mask) {
-  if (document_mask.defined()) return attention(projections, heads, {.mask = document_mask}, masks);
+                            const AttentionLimits& limits) {
+  if (limits.mask.defined()) return attention(projections, heads, {.mask = limits.mask}, masks);
   const std::int64_t length = projections.query.size(1);
   const std::int64_t earlier = projections.key.size(1) - length;
   // Fused kernels know the causal mask of a whole sequence; later tokens alone need another way.
-  if (earlier == 0) return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
+  if (earlier == 0 && !limits.parts)
+    return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
   const QueryKeyValue split = split_heads(projections, heads);
   if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
-  if (masks.is_active() || length == 1 || !projections.query.is_cpu()) {
+  if (!limits.parts && (masks.is_active() || length == 1 || !projections.query.is_cpu())) {
     return attention(projections, heads, behind(earlier, projections.query), masks);
   }
-  return join_heads(TwoPartAttentionFunction::apply(split.query, split.key, split.value));
+  const AttentionPart all{.samples = projections.query.size(0), .queries = length, .keys = earlier + length};
+  return join_heads(PartsAttentionFunction::apply(split.query, split.key, split.value,
+                                                  limits.parts ? *limits.parts : AttentionParts{all}));
+}
+
+AttentionParts document_parts(const at::Tensor& documents, std::int64_t first) {
+  const at::Tensor rows = documents.contiguous();
+  const std::int64_t length = rows.size(1);
+  AttentionParts parts;
+  for (std::int64_t sample = 0; sample < rows.size(0); ++sample) {
+    const std::int64_t* numbers = rows.data_ptr<std::int64_t>() + sample * length;
+    for (std::int64_t begin = 0, end = 0; begin < length; begin = end) {
+      while (end < length && numbers[end] == numbers[begin]) ++end;
+      if (end <= first) continue;  // no query
+      const std::int64_t query = std::max(begin, first);
+      parts.push_back({.first_sample = sample,
+                       .samples = 1,
+                       .first_query = query - first,
+                       .queries = end - query,
+                       .first_key = begin,
+                       .keys = end - begin});
+    }
+  }
+  return parts;
+}
+
+AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first, bool dropout) {
+  if (!documents.is_cpu() || dropout) return {.mask = document_mask(documents, type, first)};
+  AttentionParts parts = document_parts(documents, first);
+  const auto is_whole = [&](const AttentionPart& part) { return part.keys == documents.size(1); };
+  if (std::ranges::all_of(parts, is_whole)) return {};
+  return {.mask = {}, .parts = std::make_shared<const AttentionParts>(std::move(parts))};
 }
 
 at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first) {

@@ -148,17 +148,42 @@ enum class Gelu : std::uint8_t { Exact, Tanh };
 
 [[nodiscard]] at::Tensor gelu(const at::Tensor& input, Gelu kind);
 
+/// Consecutive queries that attend to consecutive keys, the last of which are their own.
+struct AttentionPart {
+  std::int64_t first_sample = 0;
+  std::int64_t samples = 0;
+  std::int64_t first_query = 0;
+  std::int64_t queries = 0;
+  std::int64_t first_key = 0;
+  std::int64_t keys = 0;
+};
+using AttentionParts = std::vector<AttentionPart>;
+
+/// Keys that attention leaves out. At most one member is set.
+struct AttentionLimits {
+  at::Tensor mask = {};                              ///< document_mask(), or BERT's mask of padding
+  std::shared_ptr<const AttentionParts> parts = {};  ///< document_parts(), for causal attention on the CPU
+};
+
 /// Returns causal attention [b, L, heads * d] with `heads` query heads: each token attends to itself and earlier
-/// tokens. `masks` is the dropout of the attention probabilities. `document_mask` is a result of document_mask(), or
-/// undefined if each sequence is one document. If there are more keys than queries, the queries belong to the last
-/// tokens.
+/// tokens. `masks` is the dropout of the attention probabilities. `limits` has no parts if dropout is active. If there
+/// are more keys than queries, the queries belong to the last tokens.
 [[nodiscard]] at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads,
-                                          const Dropout& masks = {}, const at::Tensor& document_mask = {});
+                                          const Dropout& masks = {}, const AttentionLimits& limits = {});
+
+/// Returns how the queries from token `first` on are limited to the tokens of their own documents: by parts, whose cost
+/// is the sum of the documents' squared lengths, or by document_mask() on a device or with dropout. Empty if each
+/// sample is one document. All blocks of a stage use the same limits.
+[[nodiscard]] AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type, std::int64_t first,
+                                              bool dropout);
+
+/// Returns the parts of `documents` [b, L] (int64, on the CPU) with queries from token `first` on.
+[[nodiscard]] AttentionParts document_parts(const at::Tensor& documents, std::int64_t first = 0);
 
 /// Returns a mask that restricts causal attention to the token's own document. It is added to the attention scores of
 /// the queries from token `first` on: [b, 1, L - first, L] of `type` (the type of the queries). It is 0 for a token and
 /// earlier tokens of its document, minus infinity elsewhere. `documents` [b, L] (int64) has the document number of each
-/// token. All blocks of a stage use the same mask.
+/// token.
 [[nodiscard]] at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::int64_t first = 0);
 
 /// Returns bidirectional attention (BERT) [b, L, H] to all tokens whose `mask` is true ([b, L] bool; undefined: all

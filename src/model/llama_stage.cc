@@ -58,13 +58,13 @@ class LlamaStage final : public TransformerStage {
     return token_dropout(embedded.to(compute_type()), batch.dropout, DropoutSite::Embedding);
   }
 
-  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+  at::Tensor attention(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
     const at::Tensor normed = enter(rms_norm(hidden, layer.input_norm));
     const QueryKeyValue seen = with_earlier(index, projections(layer, normed, batch.first_token), batch);
-    const at::Tensor attended = causal_attention(seen, heads(), masks, mask);
+    const at::Tensor attended = causal_attention(seen, heads(), masks, limits);
     return hidden + token_dropout(row_linear(attended, layer.attention_output), masks, DropoutSite::AttentionOutput);
   }
 

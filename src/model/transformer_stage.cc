@@ -27,23 +27,23 @@ at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroB
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.blocks());
   // One mask for all blocks: it has L x L elements.
-  at::Tensor mask = batch.attention_mask;
+  AttentionLimits limits{.mask = batch.attention_mask};
   if (blocks > 0 && batch.documents.defined()) {
-    mask = document_mask(batch.documents, hidden.scalar_type(), batch.first_token);
+    limits = document_limits(batch.documents, hidden.scalar_type(), batch.first_token, batch.dropout.is_active());
   }
-  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, mask, batch);
+  for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, limits, batch);
   return hidden;
 }
 
-at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+at::Tensor TransformerStage::block(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                                    const MicroBatch& batch) const {
-  if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, mask, batch), batch);
+  if (!batch.recompute_attention) return feed_forward(index, attention(index, hidden, limits, batch), batch);
   // Not the batch itself, because its tokens would stay in memory until backward.
-  const auto attend = [this, index, mask,
+  const auto attend = [this, index, limits,
                        settings = MicroBatch{.dropout = batch.dropout,
                                              .key_value_cache = batch.key_value_cache,
                                              .first_token = batch.first_token}](const at::Tensor& input) {
-    return attention(index, input, mask, settings);
+    return attention(index, input, limits, settings);
   };
   return feed_forward(index, recompute_in_backward(attend, hidden), batch);
 }

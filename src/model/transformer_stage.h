@@ -96,11 +96,11 @@ class TransformerStage : public Stage {
  private:
   /// [b, L] tokens -> [b, L, H].
   [[nodiscard]] virtual at::Tensor embed(const MicroBatch& batch) const = 0;
-  /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `mask` is document_mask()
-  /// (GPT-2, Llama) or the attention mask (BERT) of the batch; it may be undefined. Must not read tokens
-  /// from the batch: recomputation calls it again, when only the batch's `dropout`, earlier keys and values, and first
+  /// Returns `hidden` plus the attention sub-layer of block `index`: [b, L, H] -> [b, L, H]. `limits` is the result of
+  /// document_limits() (GPT-2, Llama) or has the attention mask (BERT) of the batch. Must not read tokens from the
+  /// batch: recomputation calls it again, when only the batch's `dropout`, earlier keys and values, and first
   /// token are kept.
-  [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+  [[nodiscard]] virtual at::Tensor attention(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                                              const MicroBatch& batch) const = 0;
   /// Runs the rest of block `index` on the result of attention(): [b, L, H] -> [b, L, H].
   [[nodiscard]] virtual at::Tensor feed_forward(std::size_t index, const at::Tensor& sum,
@@ -110,7 +110,7 @@ class TransformerStage : public Stage {
   /// Returns the loss of forward(): of the next token, unless a family has another.
   [[nodiscard]] virtual at::Tensor loss(const at::Tensor& hidden, const MicroBatch& batch) const;
   /// Runs block `index` of this stage: [b, L, H] -> [b, L, H].
-  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const at::Tensor& mask,
+  [[nodiscard]] at::Tensor block(std::size_t index, const at::Tensor& hidden, const AttentionLimits& limits,
                                  const MicroBatch& batch) const;
 
   ModelConfig config_;

@@ -80,8 +80,10 @@ class LayerSizes {
   [[nodiscard]] double statistics() const { return statistics(tokens_ * own_share_); }
   [[nodiscard]] double rotary_table() const { return llama_ ? element_ * length_ * head_size_ : 0; }
 
+  /// CPUs attend to each document alone, unless dropout needs the scores.
   [[nodiscard]] double document_mask() const {
-    return split_documents_ ? element_ * sequences_ * length_ * length_ : 0;
+    const bool is_read = split_documents_ && (dropout_ || workload_.logits_of_chunk > kLogitsOfChunk);
+    return is_read ? element_ * sequences_ * length_ * length_ : 0;
   }
   [[nodiscard]] double kept_document_mask() const { return dropout_ && !recompute_attention_ ? 0 : document_mask(); }
 

@@ -35,6 +35,33 @@ TEST(LayersTest, CausalAttentionDoesNotSeeTheFuture) {
   EXPECT_FALSE(at::allclose(before.narrow(1, 3, 2), after.narrow(1, 3, 2)));
 }
 
+/// Whole samples and slices, with queries that share keys.
+TEST(LayersTest, AttentionPerDocumentIsThatOfTheMask) {
+  at::manual_seed(5);
+  const at::Tensor documents = at::tensor({0, 0, 0, 1, 1, 2, 2, 0, 0, 0, 0, 0, 0, 1}, at::kLong).view({2, 7});
+  for (const std::int64_t first : {0, 1, 4, 6}) {
+    const auto results = [&](const AttentionLimits& limits) {
+      at::manual_seed(6);
+      const auto leaf = [](std::int64_t length, std::int64_t width) {
+        return at::randn({2, length, width}, at::kDouble).requires_grad_();
+      };
+      const QueryKeyValue leaves{leaf(7 - first, 8), leaf(7, 4), leaf(7, 4)};
+      const at::Tensor output = causal_attention(leaves, 4, {}, limits);
+      torch::autograd::backward({output}, {at::randn(output.sizes(), at::kDouble)});
+      return std::vector<at::Tensor>{output.detach(), leaves.query.grad(), leaves.key.grad(), leaves.value.grad()};
+    };
+    const AttentionLimits parts = document_limits(documents, at::kDouble, first, /*dropout=*/false);
+    ASSERT_TRUE(parts.parts) << first;
+    const auto found = results(parts);
+    const auto expected = results({document_mask(documents, at::kDouble, first)});
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-12, 1e-12)) << i << " from token " << first;
+    }
+  }
+  EXPECT_TRUE(document_limits(documents, at::kDouble, 0, /*dropout=*/true).mask.defined());
+  EXPECT_FALSE(document_limits(at::zeros({2, 7}, at::kLong), at::kDouble, 0, /*dropout=*/false).parts) << "no cost";
+}
+
 /// Attention sees each document alone, in the fused kernel and in the operations used with dropout.
 TEST(LayersTest, CausalAttentionStaysInsideDocuments) {
   const at::Tensor x = at::randn({2, 6, 8}, at::kDouble);
@@ -46,11 +73,11 @@ TEST(LayersTest, CausalAttentionStaysInsideDocuments) {
   };
   const at::Tensor expected = at::cat(
       {at::cat({alone(0, 0, 3), alone(0, 3, 2), alone(0, 5, 1)}, 1), at::cat({alone(1, 0, 1), alone(1, 1, 5)}, 1)});
-  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, mask), expected, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, {mask}), expected, 1e-12, 1e-12));
   const Dropout nothing = {.probability = 1e-14};
-  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, nothing, mask), expected, 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, nothing, {mask}), expected, 1e-12, 1e-12));
   const at::Tensor one = document_mask(at::zeros({2, 6}, at::kLong), at::kDouble);
-  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, one), causal_attention({x, x, x}, 2), 1e-12, 1e-12));
+  EXPECT_TRUE(at::allclose(causal_attention({x, x, x}, 2, {}, {one}), causal_attention({x, x, x}, 2), 1e-12, 1e-12));
 }
 
 TEST(LayersTest, MaskedAttentionDoesNotSeePadding) {
