@@ -10,6 +10,7 @@
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -42,13 +43,6 @@ std::string defaults_of(const ShapeAxis& axis) {
 std::string help_of(const ShapeAxis& axis) {
   return fmt::format("{}; for {} (default {})", axis.meaning, fmt::join(schedules_with(axis.axis), ", "),
                      defaults_of(axis));
-}
-
-Schedule read(std::istream& in, const std::string& path) {
-  TextSource text(in, path);
-  ReadSchedule result = schedule_from_text(text);
-  for (const std::string& note : result.notes) std::cerr << "chimera: note: " << note << '\n';
-  return std::move(result.schedule);
 }
 
 }  // namespace
@@ -216,9 +210,10 @@ void require_no_shape(const ShapeFlags& shape, const std::string& what) {
 }
 
 Schedule load_schedule(const std::string& path) {
-  if (path == "-") return read(std::cin, path);
-  std::ifstream file = open_input(path);
-  return read(file, path);
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // Of kMaxOpsOfFile ops
+  ReadSchedule result = schedule_from_text(read_whole(path, kMostBytes), path);
+  for (const std::string& note : result.notes) std::cerr << "chimera: note: " << note << '\n';
+  return std::move(result.schedule);
 }
 
 Schedule read_schedule(const std::string& path) {

@@ -116,10 +116,8 @@ CostModel given_costs(const JsonValue& value, const Schedule& schedule) {
 
 Schedule read(const JsonValue& value) {
   value.expect_object({"text"});
-  const std::string text = value.text("text");
-  TextSource source(text, "schedule");
   // Not validated: the page shows the faults of a schedule that a user edits.
-  Schedule schedule = schedule_from_text(source).schedule;
+  Schedule schedule = schedule_from_text(value.text("text"), "schedule").schedule;
   require_few(num_ops(schedule));
   return schedule;
 }

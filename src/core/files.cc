@@ -28,6 +28,7 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
       throw ConfigError(name + ": is longer than " + std::to_string(most) + " bytes; give a file of at most as many");
     }
   }
+  if (in.bad()) throw ConfigError(name + ": cannot be read completely");
   return text;
 }
 

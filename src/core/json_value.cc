@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "core/choices.h"
@@ -15,28 +14,34 @@ namespace chimera {
 
 namespace {
 
-// nlohmann keeps the last of two equal fields without an error. Here it is one, because one of the two values would be
-// ignored. The check is a pass of its own: with a callback, nlohmann's parser scans the whole enclosing array at the
-// end of each object.
-/// Parser events that reject duplicate fields in one object, nesting deeper than kDeepest and text that is not JSON.
-class JsonCheck : public nlohmann::json_sax<nlohmann::json> {
- public:
-  explicit JsonCheck(std::string source) : source_(std::move(source)) {}
+using Json = nlohmann::json;
 
-  bool null() override { return leave(); }
-  bool boolean(bool /*value*/) override { return leave(); }
-  bool number_integer(number_integer_t /*value*/) override { return leave(); }
-  bool number_unsigned(number_unsigned_t /*value*/) override { return leave(); }
-  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return leave(); }
-  bool string(string_t& /*value*/) override { return leave(); }
-  bool binary(binary_t& /*value*/) override { return leave(); }
-  bool start_object(std::size_t /*size*/) override { return open({.is_array = false}); }
-  bool start_array(std::size_t /*size*/) override { return open({.is_array = true}); }
+// nlohmann's own parser keeps the last of two equal fields without an error. Here it is one, because one of the two
+// values would be ignored. A callback of that parser could see it, but with a callback the parser scans the whole
+// enclosing array at the end of each object. The values are therefore built here.
+/// Parser events that build a value. Rejects duplicate fields in one object, nesting deeper than kDeepest and text that
+/// is not JSON.
+class JsonBuilder : public nlohmann::json_sax<Json> {
+ public:
+  explicit JsonBuilder(std::string source) : source_(std::move(source)) {}
+
+  Json result() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t /*size*/) override { return open(Json::value_t::object); }
+  bool start_array(std::size_t /*size*/) override { return open(Json::value_t::array); }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(string_t& name) override {
-    open_.back().name = name;
-    if (open_.back().names.insert(name).second) return true;
+    const auto [field, is_new] = open_.back().value->get_ref<Json::object_t&>().try_emplace(std::move(name));
+    open_.back().field = &*field;
+    if (is_new) return true;
     throw ConfigError(fmt::format("{}: {}: the field is given twice; leave one of them out", source_, place()));
   }
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
@@ -45,52 +50,62 @@ class JsonCheck : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // Pointers stay valid, because nothing is added to the containers around the innermost one while it is open.
   struct Container {
-    bool is_array = false;
-    std::size_t index = 0;  // Index of the current entry
-    std::set<std::string> names = {};
-    std::string name = {};  // Name of the current field
+    Json* value;
+    Json::object_t::value_type* field = nullptr;  // Current field of an object
   };
 
-  bool open(Container container) {
+  Json& put(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Json& container = *open_.back().value;
+    return container.is_array() ? container.emplace_back(std::move(value))
+                                : open_.back().field->second = std::move(value);
+  }
+
+  bool add(Json value) {
+    put(std::move(value));
+    return true;
+  }
+
+  bool open(Json::value_t kind) {
     constexpr std::size_t kDeepest = 100;  // Readers and printers of values recurse
-    open_.push_back(std::move(container));
+    open_.push_back({&put(Json(kind))});
     if (open_.size() <= kDeepest) return true;
     throw ConfigError(fmt::format("{}: more than {} nested objects and arrays", source_, kDeepest));
   }
 
   bool close() {
     open_.pop_back();
-    return leave();
-  }
-
-  bool leave() {
-    if (!open_.empty()) ++open_.back().index;
     return true;
   }
 
+  /// Returns the path of the current field.
   [[nodiscard]] std::string place() const {
     std::string text;
     for (const Container& container : open_) {
-      if (container.is_array) {
-        text += fmt::format("[{}]", container.index);
+      if (container.value->is_array()) {
+        text += fmt::format("[{}]", container.value->size() - 1);
       } else {
-        text += (text.empty() ? "" : ".") + printable(container.name);
+        text += (text.empty() ? "" : ".") + printable(container.field->first);
       }
     }
     return text;
   }
 
   std::string source_;
+  Json root_;
   std::vector<Container> open_;
 };
 
 }  // namespace
 
-nlohmann::json parse_json(const std::string& text, const std::string& source) {
-  JsonCheck check(source);
-  (void)nlohmann::json::sax_parse(text, &check);
-  return nlohmann::json::parse(text);
+nlohmann::json parse_json(std::string_view text, const std::string& source) {
+  // The parser would take the first zero byte for the end, and ignore what follows.
+  if (text.find('\0') != text.npos) throw ConfigError(fmt::format("{}: JSON: has a zero byte", source));
+  JsonBuilder builder(source);
+  (void)Json::sax_parse(text, &builder);
+  return builder.result();
 }
 
 std::string parser_message(const nlohmann::detail::exception& error) {
@@ -111,7 +126,7 @@ void JsonValue::expect_object(const std::vector<const char*>& fields) const {
   const std::vector<std::string> known(fields.begin(), fields.end());
   for (const auto& item : json_.items()) {
     if (std::find(known.begin(), known.end(), item.key()) == known.end()) {
-      fail(unknown_name("field", item.key(), known));
+      fail(unknown_name("field", printable(item.key()), known));
     }
   }
 }

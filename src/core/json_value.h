@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace chimera {
 
 /// Parses the text. Throws ConfigError, naming `source`, if it is not JSON, nests deeper than 100, or an object has a
 /// field twice.
-[[nodiscard]] nlohmann::json parse_json(const std::string& text, const std::string& source);
+[[nodiscard]] nlohmann::json parse_json(std::string_view text, const std::string& source);
 
 /// Returns the message of an exception of nlohmann::json in ASCII on one line.
 [[nodiscard]] std::string parser_message(const nlohmann::detail::exception& error);

@@ -48,7 +48,7 @@ bool is_plain(const Schedule& schedule) {
          implied_placement(schedule.workers, stages) == schedule.placement;
 }
 
-// Appends to one string without intermediate ones, because a schedule may have 10^8 ops.
+// Appends to one string without intermediate ones, because a schedule may have many millions of ops.
 class Writer {
  public:
   explicit Writer(const Schedule& schedule) : has_slices_(schedule.slices != 1) {
@@ -152,12 +152,16 @@ void write_worker(Writer& out, const std::vector<Instruction>& instructions) {
   out.end_row();
 }
 
-constexpr std::int64_t kMaxLines = kMaxOps / 2;  // Each worker has a stage, and each stage at least two ops
-constexpr std::size_t kLongestCell = 200;
-
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Removes the text up to `separator` or the end, and the separator, from the front. Returns it.
+std::string_view take_until(std::string_view& text, char separator) {
+  const std::string_view taken = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(taken.size() + 1, text.size()));
+  return taken;
 }
 
 /// Removes a decimal number from the front and returns it, at most 2^31 - 1; nothing without a digit.
@@ -212,21 +216,20 @@ constexpr std::array<Action, 13> kActions = {{{"SEND_F_RECV_B", kMessages, true}
                                               {"RESHARD", kSharding, false},
                                               {"REDUCE_GRAD", kReduction, false}}};
 
-// Reads cell by cell, in memory linear in the ops. Without a header, the shape of the schedule follows from the ops;
-// the largest ids are kept with their cells, so that an id far beyond the number of ops is refused before memory for it
-// is allocated.
+// Without a header, the shape of the schedule follows from the ops; the largest ids are kept with their cells, so that
+// an id far beyond the number of ops is refused before memory for it is allocated.
 class CsvReader {
  public:
-  explicit CsvReader(TextSource& text) : text_(text) {}
+  CsvReader(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
   ReadSchedule read() {
-    if (text_.peek() == '#') read_header();
-    while (text_.peek() != TextSource::kEnd) read_row();
+    if (text_.starts_with('#')) read_header();
+    for (; !text_.empty(); ++row_) read_row(take_until(text_, '\n'));
     drop_blank_end();
     if (!has_header_) infer_shape();
     ReadSchedule result{.schedule = std::move(schedule_), .notes = {}};
     for (std::size_t i = 0; i < kNotes.size(); ++i) {
-      if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", text_.name(), dropped_[i], kNotes[i]));
+      if (dropped_[i] > 0) result.notes.push_back(fmt::format("{}: {} {}", source_, dropped_[i], kNotes[i]));
     }
     return result;
   }
@@ -234,7 +237,7 @@ class CsvReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(row_, column_, what); }
   [[noreturn]] void fail_at(std::int64_t row, std::int64_t column, const std::string& what) const {
-    throw ConfigError(fmt::format("{}: row {}, column {}: {}", text_.name(), row, column, what));
+    throw ConfigError(fmt::format("{}: row {}, column {}: {}", source_, row, column, what));
   }
   [[noreturn]] void refuse(std::string_view cell) const {
     if (is_whole_backward_of_older_torch(cell)) {
@@ -261,25 +264,20 @@ class CsvReader {
   }
 
   void read_header() {
-    text_.advance();
-    schedule_ = header_from_json(text_);
+    schedule_ = header_from_json(take_until(text_, '\n').substr(1), source_);
     has_header_ = true;
-    if (text_.peek() != TextSource::kEnd) text_.advance();  // Line end
     row_ = 2;
   }
 
-  void read_row() {
-    if (static_cast<std::int64_t>(schedule_.workers.size()) == kMaxLines) {
-      fail(fmt::format("more than {} workers", kMaxLines));
-    }
+  void read_row(std::string_view row) {
     schedule_.workers.emplace_back();
-    column_ = 1;
-    while (read_cell()) ++column_;
-    if (row_ == 1 && column_ == 1 && trim(cell_).empty()) {
+    if (row.ends_with('\r')) row.remove_suffix(1);
+    if (row_ == 1 && trim(row).empty()) {
       fail("expected the ops of worker 0; a first worker without ops needs the first line # {...}");
     }
-    if (text_.peek() != TextSource::kEnd) text_.advance();
-    ++row_;
+    for (column_ = 1; !row.empty(); ++column_) {
+      if (const std::string_view cell = trim(take_until(row, ',')); !cell.empty()) add(cell);
+    }
   }
 
   // Editors and spreadsheets add blank lines at the end of a file.
@@ -291,22 +289,6 @@ class CsvReader {
     }
     auto& workers = schedule_.workers;
     while (std::ssize(workers) > placed && workers.back().empty()) workers.pop_back();
-  }
-
-  /// Reads one cell and its comma. Returns false at the end of the row.
-  bool read_cell() {
-    cell_.clear();
-    int c = text_.peek();
-    for (; c != ',' && c != '\n' && c != TextSource::kEnd; c = text_.peek()) {
-      if (cell_.size() == kLongestCell) refuse(cell_);
-      cell_ += static_cast<char>(c);
-      text_.advance();
-    }
-    if (c != ',' && cell_.ends_with('\r')) cell_.pop_back();
-    const std::string_view cell = trim(cell_);
-    if (!cell.empty()) add(cell);
-    if (c == ',') text_.advance();
-    return c == ',';
   }
 
   void add(std::string_view cell) {
@@ -334,7 +316,9 @@ class CsvReader {
   }
 
   void add(const Op& op) {
-    if (++num_ops_ > kMaxOps) fail(fmt::format("more than {} ops", kMaxOps));
+    if (++num_ops_ > kMaxOpsOfFile) {
+      fail(fmt::format("more than {} ops; a file has at most as many", kMaxOpsOfFile));
+    }
     if (!has_header_) remember_largest(op);
     schedule_.workers.back().push_back(op);
   }
@@ -411,12 +395,12 @@ class CsvReader {
     schedule_.placement = implied_placement(schedule_.workers, stages);
   }
 
-  TextSource& text_;
+  std::string_view text_;  // Rest of the text
+  const std::string& source_;
   Schedule schedule_;
   bool has_header_ = false;
   std::int64_t row_ = 1;
   std::int64_t column_ = 1;
-  std::string cell_;
   std::int64_t num_ops_ = 0;
   Largest stage_;
   Largest micro_batch_;
@@ -440,13 +424,17 @@ std::string to_csv(const Schedule& schedule, const Program& program) {
   return out.text();
 }
 
-ReadSchedule schedule_from_csv(TextSource& text) { return CsvReader(text).read(); }
+ReadSchedule schedule_from_csv(std::string_view text, const std::string& source) {
+  return CsvReader(text, source).read();
+}
 
-ReadSchedule schedule_from_text(TextSource& text) {
-  const int first = text.first_visible();
-  if (first == TextSource::kEnd) throw ConfigError(text.name() + ": is empty; expected a schedule in JSON or CSV");
-  if (first == '{' || first == '[') return {schedule_from_json(text), {}};
-  return schedule_from_csv(text);
+ReadSchedule schedule_from_text(std::string_view text, const std::string& source) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) throw ConfigError(source + ": is empty; expected a schedule in JSON or CSV");
+  if (text[first] == '{' || text[first] == '[') return {schedule_from_json(text, source), {}};
+  return schedule_from_csv(text, source);
 }
 
 }  // namespace chimera

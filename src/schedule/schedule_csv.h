@@ -5,9 +5,9 @@
 // also JSON. docs/schedule_format.md has the grammar.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "core/text_source.h"
 #include "schedule/program.h"
 #include "schedule/schedule.h"
 
@@ -38,11 +38,12 @@ struct ReadSchedule {
 /// Each stage is then on the first worker whose row names it; a stage that no row names is on worker 0. Ignores cells
 /// of messages, sharding and REDUCE_GRAD, and counts them in the notes. Does not validate the schedule; check() does.
 ///
-/// Throws ConfigError with row and column of the cell (from 1) for any other cell. Also throws for more than kMaxOps
-/// ops and, without the first line, for an id that is not below the number of ops.
-[[nodiscard]] ReadSchedule schedule_from_csv(TextSource& text);
+/// Throws ConfigError with row and column of the cell (from 1) for any other cell. Also throws for more than
+/// kMaxOpsOfFile ops and, without the first line, for an id that is not below the number of ops. `source` is the name
+/// of the file for messages.
+[[nodiscard]] ReadSchedule schedule_from_csv(std::string_view text, const std::string& source);
 
 /// Reads JSON if the first visible character is `{` or `[`, else CSV.
-[[nodiscard]] ReadSchedule schedule_from_text(TextSource& text);
+[[nodiscard]] ReadSchedule schedule_from_text(std::string_view text, const std::string& source);
 
 }  // namespace chimera

@@ -7,118 +7,15 @@
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 
-#include "core/character_iterator.h"
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/printable.h"
-#include "core/text_source.h"
-
-// Reads a schedule event by event (nlohmann's SAX interface), to keep only the schedule in memory.
 
 namespace chimera {
 namespace {
-
-constexpr std::int64_t kLongestRun = 65536;  // Limits the parser's buffer for one value
-
-/// The characters of a text, or of its first line.
-struct Cursor {
-  TextSource& text;
-  bool one_line = false;
-  std::int64_t run = 0;  // Characters since the last value
-
-  [[nodiscard]] bool at_end() const {
-    const int c = text.peek();
-    return c == TextSource::kEnd || (one_line && c == '\n');
-  }
-  [[nodiscard]] char peek() const { return static_cast<char>(text.peek()); }
-  void advance() {
-    text.advance();
-    if (++run > kLongestRun) {
-      throw ConfigError(fmt::format("{}: JSON: more than {} characters without a value", text.name(), kLongestRun));
-    }
-  }
-};
-
-enum Field : std::uint8_t {
-  kFormat,
-  kVersion,
-  kName,
-  kStages,
-  kMicroBatches,
-  kSlices,
-  kGroups,
-  kScale,
-  kOrder,
-  kLateForwards,
-  kSynchronous,
-  kPerUpdate,
-  kVersions,
-  kDelay,
-  kReplicas,
-  kWorkers,
-  kId,
-  kHolders,
-  kKind,
-  kStage,
-  kReplica,
-  kMicroBatch,
-  kSlice,
-  kWeightVersion,
-  kPaired,
-};
-
-enum class Type : std::uint8_t { Text, Integer, Number, Truth, List };
-
-struct FieldText {
-  const char* name;
-  Type type;
-  const char* expected;
-};
-constexpr std::array<FieldText, 25> kFields = {{
-    {"format", Type::Text, "a string"},
-    {"version", Type::Integer, "an integer"},
-    {"name", Type::Text, "a string"},
-    {"stages", Type::Integer, "an integer"},
-    {"micro_batches", Type::Integer, "an integer"},
-    {"slices", Type::Integer, "an integer"},
-    {"groups", Type::Integer, "an integer"},
-    {"micro_batch_scale", Type::Number, "a number above 0 and up to 1"},
-    {"order", Type::Text, "\"slots\" or \"deepest\""},
-    {"late_forwards", Type::Truth, "true or false"},
-    {"synchronous", Type::Truth, "true or false"},
-    {"micro_batches_per_update", Type::Integer, "an integer"},
-    {"weight_versions", Type::Integer, "an integer"},
-    {"update_delay", Type::Integer, "an integer"},
-    {"replicas", Type::List, "an array"},
-    {"workers", Type::List, "an array"},
-    {"id", Type::Integer, "an integer"},
-    {"workers", Type::List, "an array"},
-    {"op", Type::Text, "a string"},
-    {"stage", Type::Integer, "an integer"},
-    {"replica", Type::Integer, "an integer"},
-    {"micro_batch", Type::Integer, "an integer"},
-    {"slice", Type::Integer, "an integer"},
-    {"weight_version", Type::Integer, "an integer"},
-    {"paired", Type::Truth, "true or false"},
-}};
-
-/// The fields first .. last of an object; fields in `optional` may be missing.
-struct Fields {
-  Field first;
-  Field last;
-  std::uint32_t optional;
-};
-constexpr std::uint32_t bit(Field field) { return std::uint32_t{1} << field; }
-constexpr Fields kFileFields = {kFormat, kWorkers,
-                                bit(kSlices) | bit(kGroups) | bit(kScale) | bit(kOrder) | bit(kLateForwards) |
-                                    bit(kSynchronous) | bit(kPerUpdate) | bit(kVersions) | bit(kDelay)};
-constexpr Fields kHeaderFields = {kFormat, kReplicas, kFileFields.optional};
-constexpr Fields kReplicaFields = {kId, kHolders, 0};
-constexpr Fields kOpFields = {kKind, kPaired, bit(kSlice) | bit(kWeightVersion) | bit(kPaired)};
 
 using Out = std::back_insert_iterator<std::string>;
 
@@ -133,7 +30,7 @@ void write_replicas(Out out, const Placement& placement) {
   fmt::format_to(out, "]");
 }
 
-// Written by hand rather than as a JSON value: a value of 10^8 ops would take many times the memory of the schedule.
+// Written by hand rather than as a JSON value, which would take many times the memory of the schedule.
 /// Returns everything but the ops and the closing brace, with `gap` between lines.
 std::string open_header(const Schedule& schedule, const char* gap) {
   std::string text = fmt::format(
@@ -167,11 +64,92 @@ void write_op(Out out, const Op& op, bool sliced, bool versioned) {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMaxWorkers = kMaxOps / 2;  // Each worker has a stage, and each stage at least two ops
-constexpr std::size_t kLongestName = 1000;         // Bytes
+constexpr std::size_t kLongestName = 1000;  // Bytes
 
-/// Innermost open container; the current field of an object is `field_`.
-enum class Where : std::uint8_t { Text, File, Replicas, Replica, Holders, Workers, Ops, Op };
+// A file has millions of values, so the path of a value becomes text only for an error message. The values around it
+// are on the stack of the reader.
+/// A value of the file and its place.
+struct Value {
+  const Json& json;
+  const std::string& source;
+  const Value* parent = nullptr;
+  const char* name = nullptr;  // null: element `index` of an array
+  std::size_t index = 0;
+
+  [[nodiscard]] std::string path() const {
+    if (parent == nullptr) return "";
+    const std::string above = parent->path();
+    if (name == nullptr) return fmt::format("{}[{}]", above, index);
+    return above.empty() ? name : above + "." + name;
+  }
+  [[noreturn]] void fail(const std::string& what) const { JsonValue(json, source, path()).fail(what); }
+  void require(bool has_type, const char* expected) const {
+    if (has_type) return;
+    fail(fmt::format("expected {}, found {}", expected,
+                     json.is_number() ? json_text(json) : std::string(json.type_name())));
+  }
+
+  /// Calls `read` with each element of an array.
+  void for_each(const auto& read) const {
+    require(json.is_array(), "an array");
+    for (std::size_t i = 0; i < json.size(); ++i) read(Value{json[i], source, this, nullptr, i});
+  }
+};
+
+/// The fields of an object by their places in `names`, of which the first `required` must be there. Borrows both.
+class Object {
+ public:
+  Object(const Value& value, std::span<const char* const> names, std::size_t required) : value_(value), names_(names) {
+    value.require(value.json.is_object(), "an object");
+    for (const auto& [name, field] : value.json.get_ref<const Json::object_t&>()) {
+      const auto place = std::find(names.begin(), names.end(), name);
+      if (place == names.end()) {
+        JsonValue(value.json, value.source, value.path()).expect_object({names.begin(), names.end()});
+      }
+      fields_[static_cast<std::size_t>(place - names.begin())] = &field;
+    }
+    for (std::size_t i = 0; i < required; ++i) require_field(i);
+  }
+
+  [[nodiscard]] bool has(std::size_t i) const { return fields_[i] != nullptr; }
+  void require_field(std::size_t i) const {
+    if (!has(i)) value_.fail(fmt::format("field '{}' is missing", names_[i]));
+  }
+  /// Requires the field.
+  [[nodiscard]] Value operator[](std::size_t i) const { return {*fields_[i], value_.source, &value_, names_[i]}; }
+
+  /// An integer that is too large becomes the largest one.
+  [[nodiscard]] std::int64_t integer(std::size_t i) const { return to_integer((*this)[i]); }
+  [[nodiscard]] std::int64_t integer(std::size_t i, std::int64_t least, std::int64_t most) const {
+    const std::int64_t value = integer(i);
+    if (value < least || value > most) (*this)[i].fail(fmt::format("expected {} to {}, found {}", least, most, value));
+    return value;
+  }
+  [[nodiscard]] std::int64_t count_or_one(std::size_t i, std::int64_t most = kMaxOps) const {
+    return has(i) ? integer(i, 1, most) : 1;
+  }
+  [[nodiscard]] const std::string& text(std::size_t i, const char* expected = "a string") const {
+    (*this)[i].require(fields_[i]->is_string(), expected);
+    return fields_[i]->get_ref<const std::string&>();
+  }
+  [[nodiscard]] bool truth(std::size_t i, bool otherwise) const {
+    if (!has(i)) return otherwise;
+    (*this)[i].require(fields_[i]->is_boolean(), "true or false");
+    return fields_[i]->get<bool>();
+  }
+
+  static std::int64_t to_integer(const Value& value) {
+    value.require(value.json.is_number_integer(), "an integer");
+    constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+    const bool is_beyond = value.json.is_number_unsigned() && value.json.get<std::uint64_t>() > std::uint64_t{kMax};
+    return is_beyond ? kMax : value.json.get<std::int64_t>();
+  }
+
+ private:
+  const Value& value_;
+  std::span<const char* const> names_;
+  std::array<const Json*, 16> fields_{};
+};
 
 /// Clamps an id that the check will reject anyway.
 template <class Rep>
@@ -179,330 +157,149 @@ Rep saturate(std::int64_t value) {
   return static_cast<Rep>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<Rep>::max()));
 }
 
-// A state machine over nlohmann's events. `where_` is the innermost open container. Each object has a range of fields
-// in kFields; `seen_` has a bit for each. Fields may come in any order, so what depends on several fields (slices and
-// weight versions of ops) is checked at the end of the file, with the path of the first op that has or lacks the field.
-/// Receives the parser's events. Scalars of the current object are collected in `values_`; the end of the object turns
-/// them into an op or the schedule's fields.
-class ScheduleReader {
- public:
-  ScheduleReader(Cursor& cursor, const Fields& file_fields) : cursor_(cursor), file_fields_(file_fields) {}
-
-  Schedule result() { return std::move(schedule_); }
-
-  bool null() { return mismatch("null"); }
-  bool boolean(bool value) { return has_type(Type::Truth) ? keep(value ? 1 : 0) : mismatch("a boolean"); }
-  bool number_integer(Json::number_integer_t value) { return integer(value); }
-  bool number_unsigned(Json::number_unsigned_t value) {
-    constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-    return integer(value > static_cast<std::uint64_t>(kMax) ? kMax : static_cast<std::int64_t>(value));
+std::vector<WorkerId> read_replica(const Value& value) {
+  static constexpr const char* kNames[] = {"id", "workers"};
+  const Object replica(value, kNames, 2);
+  if (const std::int64_t id = replica.integer(0); id != static_cast<std::int64_t>(value.index)) {
+    replica[0].fail(fmt::format("replicas are listed in order of their ids; expected {}, found {}", value.index, id));
   }
-  bool number_float(Json::number_float_t value, const Json::string_t& /*text*/) {
-    return has_type(Type::Number) ? scale(value) : mismatch("a fraction, or a number beyond 2^64");
-  }
-  bool string(Json::string_t& value);
-  bool binary(Json::binary_t& /*value*/) { return mismatch("bytes"); }
-  bool start_object(std::size_t /*size*/);
-  bool key(Json::string_t& name);
-  bool end_object();
-  bool start_array(std::size_t /*size*/);
-  bool end_array();
-  bool parse_error(std::size_t /*position*/, const std::string& /*token*/, const nlohmann::detail::exception& error) {
-    fail("JSON", parser_message(error));
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& path, const std::string& what) const {
-    throw ConfigError(fmt::format("{}: {}: {}", cursor_.text.name(), path.empty() ? "top level" : path, what));
-  }
-  bool mismatch(const char* found) const {
-    fail(value_path(), fmt::format("expected {}, found {}", expected(), found));
-  }
-  bool accept() {
-    cursor_.run = 0;
-    return true;
-  }
-  bool keep(std::int64_t value) {
-    values_[field_] = value;
-    return accept();
-  }
-
-  [[nodiscard]] bool has_type(Type type) const {
-    return (where_ == Where::File || where_ == Where::Replica || where_ == Where::Op) && kFields[field_].type == type;
-  }
-  [[nodiscard]] bool has(Field field) const { return (seen_ & bit(field)) != 0; }
-  [[nodiscard]] const char* expected() const;
-  [[nodiscard]] std::string object_path() const;
-  [[nodiscard]] std::string value_path() const;
-  [[nodiscard]] const Fields& fields() const {
-    return where_ == Where::File ? file_fields_ : where_ == Where::Replica ? kReplicaFields : kOpFields;
-  }
-
-  void enter_object(Where where);
-  bool integer(std::int64_t value);
-  bool scale(double value);
-  void check_integer(std::int64_t value) const;
-  void finish_op();
-  void finish_worker();
-  void finish_file();
-
-  Cursor& cursor_;
-  Fields file_fields_;
-  Schedule schedule_;
-  Where where_ = Where::Text;
-  Field field_ = kFormat;                              // Current field of the current object
-  std::uint32_t seen_ = 0;                             // Fields of the open objects so far
-  std::array<std::int64_t, kFields.size()> values_{};  // [field]: its integer, truth or kind of op; 0 if missing
-  std::int64_t num_ops_ = 0;
-  std::int64_t num_holders_ = 0;
-  std::array<std::optional<std::string>, 2> sliced_op_;     // [whether it has a slice]: first op
-  std::array<std::optional<std::string>, 2> versioned_op_;  // [whether it has a weight version]: first op
-};
-
-const char* ScheduleReader::expected() const {
-  switch (where_) {
-    case Where::Text:
-    case Where::Replicas:
-    case Where::Ops: return "an object";
-    case Where::Workers: return "an array";
-    case Where::Holders: return "an integer";
-    case Where::File:
-    case Where::Replica:
-    case Where::Op: break;
-  }
-  return kFields[field_].expected;
+  std::vector<WorkerId> holders;
+  replica[1].for_each(
+      [&](const Value& worker) { holders.emplace_back(saturate<std::int32_t>(Object::to_integer(worker))); });
+  return holders;
 }
 
-std::string ScheduleReader::object_path() const {
-  if (where_ == Where::Replica) return fmt::format("replicas[{}]", schedule_.placement.num_replicas() - 1);
-  if (where_ == Where::Op) {
-    return fmt::format("workers[{}][{}]", schedule_.workers.size() - 1, schedule_.workers.back().size());
-  }
-  return "";
-}
-
-std::string ScheduleReader::value_path() const {
-  switch (where_) {
-    case Where::Text: return "";
-    case Where::Replicas: return fmt::format("replicas[{}]", schedule_.placement.num_replicas());
-    case Where::Holders:
-      return fmt::format("replicas[{}].workers[{}]", schedule_.placement.num_replicas() - 1,
-                         schedule_.placement.worker_of.back().size());
-    case Where::Workers: return fmt::format("workers[{}]", schedule_.workers.size());
-    case Where::Ops:
-      return fmt::format("workers[{}][{}]", schedule_.workers.size() - 1, schedule_.workers.back().size());
-    case Where::File:
-    case Where::Replica:
-    case Where::Op: break;
-  }
-  const std::string object = object_path();
-  return object.empty() ? kFields[field_].name : object + "." + kFields[field_].name;
-}
-
-// Only the fields of this kind of object are reset: `seen_` of the enclosing objects must survive their entries.
-void ScheduleReader::enter_object(Where where) {
-  where_ = where;
-  for (int f = fields().first; f <= fields().last; ++f) {
-    seen_ &= ~bit(static_cast<Field>(f));
-    values_[static_cast<std::size_t>(f)] = 0;
-  }
-}
-
-bool ScheduleReader::start_object(std::size_t) {
-  if (where_ == Where::Text) {
-    enter_object(Where::File);
-  } else if (where_ == Where::Replicas) {
-    schedule_.placement.worker_of.emplace_back();
-    enter_object(Where::Replica);
-  } else if (where_ == Where::Ops) {
-    if (++num_ops_ > kMaxOps) fail(value_path(), fmt::format("more than {} ops", kMaxOps));
-    enter_object(Where::Op);
-  } else {
-    mismatch("an object");
-  }
-  return accept();
-}
-
-bool ScheduleReader::key(Json::string_t& name) {
-  for (int f = fields().first; f <= fields().last; ++f) {
-    if (name != kFields[static_cast<std::size_t>(f)].name) continue;
-    field_ = static_cast<Field>(f);
-    if (has(field_)) fail(object_path(), fmt::format("field '{}' is given twice", name));
-    seen_ |= bit(field_);
-    return accept();
-  }
-  std::vector<std::string> known;
-  for (int f = fields().first; f <= fields().last; ++f) known.emplace_back(kFields[static_cast<std::size_t>(f)].name);
-  fail(object_path(), unknown_name("field", printable(name), known));
-}
-
-bool ScheduleReader::end_object() {
-  for (int f = fields().first; f <= fields().last; ++f) {
-    if (((seen_ | fields().optional) & bit(static_cast<Field>(f))) != 0) continue;
-    fail(object_path(), fmt::format("field '{}' is missing", kFields[static_cast<std::size_t>(f)].name));
-  }
-  if (where_ == Where::Op) {
-    finish_op();
-    where_ = Where::Ops;
-  } else if (where_ == Where::Replica) {
-    where_ = Where::Replicas;
-  } else {
-    finish_file();
-    where_ = Where::Text;
-  }
-  return accept();
-}
-
-bool ScheduleReader::start_array(std::size_t) {
-  if (has_type(Type::List)) {
-    where_ = field_ == kReplicas ? Where::Replicas : field_ == kWorkers ? Where::Workers : Where::Holders;
-  } else if (where_ == Where::Workers) {
-    if (std::ssize(schedule_.workers) == kMaxWorkers) {
-      fail(value_path(), fmt::format("more than {} workers", kMaxWorkers));
-    }
-    schedule_.workers.emplace_back();
-    where_ = Where::Ops;
-  } else {
-    mismatch("an array");
-  }
-  return accept();
-}
-
-// Arrays nest in one way only, so the state after an array follows from the state in it.
-bool ScheduleReader::end_array() {
-  if (where_ == Where::Ops) finish_worker();
-  where_ = where_ == Where::Ops ? Where::Workers : where_ == Where::Holders ? Where::Replica : Where::File;
-  return accept();
-}
-
-bool ScheduleReader::string(Json::string_t& value) {
-  if (!has_type(Type::Text)) return mismatch("a string");
-  if (field_ == kFormat && value != "chimera-schedule") {
-    fail("format", fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(value)));
-  }
-  if (field_ == kName) {
-    if (value.size() > kLongestName) fail("name", fmt::format("longer than {} bytes", kLongestName));
-    schedule_.name = value;
-  }
-  if (field_ == kOrder) {
-    schedule_.order = find_named<OpOrder>(value);
-    if (!schedule_.order || schedule_.order == OpOrder::Auto) {
-      fail("order", fmt::format("expected {}, found \"{}\"", expected(), printable(value)));
-    }
-  }
-  if (field_ != kKind) return accept();
-  const auto kind = value.size() == 1 ? op_kind(value[0]) : std::nullopt;
-  if (!kind) fail(value_path(), fmt::format("unknown op '{}'; known: F, B, I, W", printable(value)));
-  return keep(static_cast<std::int64_t>(*kind));
-}
-
-bool ScheduleReader::integer(std::int64_t value) {
-  if (where_ == Where::Holders) {
-    if (++num_holders_ > kMaxOps) fail(value_path(), fmt::format("more than {} stages of replicas", kMaxOps));
-    schedule_.placement.worker_of.back().emplace_back(saturate<std::int32_t>(value));
-    return accept();
-  }
-  if (has_type(Type::Number)) return scale(static_cast<double>(value));
-  if (!has_type(Type::Integer)) return mismatch("a number");
-  check_integer(value);
-  return keep(value);
-}
-
-bool ScheduleReader::scale(double value) {
-  if (!(value > 0 && value <= 1)) fail(value_path(), fmt::format("expected {}, found {}", expected(), value));
-  schedule_.micro_batch_scale = value;
-  return accept();
-}
-
-void ScheduleReader::check_integer(std::int64_t value) const {
-  const auto require_up_to = [&](std::int64_t most) {
-    if (value < 1 || value > most) fail(value_path(), fmt::format("expected 1 to {}, found {}", most, value));
+Op read_op(const Value& value, const Schedule& schedule) {
+  enum { kKind, kStage, kReplica, kMicroBatch, kSlice, kVersion, kPaired };
+  static constexpr const char* kNames[] = {"op",    "stage",          "replica", "micro_batch",
+                                           "slice", "weight_version", "paired"};
+  const Object op(value, kNames, kMicroBatch + 1);
+  const std::string& name = op.text(kKind);
+  const auto kind = name.size() == 1 ? op_kind(name[0]) : std::nullopt;
+  if (!kind) op[kKind].fail(fmt::format("unknown op '{}'; known: F, B, I, W", printable(name)));
+  const auto require_if = [&](bool needed, std::size_t field, const char* whose) {
+    if (needed) op.require_field(field);
+    if (!needed && op.has(field)) op[field].fail(fmt::format("only ops of {}", whose));
+    return needed ? op.integer(field) : 0;
   };
-  const auto id = static_cast<std::int64_t>(schedule_.placement.num_replicas()) - 1;
-  switch (field_) {
-    case kVersion:
-      if (value != 1) fail("version", fmt::format("this program reads version 1, found {}", value));
-      break;
-    case kId:
-      if (value == id) break;
-      fail(value_path(), fmt::format("replicas are listed in order of their ids; expected {}, found {}", id, value));
-    case kSlices: require_up_to(kMaxSlices); break;
-    case kStages:
-    case kMicroBatches:
-    case kGroups:
-    case kPerUpdate:
-    case kVersions:
-    case kDelay: require_up_to(kMaxOps); break;
-    default: break;
-  }
+  const std::int64_t slice =
+      require_if(schedule.slices != 1, kSlice, "a schedule with slices have it (\"slices\": 2 or more)");
+  const std::int64_t version =
+      require_if(schedule.updates.has_value(), kVersion, "an asynchronous schedule have it (\"synchronous\": false)");
+  return {.kind = *kind,
+          .replica = ReplicaId(saturate<std::int16_t>(op.integer(kReplica))),
+          .stage = StageId(saturate<std::int32_t>(op.integer(kStage))),
+          .micro_batch = MicroBatchId(saturate<std::int32_t>(op.integer(kMicroBatch))),
+          .weight_version = saturate<std::int32_t>(version),
+          .paired = op.truth(kPaired, false),
+          .slice = saturate<std::int16_t>(slice)};
 }
 
-// Whether ops must have slices or versions is known only at the end of the file. The first op of each kind is kept for
-// the message.
-void ScheduleReader::finish_op() {
-  for (auto [first, field] : {std::pair(&sliced_op_, kSlice), std::pair(&versioned_op_, kWeightVersion)}) {
-    auto& op = (*first)[has(field) ? 1 : 0];
-    if (!op) op = object_path();
+/// Requires the head of the schedule, because slices and updates decide which fields an op has.
+std::vector<Op> read_worker(const Value& value, const Schedule& schedule) {
+  std::vector<Op> ops;
+  value.for_each([&](const Value& entry) {
+    ops.push_back(read_op(entry, schedule));
+    if (ops.size() < 2 || !ops.back().paired || !ops[ops.size() - 2].paired) return;
+    Value{entry.json, entry.source, &entry, "paired"}.fail("the op before is paired with this one already");
+  });
+  if (!ops.empty() && ops.back().paired) {
+    JsonValue(value.json, value.source, fmt::format("{}[{}].paired", value.path(), ops.size() - 1))
+        .fail("its worker has no next op to pair it with");
   }
-  const Op op{.kind = static_cast<OpKind>(values_[kKind]),
-              .replica = ReplicaId(saturate<std::int16_t>(values_[kReplica])),
-              .stage = StageId(saturate<std::int32_t>(values_[kStage])),
-              .micro_batch = MicroBatchId(saturate<std::int32_t>(values_[kMicroBatch])),
-              .weight_version = saturate<std::int32_t>(values_[kWeightVersion]),
-              .paired = values_[kPaired] != 0,
-              .slice = saturate<std::int16_t>(values_[kSlice])};
-  auto& ops = schedule_.workers.back();
-  if (op.paired && !ops.empty() && ops.back().paired) {
-    fail(object_path() + ".paired", "the op before is paired with this one already");
-  }
-  ops.push_back(op);
+  return ops;
 }
 
-void ScheduleReader::finish_worker() {
-  const auto& ops = schedule_.workers.back();
-  if (ops.empty() || !ops.back().paired) return;
-  fail(fmt::format("workers[{}][{}].paired", schedule_.workers.size() - 1, ops.size() - 1),
-       "its worker has no next op to pair it with");
-}
+// The first line of a CSV file lacks the workers. The fields behind them may be missing.
+enum Field : std::uint8_t {
+  kFormat,
+  kVersion,
+  kName,
+  kStages,
+  kMicroBatches,
+  kReplicas,
+  kWorkers,
+  kSlices,
+  kGroups,
+  kScale,
+  kOrder,
+  kLateForwards,
+  kSynchronous,
+  kPerUpdate,
+  kVersions,
+  kDelay
+};
+constexpr const char* kFileNames[] = {"format",
+                                      "version",
+                                      "name",
+                                      "stages",
+                                      "micro_batches",
+                                      "replicas",
+                                      "workers",
+                                      "slices",
+                                      "groups",
+                                      "micro_batch_scale",
+                                      "order",
+                                      "late_forwards",
+                                      "synchronous",
+                                      "micro_batches_per_update",
+                                      "weight_versions",
+                                      "update_delay"};
 
-void ScheduleReader::finish_file() {
-  schedule_.stages = values_[kStages];
-  schedule_.micro_batches = values_[kMicroBatches];
-  schedule_.slices = has(kSlices) ? values_[kSlices] : 1;
-  schedule_.groups = has(kGroups) ? values_[kGroups] : 1;
-  schedule_.late_forwards = values_[kLateForwards] != 0;
-  if (schedule_.stages * schedule_.micro_batches > kMaxOps / 2 / schedule_.slices) {
-    fail("micro_batches",
-         fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule_.stages,
-                     schedule_.micro_batches,
-                     schedule_.slices == 1 ? "" : fmt::format(" of {} slices", schedule_.slices), kMaxOps));
+void read_rules(const Object& file, Schedule& schedule) {
+  if (file.has(kScale)) {
+    const Value scale = file[kScale];
+    const double value = scale.json.is_number() ? scale.json.get<double>() : 0;
+    scale.require(value > 0 && value <= 1, "a number above 0 and up to 1");
+    schedule.micro_batch_scale = value;
   }
-  if (schedule_.slices == 1 && sliced_op_[1]) {
-    fail(*sliced_op_[1] + ".slice", "only ops of a schedule with slices have it (\"slices\": 2 or more)");
-  }
-  if (schedule_.slices != 1 && sliced_op_[0]) fail(*sliced_op_[0], "field 'slice' is missing");
-  const bool synchronous = !has(kSynchronous) || values_[kSynchronous] != 0;
-  for (const Field field : {kPerUpdate, kVersions, kDelay}) {
-    if (synchronous && has(field)) {
-      fail(kFields[field].name, "only an asynchronous schedule has it (\"synchronous\": false)");
+  if (file.has(kOrder)) {
+    constexpr const char* kExpected = "\"slots\" or \"deepest\"";
+    const std::string& order = file.text(kOrder, kExpected);
+    schedule.order = find_named<OpOrder>(order);
+    if (!schedule.order || schedule.order == OpOrder::Auto) {
+      file[kOrder].fail(fmt::format("expected {}, found \"{}\"", kExpected, printable(order)));
     }
-    if (synchronous || has(field) || field == kDelay) continue;
-    fail("", fmt::format("field '{}' is missing", kFields[field].name));
   }
-  if (synchronous && versioned_op_[1]) {
-    fail(*versioned_op_[1] + ".weight_version",
-         "only ops of an asynchronous schedule have it (\"synchronous\": false)");
+  schedule.late_forwards = file.truth(kLateForwards, false);
+  const bool synchronous = file.truth(kSynchronous, true);
+  for (const Field field : {kPerUpdate, kVersions, kDelay}) {
+    if (synchronous && file.has(field)) {
+      file[field].fail("only an asynchronous schedule has it (\"synchronous\": false)");
+    }
+    if (!synchronous && field != kDelay) file.require_field(field);
   }
   if (synchronous) return;
-  if (versioned_op_[0]) fail(*versioned_op_[0], "field 'weight_version' is missing");
-  schedule_.updates = AsynchronousUpdates{.micro_batches = values_[kPerUpdate], .versions = values_[kVersions]};
-  if (has(kDelay)) schedule_.updates->delay = values_[kDelay];
+  schedule.updates =
+      AsynchronousUpdates{.micro_batches = file.count_or_one(kPerUpdate), .versions = file.count_or_one(kVersions)};
+  if (file.has(kDelay)) schedule.updates->delay = file.count_or_one(kDelay);
 }
 
-Schedule read(Cursor cursor, const Fields& file_fields) {
-  ScheduleReader reader(cursor, file_fields);
-  (void)Json::sax_parse(CharacterIterator(cursor), CharacterIterator<Cursor>(), &reader);
-  return reader.result();
+/// Reads all but the workers.
+Schedule read_head(const Object& file) {
+  if (const std::string& format = file.text(kFormat); format != "chimera-schedule") {
+    file[kFormat].fail(fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(format)));
+  }
+  if (const std::int64_t version = file.integer(kVersion); version != 1) {
+    file[kVersion].fail(fmt::format("this program reads version 1, found {}", version));
+  }
+  Schedule schedule{.name = file.text(kName),
+                    .stages = file.count_or_one(kStages),
+                    .micro_batches = file.count_or_one(kMicroBatches),
+                    .placement = {},
+                    .workers = {}};
+  if (schedule.name.size() > kLongestName) file[kName].fail(fmt::format("longer than {} bytes", kLongestName));
+  schedule.slices = file.count_or_one(kSlices, kMaxSlices);
+  schedule.groups = file.count_or_one(kGroups);
+  if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices) {
+    file[kMicroBatches].fail(
+        fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule.stages, schedule.micro_batches,
+                    schedule.slices == 1 ? "" : fmt::format(" of {} slices", schedule.slices), kMaxOps));
+  }
+  read_rules(file, schedule);
+  file[kReplicas].for_each(
+      [&](const Value& replica) { schedule.placement.worker_of.push_back(read_replica(replica)); });
+  return schedule;
 }
 
 }  // namespace
@@ -524,13 +321,26 @@ std::string to_json(const Schedule& schedule) {
   return text + "]}\n";
 }
 
-Schedule schedule_from_json(TextSource& text) { return read(Cursor{.text = text}, kFileFields); }
-
 Schedule schedule_from_json(std::string_view text, const std::string& source) {
-  TextSource in(text, source);
-  return schedule_from_json(in);
+  // Counted first, because the tree takes about 500 bytes for an op.
+  if (std::ranges::count(text, '{') > kMaxOpsOfFile) {
+    throw ConfigError(
+        fmt::format("{}: more than {} ops and replicas; a file has at most as many", source, kMaxOpsOfFile));
+  }
+  const Json json = parse_json(text, source);
+  const Value value{json, source};
+  const Object file(value, kFileNames, kWorkers + 1);
+  Schedule schedule = read_head(file);
+  file[kWorkers].for_each([&](const Value& worker) { schedule.workers.push_back(read_worker(worker, schedule)); });
+  return schedule;
 }
 
-Schedule header_from_json(TextSource& text) { return read(Cursor{.text = text, .one_line = true}, kHeaderFields); }
+Schedule header_from_json(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  const Value value{json, source};
+  const Object file(value, kFileNames, kWorkers);
+  if (file.has(kWorkers)) file[kWorkers].fail("the rows of the file have the ops; leave this field out");
+  return read_head(file);
+}
 
 }  // namespace chimera

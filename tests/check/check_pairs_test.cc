@@ -16,10 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Schedule read(const std::string& cells) {
-  TextSource text(cells, "text");
-  return schedule_from_csv(text).schedule;
-}
+Schedule read(const std::string& cells) { return schedule_from_csv(cells, "text").schedule; }
 
 /// The only violation of a schedule.
 Violation only_violation(const Schedule& schedule) {

@@ -2,17 +2,13 @@
 
 #include "schedule/schedule_csv.h"
 
-#include "core/text_source.h"
 #include "fuzz/fuzzer.h"
 #include "fuzz/schedules.h"
 
 namespace chimera::testing {
 
 const Fuzzer kScheduleCsv("schedule_csv", [](std::string_view bytes) {
-  const auto schedule = read_or_refuse([&] {
-    TextSource source(bytes, kSource);
-    return schedule_from_csv(source).schedule;
-  });
+  const auto schedule = read_or_refuse([&] { return schedule_from_csv(bytes, kSource).schedule; });
   if (schedule) exercise_schedule(*schedule);
 });
 

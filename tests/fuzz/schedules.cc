@@ -17,10 +17,7 @@ namespace {
 /// A few bytes may claim 10^8 ops, which take too long to check.
 constexpr std::int64_t kSmall = 4096;
 
-Schedule from_csv(std::string_view text) {
-  TextSource source(text, kSource);
-  return schedule_from_csv(source).schedule;
-}
+Schedule from_csv(std::string_view text) { return schedule_from_csv(text, kSource).schedule; }
 
 bool has_negative_ids(const Schedule& schedule) {
   const auto is_negative = [](const Op& op) {

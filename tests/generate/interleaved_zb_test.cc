@@ -8,6 +8,7 @@
 #include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -32,9 +33,8 @@ TEST(InterleavedZbTest, OrdersAtDepthFour) {
 }
 
 TEST(InterleavedZbTest, EqualsPyTorch) {
-  std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/interleaved_zero_bubble.csv"));
-  TextSource text(file, "interleaved_zero_bubble.csv");
-  Schedule theirs = schedule_from_csv(text).schedule;
+  const std::string file = testing::source_path("/tests/fixtures/torch_csv/interleaved_zero_bubble.csv");
+  Schedule theirs = schedule_from_csv(testing::read_file(file), file).schedule;
   theirs.name = "interleaved-zb";
   EXPECT_EQ(interleaved_zb(interleaved_zb_shape(4, 8, 2)), theirs);
 }

@@ -2,13 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/error.h"
 #include "schedule/schedule_csv.h"
 #include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -39,9 +39,8 @@ TEST(LoopedBfsTest, MakespanAndActivationsAreTheClosedForms) {
 }
 
 TEST(LoopedBfsTest, EqualsPyTorchWithBackwardsInSampleOrder) {
-  std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/looped_bfs.csv"));
-  TextSource text(file, "looped_bfs.csv");
-  Schedule theirs = schedule_from_csv(text).schedule;
+  const std::string file = testing::source_path("/tests/fixtures/torch_csv/looped_bfs.csv");
+  Schedule theirs = schedule_from_csv(testing::read_file(file), file).schedule;
   for (auto& ops : theirs.workers) {
     for (auto run = ops.begin(); run != ops.end();) {
       const auto end =

@@ -38,10 +38,7 @@ TEST(PairNeighborsTest, EveryScheduleStaysTheSameAndRunsItsPairsTogether) {
 }
 
 TEST(PairNeighborsTest, SplitsOnlyPairsThatCannotRun) {
-  const auto read = [](const std::string& cells) {
-    TextSource text(cells, "text");
-    return schedule_from_csv(text).schedule;
-  };
+  const auto read = [](const std::string& cells) { return schedule_from_csv(cells, "text").schedule; };
   const Schedule needs_itself = read("0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1B0,1F2,1B1,1B2\n");
   EXPECT_EQ(to_csv(pair_neighbors(needs_itself)),
             "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1B1)OVERLAP_F_B,1B2\n");

@@ -17,10 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-ReadSchedule read(const std::string& text) {
-  TextSource source(text, "text");
-  return schedule_from_csv(source);
-}
+ReadSchedule read(const std::string& text) { return schedule_from_csv(text, "text"); }
 
 /// Ops of one worker, such as `0F0 0B0`.
 std::string ops_of(const Schedule& schedule, std::size_t worker) {
@@ -218,8 +215,7 @@ TEST(ScheduleTextTest, BlankLinesAtTheEndAreNoWorkers) {
     const Schedule schedule = find_generator(name).generate({4, 4});
     for (const char* end : {"", "\n", "\r\n", "\n \n\n"}) {
       const std::string text = to_csv(schedule) + end;
-      TextSource source(text, "text");
-      EXPECT_EQ(schedule_from_text(source).schedule.workers, schedule.workers) << name;
+      EXPECT_EQ(schedule_from_text(text, "text").schedule.workers, schedule.workers) << name;
     }
   }
 }
@@ -229,11 +225,9 @@ TEST(ScheduleTextTest, TellsJsonFromCsvByItsFirstCharacter) {
   const std::string mark = "\xEF\xBB\xBF";  // as Excel writes it
   for (const std::string& text : {to_json(schedule), "\n  " + to_json(schedule), to_csv(schedule),
                                   mark + to_json(schedule), mark + to_csv(schedule)}) {
-    TextSource source(text, "text");
-    EXPECT_EQ(schedule_from_text(source).schedule, schedule);
+    EXPECT_EQ(schedule_from_text(text, "text").schedule, schedule);
   }
-  TextSource blank("  \n", "text");
-  EXPECT_THROW((void)schedule_from_text(blank), ConfigError);
+  EXPECT_THROW((void)schedule_from_text("  \n", "text"), ConfigError);
 }
 
 }  // namespace

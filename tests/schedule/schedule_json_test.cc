@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-#include <streambuf>
-
 #include "core/error.h"
 #include "core/json_value.h"
 #include "support/schedules.h"
@@ -93,8 +90,7 @@ TEST(ScheduleJsonTest, APairIsTwoOps) {
   EXPECT_EQ(message_of(paired), "text: workers[0][0].paired: its worker has no next op to pair it with");
   EXPECT_EQ(message_of(paired + "," + paired + "," + op_of("B", "")),
             "text: workers[0][1].paired: the op before is paired with this one already");
-  EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")),
-            "text: workers[0][0].paired: expected true or false, found a number");
+  EXPECT_EQ(message_of(op_of("F", R"(, "paired": 1)")), "text: workers[0][0].paired: expected true or false, found 1");
 }
 
 TEST(ScheduleJsonTest, ReadsInvalidSchedulesUnchanged) {
@@ -118,41 +114,11 @@ TEST(ScheduleJsonTest, ReadsFieldsInAnyOrder) {
   EXPECT_EQ(schedule.placement.worker_of[0], std::vector{WorkerId(0)});
 }
 
-TEST(ScheduleJsonTest, ReadsAStreamWithoutKeepingItsText) {
-  const Schedule schedule = find_generator("gpipe").generate({8, 1000});  // longer than a block
-  std::istringstream stream(to_json(schedule));
-  TextSource text(stream, "text");
-  EXPECT_EQ(schedule_from_json(text), schedule);
-}
-
-/// A stream that never ends and counts the bytes read.
-class Endless : public std::streambuf {
- public:
-  explicit Endless(const std::string& unit) {
-    while (block_.size() < 4096) block_ += unit;
-  }
-  [[nodiscard]] std::size_t blocks() const { return blocks_; }
-
- protected:
-  int_type underflow() override {
-    ++blocks_;
-    setg(block_.data(), block_.data(), block_.data() + block_.size());
-    return traits_type::to_int_type(block_.front());
-  }
-
- private:
-  std::string block_;
-  std::size_t blocks_ = 0;
-};
-
-TEST(ScheduleJsonTest, StopsEarlyInAnEndlessText) {
-  for (const char* unit : {" ", "\"a", "1", "[", "{\"name\":", "\"\\n"}) {
-    Endless endless(unit);
-    std::istream stream(&endless);
-    TextSource text(stream, "text");
-    EXPECT_THROW((void)schedule_from_json(text), ConfigError) << unit;
-    EXPECT_LE(endless.blocks(), 40U) << unit;
-  }
+TEST(ScheduleJsonTest, AFileHasAtMostTenMillionOps) {
+  const std::string text(static_cast<std::size_t>(kMaxOpsOfFile) + 1, '{');
+  EXPECT_THAT(
+      [&] { (void)schedule_from_json(text, "text"); },
+      ::testing::ThrowsMessage<ConfigError>("text: more than 10000000 ops and replicas; a file has at most as many"));
 }
 
 struct BadJson {
@@ -181,7 +147,7 @@ TEST_P(BadScheduleJsonTest, SaysTheErrorAndItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Grammar, BadScheduleJsonTest,
     ::testing::Values(
-        BadJson{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer"},
+        BadJson{"\"stages\": 2", "\"stages\": 2.5", "stages: expected an integer, found 2.5"},
         BadJson{"\"stages\": 2,", "", "field 'stages' is missing"},
         BadJson{"\"stages\": 2", "\"stages\": 0", "expected 1 to 100000000, found 0"},
         BadJson{"\"stages\": 2", "\"stages\": 90000000", "more than"},
@@ -200,11 +166,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadJson{"\"name\"", "\"micro_batch_scale\": 0, \"name\"", "expected a number above 0"},
         BadJson{"\"micro_batch\": 0", "\"micro_batch\": 0, \"weight_version\": 0",
                 "workers[0][0].weight_version: only ops of an asynchronous schedule"},
-        BadJson{"\"name\": ", "\"name\": \"a\", \"name\": ", "field 'name' is given twice"},
+        BadJson{"\"name\": ", "\"name\": \"a\", \"name\": ", "name: the field is given twice"},
         BadJson{"\"name\"", "\"a\\nb\": 1, \"name\"", "unknown field 'a\\x0ab'"},
-        BadJson{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0]: field 'op' is given twice"},
+        BadJson{"{\"op\"", "{\"op\": \"F\", \"op\"", "workers[0][0].op: the field is given twice"},
         BadJson{"\"workers\": [0, 1]", "\"workers\": [0, [1]]", "replicas[0].workers[1]: expected an integer"},
-        BadJson{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found a number"},
+        BadJson{"\"workers\": [\n", "\"workers\": [3,\n", "workers[0]: expected an array, found 3"},
         BadJson{"\"op\": \"F\"", "\"op\": null", "workers[0][0].op: expected a string, found null"},
         BadJson{"\"name\"", "\"synchronous\": false, \"micro_batches_per_update\": 1, \"weight_versions\": 1, \"name\"",
                 "workers[0][0]: field 'weight_version' is missing"},

@@ -3,13 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "check/check_schedule.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
 #include "support/paths.h"
+#include "support/scratch.h"
 
 namespace chimera {
 namespace {
@@ -19,15 +17,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 ReadSchedule read_fixture(const std::string& file) {
-  std::ifstream in(testing::source_path("/tests/fixtures/torch_csv/") + file, std::ios::binary);
-  EXPECT_TRUE(in) << file;
-  TextSource text(in, file);
-  return schedule_from_csv(text);
+  return schedule_from_csv(testing::read_file(testing::source_path("/tests/fixtures/torch_csv/") + file), file);
 }
 
 std::string text_with_plain_line_ends(const std::string& file) {
-  std::ifstream in(testing::source_path("/tests/fixtures/torch_csv/") + file, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  std::string text = testing::read_file(testing::source_path("/tests/fixtures/torch_csv/") + file);
   std::erase(text, '\r');
   return text;
 }

@@ -17,10 +17,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;
 
-Schedule read_cells(const std::string& cells) {
-  TextSource text(cells, "text");
-  return schedule_from_csv(text).schedule;
-}
+Schedule read_cells(const std::string& cells) { return schedule_from_csv(cells, "text").schedule; }
 
 CostModel with_pair(const Schedule& schedule, double pair, double latency = 0) {
   CostModel costs = CostModel::uniform(schedule, {.forward = 1, .backward = 2}, latency);
