@@ -12,9 +12,10 @@ namespace chimera {
 /// Number of first bytes that the functions below take, at most.
 inline constexpr std::size_t kContentHead = 4096;
 
-/// Throws ConfigError if a file that begins with the bytes `head` is of a known kind other than text: an archive, a
-/// table, a Git LFS pointer and so on. The message has the command that turns it into the right file, such as `gunzip`.
-/// `path` is for the message; "-" is standard input.
+/// Throws ConfigError if a file that begins with the bytes `head` is of a known kind other than text. For a Git LFS
+/// pointer, a gzip archive and an array of NumPy, the message has the command that turns it into the right file, such
+/// as `gunzip`; other archives, tables, documents, models and programs have one message. `path` is for the message; "-"
+/// is standard input.
 void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Does the same, and also throws ConfigError for a web page. It is for files that users download, because a failed
 /// download often leaves an HTML page.
@@ -22,8 +23,8 @@ void require_downloaded_content(const std::string& path, std::string_view head);
 /// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. Looks for these kinds in this
 /// order; only the first kContentHead bytes count for the last two:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
-///  - UTF-16, UTF-32 and other binary files;
-///  - JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain JSON.
+///  - UTF-16 and binary files;
+///  - HTML and JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain them.
 /// If the first line is a JSON object (JSONL), the message ends with the advice `lines_remedy`, in which FILE stands
 /// for the path. For other JSON, the message has a command that converts it to JSONL.
 void require_text_content(const std::string& path, std::string_view head, const std::string& lines_remedy);

@@ -73,6 +73,7 @@ std::string with_valid_characters(std::string_view json) {
 
 const char* cause_of(simdjson::error_code error) {
   switch (error) {
+    case simdjson::UTF8_ERROR: return "is not valid UTF-8; give --invalid replace to read it as U+FFFD";
     case simdjson::UNCLOSED_STRING: return "a string does not end";
     case simdjson::UNESCAPED_CHARS: return "a string has a control character; write it as an escape, such as \\t";
     case simdjson::STRING_ERROR: return "a string has an invalid escape";
@@ -88,25 +89,17 @@ const char* cause_of(simdjson::error_code error) {
 /// Reads the text of a field. Other fields may have any content.
 class JsonLine {
  public:
-  /// `fail` gets the column (byte, from 0) and a reason; it must throw.
-  using Fail = std::function<void(std::size_t column, const std::string& reason)>;
-
-  /// `json` must be followed by readable padding.
-  JsonLine(simdjson::ondemand::parser& parser, std::string_view json, Fail fail) : json_(json), fail_(std::move(fail)) {
-    const auto error =
-        parser.iterate(json.data(), json.size(), json.size() + simdjson::SIMDJSON_PADDING).get(document_);
-    if (error == simdjson::UTF8_ERROR) {
-      fail_(find_invalid_utf8(json).value_or(0), "is not valid UTF-8; give --invalid replace to read it as U+FFFD");
-    }
-    if (error == simdjson::UNESCAPED_CHARS) fail_(control_character(), cause_of(error));
-    if (error != simdjson::SUCCESS) fail_(json.size(), cause_of(error));
+  /// `json` must be followed by readable padding. `place` names the line for messages.
+  JsonLine(simdjson::ondemand::parser& parser, std::string_view json, const std::string& place)
+      : json_(json), place_(place) {
+    check(parser.iterate(json.data(), json.size(), json.size() + simdjson::SIMDJSON_PADDING).get(document_));
   }
 
   /// The parser keeps the text until its next line.
   std::string_view text_of(const std::string& field) {
     simdjson::ondemand::object object;
     const auto error = document_.get_object().get(object);
-    if (error == simdjson::INCORRECT_TYPE) fail_(0, "expected a JSON object");
+    if (error == simdjson::INCORRECT_TYPE) fail("expected a JSON object");
     check(error);
     // Reads the line to its end even after the field was found: malformed lines and repeated fields are errors.
     std::optional<std::string_view> found;
@@ -118,14 +111,14 @@ class JsonLine {
       if (member.unescaped_key().get(name) != simdjson::SUCCESS) name = "?";
       if (names.size() < 8) names.push_back(printable(name));
       if (name != field) continue;
-      if (found) fail_(column(), fmt::format("the field '{}' is given twice; leave one of them out", field));
+      if (found) fail(fmt::format("the field '{}' is given twice; leave one of them out", field));
       found = text_of(member.value(), field);
     }
     if (const char* rest = nullptr; document_.current_location().get(rest) == simdjson::SUCCESS) {
       check(simdjson::TRAILING_CONTENT);
     }
     if (!found) {
-      fail_(0, fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
+      fail(fmt::format("the field '{}' is missing; found: {}; give --field", field, fmt::join(names, ", ")));
     }
     return *found;
   }
@@ -135,38 +128,23 @@ class JsonLine {
     const auto place = static_cast<std::size_t>(value.raw_json_token().data() - json_.data());
     std::string_view text;
     const auto error = value.get_string().get(text);
-    if (error == simdjson::SUCCESS) return text;
-    if (error == simdjson::INCORRECT_TYPE) fail_(place, fmt::format("the field '{}' is not a string", field));
-    if (const auto half = find_half_character(json_, place); half && error == simdjson::STRING_ERROR) {
-      fail_(*half, fmt::format("{} is half of a character; give --invalid replace to read it as U+FFFD",
-                               json_.substr(*half, 6)));
+    if (error == simdjson::INCORRECT_TYPE) fail(fmt::format("the field '{}' is not a string", field));
+    if (const auto half = error == simdjson::STRING_ERROR ? find_half_character(json_, place) : std::nullopt) {
+      fail(fmt::format("{} is half of a character; give --invalid replace to read it as U+FFFD",
+                       json_.substr(*half, 6)));
     }
-    fail_(place, cause_of(error));
-    return {};
+    check(error);
+    return text;
   }
 
-  void check(simdjson::error_code error) {
-    if (error != simdjson::SUCCESS) fail_(column(), cause_of(error));
+  void check(simdjson::error_code error) const {
+    if (error != simdjson::SUCCESS) fail(cause_of(error));
   }
 
-  std::size_t column() {
-    const char* place = nullptr;
-    if (document_.current_location().get(place) != simdjson::SUCCESS) return json_.size();
-    return std::min(static_cast<std::size_t>(place - json_.data()), json_.size());
-  }
-
-  [[nodiscard]] std::size_t control_character() const {
-    bool in_string = false;
-    for (std::size_t i = 0; i < json_.size(); ++i) {
-      if (json_[i] == '"') in_string = !in_string;
-      if (in_string && static_cast<unsigned char>(json_[i]) < 0x20) return i;
-      if (in_string && json_[i] == '\\') ++i;
-    }
-    return json_.size();
-  }
+  [[noreturn]] void fail(const std::string& reason) const { throw ConfigError(fmt::format("{}: {}", place_, reason)); }
 
   std::string_view json_;
-  Fail fail_;
+  const std::string& place_;
   simdjson::ondemand::document document_;
 };
 
@@ -243,9 +221,7 @@ class BlockEncoder {
       replaced.reserve(replaced.size() + simdjson::SIMDJSON_PADDING);
       json = replaced;
     }
-    JsonLine reader(parser_, json, [&](std::size_t column, const std::string& reason) {
-      throw ConfigError(fmt::format("{}, column {}: {}", place, mark + column + 1, reason));
-    });
+    JsonLine reader(parser_, json, place);
     ids_.clear();
     encoder_->encode(reader.text_of(options_.inputs.field), ids_);
     put(true, true, place);
