@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "check/violation.h"
+#include "schedule/activations.h"
 #include "schedule/dependencies.h"
+#include "schedule/weight_versions.h"
 
 namespace chimera {
 namespace {
@@ -40,8 +42,7 @@ class Accounts {
       : schedule_(schedule),
         unit_(static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages)),
         slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
-        stages_held_(schedule.workers.size(), 0),
-        updates_(num_copies(schedule)) {
+        stages_held_(schedule.workers.size(), 0) {
     for (const auto& holders : stage_groups(schedule.placement)) {
       for (const WorkerId worker : holders) ++stages_held_[worker.index()];
     }
@@ -50,60 +51,26 @@ class Accounts {
   Held of(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
     Held held{std::vector<double>(ops.size()), std::vector<double>(ops.size())};
-    const auto older = older_versions(worker);
-    std::int64_t in_flight = 0;
+    // Versions that later ones have replaced, but that ops still use
+    std::vector<std::int64_t> older(ops.size() + 1, 0);
+    for (const VersionChange& change : version_changes(schedule_, worker)) older[change.after] += change.change;
+    double in_flight = 0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      in_flight += ops[i].kind == OpKind::Forward;
-      held.activations[i] = static_cast<double>(in_flight) * unit_ * slice_;
+      if (i > 0) older[i] += older[i - 1];
+      const ActivationChange change = activation_change(ops[i].kind, {});
+      in_flight += change.at_start;
+      held.activations[i] = in_flight * unit_ * slice_;
       held.weights[i] = static_cast<double>(stages_held_[worker] + older[i]) * unit_;
-      in_flight -= gives_weight_gradient(ops[i].kind);
+      in_flight += change.at_end;
     }
     return held;
   }
 
  private:
-  /// Returns [op]: old versions of the worker's stages that are kept.
-  // A version is old from the op that makes the next one until its own last use. The intervals are added as differences
-  // (+1 at the start, -1 behind the end), and then summed.
-  std::vector<std::int64_t> older_versions(std::size_t worker) {
-    const auto& ops = schedule_.workers[worker];
-    std::vector<std::int64_t> kept(ops.size() + 1, 0);
-    if (!schedule_.updates) return kept;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      auto& copy = updates_[copy_of(schedule_, ops[i])];
-      const auto version = static_cast<std::size_t>(ops[i].weight_version);
-      copy.last_use.resize(std::max(copy.last_use.size(), version + 1), 0);
-      copy.last_use[version] = i;
-      if (gives_weight_gradient(ops[i].kind) && ++copy.gradients % schedule_.updates->micro_batches == 0) {
-        copy.replaced.push_back(i);
-      }
-    }
-    for (const Op& op : ops) count_older(updates_[copy_of(schedule_, op)], kept);
-    for (std::size_t i = 1; i < kept.size(); ++i) kept[i] += kept[i - 1];
-    return kept;
-  }
-
-  struct Updates {
-    std::int64_t gradients = 0;
-    std::vector<std::size_t> last_use;  // [version]: position of its last use
-    std::vector<std::size_t> replaced;  // [version]: position of the op that makes the next version
-  };
-
-  /// Adds the copy's old versions to the differences in `kept`.
-  static void count_older(Updates& copy, std::vector<std::int64_t>& kept) {
-    for (std::size_t v = 0; v < std::min(copy.replaced.size(), copy.last_use.size()); ++v) {
-      if (copy.last_use[v] <= copy.replaced[v]) continue;
-      ++kept[copy.replaced[v] + 1];
-      --kept[copy.last_use[v] + 1];
-    }
-    copy = {};
-  }
-
   const Schedule& schedule_;
   double unit_;   // Size of a stage, in shares
   double slice_;  // Size of a slice, in full micro-batches
   std::vector<std::int64_t> stages_held_;
-  std::vector<Updates> updates_;
 };
 
 /// A worker's first op over the limit, and its largest amount.

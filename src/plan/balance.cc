@@ -11,8 +11,8 @@
 
 #include "core/error.h"
 #include "core/signals.h"
+#include "schedule/weight_versions.h"
 #include "simulate/simulate.h"
-#include "simulate/weight_versions.h"
 
 // Both limits of a cut, time and memory, are linear in the loads of a stage's blocks. So a schedule becomes a list of
 // Constraints, and CutSearch assigns blocks to stages by exact backtracking. Balancer calls it with smaller and smaller

@@ -40,18 +40,12 @@ class OrderLedger {
     for (const Op& op : schedule_.workers[worker]) {
       const StageMemory& memory = model_.costs.memory[op.stage.index()];
       const double scale = schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
-      const double between_slices = schedule_.slices > 1 ? memory.keys_and_values : 0;
-      const double whole = (memory.activations + between_slices) * scale;
-      const double kept = recompute.contains(op.stage) ? (memory.boundary + between_slices) * scale : whole;
-      const double deferred = memory.deferred.value_or(memory.activations + between_slices) * scale;
+      const ActivationChange change =
+          activation_change(op.kind, activation_bytes(memory, schedule_.slices > 1, recompute.contains(op.stage)));
       // Copies of offloaded activations come before and after ops, see moved_bytes().
-      amount += moved[2 * position];
-      if (op.kind == OpKind::Forward) amount += kept;
-      const double during = amount + (gives_input_gradient(op.kind) ? whole - kept : 0);
-      most = std::max(most, during + model_.footprints[op.stage.index()].working_set(op.kind));
-      if (op.kind == OpKind::Backward) amount -= kept;
-      if (op.kind == OpKind::BackwardInput) amount += deferred - kept;
-      if (op.kind == OpKind::BackwardWeight) amount -= deferred;
+      amount += moved[2 * position] + change.at_start * scale;
+      most = std::max(most, amount + model_.footprints[op.stage.index()].working_set(op.kind));
+      amount += change.at_end * scale;
       amount += moved[2 * position++ + 1];
     }
     return most;

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "schedule/activations.h"
 #include "schedule/place_all_reduces.h"
 #include "schedule/schedule.h"
 
@@ -86,6 +87,14 @@ struct StageMemory {
   // with several slices also held as long as `activations`: keys and values for the next slices, and their gradients
   double keys_and_values = 0;
 };
+
+/// Returns the bytes of a whole micro-batch's activations at a stage. A stage that recomputes keeps only its input and,
+/// if micro-batches have slices, keys and values from forward to backward.
+[[nodiscard]] inline ActivationSizes activation_bytes(const StageMemory& memory, bool has_slices, bool recomputes) {
+  const double between_slices = has_slices ? memory.keys_and_values : 0;
+  const double whole = memory.activations + between_slices;
+  return {whole, recomputes ? memory.boundary + between_slices : whole, memory.deferred.value_or(whole)};
+}
 
 /// Lifetime of message buffers per channel (ordered pair of workers). The turn of a message comes when its tensor is
 /// made (passes/lower.h).

@@ -2,9 +2,9 @@
 #include <map>
 #include <utility>
 
+#include "schedule/weight_versions.h"
 #include "simulate/copy_engines.h"
 #include "simulate/explain.h"
-#include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {
@@ -42,7 +42,6 @@ class Ledger {
     if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
     return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
   }
-  double keys_and_values(StageId stage) const { return schedule_.slices > 1 ? memory(stage).keys_and_values : 0; }
   bool recomputes(StageId stage) const { return !costs_.recompute.empty() && costs_.recompute[stage.index()] > 0; }
 
   void hold(std::size_t worker, double from, double until, double amount) {
@@ -120,21 +119,15 @@ class Ledger {
     const bool in_bytes = !costs_.memory.empty();
     for (std::size_t i = 0; i < ops.size(); ++i) {
       const TimedOp& time = timeline_.workers[worker].ops[i];
-      const double whole =
-          in_bytes ? memory(ops[i].stage).activations + keys_and_values(ops[i].stage) : stage_fraction(schedule_);
-      // With recomputation, the forward keeps only the boundary (and keys and values); B or I adds the rest.
-      const double kept =
-          in_bytes && recomputes(ops[i].stage) ? memory(ops[i].stage).boundary + keys_and_values(ops[i].stage) : whole;
+      const double unit = stage_fraction(schedule_);
+      const StageId stage = ops[i].stage;
+      const ActivationChange change = activation_change(
+          ops[i].kind, in_bytes ? activation_bytes(memory(stage), schedule_.slices > 1, recomputes(stage))
+                                : ActivationSizes{unit, unit, unit});
       const double scale =
           in_bytes ? part_of_bytes(ops[i]) : schedule_.micro_batch_scale / static_cast<double>(schedule_.slices);
-      if (ops[i].kind == OpKind::Forward) changes_[worker].emplace_back(time.start, kept * scale);
-      if (gives_input_gradient(ops[i].kind) && kept != whole)
-        changes_[worker].emplace_back(time.start, (whole - kept) * scale);
-      const double deferred = in_bytes ? memory(ops[i].stage).deferred.value_or(whole) : whole;
-      if (ops[i].kind == OpKind::Backward) changes_[worker].emplace_back(time.end, -whole * scale);
-      if (ops[i].kind == OpKind::BackwardInput && deferred != whole)
-        changes_[worker].emplace_back(time.end, (deferred - whole) * scale);
-      if (ops[i].kind == OpKind::BackwardWeight) changes_[worker].emplace_back(time.end, -deferred * scale);
+      if (change.at_start != 0) changes_[worker].emplace_back(time.start, change.at_start * scale);
+      if (change.at_end != 0) changes_[worker].emplace_back(time.end, change.at_end * scale);
     }
   }
 

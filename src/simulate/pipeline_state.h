@@ -28,11 +28,11 @@
 #include "schedule/dependencies.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
+#include "schedule/weight_versions.h"
 #include "simulate/all_reduce_queues.h"
 #include "simulate/copy_engines.h"
 #include "simulate/costs.h"
 #include "simulate/steps.h"
-#include "simulate/weight_versions.h"
 
 namespace chimera {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "schedule/survivors.h"
+#include "schedule/weight_versions.h"
 #include "simulate/costs.h"
 #include "simulate/steps.h"
-#include "simulate/weight_versions.h"
 
 namespace chimera {
 namespace {

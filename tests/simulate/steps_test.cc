@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "schedule/weight_versions.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
-#include "simulate/weight_versions.h"
 #include "support/schedules.h"
 
 namespace chimera {

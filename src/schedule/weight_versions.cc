@@ -1,4 +1,4 @@
-#include "simulate/weight_versions.h"
+#include "schedule/weight_versions.h"
 
 #include <algorithm>
 #include <map>

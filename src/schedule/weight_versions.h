@@ -3,7 +3,7 @@
 // Finds the weight updates within an asynchronous schedule, and the versions of a stage's weights that they create.
 // (Such a schedule updates weights while micro-batches are in flight; their backwards still use the older versions.)
 // Which op completes an update, and how long a version is kept, depends only on the order of the ops, not on their
-// times. Both the simulator and memory_over_time() (explain.h) use these functions.
+// times. The simulator, memory_over_time() (simulate/explain.h) and check_limits() use these functions.
 
 #include <cstddef>
 #include <cstdint>
