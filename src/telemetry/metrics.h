@@ -95,9 +95,9 @@ struct StepMetrics {
 [[nodiscard]] std::string read_kept_lines(const std::string& path, std::int64_t last_step);
 
 /// Throws ConfigError if a run that resumes after `last_step` must not continue the metrics file, because the file is
-/// of another run: its line of `last_step` has another loss than `loss` (JSON null: not finite). If `loss` is empty,
-/// any file with lines of steps is accepted. A file that is absent, empty or not regular is always accepted. Also
-/// throws if another run is writing the file.
+/// of another run: no line of `last_step` has the loss `loss` (JSON null: not finite). If `loss` is empty, any file
+/// that begins with the line of a step is accepted. A file that is absent, empty or not regular is always accepted.
+/// Also throws if another run is writing the file.
 void require_continuable_lines(const std::string& path, std::int64_t last_step,
                                const std::optional<nlohmann::json>& loss);
 

@@ -59,18 +59,19 @@ TEST_F(OwnMetricsTest, ARunContinuesItsOwnLines) {
 }
 
 TEST_F(OwnMetricsTest, RefusesOtherFiles) {
-  EXPECT_THAT(refusal("a diary\n"), HasSubstr("is not a file of metrics"));
-  EXPECT_THAT(refusal("{\"step\": 3}\n"), HasSubstr("is not a file of metrics"));
-  EXPECT_THAT(refusal(lines(1, 3), 0.5), HasSubstr("its step 3 is not the one of this run's checkpoint"));
-  EXPECT_THAT(refusal(lines(4, 9)), HasSubstr("its step 4 is not the one of this run's checkpoint"));
-  EXPECT_THAT(refusal(lines(1, 2)), HasSubstr("ends at step 2, before step 3 of this run's checkpoint"));
-  EXPECT_THAT(refusal(lines(1, 1) + lines(3, 4)), HasSubstr("step 3 follows step 1"));
+  const auto is_refused = HasSubstr("exists already and is not of this run");
+  EXPECT_THAT(refusal("a diary\n"), is_refused);
+  EXPECT_THAT(refusal("{\"step\": 3}\n"), is_refused);
+  EXPECT_THAT(refusal(lines(1, 3), 0.5), is_refused) << "another loss";
+  EXPECT_THAT(refusal(lines(4, 9)), is_refused) << "later steps";
+  EXPECT_THAT(refusal(lines(1, 2)), is_refused) << "ends before the checkpoint's step";
+  EXPECT_THAT(refusal(lines(1, 1) + "a diary\n" + lines(3, 4)), is_refused);
 }
 
 TEST_F(OwnMetricsTest, ARunThatStartsAgainReplacesMetricsOnly) {
   EXPECT_NO_THROW(require_continuable_lines(scratch_.write("a", lines(1, 9) + "{\"st"), 0, std::nullopt));
   EXPECT_THAT([&] { require_continuable_lines(scratch_.write("b", "a diary\n"), 0, std::nullopt); },
-              ThrowsMessage<ConfigError>(HasSubstr("is not a file of metrics")));
+              ThrowsMessage<ConfigError>(HasSubstr("is not of this run")));
 }
 
 TEST_F(OwnMetricsTest, TwoRunsDoNotWriteOneFile) {
