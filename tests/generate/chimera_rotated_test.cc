@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "support/generators.h"
 #include "support/schedules.h"
 
@@ -70,15 +69,6 @@ TEST(ChimeraRotatedTest, KeepsItsMemoryLimitAndIsNearTheIdeal) {
           << stages << ", " << units;
     }
   }
-}
-
-TEST(ChimeraRotatedTest, RejectsInvalidShapes) {
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(0, 4)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 0)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 4, 1)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(4, 4, 3)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(5, 4)), ConfigError);
-  EXPECT_THROW((void)chimera_rotated(rotated_shape(1'000'000'000'000, 4)), ConfigError);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <map>
 
-#include "core/error.h"
 #include "render/slots.h"
 #include "support/generators.h"
 #include "support/schedules.h"
@@ -15,7 +14,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 double makespan(const PipelineShape& shape, double forward, double backward) {
   return testing::timed(chimera(shape), forward, backward).makespan;
@@ -228,25 +226,6 @@ TEST(ChimeraTest, TheRemainderGoesDownBeforeUp) {
   EXPECT_THAT(sizes({8, 7, 4}), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(sizes({8, 11, 4}), ElementsAre(3, 3, 3, 2));
   EXPECT_THAT(sizes({4, 7}), ElementsAre(4, 3));
-}
-
-void expect_chimera_rejected(const PipelineShape& shape, const char* what) {
-  try {
-    (void)chimera(shape);
-    ADD_FAILURE() << "accepted " << testing::describe("chimera", shape);
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(what));
-  }
-}
-
-TEST(ChimeraTest, RejectsInvalidShapesAndSuggestsValidOnes) {
-  expect_chimera_rejected({5, 5}, "--stages must be even, not 5");
-  expect_chimera_rejected({0, 4}, "--stages must be even and at least 2, not 0");
-  expect_chimera_rejected({4, 0}, "--micro-batches must be at least 1");
-  expect_chimera_rejected({12, 12, 8}, "2, 4, 6, 12; not 8");
-  expect_chimera_rejected({4, 4, 3}, "--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3");
-  expect_chimera_rejected({4, 1'000'000'000'000}, "more than 100000000 ops");
-  expect_chimera_rejected({20'000, 1, 20'000}, "20000 pipelines of 20000 stages");
 }
 
 }  // namespace

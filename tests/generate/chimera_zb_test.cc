@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
@@ -126,23 +125,6 @@ TEST(ChimeraZbTest, DocumentShowsTheGoldenPicture) {
 }
 
 TEST(ChimeraZbTest, FewMicroBatchesOnManyStagesAreFast) { EXPECT_EQ(num_ops(chimera_zb({100'000, 1})), 300'000); }
-
-void expect_chimera_zb_rejected(const PipelineShape& shape, const char* what) {
-  try {
-    (void)chimera_zb(shape);
-    ADD_FAILURE() << "accepted " << testing::describe("chimera-zb", shape);
-  } catch (const ConfigError& error) {
-    EXPECT_THAT(error.what(), HasSubstr(what));
-  }
-}
-
-TEST(ChimeraZbTest, RejectsInvalidShapesAndSuggestsValidOnes) {
-  expect_chimera_zb_rejected({5, 5}, "chimera-zb: --stages must be even, not 5");
-  expect_chimera_zb_rejected({4, 0}, "chimera-zb: --micro-batches must be at least 1");
-  expect_chimera_zb_rejected({12, 12, 8},
-                             "chimera-zb: --pipelines must be twice a divisor of D/2 = 6: 2, 4, 6, 12; not 8");
-  expect_chimera_zb_rejected({6'000, 6'000}, "more than 100000000 ops");
-}
 
 }  // namespace
 }  // namespace chimera

@@ -1,7 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
 #include "support/generators.h"
 #include "support/schedules.h"
 
@@ -32,11 +31,6 @@ TEST(GemsTest, MakespanAndActivationsAreTheClosedForms) {
 TEST(GemsTest, BubbleRatioTendsToThePublishedRatio) {
   const double ratio = testing::timed(gems({8, 2000}), 1, 2).bubble_ratio;
   EXPECT_NEAR(ratio, (8 - 1) / (8 + 0.5), 1e-3);
-}
-
-TEST(GemsTest, RejectsInvalidShapes) {
-  EXPECT_THROW((void)gems({4, 0}), ConfigError);
-  EXPECT_THROW((void)gems({-4, 4}), ConfigError);
 }
 
 }  // namespace

@@ -65,6 +65,75 @@ TEST(MakespanTableTest, EveryRowMatchesTheIndependentSimulator) {
   }
 }
 
+struct Makespan {
+  const char* name;
+  std::int64_t stages;
+  std::int64_t micro_batches;
+  SplitCosts costs;
+  double latency;
+  double makespan;
+  double printed = 1e-9;  // Last printed digit
+};
+
+/// Values of zb-h2 at N = D are clipped: N is below 2D - 1.
+constexpr SplitCosts kEqual{1, 1, 1};
+constexpr SplitCosts kUnequal{1, 1.3, 0.7};
+constexpr std::array kMakespans = {
+    Makespan{"zb-h1", 4, 4, kEqual, 0, 15},
+    Makespan{"zb-h1", 6, 6, kEqual, 0, 23},
+    Makespan{"zb-h1", 8, 8, kEqual, 0, 31},
+    Makespan{"zb-h1", 8, 16, kEqual, 0, 55},
+    Makespan{"zb-h1", 8, 8, kEqual, 0.1, 33.6, 0.05},
+    Makespan{"zb-h1", 8, 8, kEqual, 0.3, 38.8, 0.05},
+    Makespan{"zb-h1", 8, 8, kEqual, 0.5, 44, 0.05},
+    Makespan{"zb-h1", 8, 8, kUnequal, 0.1, 37.8, 0.05},
+    Makespan{"zb-h1", 8, 8, kUnequal, 0.3, 43, 0.05},
+    Makespan{"zb-h1", 8, 16, kUnequal, 0.1, 62, 0.05},
+    Makespan{"zb-h1", 8, 32, kUnequal, 0.1, 110, 0.05},
+    Makespan{"zb-h2", 4, 4, kEqual, 0, 16},
+    Makespan{"zb-h2", 8, 8, kEqual, 0, 34},
+    Makespan{"zb-h2", 8, 16, kEqual, 0, 55},
+    Makespan{"zb-h2", 8, 8, kEqual, 0.1, 35.1, 0.05},
+    Makespan{"zb-h2", 8, 8, kUnequal, 0.1, 36.6, 0.05},
+    Makespan{"zb-h2", 8, 16, kUnequal, 0.1, 55.7, 0.05},
+    Makespan{"zb-h2", 8, 32, kUnequal, 0.1, 103.7, 0.05},
+    Makespan{"zb-v", 4, 4, kEqual, 0, 15},
+    Makespan{"zb-v", 8, 8, kEqual, 0, 31},
+    Makespan{"zb-v", 8, 8, kEqual, 0.1, 33.8},
+    Makespan{"zb-v", 8, 8, kEqual, 0.3, 39.4},
+    Makespan{"zb-v", 8, 8, kEqual, 0.5, 45},
+    Makespan{"zb-v", 8, 8, kUnequal, 0.1, 35.9},
+    Makespan{"zb-v", 8, 8, kUnequal, 0.3, 41.5},
+    Makespan{"zb-v", 8, 16, kEqual, 0, 51.5},
+    Makespan{"zb-v", 8, 16, kUnequal, 0.1, 56.2},
+    Makespan{"zb-v", 8, 32, kUnequal, 0.1, 104.2},
+    Makespan{"v-half", 8, 16, kUnequal, 0.1, 70},
+    Makespan{"v-half", 8, 32, kUnequal, 0.1, 70 + 16 * 3.15},
+    Makespan{"v-min", 8, 16, kUnequal, 0.1, 87.45},
+    Makespan{"v-min", 8, 32, kUnequal, 0.1, 87.45 + 16 * 4.4},
+    Makespan{"interleaved-1f1b", 4, 4, kEqual, 0, 16.5},
+    Makespan{"interleaved-1f1b", 8, 8, kEqual, 0, 34.5},
+    Makespan{"interleaved-1f1b", 8, 16, kEqual, 0, 58.5},
+    Makespan{"interleaved-1f1b", 8, 8, kEqual, 0.1, 37.5, 0.05},
+    Makespan{"interleaved-1f1b", 8, 8, kUnequal, 0.1, 37.5, 0.05},
+    Makespan{"interleaved-1f1b", 8, 16, kUnequal, 0.1, 61.5, 0.05},
+    Makespan{"interleaved-1f1b", 8, 32, kUnequal, 0.1, 109.5, 0.05},
+    Makespan{"dualpipe", 8, 16, kEqual, 0, 51},
+    Makespan{"dualpipe", 8, 16, kUnequal, 0.1, 54.7},
+    Makespan{"dualpipe", 8, 32, kUnequal, 0.1, 102.7},
+    Makespan{"hanayo-zb", 8, 16, kEqual, 0, 51.5},
+    Makespan{"hanayo", 8, 16, kEqual, 0, 72.5},
+};
+
+TEST(MakespanTableTest, UsualShapesMatchTheIndependentSimulator) {
+  for (const Makespan& row : kMakespans) {
+    const Generator& generator = find_generator(row.name);
+    const PipelineShape shape = default_shape(generator, row.stages, row.micro_batches);
+    EXPECT_NEAR(testing::timed(generator.generate(shape), row.costs, row.latency).makespan, row.makespan, row.printed)
+        << testing::describe(row.name, shape);
+  }
+}
+
 TEST(MakespanTableTest, MoreChunksStopPayingAtHighLatency) {
   const auto makespan = [](std::int64_t chunks, std::int64_t n) {
     PipelineShape shape = zb(OpOrder::Deepest, chunks);

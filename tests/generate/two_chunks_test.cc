@@ -1,15 +1,17 @@
+// Schedules with two chunks of the model on a worker (generate/two_chunks.cc).
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "core/error.h"
 #include "support/generators.h"
 #include "support/schedules.h"
 
 namespace chimera {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::SplitCosts;
 
 TEST(ZbVTest, TheWayUpEndsWhereTheWayDownBegins) {
@@ -51,22 +53,6 @@ TEST(ZbVTest, EveryWorkerHoldsTwiceDepthStages) {
   }
 }
 
-TEST(ZbVTest, MakespansOfTheComparisonTable) {
-  const auto makespan = [](const PipelineShape& shape, const SplitCosts& costs, double latency) {
-    return testing::timed(zb_v(shape), costs, latency).makespan;
-  };
-  EXPECT_DOUBLE_EQ(makespan({4, 4}, {1, 1, 1}, 0), 15);
-  EXPECT_DOUBLE_EQ(makespan({8, 8}, {1, 1, 1}, 0), 31);
-  EXPECT_NEAR(makespan({8, 8}, {1, 1, 1}, 0.1), 33.8, 1e-9);
-  EXPECT_NEAR(makespan({8, 8}, {1, 1, 1}, 0.3), 39.4, 1e-9);
-  EXPECT_NEAR(makespan({8, 8}, {1, 1, 1}, 0.5), 45, 1e-9);
-  EXPECT_NEAR(makespan({8, 8}, {1, 1.3, 0.7}, 0.1), 35.9, 1e-9);
-  EXPECT_NEAR(makespan({8, 8}, {1, 1.3, 0.7}, 0.3), 41.5, 1e-9);
-  EXPECT_DOUBLE_EQ(makespan({8, 16}, {1, 1, 1}, 0), 51.5);
-  EXPECT_NEAR(makespan({8, 16}, {1, 1.3, 0.7}, 0.1), 56.2, 1e-9);
-  EXPECT_NEAR(makespan({8, 32}, {1, 1.3, 0.7}, 0.1), 104.2, 1e-9);
-}
-
 TEST(ZbVTest, FewMicroBatchesRunLikeTheFirstOfMany) {
   constexpr std::int64_t kDepth = 4;
   const Schedule full = zb_v({kDepth, 2 * kDepth - 1});
@@ -79,10 +65,44 @@ TEST(ZbVTest, FewMicroBatchesRunLikeTheFirstOfMany) {
 
 TEST(ZbVTest, FewMicroBatchesOnManyStagesAreFast) { EXPECT_EQ(num_ops(zb_v({100'000, 1})), 600'000); }
 
-TEST(ZbVTest, RejectsInvalidShapes) {
-  EXPECT_THROW((void)zb_v({0, 4}), ConfigError);
-  EXPECT_THROW((void)zb_v({4, 0}), ConfigError);
-  EXPECT_THROW((void)zb_v({1'000'000, 17}), ConfigError);  // 1.02e8 ops
+TEST(VHalfTest, OrdersAtDepthFour) {
+  EXPECT_THAT(testing::ops(v_half({4, 4})),
+              ElementsAre("0F0 0F1 7F0 0F2 7I0 7W0 7F1 0F3 7I1 7W1 7F2 0I0 7I2 0W0 7F3 7W2 0I1 7I3 0W1 7W3 0I2 0W2 "
+                          "0I3 0W3",
+                          "1F0 1F1 6F0 1F2 6F1 6I0 6W0 1F3 6F2 6I1 6W1 1I0 1W0 6F3 6I2 6W2 1I1 1W1 6I3 6W3 1I2 1W2 "
+                          "1I3 1W3",
+                          "2F0 5F0 2F1 5F1 2F2 5I0 5W0 5F2 2F3 2I0 5I1 2W0 5F3 5W1 2I1 5I2 2W1 5W2 2I2 5I3 2W2 5W3 "
+                          "2I3 2W3",
+                          "3F0 4F0 3F1 4F1 3F2 4F2 4I0 4W0 3I0 3W0 3F3 4F3 4I1 4W1 3I1 3W1 4I2 4W2 3I2 3W2 4I3 4W3 "
+                          "3I3 3W3"));
+}
+
+TEST(VMinTest, OrdersAtDepthFour) {
+  EXPECT_THAT(testing::ops(v_min({4, 4})),
+              ElementsAre("0F0 0F1 7F0 7I0 7W0 0F2 7F1 7I1 0I0 7W1 0W0 0F3 7F2 7I2 0I1 7W2 0W1 7F3 7I3 0I2 7W3 0W2 "
+                          "0I3 0W3",
+                          "1F0 6F0 1F1 6I0 6W0 6F1 1F2 1I0 6I1 1W0 6W1 6F2 1F3 1I1 6I2 1W1 6W2 6F3 1I2 6I3 1W2 6W3 "
+                          "1I3 1W3",
+                          "2F0 5F0 2F1 5I0 5F1 5W0 2I0 2F2 2W0 5I1 5F2 5W1 2I1 2F3 2W1 5I2 5F3 5W2 2I2 2W2 5I3 5W3 "
+                          "2I3 2W3",
+                          "3F0 4F0 3F1 4F1 4I0 3I0 4W0 3W0 3F2 4F2 4I1 3I1 4W1 3W1 3F3 4F3 4I2 3I2 4W2 3W2 4I3 3I3 "
+                          "4W3 3W3"));
+}
+
+TEST(WavePatternTest, BubbleAndActivationsAreTheClosedForms) {
+  for (std::int64_t depth = 2; depth <= 16; ++depth) {
+    const auto d = static_cast<double>(depth);
+    for (const std::int64_t n : {depth, 2 * depth, 3 * depth + 1}) {
+      const auto expect = [&](const char* name, double bubble, std::int64_t most) {
+        const Timeline timeline = testing::timed(find_generator(name).generate({depth, n}), SplitCosts{1, 1, 1});
+        EXPECT_NEAR(timeline.makespan, static_cast<double>(3 * n) + bubble, 1e-9)
+            << testing::describe(name, {depth, n});
+        EXPECT_EQ(testing::most_in_flight(timeline), 2 * most) << testing::describe(name, {depth, n});
+      };
+      expect("v-half", depth % 2 == 0 ? 1.75 * d - 1 : 1.75 * (d - 1), (depth + 2) / 2);
+      expect("v-min", 2 * d - (depth % 3 == 0 ? 1.5 : 2.5), (depth + 4) / 3);
+    }
+  }
 }
 
 }  // namespace
