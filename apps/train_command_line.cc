@@ -27,8 +27,8 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
   add_count(app, "--keep", checkpoint.keep.last,
             "number of newest checkpoints to keep (default 3, or as in the resumed run)");
   add_count(app, "--keep-every", checkpoint.keep.every,
-            "also keep checkpoints of steps that are multiples of this number; 0: none (default 0, or as in the "
-            "resumed run)");
+            "also keep the first checkpoint at or after each multiple of this number of steps; 0: none (default 0, or "
+            "as in the resumed run)");
   add_text(
       app, "--save-every",
       [&checkpoint](const std::string& text) { checkpoint.every = parse_save_interval("--save-every", text); },

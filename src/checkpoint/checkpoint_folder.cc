@@ -94,7 +94,10 @@ std::vector<std::int64_t> list_steps(const std::string& folder) { return steps_i
 std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& steps, const Retention& retention) {
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(retention.last));
   std::vector<std::int64_t> old(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(kept));
-  std::erase_if(old, [&](std::int64_t step) { return retention.every > 0 && step % retention.every == 0; });
+  if (retention.every == 0) return old;
+  std::int64_t multiple = 0;  // The first checkpoint at or after each multiple stays, because a save may start late
+  std::erase_if(
+      old, [&](std::int64_t step) { return step / retention.every > std::exchange(multiple, step / retention.every); });
   return old;
 }
 
@@ -155,8 +158,25 @@ void report_rejected(const NewestCheckpoint& newest) {
   messages().write(fmt::format("chimera: uses {} instead\n", newest.checkpoint->path));
 }
 
-NewestCheckpoint find_checkpoint(const std::string& path, int threads, const std::function<void()>& progress) {
+namespace {
+
+/// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
+std::string folder_of(const std::string& path) {
   std::error_code none;
+  const fs::path file(path);
+  if (!fs::is_regular_file(path, none)) return path;
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (file.filename() == kManifestName) return parent.string();
+  if (file.filename() != kLatestName) return path;
+  const std::string name = read_small_file(path);
+  return (parent / name.substr(0, name.find('\n'))).string();
+}
+
+}  // namespace
+
+NewestCheckpoint find_checkpoint(const std::string& given, int threads, const std::function<void()>& progress) {
+  std::error_code none;
+  const std::string path = folder_of(given);
   if (std::filesystem::exists(path + "/" + kManifestName, none)) {
     return {.checkpoint = open_checkpoint(path, threads, progress), .rejected = {}};
   }
@@ -166,8 +186,9 @@ NewestCheckpoint find_checkpoint(const std::string& path, int threads, const std
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", path, newest.rejected.front()));
 }
 
-std::string resolve_model_folder(const std::string& path, int threads) {
+std::string resolve_model_folder(const std::string& given, int threads) {
   std::error_code none;
+  const std::string path = folder_of(given);
   const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
   if (!is_checkpoint && list_steps(path).empty()) return path;
   try {

@@ -50,8 +50,8 @@ struct NewestCheckpoint {
 /// that is used instead.
 void report_rejected(const NewestCheckpoint& newest);
 
-/// Verifies `path` if it is a checkpoint, or else finds the newest valid checkpoint in it. Throws CheckpointError if
-/// there is no valid checkpoint.
+/// Verifies `path` if it is a checkpoint, or else finds the newest valid checkpoint in it. `path` may also be the
+/// manifest of a checkpoint, or the file `latest`. Throws CheckpointError if there is no valid checkpoint.
 [[nodiscard]] NewestCheckpoint find_checkpoint(const std::string& path, int threads,
                                                const std::function<void()>& progress = {});
 
@@ -76,7 +76,7 @@ inline constexpr const char* kLatestName = "latest";
 /// folder cannot be read.
 [[nodiscard]] std::vector<std::int64_t> list_steps(const std::string& folder);
 
-/// Checkpoints to keep: the newest `last`, and those whose step is a multiple of `every` (0: no others).
+/// Checkpoints to keep: the newest `last`, and the first one at or after each multiple of `every` (0: no others).
 struct Retention {
   std::int64_t last = 3;
   std::int64_t every = 0;

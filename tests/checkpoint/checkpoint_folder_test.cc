@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/sample_checkpoint.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -40,6 +41,8 @@ TEST(CheckpointFolderTest, KeepsTheNewestAndEveryMultiple) {
   const std::vector<std::int64_t> steps = {10, 20, 30, 40, 50, 60};
   EXPECT_THAT(find_expired_steps(steps, {.last = 2, .every = 0}), ElementsAre(10, 20, 30, 40));
   EXPECT_THAT(find_expired_steps(steps, {.last = 2, .every = 30}), ElementsAre(10, 20, 40));
+  EXPECT_THAT(find_expired_steps({4, 9, 13, 18, 22, 26, 31}, {.last = 1, .every = 10}), ElementsAre(4, 9, 18, 26))
+      << "saves that slip";
   EXPECT_THAT(find_expired_steps(steps, {.last = 9, .every = 0}), IsEmpty());
   EXPECT_THAT(find_expired_steps({}, {.last = 1, .every = 0}), IsEmpty());
 }
@@ -66,6 +69,17 @@ TEST(CheckpointFolderTest, RemovesNoLinks) {
   EXPECT_THAT(list_steps(scratch.path("")), ElementsAre(30));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("step-00000015.tmp")));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
+}
+
+TEST(CheckpointFolderTest, ItsFilesNameACheckpoint) {
+  const Scratch scratch;
+  for (const std::int64_t step : {10, 20}) testing::save_sample(real_disk(), scratch.path("run"), step);
+  const auto step_of = [&](const char* path) {
+    return find_checkpoint(scratch.path(path), 1).checkpoint->manifest.step;
+  };
+  EXPECT_EQ(step_of("run/latest"), 20);
+  EXPECT_EQ(step_of("run/step-00000010/manifest.json"), 10);
+  EXPECT_EQ(resolve_model_folder(scratch.path("run/latest"), 1), scratch.path("run/step-00000020"));
 }
 
 TEST(CheckpointFolderTest, SaysWhichNamesAreNoCheckpoints) {
