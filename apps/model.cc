@@ -41,9 +41,8 @@ struct ModelArguments {
 };
 
 Workload workload_of(const ModelArguments& options, const ModelConfig& model) {
-  Workload workload = chimera::workload_of(options.dtype, options.optimizer);
+  Workload workload = chimera::workload_of(options.dtype, options.optimizer, options.sequence);
   workload.micro_batch_size = options.micro_batch_size;
-  workload.sequence = options.sequence;
   // The default must fit every model, also one with few positions or a narrow window.
   if (options.sequence_option->count() == 0)
     workload.sequence = std::min({kSequence, model.positions, model.sliding_window.value_or(kSequence)});

@@ -29,7 +29,7 @@ void PlanFlags::add_to(CLI::App& app) {
   add_count(app, "--mini-batch", mini_batch, "sequences per step over all workers");
   add_number(app, "--memory", memory, "memory of a worker in GiB (default: from the machine profile)");
   add_count(app, "--sequence", sequence,
-            "tokens per sequence (default 128; above 1 B parameters: all that the model can attend to)");
+            "tokens per sequence (default 128, or what the model can attend to; above 1 B parameters: all of it)");
   begin_group(app, heading::kOptimization);
   add_choice(app, "--dtype", dtype,
              "type of computation; bfloat16: mixed precision with float32 master weights (default float32; above 1 B "
@@ -57,8 +57,7 @@ PlanProblem PlanFlags::problem() const {
   problem.mini_batch = mini_batch;
   problem.memory_bytes = memory > 0 ? memory * kGiB : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
-  problem.workload = workload_of(dtype_for(problem.model), optimizer);
-  problem.workload.sequence = sequence_for(problem.model);
+  problem.workload = workload_of(dtype_for(problem.model), optimizer, sequence_for(problem.model));
   problem.workload.dropout = dropout;
   // A profile without cores is one of GPUs.
   if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
@@ -76,7 +75,8 @@ bool is_large(const ModelConfig& config) { return parameter_count(config) > 1'00
 std::int64_t PlanFlags::sequence_for(const ModelConfig& config) const {
   constexpr std::int64_t kShort = 128;
   if (sequence) return *sequence;
-  return is_large(config) ? std::min(config.positions, config.sliding_window.value_or(config.positions)) : kShort;
+  const std::int64_t most = std::min(config.positions, config.sliding_window.value_or(config.positions));
+  return is_large(config) ? most : std::min(kShort, most);
 }
 
 DataType PlanFlags::dtype_for(const ModelConfig& config) const {

@@ -210,7 +210,7 @@ std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) 
 
 std::vector<StageFootprint> derived_sizes(const Job& job) {
   const double sequences = static_cast<double>(job.run.samples_per_op()) / job.run.schedule.micro_batch_scale;
-  Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
+  Workload workload = workload_of(job.options);
   workload.micro_batch_size = std::llround(sequences);
   workload.sequence = job.options.sequence;
   workload.dropout = job.options.dropout > 0;

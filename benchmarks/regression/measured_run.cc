@@ -114,8 +114,8 @@ PlanProblem problem_of(const RunKeys& keys) {
   if (model.empty()) keys.fail("'model' is missing; add it to the run, or at the top for all runs");
   problem.model = with_overrides(find_model(model), overrides);
   problem.workload = workload_of(parse_named<DataType>("dtype", keys.text("dtype", "float32")),
-                                 parse_named<OptimizerKind>("optimizer", keys.text("optimizer", "adamw")));
-  problem.workload.sequence = keys.count("sequence", problem.workload.sequence);
+                                 parse_named<OptimizerKind>("optimizer", keys.text("optimizer", "adamw")),
+                                 keys.count("sequence", 128));
   problem.sync = parse_named<AllReducePlacement>("sync", keys.text("sync", "eager-opt"));
   problem.shard_optimizer = keys.truth("shard-optimizer");
   problem.blocking_sends = keys.truth("blocking-sends");

@@ -199,9 +199,9 @@ ModelConfig requested_model(const JsonValue& request) {
 
 Workload requested_workload(const JsonValue& request) {
   Workload workload = workload_of(parse_named<DataType>("dtype", text_or(request, "dtype", to_text(DataType::Float32))),
-                                  parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw")));
+                                  parse_named<OptimizerKind>("optimizer", text_or(request, "optimizer", "adamw")),
+                                  count_or(request, "sequence", 128, 1));
   workload.micro_batch_size = count_or(request, "micro_batch_size", 4, 1);
-  workload.sequence = count_or(request, "sequence", 128, 1);
   workload.dropout = bool_or(request, "dropout", false);
   return workload;
 }

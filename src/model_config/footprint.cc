@@ -518,8 +518,9 @@ void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const 
 
 }  // namespace
 
-Workload workload_of(DataType dtype, OptimizerKind optimizer) {
+Workload workload_of(DataType dtype, OptimizerKind optimizer, std::int64_t sequence) {
   Workload workload;
+  workload.sequence = sequence;
   workload.compute_bytes = bytes_of(dtype);
   workload.weight_bytes = bytes_of(master_type(dtype));
   workload.optimizer_bytes = moments_of(optimizer) * workload.weight_bytes;

@@ -54,8 +54,8 @@ struct Workload {
   friend bool operator==(const Workload&, const Workload&) = default;
 };
 
-/// Returns the element sizes of `chimera train` with these --dtype and --optimizer.
-[[nodiscard]] Workload workload_of(DataType dtype, OptimizerKind optimizer);
+/// Returns the workload of `chimera train` with these --dtype, --optimizer and --sequence.
+[[nodiscard]] Workload workload_of(DataType dtype, OptimizerKind optimizer, std::int64_t sequence);
 
 /// Work and memory of a layer for one micro-batch. A multiply-add counts as two FLOPs, element-wise work as zero.
 struct LayerFootprint {

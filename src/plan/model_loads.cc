@@ -57,6 +57,10 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
       more(LayerKind::Embedding, stage(1, true, false), block, loads.boundary);  // replaces the stage's input
   loads.head = more(LayerKind::Head, stage(1, false, true), block, 0);
   loads.blocks.assign(static_cast<std::size_t>(model.layers), more(LayerKind::Block, stage(2, false, false), block, 0));
+  // The head may free more than it keeps: the output of the last block, which is on its stage.
+  const double freed = std::min(loads.head.activations, 0.0);
+  loads.head.activations -= freed;
+  loads.blocks.back().activations += freed;
   return loads;
 }
 
@@ -79,8 +83,12 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   };
   set_times(loads.embedding, LayerKind::Embedding);
   set_times(loads.head, LayerKind::Head);
-  set_times(loads.blocks.front(), LayerKind::Block);
-  std::ranges::fill(loads.blocks, loads.blocks.front());
+  LayerLoad times;
+  set_times(times, LayerKind::Block);
+  for (LayerLoad& block : loads.blocks) {
+    for (const auto time : {&LayerLoad::forward, &LayerLoad::input_gradient, &LayerLoad::weight_gradient})
+      block.*time = times.*time;
+  }
   return loads;
 }
 

@@ -60,14 +60,14 @@ TEST(MatricesTest, FootprintsCountOneMomentumOfMatricesAndTheBufferOfResults) {
   const ModelConfig model = find_model("gpt2-tiny");
   const StageLayers stage{0, 2, true, false};
   const std::int64_t matrices = elements_of(logical_matrices(model, stage));
-  const Workload muon = workload_of(DataType::Float32, OptimizerKind::Muon);
-  const Workload adamw = workload_of(DataType::Float32, OptimizerKind::AdamW);
+  const Workload muon = workload_of(DataType::Float32, OptimizerKind::Muon, 128);
+  const Workload adamw = workload_of(DataType::Float32, OptimizerKind::AdamW, 128);
   const double bytes = stage_footprint(model, stage, adamw).memory.optimizer;
   EXPECT_EQ(stage_footprint(model, stage, muon).memory.optimizer, bytes - 4.0 * static_cast<double>(matrices));
   EXPECT_EQ(gathered_bytes(model, stage, muon, 2), 4.0 * static_cast<double>(matrices));
   EXPECT_EQ(gathered_bytes(model, stage, muon, 1), 0);
   EXPECT_EQ(gathered_bytes(model, stage, adamw, 2), 0);
-  EXPECT_EQ(gathered_bytes(model, stage, workload_of(DataType::BFloat16, OptimizerKind::Muon), 2),
+  EXPECT_EQ(gathered_bytes(model, stage, workload_of(DataType::BFloat16, OptimizerKind::Muon, 128), 2),
             2.0 * static_cast<double>(matrices));
 }
 

@@ -64,7 +64,7 @@ TEST(MachineLibraryTest, TheP100sBlockIsThePublishedOneTimesTheFittedFactor) {
 
 TEST(MachineLibraryTest, GpusOfDataSheetsComputeAtTheStatedShareOfTheirPeak) {
   constexpr std::int64_t kContext = 8192;
-  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW);
+  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW, 128);
   for (const auto& [name, flops] : {std::pair{"a100-80gb", 0.6 * 312e12}, {"h100-80gb", 0.45 * 989.4e12}}) {
     const MachineProfile machine = read_machine(testing::source_path("/machines/") + name + ".json");
     for (const char* model : {"llama-3-8b", "mistral-7b", "gpt2-64"}) {
@@ -83,7 +83,7 @@ TEST(MachineLibraryTest, GpusOfDataSheetsComputeAtTheStatedShareOfTheirPeak) {
 /// are fitted to it; the share of the peak is that of the second row, rounded.
 TEST(MachineLibraryTest, TheH200sBlocksTakeTheMeasuredTimes) {
   const MachineProfile machine = read_machine(testing::source_path("/machines/h200.json"));
-  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW);
+  Workload workload = workload_of(DataType::BFloat16, OptimizerKind::AdamW, 128);
   workload.sequence = 1024;
   for (const auto& [size, seconds] : {std::pair<std::int64_t, double>{1, 0.849e-3}, {4, 1.227e-3}, {8, 2.370e-3}}) {
     workload.micro_batch_size = size;

@@ -88,6 +88,21 @@ TEST(NamedPartitionTest, TakesMeasuredTimes) {
   EXPECT_EQ(to_text(resolve_partition({PartitionRule::Auto}, problem)), "2,6");
 }
 
+// Where T ranks do not divide the tokens, BERT's head frees the output of the last block and may keep less.
+TEST(NamedPartitionTest, AHeadMayFreeMoreThanItKeeps) {
+  Workload workload{.micro_batch_size = 4, .sequence = 64, .tensor_parallel = 2, .cuts_tokens = false};
+  const ModelConfig model = with_overrides(find_model("bert-tiny"), {.hidden = 256});
+  const ModelLoads loads = flop_loads(model, workload);
+  EXPECT_EQ(loads.head.activations, 0);
+  const StageFootprint last = stage_footprint(model, {0, 1, false, true}, workload);
+  EXPECT_DOUBLE_EQ(loads.blocks.back().activations + loads.boundary, last.memory.activations);
+  EXPECT_GT(loads.blocks.front().activations, loads.blocks.back().activations);
+  const Schedule schedule = find_generator("1f1b").generate({2, 4});
+  EXPECT_EQ(
+      resolve_partition({PartitionRule::Auto}, {.schedule = schedule, .model = model, .workload = workload}).size(),
+      2U);
+}
+
 TEST(NamedPartitionTest, RefusesInvalidPartitions) {
   const auto refusal = [](const std::string& name, const char* schedule, const char* words) {
     EXPECT_THAT(

@@ -127,11 +127,10 @@ std::int64_t receives_ahead(const TrainOptions& options) {
 }
 
 Workload workload_of(const TrainOptions& options) {
-  Workload workload = workload_of(options.dtype, options.optimizer.kind);
+  Workload workload = workload_of(options.dtype, options.optimizer.kind, options.sequence);
   if (workload.iteration_bytes > 0)
     workload.iteration_bytes = bytes_of(options.optimizer.muon.iterations.value_or(options.dtype));
   workload.micro_batch_size = options.micro_batch_size;
-  workload.sequence = options.sequence;
   workload.dropout = options.dropout > 0;
   workload.split_documents = options.documents == Documents::Split;
   workload.recompute_attention = options.recompute.rule == StageRule::Attention;

@@ -21,6 +21,7 @@
 #include "model_config/footprint.h"
 #include "model_config/parameters.h"
 #include "train/setup/data_tokenizer.h"
+#include "train/setup/device.h"
 #include "train/setup/job_identity.h"
 
 namespace chimera {
@@ -213,7 +214,7 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 }  // namespace
 
 double checkpoint_bytes(const Job& job) {
-  const Workload workload = workload_of(job.options.dtype, job.options.optimizer.kind);
+  const Workload workload = workload_of(job.options);
   const StageLayers whole{0, job.model.layers, true, true};
   const StageMemory memory = stage_footprint(job.model, whole, workload).memory;
   return static_cast<double>(parameter_count(job.model) * workload.weight_bytes) + memory.optimizer;
