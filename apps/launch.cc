@@ -262,8 +262,9 @@ void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code)
       "\nFor clusters without a scheduler; with SLURM use srun. All hosts need the program at the same path (or "
       "--program), the current folder, and the data. Ranks find each other at the first host, with a secret that "
       "travels over ssh.\n"
-      "\nIf a rank or a connection fails, or this command dies, all ranks on all hosts end. The first SIGTERM, SIGHUP "
-      "or SIGUSR1 makes a run with --checkpoint save; Ctrl-C ends it. `train --recover twin` or `reroute` continues "
+      "\nIf a rank or a connection fails, or this command dies, all ranks on all hosts end. The first SIGTERM, SIGHUP, "
+      "SIGUSR1 or SIGUSR2 makes a run with --checkpoint save; Ctrl-C ends it. `train --recover twin` or `reroute` "
+      "continues "
       "without lost ranks and hosts. --max-restarts needs checkpoints that all hosts can read. Exit codes are those of "
       "`chimera train`.\n"
       "\nMore: docs/clusters.md");

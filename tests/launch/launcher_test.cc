@@ -199,7 +199,7 @@ class LauncherSaveTest : public ::testing::TestWithParam<int> {
   void SetUp() override { ::setenv("LAUNCH_TEST_SAVES", "1", 1); }
   void TearDown() override { ::unsetenv("LAUNCH_TEST_SAVES"); }
 };
-INSTANTIATE_TEST_SUITE_P(, LauncherSaveTest, ::testing::Values(SIGTERM, SIGUSR1, SIGHUP));
+INSTANTIATE_TEST_SUITE_P(, LauncherSaveTest, ::testing::Values(SIGTERM, SIGUSR1, SIGUSR2, SIGHUP));
 
 TEST_P(LauncherSaveTest, FirstSignalMakesRanksSave) {
   Job job(3, {"save-when-asked", "save-when-asked", "save-when-asked"});

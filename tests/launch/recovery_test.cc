@@ -49,6 +49,15 @@ TEST(RecoveryTest, RecoveryWaitsForAllRanksToLeaveAndToResume) {
   EXPECT_TRUE(recovery.has_weights(2));
 }
 
+// Two ranks share each of two stages, and two groups of them have copies.
+TEST(RecoveryTest, AllRanksThatShareLayersMayBeLost) {
+  const RankGroups copies = {
+      {RankId(0), RankId(4)}, {RankId(1), RankId(5)}, {RankId(2), RankId(6)}, {RankId(3), RankId(7)}};
+  Recovery recovery(8, copies, 5, Recovery::Replacement::Required, {}, 2);
+  EXPECT_EQ(recovery.handle_loss({2, 3}, 7).why_not, "");
+  EXPECT_EQ(recovery.handle_loss({7}, 7).why_not, "not recovered: no rank is left that holds stage 1");
+}
+
 TEST(RecoveryTest, MessagesOfEarlierEpochsAreDropped) {
   Recovery recovery(4, kFourRanksOfChimera, 5);
   EXPECT_EQ(recovery.handle_loss({2}, 7).why_not, "");

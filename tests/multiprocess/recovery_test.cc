@@ -81,7 +81,7 @@ TEST(TrainingRequestTest, RunBeforeItsStartAsksForARetry) {
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   const FileDescriptor read_end(ends[0]);
   const FileDescriptor write_end(ends[1]);
-  for (const int signal_number : {SIGTERM, SIGUSR1, SIGHUP}) {
+  for (const int signal_number : {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}) {
     const Scratch scratch;
     ProgramRun run(small_training(scratch) + Arguments{"--schedule", "-", "--checkpoint", scratch.path("run")},
                    {.in_process = [&] { ::dup2(read_end.get(), STDIN_FILENO); }});

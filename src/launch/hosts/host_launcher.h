@@ -31,8 +31,8 @@ struct HostsEnding {
 
 /// Runs the commands until all have ended. If a host fails, prints the name of the first host that failed for a reason
 /// of its own (not because it lost a peer), then closes the standard inputs of all commands, which ends the hosts.
-/// Forwards the first SIGTERM, SIGHUP or SIGUSR1 to rank 0, which saves a checkpoint if the run has any. SIGINT, or a
-/// second signal, ends all hosts. The death of this process ends them too.
+/// Forwards the first SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 to rank 0, which saves a checkpoint if the run has any.
+/// SIGINT, or a second signal, ends all hosts. The death of this process ends them too.
 ///
 /// The exit code is 0 after success, kSavedExit if the run saved after a signal, 128 + n if signal n ended it,
 /// ExitCode::Usage if the failed host returned it, else ExitCode::No. Throws Error if the system refuses a process;

@@ -57,7 +57,8 @@ struct LaunchPlan {
   /// again. If a recovery is impossible, the job restarts.
   int most_recoveries = 0;
   RankGroups copies = {};
-  RankGroups shards = {};  ///< The ranks of each shard of the optimizer, if two ranks hold each
+  std::int64_t copies_of_group = 1;  ///< Consecutive elements of `copies` with the parts of one group
+  RankGroups shards = {};            ///< The ranks of each shard of the optimizer, if two ranks hold each
   std::vector<std::string> replacement_arguments = {};  ///< Added to the arguments of replacement ranks
   /// Time after which a recovery continues without a replacement that is not ready: the other ranks run its stages, and
   /// it joins them later. 0: no replacement is started. Empty: a recovery waits for its replacements.

@@ -12,8 +12,8 @@
 namespace chimera {
 
 /// Runs the job and returns its exit code: 0; 1 if a rank failed, 2 if it failed with ExitCode::Usage; 128 + n after
-/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1). If plan.saves, the first signal except SIGINT makes the job save a
-/// checkpoint and return kSavedExit; if not all ranks are in their steps yet, it returns without saving. Another
+/// signal n (SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2). If plan.saves, the first signal except SIGINT makes the job
+/// save a checkpoint and return kSavedExit; if not all ranks are in their steps yet, it returns without saving. Another
 /// signal, kSameSignal or more later, ends the job.
 ///
 /// After a failure, names the first rank that failed for its own reason on stderr: "chimera: rank 2 failed at 1B3:

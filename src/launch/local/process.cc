@@ -196,6 +196,7 @@ SignalInbox::SignalInbox() {
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
   ::sigaddset(&signals, SIGUSR1);
+  ::sigaddset(&signals, SIGUSR2);
   struct sigaction hang_up_action {};
   ::sigaction(SIGHUP, nullptr, &hang_up_action);
   if (hang_up_action.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);

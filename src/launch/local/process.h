@@ -56,7 +56,7 @@ inline constexpr std::chrono::milliseconds kSameSignal{500};
 inline constexpr ExitCode kSavedExit{75};
 
 /// Signals that make a run with checkpoints save and end.
-inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGHUP};
+inline constexpr std::array kSavingSignals = {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP};
 
 /// How a child process ended.
 struct Ending {
@@ -83,8 +83,8 @@ struct Ending {
   return ending.kind == Ending::Kind::Killed ? exit_code_of_signal(ending.value) : ending.value;
 }
 
-/// Queues SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored (nohup), SIGHUP, instead of their usual effect. Blocks
-/// these signals only in the calling thread. Also resets the action of SIGCHLD, so that the process can wait for
+/// Queues SIGINT, SIGTERM, SIGUSR1, SIGUSR2 and, unless it is ignored (nohup), SIGHUP, instead of their usual effect.
+/// Blocks these signals only in the calling thread. Also resets the action of SIGCHLD, so that the process can wait for
 /// children.
 class SignalInbox {
  public:

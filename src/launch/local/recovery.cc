@@ -153,9 +153,11 @@ void RecoveryLink::note_resumed(std::int64_t step, std::vector<std::int64_t> gro
                  .groups = std::move(groups)});
 }
 
-Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement, RankGroups shards)
+Recovery::Recovery(int ranks, RankGroups copies, int most, Replacement replacement, RankGroups shards,
+                   std::int64_t parts)
     : copies_(std::move(copies)),
       shards_(std::move(shards)),
+      parts_(parts),
       restarts_(most, {.again = "recovered", .flag = "--max-recoveries"}),
       replacement_(replacement),
       places_(static_cast<std::size_t>(ranks), Place::Elsewhere),
@@ -184,7 +186,7 @@ std::string Recovery::missing_copy(bool counts_extra) const {
   }
   const auto stage = std::ranges::find_if(copies, is_lost);
   if (stage != copies.end()) {
-    return fmt::format("not recovered: no rank is left that holds stage {}", stage - copies.begin());
+    return fmt::format("not recovered: no rank is left that holds stage {}", (stage - copies.begin()) / parts_);
   }
   if (std::ranges::none_of(shards_, is_lost)) return "";
   return "not recovered: no rank is left that holds a shard of the optimizer (--shard-optimizer)";

@@ -147,9 +147,10 @@ class Recovery {
     None,       ///< Lost ranks are absent at once
   };
   /// `copies[g]` lists the ranks that hold parameter group g (a stage, or the tied matrix). `most` is the maximum
-  /// number of recoveries. `shards` lists the ranks that hold each shard of the optimizer.
+  /// number of recoveries. `shards` lists the ranks that hold each shard of the optimizer. If `parts` ranks share each
+  /// layer, group g has the elements g * parts to g * parts + parts - 1 of `copies`, one for each part.
   Recovery(int ranks, RankGroups copies, int most, Replacement replacement = Replacement::Required,
-           RankGroups shards = {});
+           RankGroups shards = {}, std::int64_t parts = 1);
 
   /// Decision about the loss of ranks.
   struct Answer {
@@ -209,6 +210,7 @@ class Recovery {
 
   RankGroups copies_;
   RankGroups shards_;
+  std::int64_t parts_;
   Restarts restarts_;
   Replacement replacement_;
   State state_ = State::Running;

@@ -41,7 +41,8 @@ class RankProcesses {
   /// Starts all ranks.
   RankProcesses(const LaunchPlan& plan, ProgressPage& progress, const RankStarter& start)
       : progress_(progress), start_(start), most_(plan.most_recoveries), spare_patience_(plan.spare_patience) {
-    if (most_ > 0) recovery_.emplace(plan.ranks, plan.copies, most_, replacement_of(plan), plan.shards);
+    if (most_ > 0)
+      recovery_.emplace(plan.ranks, plan.copies, most_, replacement_of(plan), plan.shards, plan.copies_of_group);
     for (int rank = 0; rank < plan.ranks; ++rank) {
       OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
       orders_.push_back(std::move(channel.launcher));

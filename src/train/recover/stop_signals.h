@@ -13,8 +13,8 @@
 
 namespace chimera {
 
-/// Handles SIGTERM, SIGUSR1 and SIGHUP (unless ignored, as by nohup) during its lifetime. A signal to any rank requests
-/// that the run saves and ends. Only one instance may exist.
+/// Handles kSavingSignals (SIGHUP unless ignored, as by nohup) during its lifetime. A signal to any rank requests that
+/// the run saves and ends. Only one instance may exist.
 class StopSignals {
  public:
   /// Reaction to a second signal. A signal less than kSameSignal after the first counts as the same signal.
@@ -28,7 +28,7 @@ class StopSignals {
   /// Restores the handlers and clears the request.
   ~StopSignals();
 
-  /// Ignores all three signals from now on. Call it when everything is saved and the process is about to exit.
+  /// Ignores these signals from now on. Call it when everything is saved and the process is about to exit.
   void ignore_all();
 
  private:
