@@ -248,6 +248,10 @@ std::string machine_file(const std::string& word) {
 
 std::string recipe_file(const std::string& word) { return named_file("recipe", word, "recipes/gpt2.toml"); }
 
+std::string record_file(const std::string& word) {
+  return named_file("record", word, "benchmarks/records/paper-d4-n4.json");
+}
+
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");

@@ -31,11 +31,13 @@ struct CommandResult {
 /// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
-/// Return the path of a machine profile (measured speeds of a machine) or a recipe (a file of training flags). If
-/// `word` is a path or `-`, they return it unchanged. Else `word` is the name of a file that comes with chimera, such
-/// as `h100-80gb`, or a unique beginning of such a name. Throw ConfigError, which lists the names, for other words.
+/// Return the path of a machine profile (measured speeds of a machine), a recipe (a file of training flags) or a record
+/// (the best known schedule of a search problem). If `word` is a path or `-`, they return it unchanged. Else `word` is
+/// the name of a file that comes with chimera, such as `h100-80gb`, or a unique beginning of such a name. Throw
+/// ConfigError, which lists the names, for other words.
 [[nodiscard]] std::string machine_file(const std::string& word);
 [[nodiscard]] std::string recipe_file(const std::string& word);
+[[nodiscard]] std::string record_file(const std::string& word);
 
 /// Adds the subcommands that need LibTorch, or only their names for the help.
 using AddTraining = std::function<void(CLI::App& program, const Invocation& invocation, int& exit_code)>;

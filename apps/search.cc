@@ -13,10 +13,13 @@
 #include <utility>
 
 #include "answers/check_answer.h"
+#include "answers/record.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/files.h"
 #include "help.h"
+#include "program.h"
 #include "render/text.h"
 #include "schedule/schedule_json.h"
 #include "search/limits.h"
@@ -39,6 +42,7 @@ struct SearchArguments {
   std::int64_t seed = 0;
   Format format = Format::Text;
   std::string output;
+  std::string record;  // name or file
   CLI::Option* seconds_option = nullptr;
   CLI::Option* iterations_option = nullptr;
 };
@@ -247,9 +251,43 @@ std::string print_search(const SearchArguments& options) {
   return text;
 }
 
+/// Refuses flags that would change the problem of a record.
+void require_only_search_flags(const CLI::App& command) {
+  const std::vector<std::string> allowed = {"--record", "--seconds", "--iterations", "--seed",
+                                            "--format", "--output",  "--overwrite"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || std::ranges::count(allowed, name) > 0) continue;
+    throw ConfigError(fmt::format("search: --record has its own problem; leave out {}", name));
+  }
+}
+
+/// Searches from the record's schedule and all generated ones. Returns the exit code: 0 if the result beats the record.
+int try_record(const CLI::App& command, const SearchArguments& options) {
+  require_only_search_flags(command);
+  const std::string file = record_file(options.record);
+  const Record record = record_from_json(read_whole(file), file);
+  SearchOptions chosen = search_options(options);
+  chosen.wants_front = false;
+  const SearchResult result = search(record.problem, {record.schedule}, chosen);
+  const bool beats = result.makespan < record.makespan * (1 - kRounding);
+  if (!options.output.empty()) write_output(options.output, to_json(result.schedule));
+  if (options.format == Format::Json) {
+    write_output("", search_json(result, record.placement));
+  } else {
+    const std::string verdict = beats ? "The search beats the record."
+                                : record.makespan <= result.lower_bound * (1 + kRounding)
+                                    ? "Nobody can beat the record: it equals the bound."
+                                    : "The search does not beat the record.";
+    write_output("", fmt::format("{}: makespan {:.6g}, lower bound {:.6g}\n{}{}\n", record.name, record.makespan,
+                                 record.lower_bound, as_text(result, record.problem.costs), verdict));
+  }
+  return beats ? 0 : 1;
+}
+
 }  // namespace
 
-void add_search(CLI::App& program, int&) {
+void add_search(CLI::App& program, int& exit_code) {
   auto* command = program.add_subcommand("search", "Search for a fast schedule under a memory limit");
   command->footer(
       "Examples:\n"
@@ -258,7 +296,7 @@ void add_search(CLI::App& program, int&) {
       "  chimera search --stages 4 --micro-batches 8 --placement wave --waves 2 --iterations 100000 --seed 1\n"
       "  chimera search --stages 4 --micro-batches 4 --output found.json\n"
       "  chimera search mine.json --latency 0.1\n"
-      "  chimera search --stages 4 --micro-batches 6 --placement any --costs costs.json\n"
+      "  chimera search --record gpt-d8-n32 --seconds 60\n"
       "\nLocal search improves the best generated and list-scheduled schedules; small problems are solved to proven "
       "optimality. The gap is makespan / lower bound - 1. With --iterations and without --seconds the result depends "
       "only on --seed.\n"
@@ -286,6 +324,9 @@ void add_search(CLI::App& program, int&) {
   options->iterations_option = add_count(*command, "--iterations", options->iterations,
                                          "number of schedules to try, instead of --seconds or as a second limit");
   add_count(*command, "--seed", options->seed, "random seed (default 0)");
+  command->add_option(
+      "--record", options->record,
+      "try to beat a record instead: a name in benchmarks/records, or a file; exit code 1 if not beaten");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   add_output_checks(*command,
@@ -294,7 +335,12 @@ void add_search(CLI::App& program, int&) {
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
                               "--seconds", "--iterations", "--seed", "--format", "--output"});
-  command->callback([options] { write_output("", print_search(*options)); });
+  command->callback([options, command, &exit_code] {
+    if (!options->record.empty())
+      exit_code = try_record(*command, *options);
+    else
+      write_output("", print_search(*options));
+  });
 }
 
 }  // namespace chimera::apps

@@ -6,6 +6,8 @@ set(reference ${CMAKE_BINARY_DIR}/reference)
 
 install(DIRECTORY machines recipes DESTINATION ${package_share} COMPONENT runtime FILES_MATCHING
   PATTERN "*.json" PATTERN "*.toml")
+install(DIRECTORY benchmarks/records DESTINATION ${package_share}/benchmarks COMPONENT runtime FILES_MATCHING
+  PATTERN "*.json")
 install(DIRECTORY ${reference}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime OPTIONAL FILES_MATCHING
   PATTERN "*.gz")
 install(FILES ${reference}/completions/chimera DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions

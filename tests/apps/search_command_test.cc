@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/json.h"
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/refusal.h"
 #include "support/scratch.h"
@@ -219,6 +220,26 @@ TEST(SearchCommandTest, RefusesInOneLine) {
        }) {
     expect_refusal(refusal);
   }
+}
+
+TEST(SearchCommandTest, TriesToBeatARecord) {
+  const ProgramResult named = run_program({"search", "--record", "paper-d4-n4", "--iterations", "100"});
+  EXPECT_EQ(named.exit_code, 1);
+  EXPECT_THAT(named.output, HasSubstr("Nobody can beat the record"));
+  const Scratch scratch;
+  std::string text = read_file(source_path("/benchmarks/records/paper-d4-n4.json"));
+  const std::string makespan = R"("makespan": 16)";
+  text.replace(text.find(makespan), makespan.size(), R"("makespan": 17)");
+  const std::string file = scratch.write("mine.json", text);
+  const ProgramResult beaten = run_program({"search", "--record", file, "--iterations", "100"});
+  EXPECT_EQ(beaten.exit_code, 0) << beaten.messages;
+  EXPECT_THAT(beaten.output, HasSubstr("The search beats the record"));
+}
+
+TEST(SearchCommandTest, RefusesFlagsThatWouldChangeARecord) {
+  expect_refusal({{"search", "--record", "paper-d4-n4", "--stages", "4"}, {"--record", "--stages"}});
+  expect_refusal({{"search", "chimera", "--record", "paper-d4-n4"}, {"--record", "NAME"}});
+  expect_refusal({{"search", "--record", "no-such-record"}, {"unknown record", "no-such-record"}});
 }
 
 }  // namespace
