@@ -11,8 +11,8 @@ import json
 import pathlib
 
 DRAWING = ["data.js", "draw.js", "view.js", "picture.js", "totals.js", "plot.js"]
-ROOMS = ["engine.js", "state.js", "controls.js", "chart.js", "scenario.js", "follow.js", "sweep.js", "schedules.js",
-         "editor.js", "marks.js", "finder.js", "own.js", "model.js", "plan.js", "app.js"]
+ROOMS = ["engine.js", "state.js", "controls.js", "chart.js", "scenario.js", "follow.js", "order.js", "sweep.js",
+         "schedules.js", "editor.js", "marks.js", "finder.js", "own.js", "model.js", "plan.js", "app.js"]
 MOST_BYTES = 3_000_000  # small enough for e-mail
 
 
@@ -62,4 +62,5 @@ def main():
     options.output.write_bytes(page)
 
 
-main()
+if __name__ == "__main__":
+    main()

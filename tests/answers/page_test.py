@@ -105,6 +105,9 @@ class Drive:
         self.page.wait_for(ready("own"))
         verdict = "document.querySelector('#room-own .verdict').textContent"
         self.expect("the first schedule is valid", self.page.run(f"{verdict}.startsWith('Valid')"))
+        rows = self.page.run("document.getElementById('own-text').value.trim().split('\\n').length")
+        self.expect("the form shows the editor's schedule", self.page.run(
+            "document.querySelector('#room-own .card .row input').value"), str(rows))
         self.move_an_op()
         self.type_into("#own-text", DEADLOCK)
         self.page.wait_for(f"{verdict}.includes('1B0')")
@@ -155,6 +158,14 @@ class Drive:
         }})()""")
         self.expect("a drag moves an op", self.page.run(f"{rows}[0]").startswith("0F1,0F2,0F0"))
 
+    def edit_elsewhere(self):
+        self.open("schedules")
+        self.page.wait_for(ready("schedules"))
+        self.click("schedules", "Edit")
+        self.page.wait_for(ready("own"))
+        self.expect("the form of the editor shows the schedule that was opened", self.page.run(
+            "document.querySelector('#room-own .card select').value"), "chimera")
+
     def model_and_plan(self):
         self.open("model")
         self.page.wait_for(ready("model"))
@@ -162,6 +173,14 @@ class Drive:
             "document.querySelector('#room-model .fits').textContent.startsWith('Fits')"))
         self.open("plan")
         self.page.wait_for(ready("plan"))
+        room = "document.getElementById('room-plan').textContent"
+        self.expect("progress is counted", self.page.run(f"/\\d+ of \\d+ schedules; [\\d,]+ candidates/.test({room})"))
+        self.expect("a tie is named", self.page.run(f"{room}.includes('A tie: rows 1 to ')"))
+        self.expect("assumptions are listed", self.page.run(f"{room}.includes('multiprocessors')"))
+        self.expect("training runs on the GPU that was planned for", self.page.run(f"{room}.includes('--device cuda')"))
+        self.expect("the memory is that of the profile", self.page.run(
+            "[...document.querySelectorAll('#room-plan label')].find((each) => each.textContent.startsWith('Memory'))"
+            ".nextSibling.value"), "0")
         self.click("plan", "Open")
         self.page.wait_for(ready("schedules"))
         self.expect("a candidate opens with its costs", self.page.run(
@@ -235,7 +254,7 @@ def main():
         if options.times:
             drive.times()
             return 0
-        for part in [drive.schedules, drive.calm, drive.own, drive.model_and_plan, drive.every_room, drive.quiet]:
+        for part in [drive.schedules, drive.calm, drive.own, drive.edit_elsewhere, drive.model_and_plan, drive.every_room, drive.quiet]:
             part()
         print(f"{drive.checks} checks passed")
     return 0

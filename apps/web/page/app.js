@@ -1,17 +1,7 @@
 "use strict";
 // Starts the page. Each tab has a room: the section with its content.
 
-let catalog = null;  // names of schedules, models, axes and options, from the engine
-let page = null;     // colors and hatches, for the drawing code
 const machines = JSON.parse(document.getElementById("machines").textContent);
-const quickEngine = new Engine();
-let longEngine = null;
-
-/** Returns the engine for long requests, which can be stopped; starts it at the first call. */
-function slowEngine() {
-  longEngine ??= new Engine();
-  return longEngine;
-}
 
 const kRooms = [
   {name: "schedules", title: "Schedules", build: schedulesRoom},

@@ -1,14 +1,27 @@
 "use strict";
 // The compiled scheduling half in web workers. A worker answers its requests in order.
 
+// {script, wasm} if the page contains the engine, {folder} if it loads the engine at its first use
 const packed = JSON.parse(document.getElementById("engine").textContent);
-const engineBytes = unpack(packed.wasm);
 
-async function unpack(base64) {
-  const text = atob(base64);
+async function packedBytes() {
+  if (packed.folder) {
+    const answer = await fetch(`${packed.folder}engine.bin`);
+    if (!answer.ok) throw new Error(`engine.bin: ${answer.status} ${answer.statusText}`);
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+  const text = atob(packed.wasm);
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  return bytes;
+}
+
+let unpacked = null;
+/** Returns the bytes of the engine's WebAssembly module. */
+function engineBytes() {
+  unpacked ??= packedBytes().then((bytes) => new Response(
+      new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+  return unpacked;
 }
 
 /** Runs in the worker. Receives the engine's bytes, then {id, request}; sends {id, answer} or {id, progress}. */
@@ -30,7 +43,7 @@ function serve() {
   });
 }
 
-const engineSource = URL.createObjectURL(
+const engineSource = packed.folder ? `${packed.folder}engine.js` : URL.createObjectURL(
     new Blob([packed.script, `\n${serve}\nserve();`], {type: "text/javascript"}));
 
 class Engine {
@@ -43,10 +56,12 @@ class Engine {
   start() {
     const worker = new Worker(engineSource);
     this.worker = worker;
-    this.ready = new Promise((resolve) => this.isReady = resolve);
+    this.ready = new Promise((resolve, reject) => [this.isReady, this.isBroken] = [resolve, reject]);
+    this.ready.catch(() => {});  // every question reports it
     worker.onmessage = ({data}) => this.take(data);
     worker.onerror = (event) => this.fail(`the engine stopped: ${event.message ?? "out of memory"}`);
-    engineBytes.then((bytes) => worker.postMessage(bytes));
+    engineBytes().then((bytes) => worker.postMessage(bytes),
+                       (error) => this.isBroken(new Error(`the engine cannot be loaded: ${error.message}`)));
   }
 
   take({ready, id, progress, answer}) {
@@ -83,6 +98,34 @@ class Engine {
   }
 }
 
+/** Engines that answer several requests side by side. */
+class Engines {
+  constructor() {
+    this.engines = [];
+    this.stopped = false;
+  }
+
+  /** Calls take(i, answer) for each answer as it arrives; the answer is an Error if the engine refuses the request. */
+  async askAll(requests, take) {
+    const count = Math.max(1, Math.min(requests.length, 4, (navigator.hardwareConcurrency ?? 2) - 1));
+    while (this.engines.length < count) this.engines.push(new Engine());
+    this.stopped = false;
+    let next = 0;
+    await Promise.all(this.engines.slice(0, count).map(async (engine) => {
+      while (next < requests.length && !this.stopped) {
+        const i = next++;
+        const answer = await engine.ask(requests[i]).catch((error) => error);
+        if (!this.stopped) take(i, answer);
+      }
+    }));
+  }
+
+  stop() {
+    this.stopped = true;
+    for (const engine of this.engines) engine.stop();
+  }
+}
+
 /** Runs one request at a time. Of the requests that arrive meanwhile, only the last one runs. */
 class Latest {
   constructor(ask) {
@@ -102,4 +145,18 @@ class Latest {
     }
     this.busy = false;
   }
+}
+
+let catalog = null;  // names of schedules, models, axes and options, from the engine
+let page = null;     // colors and hatches, for the drawing code
+
+let quick = null;
+/** The engine for short requests, which starts at the first one. */
+const quickEngine = {ask: (...question) => (quick ??= new Engine()).ask(...question)};
+
+let slow = null;
+/** Returns the engine for long requests, which can be stopped; starts it at the first call. */
+function slowEngine() {
+  slow ??= new Engine();
+  return slow;
 }

@@ -8,40 +8,76 @@ function secondsText(seconds) {
 function planRoom(room) {
   const builtIn = Object.keys(machines);
   const chosen = chosenIn("plan", {
-    model: "bert-48", overrides: {}, ...kUsualWorkload, workers: 32, miniBatch: 512, memory: 16, machine: builtIn[0],
+    model: "bert-48", overrides: {}, ...kUsualWorkload, workers: 16, miniBatch: 128, memory: 0, machine: builtIn[0],
     ownMachine: "", schedules: [], shardOptimizer: false, top: 10});
   const status = make("p", {class: "said", role: "status", hidden: true});
+  const bar = make("progress", {hidden: true, "aria-label": "schedules planned"});
   const content = make("div", {class: "results"});
+  const engines = new Engines();
   const changed = () => saveState();
   const take = (name) => (value) => {
     chosen[name] = value;
     changed();
   };
   const go = button("Plan", plan, {class: "main"});
-  const stop = button("Stop", () => slowEngine().stop(), {disabled: true});
+  const stop = button("Stop", () => engines.stop(), {disabled: true});
+  const profile = () => chosen.machine === "loaded" ? chosen.ownMachine : machines[chosen.machine];
 
+  /** Plans one schedule after the other, so that the best candidates so far can be shown. */
   async function plan() {
     go.disabled = true;
     stop.disabled = false;
-    say(status, "Predicting candidates…");
+    const names = chosen.schedules.length > 0 ? chosen.schedules
+        : catalog.schedules.filter((each) => each.synchronous).map((each) => each.name);
+    const request = {
+      do: "plan", model: chosen.model, overrides: chosen.overrides, workers: chosen.workers,
+      mini_batch: chosen.miniBatch, memory_bytes: chosen.memory * 2 ** 30, sequence: chosen.sequence,
+      dtype: chosen.dtype, optimizer: chosen.optimizer, dropout: chosen.dropout,
+      shard_optimizer: chosen.shardOptimizer, top: chosen.top, machine: profile()};
+    const answers = names.map(() => null);
+    let done = 0;
     const began = performance.now();
-    try {
-      const answer = await slowEngine().ask({
-        do: "plan", model: chosen.model, overrides: chosen.overrides, workers: chosen.workers,
-        mini_batch: chosen.miniBatch, memory_bytes: chosen.memory * 2 ** 30, sequence: chosen.sequence,
-        dtype: chosen.dtype, optimizer: chosen.optimizer, dropout: chosen.dropout,
-        shard_optimizer: chosen.shardOptimizer, top: chosen.top,
-        machine: chosen.machine === "loaded" ? chosen.ownMachine : machines[chosen.machine],
-        ...(chosen.schedules.length > 0 ? {schedules: chosen.schedules} : {})});
-      show(answer);
-      const {considered, too_large: tooLarge} = answer.report;
-      say(status, `${considered} candidates; ${tooLarge} do not fit; ` +
-          `${((performance.now() - began) / 1000).toFixed(1)} s`);
-    } catch (error) {
-      say(status, error.message === "stopped" ? "Stopped." : error.message, error.message !== "stopped");
-    }
+    bar.max = names.length;
+    bar.value = 0;
+    bar.hidden = false;
+    content.replaceChildren();
+    const tell = (end) => {
+      const found = answers.filter((each) => each !== null);
+      const sum = (field) => found.reduce((total, {report}) => total + report[field], 0).toLocaleString("en");
+      say(status, `${done} of ${names.length} schedules; ${sum("considered")} candidates, ${sum("too_large")} do not ` +
+          `fit; ${((performance.now() - began) / 1000).toFixed(1)} s${end}`);
+    };
+    tell("");
+    let refusal = null;
+    await engines.askAll(names.map((name) => ({...request, schedules: [name]})), (i, answer) => {
+      bar.value = ++done;
+      if (answer instanceof Error) refusal ??= answer;
+      else answers[i] = answer;
+      if (answers.some((each) => each !== null)) show(merged(answers));
+      tell("…");
+    });
+    bar.hidden = true;
+    if (refusal && answers.every((each) => each === null)) say(status, refusal.message, true);
+    else tell(engines.stopped ? "; stopped" : "");
     go.disabled = false;
     stop.disabled = true;
+  }
+
+  /** Joins the answers for single schedules; null: no answer. */
+  function merged(answers) {
+    const given = answers.filter((each) => each !== null);
+    const rows = given.flatMap(({report, open}) => report.candidates.map((candidate, i) => [candidate, open[i]]));
+    rows.sort(([a], [b]) => a.step_seconds - b.step_seconds);
+    rows.splice(chosen.top);
+    const best = rows[0][0].step_seconds;
+    const error = given[0].report.expected_error ?? 0;
+    const differs = rows.findIndex(([candidate]) => candidate.step_seconds / best - 1 > error);
+    const more = given.filter(({report}) => report.with_twice_the_memory?.step_seconds < best * 0.999).sort(
+        (a, b) => a.report.with_twice_the_memory.step_seconds - b.report.with_twice_the_memory.step_seconds)[0];
+    return {machine: given[0].machine, open: rows.map(([, open]) => open), more_memory_words: more?.more_memory_words,
+            report: {candidates: rows.map(([candidate]) => candidate), expected_error: error,
+                     tied: differs < 0 ? rows.length : differs,
+                     with_twice_the_memory: more?.report.with_twice_the_memory}};
   }
 
   function show(answer) {
@@ -55,7 +91,7 @@ function planRoom(room) {
       candidate.partition === "even" ? "even" : "uneven",
       candidate.equation_1 ? secondsText(candidate.equation_1.seconds) : "–"]);
     content.replaceChildren(
-        make("h2", {}, open[0].words), gains(answer, best),
+        make("h2", {}, open[0].words), gains(answer, best), tieText(report),
         stackedBars({title: "Step time of the candidates: ops, and idle time by cause", text: secondsText,
                      bars: report.candidates.map((candidate, i) => ({
                        label: `${i + 1}. ${candidate.schedule}`,
@@ -67,14 +103,28 @@ function planRoom(room) {
                "equation 1"],
               rows),
         make("div", {class: "field"}, make("b", {}, "Training command"),
-             make("pre", {}, trainLine(open[0])), row(copyButton("Copy command", () => trainLine(open[0])))));
+             make("pre", {}, trainLine(open[0])), row(copyButton("Copy command", () => trainLine(open[0])))),
+        assumptions());
+  }
+
+  function tieText({tied, expected_error: error}) {
+    if (tied < 2) return "";
+    return make("p", {class: "verdict"}, make("b", {}, "A tie: "), `rows 1 to ${tied} differ by less than the error ` +
+        `of predictions on this machine (${number(100 * error)} %).`);
+  }
+
+  function assumptions() {
+    const lines = (JSON.parse(profile()).sources ?? []).filter((line) => line.startsWith("Assumed: "));
+    if (lines.length === 0) return "";
+    return make("div", {class: "field"}, make("b", {}, "Assumed"),
+                make("ul", {class: "gains"}, lines.map((line) => make("li", {}, line.slice(9)))));
   }
 
   function trainLine({train}) {
     const sizes = Object.entries(chosen.overrides).map(([name, value]) => `--${name.replaceAll("_", "-")} ${value}`);
     return ["chimera train --model", chosen.model, ...sizes, "--data FILE --sequence", chosen.sequence, "--dtype",
             chosen.dtype, "--optimizer", chosen.optimizer, ...(chosen.dropout ? ["--dropout 0.1"] : []),
-            ...train].join(" ");
+            ...(JSON.parse(profile()).cores > 0 ? [] : ["--device cuda"]), ...train].join(" ");
   }
 
   function gains({report, more_memory_words: words}, best) {
@@ -131,7 +181,7 @@ function planRoom(room) {
                       machine, button("Load a profile", () => file.click()), file,
                       checkbox("shard the optimizer state (ZeRO-1)", chosen.shardOptimizer, take("shardOptimizer"))),
                 workloadControls(chosen, changed), pick],
-         [row(go, stop), status, content]);
+         [row(go, stop), bar, status, content]);
   plan();
   return {};
 }

@@ -118,7 +118,8 @@ function schedulesRoom(room) {
     const schedule = scheduleField(choice, chosen.stages, chosen.microBatches);
     try {
       const {text} = await engine.ask({do: "export", format: "csv", schedule});
-      rooms.own.open({text, costs: {...chosen.costs}});
+      const start = choice.text ? null : {...choice, stages: schedule.stages, micro_batches: schedule.micro_batches};
+      rooms.own.open({text, costs: {...chosen.costs}, start});
     } catch (error) {
       say(status, error.message, true);
     }
@@ -166,13 +167,6 @@ function schedulesRoom(room) {
       changed();
     },
   };
-}
-
-/** Returns a plot height with readable rows that does not exceed the window. */
-function heightOf(panels) {
-  const rows = panels.reduce((sum, panel) => sum + panel.workers, 0);
-  const wanted = kAxisHeight + panels.length * (kTitleHeight + kPanelGap) + rows * 38;
-  return Math.round(Math.max(220, Math.min(wanted, innerHeight * 0.78)));
 }
 
 const kFiles = [

@@ -211,6 +211,7 @@ function linkBox(box, plot, choose) {
   const take = () => {
     choose(box.checked);
     plot.endHover();
+    plot.onRestyle();
     plot.redraw();
   };
   box.addEventListener("change", take);

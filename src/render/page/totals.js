@@ -94,7 +94,7 @@ function fillLegend(legend, {picture: {theme}, view}) {
     }
   });
   const remembered = panels.find((panel) => panel.hasMemory);
-  if (remembered) {
+  if (remembered && view.memory) {
     legendEntry(legend, `memory, full height ${remembered.amount(view.mostMemory(remembered))}`, swatch(theme.memory));
   }
 }
