@@ -7,7 +7,8 @@ packages="$pip_packages ccache clang cmake ninja-build bible-kjv libcli11-dev li
   libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
 sanitizer_packages="g++ libclang-rt-dev"
 web_packages="emscripten nodejs" # For the page of `chimera playground`
-page_test_packages="$web_packages chromium"
+site_packages="$web_packages python3-markdown"
+page_test_packages="$site_packages chromium"
 binding_packages="python3-dev" # For the Python package
 launcher_packages="iproute2 mpich munge openmpi-bin openssh-client openssh-server slurm-client slurmctld slurmd"
 # LibTorch for a machine without a GPU
@@ -179,9 +180,18 @@ build() { # build PRESET [FLAGS OF CMAKE --BUILD...]
   cmake --build --preset "$chosen" -j "$jobs" "$@"
 }
 
-build_page() { # The page of `chimera playground`, if its packages are installed; its tests are skipped without it
+build_page() { # The playground and the site, if their packages are installed; their tests are skipped without them
   command -v em++ >/dev/null && command -v node >/dev/null || return 0
   build web
+  ! /usr/bin/python3 -c 'import markdown' 2>/dev/null || build_site
+}
+
+build_site() { # leaves build/site, from the web build
+  say "making the site"
+  version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' build/web/CMakeCache.txt)
+  date=$(git log -1 --format=%cs 2>/dev/null) || date=$(date -u +%F)
+  PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 apps/web/site.py --engine build/web/engine.js --version "$version" \
+    --date "$date" --output build/site
 }
 
 make_corpus() { # The default corpus: 4.4 MB of English text
