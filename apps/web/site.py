@@ -1,10 +1,11 @@
 """Writes the site as plain files: start page, playground, lessons, records, documents, notebooks.
 
 The pages are assembled from apps/web/site, the scripts of the playground and the documents. Node runs the compiled
-engine for pictures and numbers. Equal sources give equal bytes.
+engine for pictures and numbers. Notebooks show their outputs if the Python package is built (./dev python).
 """
 
 import argparse
+import base64
 import gzip
 import html
 import importlib.machinery
@@ -222,13 +223,14 @@ class Site:
     def notebooks(self):
         links = []
         for path in sorted((ROOT / "examples").glob("*.ipynb")):
-            cells = json.loads(path.read_text())["cells"]
-            parts = []
-            for cell in cells:
+            parts, outputs = [], iter(outputs_of(path))
+            for cell in json.loads(path.read_text())["cells"]:
                 source = "".join(cell["source"])
-                parts.append(html_of(source) if cell["cell_type"] == "markdown"
-                             else f'<div class="cell"><pre><code>{html.escape(source)}</code></pre></div>')
-                parts += [f'<div class="cell"><pre>{html.escape(text)}</pre></div>' for text in outputs_of(cell)]
+                if cell["cell_type"] == "markdown":
+                    parts.append(html_of(source))
+                else:
+                    parts.append(f'<div class="cell"><pre><code>{html.escape(source)}</code></pre></div>')
+                    parts += [output_html(kind, text) for kind, text in next(outputs, [])]
             title = re.sub(r"<[^>]*>", "", re.search(r"<h1[^>]*>(.*?)</h1>", parts[0])[1]) if "<h1" in parts[0] \
                 else path.stem
             shutil.copyfile(path, self.output / "notebooks" / path.name)
@@ -249,11 +251,29 @@ class Site:
             part()
 
 
-def outputs_of(cell):
-    for output in cell.get("outputs", []):
-        text = output.get("text") or output.get("data", {}).get("text/plain")
-        if text:
-            yield "".join(text)
+def outputs_of(notebook):
+    """Returns the outputs of each code cell; none if the Python package is not built here or cannot run the notebook."""
+    pythons = [ROOT / venv / "bin" / "python3" for venv in [".venv-oracles", ".venv-python"]]
+    python = next((path for path in pythons if path.exists()), None)
+    if python is None or not list((ROOT / "build" / "python" / "chimerapipe").glob("_scheduling*.so")):
+        return []
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "build" / "python"), "OMP_NUM_THREADS": "1"}
+    ran = subprocess.run([python, FOLDER / "run_notebook.py", notebook], env=environment, text=True, timeout=120,
+                         capture_output=True)
+    return json.loads(ran.stdout) if ran.returncode == 0 else []
+
+
+def output_html(kind, text):
+    if kind == "svg":
+        picture = base64.b64encode(text.encode()).decode("ascii")
+        return f'<p><img alt="Picture of a schedule" src="data:image/svg+xml;base64,{picture}"></p>'
+    if kind == "html":
+        return scrolling(text)
+    return f'<div class="cell output"><pre>{html.escape(text)}</pre></div>'
+
+
+def scrolling(table):
+    return f'<div class="table" tabindex="0" role="region" aria-label="table">{table}</div>'
 
 
 def html_of(text, slug=None):
@@ -262,8 +282,7 @@ def html_of(text, slug=None):
                              extension_configs={"toc": toc})
     made = re.sub(r'(href="(?![a-z]+:)[^"#]*)\.md', r"\1.html", made)
     made = made.replace("<img ", '<img loading="lazy" ')
-    return re.sub(r"<table>.*?</table>", lambda match: '<div class="table" tabindex="0" role="region" '
-                  f'aria-label="table">{match[0]}</div>', made, flags=re.DOTALL)
+    return re.sub(r"<table>.*?</table>", lambda match: scrolling(match[0]), made, flags=re.DOTALL)
 
 
 def groups_of_book():

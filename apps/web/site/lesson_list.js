@@ -4,15 +4,15 @@
 
 const kFourWorkers = {stages: 4, micro_batches: 4};
 const kEightBatches = {stages: 4, micro_batches: 8};
-const kEdit = "Drag an op along its row, or select it with the arrow keys and move it with Shift and an arrow.";
+const kEdit = "Drag ops along their row, or use keys: arrows select an op, Shift and an arrow moves it.";
 
 const kLessons = [
   {
     title: "Why workers wait",
-    text: "A model is cut into four stages, one on each worker. 2F1 is the forward of micro-batch 1 on stage " +
-        "2. It needs 1F1, so a worker waits until the worker before it has finished. Backwards (B) travel " +
-        "back. Gray time is idle: a bubble. Worker 3 takes micro-batch 3 first, and everybody waits for " +
-        `it. ${kEdit}`,
+    text: "A model is cut into four stages, one on each worker, and the samples into micro-batches 0 to 3. 2F1 is " +
+        "the forward of stage 2 on micro-batch 1. It needs 1F1, so worker 2 waits for worker 1. Backwards (B) " +
+        "travel back. Gray time is idle: a bubble. Worker 3 takes micro-batch 3 first, and everybody waits for it. " +
+        `${kEdit}`,
     goal: "makespan<=21",
     start: {text: "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n" +
                   "2F0,2F1,2F2,2F3,2B0,2B1,2B2,2B3\n3F3,3F0,3F1,3F2,3B0,3B1,3B2,3B3\n"},
@@ -22,9 +22,9 @@ const kLessons = [
   },
   {
     title: "Earlier backwards, less memory",
-    text: "This order is GPipe's: all forwards, then all backwards. A worker keeps the activations of every " +
-        "micro-batch between its forward and its backward, here of eight at once. If a backward runs as " +
-        "soon as it can, its activations can go. The makespan does not change. Choose the schedule with " +
+    text: "This order is GPipe's: all forwards, then all backwards. A micro-batch between its forward and " +
+        "its backward is in flight: the worker must keep its activations, here of eight at once. If a backward " +
+        "runs as soon as it can, its activations can go. The makespan does not change. Choose the schedule with " +
         "one forward, then one backward.",
     goal: "makespan<=33,in-flight<=4",
     start: {schedule: {name: "gpipe", ...kEightBatches}},

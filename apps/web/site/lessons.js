@@ -3,8 +3,8 @@
 // and a schedule), and the reader's order (state=...).
 
 const kMeasures = {
-  "bubble": {text: "bubble", unit: " %", of: ({totals}) => 100 * totals.bubble_ratio},
-  "makespan": {text: "makespan", unit: "", of: ({totals}) => totals.makespan},
+  "bubble": {text: "bubble (idle share of the workers' time)", unit: " %", of: ({totals}) => 100 * totals.bubble_ratio},
+  "makespan": {text: "makespan (time of the step)", unit: "", of: ({totals}) => totals.makespan},
   "in-flight": {text: "micro-batches in flight on a worker", unit: "", of: ({totals}) => totals.peak_units},
   "micro-batches": {text: "micro-batches", unit: "", of: ({microBatches}) => microBatches},
   "copies": {text: "copies of the weights", unit: "", of: ({panel}) => panel.totals.weightCopies},
@@ -347,8 +347,8 @@ class LessonPage {
     if (timed) {
       const {makespan, lower_bound: bound, bubble_ratio: bubble, messages, peak_units: units} = timed.totals;
       this.numbers.textContent = `Makespan ${number(makespan)}, no order of these ops is faster than ` +
-          `${number(bound)}; bubble ${(100 * bubble).toFixed(1)} %; at most ${number(units)} micro-batches in flight on a worker; ` +
-          `copies of the weights: ${number(timed.panel.totals.weightCopies)}; messages: ${messages}.`;
+          `${number(bound)}; bubble ${(100 * bubble).toFixed(1)} %; at most ${number(units)} micro-batches in flight on a ` +
+          `worker; copies of the weights: ${number(timed.panel.totals.weightCopies)}; messages: ${messages}.`;
     } else {
       this.numbers.textContent = "";
     }
