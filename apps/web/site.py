@@ -343,14 +343,15 @@ def record_row(record):
     verdict = '<span class="gap0">solved: nobody can do better</span>' if gap == 0 else f"{100 * gap:.2f} %"
     slices = record["schedule"].get("slices", 1)
     placement = record["placement"] + (f", {slices} slices" if slices > 1 else "")
-    return (f'<tr><td><details><summary>{name}</summary><p>{costs_text(record)}. By <code>{html.escape(record["by"])}'
-            f'</code>, {record["date"]}. <a href="{name}.json" download>JSON</a></p>'
-            f'<img loading="lazy" src="{name}.svg" alt="Picture of the schedule {name}"></details></td>'
-            f'<td>{placement}</td><td class="number">{record["stages"]}</td>'
+    return (f'<tr><td>{name}</td><td>{placement}</td><td class="number">{record["stages"]}</td>'
             f'<td class="number">{record["micro_batches"]}</td><td class="number">{limit}</td>'
             f'<td class="number">{number(record["makespan"])}</td>'
             f'<td class="number">{number(record["lower_bound"])}</td><td>{verdict}</td>'
-            f'<td><button type="button" data-record="{name}" aria-label="Try {name}">Try</button></td></tr>')
+            f'<td><button type="button" data-record="{name}" aria-label="Try {name}">Try</button></td></tr>'
+            f'<tr class="more"><td colspan="9"><details><summary>{costs_text(record)}</summary>'
+            f'<p>By <code>{html.escape(record["by"])}</code>, {record["date"]}. '
+            f'<a href="{name}.json" download>{name}.json</a></p>'
+            f'<img loading="lazy" src="{name}.svg" alt="Picture of the schedule {name}"></details></td></tr>')
 
 
 def main():
