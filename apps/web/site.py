@@ -1,7 +1,7 @@
 """Writes the site as plain files: start page, playground, lessons, records, documents, notebooks.
 
 The pages are assembled from apps/web/site, the scripts of the playground and the documents. Node runs the compiled
-engine for pictures and numbers. Notebooks show their outputs if the Python package is built (./dev python).
+engine for pictures and numbers. Notebooks show outputs if the Python package is built (./dev python).
 """
 
 import argparse
@@ -252,7 +252,7 @@ class Site:
 
 
 def outputs_of(notebook):
-    """Returns the outputs of each code cell; none if the Python package is not built here or cannot run the notebook."""
+    """Returns the outputs of each code cell; none if the Python package is not built or cannot run the notebook."""
     pythons = [ROOT / venv / "bin" / "python3" for venv in [".venv-oracles", ".venv-python"]]
     python = next((path for path in pythons if path.exists()), None)
     if python is None or not list((ROOT / "build" / "python" / "chimerapipe").glob("_scheduling*.so")):
