@@ -21,7 +21,8 @@ using ::testing::ThrowsMessage;
 
 std::vector<std::string> record_files() {
   std::vector<std::string> files;
-  for (const auto& file : std::filesystem::directory_iterator(testing::source_path("/benchmarks/records"))) {
+  std::error_code none;  // a missing folder fails tests below, not the start of the program
+  for (const auto& file : std::filesystem::directory_iterator(testing::source_path("/benchmarks/records"), none)) {
     if (file.path().extension() == ".json") files.push_back(file.path().string());
   }
   std::ranges::sort(files);
@@ -31,6 +32,8 @@ std::vector<std::string> record_files() {
 Record read(const std::string& file) { return record_from_json(read_whole(file), file); }
 
 class RecordTest : public ::testing::TestWithParam<std::string> {};
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RecordTest);
 
 TEST_P(RecordTest, IsWhatItClaims) {
   const Record record = read(GetParam());
@@ -53,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(All, RecordTest, ::testing::ValuesIn(record_files()), [
 
 TEST(RecordsTest, AreManyAndTenAreOpen) {
   const std::vector<std::string> files = record_files();
-  EXPECT_GE(files.size(), 20U);
+  ASSERT_GE(files.size(), 20U);
   EXPECT_LE(files.size(), 40U);
   const auto is_open = [](const std::string& file) {
     const Record record = read(file);
@@ -63,8 +66,7 @@ TEST(RecordsTest, AreManyAndTenAreOpen) {
 }
 
 TEST(RecordsTest, RefusesFilesThatAreNone) {
-  const std::string file = record_files().front();
-  const std::string text = read_whole(file);
+  const std::string text = read_whole(testing::source_path("/benchmarks/records/paper-d4-n4.json"));
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string copy = text;
     copy.replace(copy.find(from), from.size(), to);
