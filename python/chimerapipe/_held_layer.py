@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
-import operator
 import pickle
-import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._agreement import in_short, is_lazy
+from ._given_layers import are_equal, in_words
 from ._messages import Layout, flattened, is_plain, mapped
 from ._modes import noting_forward_mode
-from ._placed import Meshes, is_distributed, local_of, placed_as
+from ._placed import Meshes, is_distributed
 from ._random import RankGenerators, States, changed, states, states_of_own
 from ._step_data import StepData
 
-LayerOrFactory: TypeAlias = nn.Module | Callable[[], nn.Module]
-Recompute: TypeAlias = bool | str | Iterable[int] | Callable[[int], bool]
 ConfigError = _training.ConfigError
 
 
@@ -288,195 +283,3 @@ def _required_arguments(function: Callable[..., Any]) -> list[str]:
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
-
-
-def are_equal(one: Any, other: Any) -> bool:
-    """Compares bits; on a GPU, whose kernels may add in any order, numbers within a hundredth."""
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
-        return type(one) is type(other) and repr(one) == repr(other)
-    one, other = local_of(one), local_of(other)
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if one.is_cuda and (one.is_floating_point() or one.is_complex()):
-        size = float(one.abs().nan_to_num(posinf=0).mean()) if one.numel() else 0.0
-        return bool(torch.allclose(one, other, rtol=1e-2, atol=1e-2 * size, equal_nan=True))
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def in_words(index: int, module: nn.Module) -> str:
-    return f"layer {index} ({type(module).__name__})"
-
-
-def made_layer(layer: LayerOrFactory, index: int) -> nn.Module:
-    """Returns the given module, or the result of the function. Raises ConfigError if it cannot be trained."""
-    if isinstance(layer, nn.Module):
-        for part in layer.modules():
-            if type(part).__name__ == "FullyShardedDataParallel":
-                raise ConfigError(f"layer {index} is wrapped in {type(part).__name__}; use fully_shard instead")
-        return layer
-    if not callable(layer):
-        raise ConfigError(f"layer {index} is a {type(layer).__name__}; give an nn.Module, or a function that makes one")
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(index)  # Equal values in every replica
-        try:
-            made = layer()
-        except TypeError as error:
-            name, reason = getattr(layer, "__name__", in_short(layer)), str(error).splitlines()[0]
-            raise ConfigError(
-                f"layer {index}: {name}() fails: {reason}; give an nn.Module, or a function without arguments that "
-                "makes one"
-            ) from error
-    if not isinstance(made, nn.Module):
-        raise ConfigError(f"layer {index}: the factory returned a {type(made).__name__}, not an nn.Module")
-    return made
-
-
-def require_values(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for sharded tensors and for tensors without a shape."""
-    for name, value in [*module.named_parameters(), *module.named_buffers()]:
-        if is_lazy(value):
-            raise ConfigError(
-                f"{in_words(index, module)}: '{name}' has no shape yet; call the layer once on a sample before"
-            )
-
-
-def require_trainable(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for parameters that no pipeline can train. Warns of sparse gradients."""
-    require_values(index, module)
-    for name, part in module.named_modules():
-        if isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.sparse and part.weight.requires_grad:
-            kind = f"{in_words(index, module)}{f', {name}' if name else ''}"
-            warnings.warn(f"{kind}: its sparse gradients become dense in a pipeline", stacklevel=2)
-    for name, parameter in module.named_parameters():
-        dtype = str(parameter.dtype).removeprefix("torch.")
-        wrong = "was made under inference_mode" if parameter.is_inference() else f"is {dtype}"
-        is_plain = parameter.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-        if parameter.is_inference() or (parameter.requires_grad and not is_plain):
-            raise ConfigError(
-                f"{in_words(index, module)}: parameter '{name}' {wrong}; a pipeline trains float32, float64, float16 "
-                "and bfloat16"
-            )
-
-
-def require_dense_buffers(index: int, module: nn.Module) -> None:
-    """Raises ConfigError for sparse buffers, which replicas cannot compare."""
-    for name, buffer in module.named_buffers():
-        if buffer.layout != torch.strided:
-            raise ConfigError(
-                f"{in_words(index, module)}: buffer '{name}' is sparse, but its stage has replicas; register "
-                "buffer.to_dense(), or choose a schedule without replicas"
-            )
-
-
-def twin_of(parameter: nn.Parameter) -> nn.Parameter:
-    """Returns another leaf with the same memory, hooks and attributes."""
-    if is_distributed(parameter):
-        value = placed_as(parameter, local_of(parameter).detach())
-    else:
-        value = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
-    twin = nn.Parameter(value, parameter.requires_grad)
-    share_memory(twin, parameter)
-    twin.__dict__.update(parameter.__dict__)
-    share_hooks(twin, parameter)
-    return twin
-
-
-def share_hooks(twin: nn.Parameter, parameter: nn.Parameter) -> None:
-    """Gives the twin the parameter's own dicts of hooks, which torch makes for the first hook."""
-    for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-        if getattr(twin, name) is not getattr(parameter, name):
-            setattr(twin, name, getattr(parameter, name))
-
-
-def share_memory(twin: nn.Parameter, parameter: nn.Parameter) -> None:
-    local_of(twin).data = local_of(parameter).data
-
-
-def copied(module: nn.Module, memo: dict[int, Any], own: Container[int], name: str) -> nn.Module:
-    """Returns a copy of the module that shares its buffers and the memory of its parameters.
-
-    `memo`: as of copy.deepcopy. `own`: ids of parameters that the copy takes over, instead of twins. Raises ConfigError
-    for a module that cannot be copied.
-    """
-    for parameter in module.parameters():
-        if id(parameter) not in memo:
-            memo[id(parameter)] = parameter if id(parameter) in own else twin_of(parameter)
-    memo.update({id(buffer): buffer for buffer in module.buffers()})
-    remedy = "give a function that makes the layer, or start a process per rank (torchrun)"
-    return deep_copy(module, memo, f"{name} cannot be copied for another rank thread", remedy)
-
-
-def deep_copy(module: nn.Module, memo: dict[int, Any], words: str, remedy: str) -> nn.Module:
-    """Returns copy.deepcopy of the module. Raises ConfigError with the attribute that cannot be copied."""
-    given = dict(memo)  # A failed copy leaves unfinished parts in its memo
-    try:
-        made: nn.Module = copy.deepcopy(module, memo)
-        return made
-    except Exception as error:
-        part, reason = _first_without_copy(module, given) or (type(module).__name__, str(error) or repr(error))
-        if "(graph leaves)" in reason:
-            reason = "has tensors computed from others, as prune, weight_norm and ensure_weight_tying of PEFT make"
-        raise ConfigError(f"{words}: {part}: {reason.splitlines()[0]}; {remedy}") from error
-
-
-def _first_without_copy(module: nn.Module, memo: Mapping[int, Any]) -> tuple[str, str] | None:
-    """Returns the name of an attribute that copy.deepcopy refuses, and why."""
-    for prefix, part in module.named_modules():
-        for name, value in vars(part).items():
-            if name in ("_modules", "_parameters"):
-                continue
-            try:
-                copy.deepcopy(value, dict(memo))
-            except Exception as error:
-                return f"attribute '{prefix}.{name}'" if prefix else f"attribute '{name}'", str(error) or repr(error)
-    return None
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_FLAGS_OF_HOOKS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
-
-
-def called_modules(layer: nn.Module) -> Iterator[nn.Module]:
-    """Yields the layer's modules, and those that stand-ins of `layers_of` call."""
-    for module in layer.modules():
-        yield module
-        yield from (target for target in vars(module).get("_target", ()) if isinstance(target, nn.Module))
-
-
-def hooks_of(module: nn.Module) -> list[int]:
-    """Returns the ids of the module's hooks."""
-    return [key for name in _HOOKS for key in getattr(module, name)]
-
-
-def follow_hooks(made: nn.Module, module: nn.Module) -> None:
-    """Adds the module's later hooks to a copy, and removes those that the module has lost."""
-    for name in _HOOKS + _FLAGS_OF_HOOKS:
-        own, hooks = getattr(made, name), getattr(module, name)
-        for key in own.keys() - hooks.keys():
-            del own[key]
-        own.update({key: hook for key, hook in hooks.items() if key not in own})
-    made._is_full_backward_hook = module._is_full_backward_hook
-
-
-def recomputed_stages(choice: Recompute, stages: int) -> list[int]:
-    """Returns sorted stage numbers. Raises ConfigError for an unknown choice or stage."""
-    every = range(stages)
-    words = {"full": True, "none": False}
-    if isinstance(choice, str) and choice in words:
-        choice = words[choice]
-    if isinstance(choice, bool):
-        return [stage for stage in every if choice]
-    if callable(choice):
-        return [stage for stage in every if choice(stage)]
-    if isinstance(choice, Iterable) and not isinstance(choice, str):
-        given = set(choice)
-        if given <= set(every):
-            return sorted(map(operator.index, given))
-    hints = {
-        "auto": "; cp.plan(cp.profile(layers, x), ..., memory=...) finds the stages that memory requires",
-        "attention": "; only GPT-2, BERT and Llama models of `chimera train` have 'attention'",
-    }
-    raise ConfigError(
-        f"recompute={choice!r}: expected True, False, 'full', 'none', stage numbers from 0 to {stages - 1}, or a "
-        f"function of the stage{hints.get(choice, '') if isinstance(choice, str) else ''}"
-    )

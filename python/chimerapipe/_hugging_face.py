@@ -27,7 +27,7 @@ from ._torch_version import require_same_torch
 require_same_torch()
 from . import _training  # noqa: E402
 from ._distributed import is_sharded  # noqa: E402
-from ._held_layer import deep_copy  # noqa: E402
+from ._modules import deep_copy  # noqa: E402
 
 ConfigError = _training.ConfigError
 

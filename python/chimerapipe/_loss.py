@@ -15,7 +15,8 @@ from torch import Tensor
 
 from . import _training
 from ._agreement import in_short, reduction_of, trained_in
-from ._held_layer import Autocast, are_equal, value_of
+from ._given_layers import are_equal
+from ._held_layer import Autocast, value_of
 from ._messages import mapped, tensors_of
 from ._placed import whole
 from ._random import RankGenerators, changed, states

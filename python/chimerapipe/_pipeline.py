@@ -58,28 +58,28 @@ from ._distributed import (  # noqa: E402
     square_norm,
 )
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
-from ._held_layer import (  # noqa: E402
-    Autocast,
-    Boundaries,
-    HeldLayer,
+from ._given_layers import (  # noqa: E402
     LayerOrFactory,
     Recompute,
-    called_modules,
-    copied,
-    follow_hooks,
-    hooks_of,
     in_words,
     made_layer,
     recomputed_stages,
     require_dense_buffers,
     require_trainable,
     require_values,
-    share_hooks,
-    share_memory,
 )
+from ._held_layer import Autocast, Boundaries, HeldLayer  # noqa: E402
 from ._loss import CheckedLoss, Count, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
 from ._messages import flattened, mapped, named_tensors  # noqa: E402
+from ._modules import (  # noqa: E402
+    called_modules,
+    copied,
+    follow_hooks,
+    hooks_of,
+    share_hooks,
+    share_memory,
+)
 from ._names import Names, as_module  # noqa: E402
 from ._placed import Meshes, is_distributed, local_of  # noqa: E402
 from ._processes import OtherRankError, Processes, close_at_exit  # noqa: E402

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from . import _training
 from ._agreement import in_words as tensor_in_words
-from ._held_layer import called_modules, in_words, share_memory
+from ._given_layers import in_words
+from ._modules import called_modules, share_memory
 from ._placed import is_distributed, local_of
 
 ConfigError = _training.ConfigError

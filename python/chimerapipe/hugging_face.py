@@ -22,7 +22,7 @@ from transformers.utils import ModelOutput
 
 from . import _training
 from ._generate import schedule as make_schedule
-from ._held_layer import Recompute
+from ._given_layers import Recompute
 from ._hugging_face import ModelLoss, layers_of
 from ._messages import mapped
 from ._partition import Partition
