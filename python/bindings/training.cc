@@ -112,8 +112,9 @@ class OwnGradient {
   /// Makes `.grad` this gradient again.
   void restore() {
     const at::Tensor& now = parameter_.grad();
-    if (now.is_same(shown_) && now.data_ptr() == gradient_.data_ptr() && now.scalar_type() == gradient_.scalar_type() &&
-        now.sizes() == gradient_.sizes() && now.strides() == gradient_.strides()) {
+    if (now.defined() && now.is_same(shown_) && now.data_ptr() == gradient_.data_ptr() &&
+        now.scalar_type() == gradient_.scalar_type() && now.sizes() == gradient_.sizes() &&
+        now.strides() == gradient_.strides()) {
       return;
     }
     shown_ = gradient_.detach();
@@ -463,5 +464,6 @@ PYBIND11_MODULE(_training, module) {
       raise_in_python();
     }
   });
+  module.def("random_bits_in_op", &random_bits_in_op, py::arg("seed"), py::arg("layer"));
   chimera::bind_checkpoints(module);
 }

@@ -26,6 +26,7 @@ class ShardedParameter:
 
     def follow(self) -> None:
         """Takes over changes before a run is made."""
+        self.leaf.grad = None  # A run makes its own
         self.leaf.data = local_of(self.parameter).detach()
         self.leaf.requires_grad_(self.parameter.requires_grad)
         self._gradient = None
@@ -105,6 +106,8 @@ class StageParts:
 
 
 def _average(gradients: Sequence[Tensor], group: Any) -> None:
+    if not gradients:  # All are frozen
+        return
     flat = torch.cat([local_of(each).flatten() for each in gradients])
     torch.distributed.all_reduce(flat, group=group)
     flat /= torch.distributed.get_world_size(group)
@@ -154,6 +157,19 @@ def has_parts(module: nn.Module) -> bool:
     parts: tuple[list[Any], list[Any]] = ([], [])
     _find_parts(module, *parts)
     return any(parts)
+
+
+def group_in(module: nn.Module) -> str | None:
+    """Returns the name of an attribute with a process group or mesh of several ranks, as experts have; None without."""
+    for prefix, part in module.named_modules():
+        if type(part).__module__.startswith("torch."):
+            continue
+        for name, value in vars(part).items():
+            is_group = isinstance(value, torch.distributed.ProcessGroup)
+            is_mesh = not is_group and type(value).__name__ == "DeviceMesh"
+            if (is_group or is_mesh) and value.size() > 1:
+                return f"{prefix}.{name}" if prefix else name
+    return None
 
 
 def ranks_of_parts(module: nn.Module) -> list[tuple[str, list[int]]]:

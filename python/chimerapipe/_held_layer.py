@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from . import _training
-from ._given_layers import are_equal, in_words
-from ._messages import Layout, flattened, is_plain, mapped
-from ._modes import noting_forward_mode
-from ._placed import Meshes, is_distributed
-from ._random import RankGenerators, States, changed, states, states_of_own
+from ._given_layers import in_words
+from ._messages import Layout, is_plain
+from ._modules import unchanged
+from ._placed import Meshes, is_distributed, settled
+from ._probe import Probe, Use
+from ._random import OpGenerators, RankContext
 from ._step_data import StepData
 
 ConfigError = _training.ConfigError
@@ -83,75 +84,79 @@ def value_of(carrier: Tensor) -> Any:
     return getattr(carrier, _VALUE, carrier)
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What all layers of a pipeline share."""
+
+    device: torch.device
+    autocast: Autocast
+    data: StepData
+    generators: OpGenerators
+
+
 class HeldLayer:
+    """A layer of a stage, as the executor calls it."""
 
     def __init__(
-        self,
-        index: int,
-        stage: int,
-        module: nn.Module,
-        copied: bool,
-        recomputed: bool,
-        own: bool,
-        autocast: Autocast,
-        device: torch.device,
-        data: StepData,
+        self, index: int, stage: int, module: nn.Module, use: Use, shared: Surroundings, context: RankContext
     ) -> None:
         self.index = index
         self.stage = stage
         self.module = module
-        self._device = device
-        self.copied = copied  # Replicated
-        self.repeats = copied or recomputed
-        self.shares_buffers = False  # With another stage
-        self.own = own  # This rank is the owner among its replicas
+        self.use = use
         self.of_stage = [self]  # All layers of the stage
         self.sends = False  # To another stage
         self.gives_loss = False  # It is the last layer
-        self._has_scope = False  # A call needs more than the module
         self.boundaries = Boundaries(None)
-        self._autocast = autocast
-        self._data = data
-        self._probing = False
-        self._probed = torch.empty(0, device="cpu")  # Message to the first layer of a stage
-        self.draws: set[str] = set()  # Names of generators that the first forward drew from
-        self.generators: RankGenerators | None = None  # Of rank threads
-        self.shares_process = False  # With layers of other ranks
+        self.draws: set[str] = set()  # Names of generators that the first forwards drew from
+        self.context = context
         self.meshes = Meshes()  # Of this rank
+        self._shared = shared
+        self._has_scope = False  # A call needs more than the module
+        self._probe: Probe | None = None  # During the first forwards
+        self._probed = torch.empty(0, device="cpu")  # Message to the first layer of a stage
+
+    @property
+    def own(self) -> bool:
+        """Whether this rank is the owner among the replicas."""
+        return self.use.is_owner
 
     def __call__(self, tensor: Tensor) -> Tensor:
         value = self._received(tensor) if self is self.of_stage[0] else value_of(tensor)
-        output = self._call_in_scope(value) if self._has_scope else self._autocast.call(self.module, value)
+        output = self._call_in_scope(value) if self._has_scope else self._shared.autocast.call(self.module, value)
+        if type(output) is not Tensor:
+            output = settled(output)
         return self._message(output) if self.sends else carrier_of(output)
 
     def prepare(self) -> None:
         """Decides for a step which calls need more than the module."""
-        generators = self.generators
-        self._has_scope = self._probing or (
-            generators is not None and (self.gives_loss or bool(self.draws) or generators.has_context)
-        )
+        context = self.context
+        needs_context = context.is_of_thread and (self.gives_loss or context.has_variables)
+        self._has_scope = self._probe is not None or bool(self.draws) or needs_context
 
     def _call_in_scope(self, value: Any) -> Any:
-        call = self._probe if self._probing else self.module
-        if self.generators is None:
-            return self._autocast.call(call, value)
         if self.gives_loss:
-            self.generators.use_on_this_thread()
-        with self.generators.drawing() if self.draws and not self._probing else contextlib.nullcontext():
-            return self.generators.run(self._autocast.call, call, value)
+            self.context.use_on_this_thread()
+        run, call = self.context.run, self._shared.autocast.call
+        if self._probe is not None:
+            return run(call, self._probe.forward, value)
+        if not self.draws:
+            return run(call, self.module, value)
+        return self._shared.generators.run(self.draws, self.index, run, call, self.module, value)
 
     def _received(self, message: Tensor) -> Any:
-        if self._probing:
+        if self._probe is not None:
             self._probed = message
         if self.stage == 0:
-            return self._data.inputs_of(message)
+            return self._shared.data.inputs_of(message)
         layout = self.boundaries.after(self.stage - 1)
         return message if layout is None else layout.unpack(message, self.meshes)
 
     def _message(self, output: Any) -> Tensor:
-        again = self._output_with_graph() if self._probing and not is_plain(output) else None
+        is_probing = self._probe is not None
+        again = self._output_with_graph() if is_probing and not is_plain(output) else None
         try:
-            if self._probing:
+            if is_probing:
                 self.boundaries.announce(self.stage, None if is_plain(output) else Layout.of(again))
             layout = self.boundaries.after(self.stage)
             if layout is None and not is_plain(output):
@@ -159,7 +164,8 @@ class HeldLayer:
             message: Tensor = output if layout is None else layout.pack(output)
             return message
         except TypeError as error:
-            raise TypeError(f"{self._name()} returns a {type(output).__name__}: {error}") from None
+            words = in_words(self.index, self.module)
+            raise TypeError(f"{words} returns a {type(output).__name__}: {error}") from None
 
     def _output_with_graph(self) -> Any:
         """Returns the stage's output for its first message, to find the tensors with gradients."""
@@ -167,119 +173,19 @@ class HeldLayer:
             first = self.of_stage[0]
             value = first._received(first._probed.detach().requires_grad_(self.stage > 0))
             for layer in self.of_stage:
-                kept.enter_context(layer.untouched_buffers())
-                value = self._autocast.call(layer.module, value)
+                kept.enter_context(unchanged(layer.module))
+                value = self._shared.autocast.call(layer.module, value)
             return value
 
     @contextlib.contextmanager
-    def untouched_buffers(self) -> Iterator[None]:
-        saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for buffer, value in saved:
-                    buffer.copy_(value)
-
-    @contextlib.contextmanager
     def probing(self) -> Iterator[None]:
-        """Checks calls for effects that replicas would not repeat. Clears gradients; calls keep buffers unchanged."""
+        """Checks calls for effects that replicas would not repeat. Clears gradients; calls keep the layer unchanged."""
         for parameter in self.module.parameters():
             parameter.grad = None
-        self._probing, self.draws = True, set()
+        self.draws = set()
+        self._probe = Probe(in_words(self.index, self.module), self.module, self.use, self._shared.device, self.draws)
         self.prepare()
         try:
             yield
         finally:
-            self._probing = False
-
-    def _probe(self, value: Any) -> Any:
-        """Runs the first forward. A layer that replicas or a recomputation repeat runs twice, and both results must be
-        equal: this costs one forward, once."""
-        again = mapped(Tensor.clone, value) if self.repeats else None
-        with self.untouched_buffers():
-            before, before_own = states(self._device), states_of_own(self.module)
-            buffers = {name: (id(buffer), buffer._version) for name, buffer in self.module.named_buffers()}
-            parameters = [(name, each, each._version) for name, each in self.module.named_parameters()]
-            uses_forward_mode: list[bool] = []
-            with noting_forward_mode(uses_forward_mode):
-                output = self._first_call(value)
-            self.draws = set(changed(before, states(self._device)))
-            self._require_kept_buffers(buffers)
-            if uses_forward_mode and self.shares_process:
-                raise ConfigError(
-                    f"{self._name()} uses forward-mode differentiation, which torch has once per process, so rank "
-                    "threads would disturb each other; start a process per rank (torchrun), or use reverse mode"
-                )
-            if self.copied:
-                self._require_kept(parameters)
-            if self.repeats:
-                self._require_no_draws(before_own)
-                self._require_equal(output, self.module(again))
-            return output
-
-    def _first_call(self, value: Any) -> Any:
-        try:
-            return self.module(value)
-        except TypeError as error:
-            names = _required_arguments(self.module.forward)
-            if len(names) < 2:
-                raise
-            raise ConfigError(
-                f"{self._name()}: forward takes {len(names)} values ({', '.join(names)}), but a layer gets one value: "
-                "the inputs of step, or what the layer before returns. Unpack a tuple in forward, or wrap the layer: "
-                f"cp.KeyedLayer(layer, takes={names}, gives=...), with a dict as inputs"
-            ) from error
-
-    def _require_kept_buffers(self, versions: dict[str, tuple[int, int]]) -> None:
-        if not self.repeats and not self.shares_buffers:
-            return
-        for name, buffer in self.module.named_buffers():
-            if versions.get(name) != (id(buffer), buffer._version):
-                if not self.repeats:
-                    words = f"writes to its buffer '{name}', which it shares with another stage"
-                    raise ConfigError(f"{self._name()} {words}")
-                raise ConfigError(
-                    f"{self._name()} writes to its buffer '{name}', and replicas or a recomputed forward would write "
-                    "other values; use a module without buffers (GroupNorm, LayerNorm), or another schedule"
-                )
-
-    def _require_kept(self, versions: list[tuple[str, nn.Parameter, int]]) -> None:
-        for name, parameter, version in versions:
-            if parameter._version != version:
-                raise ConfigError(
-                    f"{self._name()} writes to its parameter '{name}' in forward, as Embedding(max_norm=) does, and "
-                    "replicas would write other values; leave that out, or choose a schedule without replicas"
-                )
-
-    def _require_no_draws(self, before_own: States) -> None:
-        places = {"torch": "", "cuda": "", "random": " from Python's random", "numpy": " from numpy"}
-        drawn = [places[name] for name in places if name in self.draws]
-        drawn += [f" from its generator '{name}'" for name in changed(before_own, states_of_own(self.module))]
-        if drawn:
-            raise ConfigError(
-                f"{self._name()} draws random numbers{drawn[0]}, which differ in replicas or a recomputed forward; set "
-                "its dropout to 0, or choose another schedule"
-            )
-
-    def _require_equal(self, output: Any, second: Any) -> None:
-        """GPU kernels may add in any order, so only their results may differ slightly."""
-        pairs = zip(flattened(output)[0], flattened(second)[0], strict=True)
-        if not all(are_equal(one, other) for one, other in pairs):
-            raise ConfigError(
-                f"{self._name()} gives another result in a second forward of the same input: it draws random numbers, "
-                "or depends on earlier calls. Replicas or a recomputed forward would differ; choose another schedule"
-            )
-
-    def _name(self) -> str:
-        return in_words(self.index, self.module)
-
-
-def _required_arguments(function: Callable[..., Any]) -> list[str]:
-    """Returns the names of positional arguments without a default."""
-    try:
-        wanted = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [each.name for each in wanted if each.kind in kinds and each.default is each.empty]
+            self._probe = None

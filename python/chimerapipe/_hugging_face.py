@@ -36,9 +36,9 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
     """Returns the layers of a model of transformers, or of a PEFT model around one, for `Pipeline`.
 
     The first layer runs what precedes the blocks, the last what follows them; each block is a layer. Inputs are those
-    of the model: token ids, or a dict or BatchEncoding. The result is the logits, or a dict of `logits` and `aux_loss`
-    if the model has an auxiliary loss. Layers share the model's parameters, so after `Pipeline.gather`,
-    `model.save_pretrained` writes the trained values.
+    of the model: token ids, or a dict or BatchEncoding. The result is the logits; a dict by the model's names if it has
+    several, as `start_logits` and `end_logits`, or an auxiliary loss, `aux_loss`. Layers share the model's parameters,
+    so after `Pipeline.gather`, `model.save_pretrained` writes the trained values.
 
     `example`: inputs, for models whose inputs are neither token ids nor images.
 
@@ -114,11 +114,13 @@ def _as_dict(main: str, inputs: Any, keeps_labels: bool = False) -> dict[str, An
 def _result(output: Any) -> Any:
     if isinstance(output, Tensor):
         return output
-    logits = output.get("logits") if isinstance(output, Mapping) else None
-    if logits is None:
+    if not isinstance(output, Mapping):
         return output[0]
-    auxiliary = output.get("aux_loss")
-    return logits if auxiliary is None else {"logits": logits, "aux_loss": auxiliary}
+    named = {name: value for name, value in output.items() if isinstance(value, Tensor)}
+    results = {name: value for name, value in named.items() if "logits" in name or name == "aux_loss"}
+    if not any("logits" in name for name in results):
+        return output[0]
+    return next(iter(results.values())) if len(results) == 1 else results
 
 
 class ModelLoss:

@@ -19,7 +19,7 @@ from ._given_layers import are_equal
 from ._held_layer import Autocast, value_of
 from ._messages import mapped, tensors_of
 from ._placed import whole
-from ._random import RankGenerators, changed, states
+from ._random import OpGenerators, RankContext, changed, restore, states
 from ._step_data import StepData
 
 ConfigError = _training.ConfigError
@@ -38,26 +38,33 @@ class CheckedLoss:
         loss: LossFunction,
         autocast: Autocast,
         device: torch.device,
-        generators: Mapping[int, RankGenerators],
+        contexts: Mapping[int, RankContext],
         data: StepData,
+        generators: OpGenerators,
+        layers: int,
         *,
         checks_sum: bool,
         is_repeated: bool,
     ) -> None:
-        """`generators`: of rank threads, by thread. `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls
-        the loss again."""
+        """`contexts`: of rank threads, by thread. `layers`: their number, the index of the loss among them.
+        `checks_sum`: refuse a mean. `is_repeated`: a recomputation calls the loss again."""
         self._is_repeated = is_repeated
-        self._loss, self._autocast, self._device, self._generators = loss, autocast, device, generators
+        self._loss, self._autocast, self._device, self._contexts = loss, autocast, device, contexts
         self._data = data
+        self._generators, self._layers = generators, layers
         self._with_arguments: Callable[..., Tensor] = loss
         self.predicts = False
         """Only outputs are wanted; there are no targets."""
         self._checks_left = _MAX_CHECKS if checks_sum else 0
         self.scale = 1.0
         """Factor of the loss in training, for gradients of narrow types."""
-        self.draws: set[str] = set()
-        """Names of generators that the first call drew from."""
-        self._is_first = True
+        self.draws: set[str] | None = None
+        """Names of generators that the first call drew from; None before it."""
+
+    def take_over(self, draws: set[str] | None) -> None:
+        """Takes over what the first call on another rank has found."""
+        if draws is not None:
+            self.draws = draws | (self.draws or set())
 
     def use_arguments(self, arguments: Mapping[str, Any] | None) -> None:
         """Passes these keyword arguments to the loss in the next calls."""
@@ -77,16 +84,15 @@ class CheckedLoss:
 
     def _checked(self, value: Any, target: Any) -> Tensor:
         """Returns the loss, which its first calls compare with that of parts."""
-        if self._is_first:
+        if self.draws is None:
             before = states(self._device)
             found = self._call(value, target)
             self.draws = set(changed(before, states(self._device)))
             if self._is_repeated:
+                restore(self._device, before)
                 self._require_repeatable(value, target, found)
-            self._is_first = False
-        elif self.draws and (own := self._generators.get(threading.get_ident())):
-            with own.drawing():
-                found = self._call(value, target)
+        elif self.draws:
+            found = self._generators.run(self.draws, self._layers, self._call, value, target)
         else:
             found = self._call(value, target)
         if self._checks_left and found.numel() == 1:
@@ -107,15 +113,15 @@ class CheckedLoss:
 
     def _require_repeatable(self, value: Any, target: Any, found: Tensor) -> None:
         """Raises ConfigError for a loss that a recomputation of the last stage would not repeat. Costs one call."""
-        if self.draws or not are_equal(found, self._call(value, target)):
+        if not are_equal(found, self._call(value, target)):
             raise ConfigError(
-                f"loss: {in_short(self._loss)} draws random numbers, or gives another result in a second call, but a "
-                "recomputed last stage calls it again; leave the last stage out of recompute="
+                f"loss: {in_short(self._loss)} gives another result in a second call, but a recomputed last stage "
+                "calls it again; leave the last stage out of recompute="
             )
 
     def _call(self, value: Any, target: Any) -> Tensor:
         call = self._autocast.call
-        own = self._generators.get(threading.get_ident()) if self._generators else None
+        own = self._contexts.get(threading.get_ident()) if self._contexts else None
         loss = self._with_arguments
         found = call(loss, value, target) if own is None else own.run(call, loss, value, target)
         if type(found) is not Tensor:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections import deque
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +15,8 @@ from . import _training
 from ._placed import is_distributed, local_of, placed_as
 
 ConfigError = _training.ConfigError
+
+OF_TORCH = vars(nn.Module()).keys() | {"_compiled_call_impl"}  # Attributes with rules of their own
 
 
 def twin_of(parameter: nn.Parameter) -> nn.Parameter:
@@ -103,3 +107,46 @@ def follow_hooks(made: nn.Module, module: nn.Module) -> None:
             del own[key]
         own.update({key: hook for key, hook in hooks.items() if key not in own})
     made._is_full_backward_hook = module._is_full_backward_hook
+
+
+@contextlib.contextmanager
+def unchanged(layer: nn.Module) -> Iterator[None]:
+    """Restores at its end what a forward may change: buffers, other buffers in their place, and attributes."""
+    modules = {id(each): each for each in called_modules(layer)}.values()
+    registered = [(each._buffers, dict(each._buffers)) for each in modules]
+    attributes = [(vars(each), _attributes_of(each)) for each in modules if not _keeps_state_of_torch(each)]
+    values = [value for _, given in attributes for value in given.values()]
+    items = [(each, copy.copy(each)) for each in values if type(each) in (list, dict, set, deque)]
+    tensors = {id(each): each for each in (*layer.buffers(), *values) if isinstance(each, Tensor)}.values()
+    with torch.no_grad():
+        saved = [(each, _version_of(each), each.detach().clone()) for each in tensors]
+    try:
+        yield
+    finally:
+        for buffers, given in registered:
+            buffers.clear()
+            buffers.update(given)
+        for own, given in attributes:
+            for name in own.keys() - given.keys() - OF_TORCH:
+                del own[name]
+            own.update(given)
+        for value, before in items:
+            value.clear()
+            value.extend(before) if isinstance(value, list | deque) else value.update(before)
+        with torch.no_grad():
+            for tensor, version, value in saved:
+                if version is None or tensor._version != version:
+                    tensor.copy_(value)
+
+
+def _attributes_of(module: nn.Module) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if name not in OF_TORCH}
+
+
+def _keeps_state_of_torch(module: nn.Module) -> bool:
+    """Returns whether torch itself keeps the state of its first forward in attributes."""
+    return type(module).__module__.startswith(("torch.nn.parallel", "torch._dynamo"))
+
+
+def _version_of(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version

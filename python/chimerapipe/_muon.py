@@ -122,6 +122,7 @@ class Muon(torch.optim.Optimizer):
             if params
         ]
         super().__init__(groups, defaults)
+        model._together("cp.Muon")
         self._processes, self._rank = model._processes, model.rank
         self._groups = {ranks: self._processes.group_of(ranks) for ranks in model._copied_holders()}
 

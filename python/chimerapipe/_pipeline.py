@@ -51,6 +51,7 @@ from ._distributed import (  # noqa: E402
     OnLocals,
     ShardedParameter,
     StageParts,
+    group_in,
     has_parts,
     is_sharded,
     is_wrapped,
@@ -58,6 +59,7 @@ from ._distributed import (  # noqa: E402
     square_norm,
 )
 from ._devices import bring_to, own_device, require_on, uses_nccl  # noqa: E402
+from ._freshness import Freshness  # noqa: E402
 from ._given_layers import (  # noqa: E402
     LayerOrFactory,
     Recompute,
@@ -68,7 +70,7 @@ from ._given_layers import (  # noqa: E402
     require_trainable,
     require_values,
 )
-from ._held_layer import Autocast, Boundaries, HeldLayer  # noqa: E402
+from ._held_layer import Autocast, Boundaries, HeldLayer, Surroundings  # noqa: E402
 from ._loss import CheckedLoss, Count, require_sum  # noqa: E402
 from ._measure import listed  # noqa: E402
 from ._messages import flattened, mapped, named_tensors  # noqa: E402
@@ -79,14 +81,16 @@ from ._modules import (  # noqa: E402
     hooks_of,
     share_hooks,
     share_memory,
+    unchanged,
 )
 from ._names import Names, as_module  # noqa: E402
 from ._placed import Meshes, is_distributed, local_of  # noqa: E402
+from ._probe import Use  # noqa: E402
 from ._processes import OtherRankError, Processes, close_at_exit  # noqa: E402
 from ._random import (  # noqa: E402
-    RankGenerators,
+    OpGenerators,
+    RankContext,
     as_text,
-    drawn_seeds,
     from_text,
     restore as restore_generators,
     states as states_of_generators,
@@ -284,13 +288,16 @@ class Pipeline:
         self._autocast, self._data = Autocast(self._device), StepData()
         self._saver = Saver(self._processes)
         self._of_last_stage: list[Any] | None = None  # The group of its ranks in this group; made at first use
-        of_threads: dict[int, RankGenerators] = {}
+        of_threads: dict[int, RankContext] = {}
+        self._generators = OpGenerators(self._device)
         self._loss = CheckedLoss(
             loss,
             self._autocast,
             self._device,
             of_threads,
             self._data,
+            self._generators,
+            len(self._layers),
             checks_sum=self._checks_loss,
             is_repeated=schedule.stages - 1 in self._recomputed,
         )
@@ -307,7 +314,7 @@ class Pipeline:
         ranks = [self._rank] if self._world > 1 else range(self._plan.num_ranks)
         self._twins: list[tuple[nn.Parameter, nn.Parameter]] = []  # The parameter that is updated, and another leaf
         self._replicas: list[Replica] = []
-        self._generators = [RankGenerators(self._device, r, of_threads) for r in ranks] if len(ranks) > 1 else []
+        self._contexts = {r: RankContext(r, of_threads) if len(ranks) > 1 else RankContext() for r in ranks}
         self._held = [self._layers_of(rank, shared) for rank in ranks]
         self._every_layer = self._all()
         self._take_over_distributed()
@@ -318,6 +325,9 @@ class Pipeline:
         modules = [(index, layer) for index, layer in given.items() if isinstance(layer, nn.Module)]
         held = [(each.index, each.module) for each in self._all()]
         self._watch = Watch([*modules, *held], self._updated, self._given, self._layers)
+        own = {id(parameter) for parameter in self._parameters}
+        words = [(in_words(i, each), each) for i, each in enumerate(self._layers) if isinstance(each, nn.Module)]
+        self._freshness = Freshness(own, words if self._world > 1 else [])
         self._trained: set[int] = set()  # Layers that a call has seen in training mode
         self._calls = 0
         stages = [f"frozen in stage {stage}" for stage in range(len(self._plan.stage_layers))]
@@ -596,16 +606,10 @@ class Pipeline:
         scaler.update()
 
     def _prepare_ranks(self) -> None:
-        """Forgets earlier results. Seeds the generators of rank threads from the caller's, if layers or the loss draw
-        random numbers."""
+        """Forgets earlier results."""
         self._data.begin()
         for layer in self._every_layer:
             layer.prepare()
-        if self._generators:
-            if drawn := self._loss.draws.union(*(layer.draws for layer in self._every_layer)):
-                seeds = drawn_seeds(drawn)
-                for generators in self._generators:
-                    generators.begin(seeds)
 
     @overload
     def validate(self, inputs: Any, targets: Any, *, loss_kwargs: Mapping[str, Any] | None = None) -> float: ...
@@ -739,6 +743,7 @@ class Pipeline:
         """Copies parameters, buffers and extra state of all processes into this one's given layers; collective."""
         if self._world == 1:
             return
+        self._together("gather", self._freshness.require)
         for stage, (first, end) in enumerate(self._plan.stage_layers):
             for layer in self._layers[first:end]:
                 if isinstance(layer, nn.Module):
@@ -751,6 +756,27 @@ class Pipeline:
                         state = self._processes.told(module.get_extra_state() if self._rank == owner else None)
                         if self._rank != owner:
                             module.set_extra_state(state[owner])
+        self._freshness.note()
+
+    def _together(self, call: str, check: Callable[[], None] = lambda: None) -> None:
+        """Raises on all ranks unless all make this call, and the check passes."""
+        if self._failed:
+            raise _training.Error("this pipeline has failed before, or is closed; create a new one")
+        if self._world > 1:
+            self._processes.guarded(lambda: self._require_same_call(call))
+        self._processes.all_or_none(check)
+
+    def _require_same_call(self, call: str) -> None:
+        """Takes part in the exchange of rows of `_agree`, which other ranks may be in."""
+        row = [0] * (6 + len(self._fact_names))
+        row[4] = digest(call)
+        rows = self._processes.rows(row)
+        self._agreed_rows = None
+        if rows[:, 0].any():
+            told = self._processes.exchanged("")
+            raise OtherRankError(next(f"rank {rank}: {words}" for rank, words in enumerate(told) if words))
+        if (rows[:, 4] != row[4]).any():
+            self._processes.require_equal({"call": call})
 
     @overload
     def save_checkpoint(
@@ -794,6 +820,7 @@ class Pipeline:
         self._require_whole("save_checkpoint")
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         saved_as = os.path.join(path, f"step-{step:08}")
+        self._together("save_checkpoint", self._freshness.require)
         self._saver.await_last()
         together.all_or_none(lambda: together.claim(saved_as))
         own = [layer for layer in self._all() if layer.own]
@@ -810,6 +837,7 @@ class Pipeline:
             "extra": portable(extra or {}),
             "stored_as_bytes": {k: v for _, own, _ in told for k, v in own.items()},
             "random": [own for _, _, own in told],
+            "seed": self._generators.own_seed(),
         }
         run = together.all_or_none(lambda: as_json(record, "save_checkpoint"))
         parts = Parts(path, step, self._rank, self._world, run, weights, tensors, keep)
@@ -838,6 +866,7 @@ class Pipeline:
             reader = _training.OpenCheckpoint(os.fspath(path), True)
             return reader.path, reader.refused
 
+        self._together("load_checkpoint")
         good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
         if refused and self._rank == 0:
             warnings.warn(f"load_checkpoint: refused {'; '.join(refused)}; uses {good} instead", stacklevel=2)
@@ -847,6 +876,8 @@ class Pipeline:
         random = reader.run.get("random", [])
         if len(random) == self._world:
             restore_generators(self._device, from_text(random[self._rank]))
+        if "seed" in reader.run:
+            self._generators.load_seed(int(reader.run["seed"]))
         return LoadedCheckpoint(reader.path, reader.step, from_portable(reader.run.get("extra", {})), list(refused))
 
     def _require_whole(self, call: str) -> None:
@@ -917,7 +948,8 @@ class Pipeline:
                 yield self._names.of(name)[0], parameter, module, self._holders(layer.stage)
 
     def _layers_of(self, rank: int, shared: Mapping[int, SharedParameter]) -> list[HeldLayer]:
-        held = []
+        held: list[HeldLayer] = []
+        surroundings = Surroundings(self._device, self._autocast, self._data, self._generators)
         for stage in self._plan.stages_of(rank):
             first, end = self._plan.stage_layers[stage]
             copied_stage, recomputed = self._plan.is_copied(stage), stage in self._recomputed
@@ -934,13 +966,9 @@ class Pipeline:
                         parameter.data = parameter.data.contiguous()  # Before others share its memory
                 if isinstance(self._layers[index], nn.Module):
                     made = self._own_or_copy(index, made, rank, stage, shared, memo)
-                layer = HeldLayer(
-                    index, stage, made, copied_stage, recomputed, is_owner, self._autocast, self._device, self._data
-                )
-                layer.generators = self._generators[rank] if self._generators else None
-                layer.shares_process = self._world == 1 < self._plan.num_ranks
-                layer.shares_buffers = self._shares_buffers(index, stage)
-                held.append(layer)
+                shares_process = self._world == 1 < self._plan.num_ranks
+                use = Use(copied_stage, recomputed, is_owner, self._shares_buffers(index, stage), shares_process)
+                held.append(HeldLayer(index, stage, made, use, surroundings, self._contexts[rank]))
             for layer in held[first - end :]:
                 layer.of_stage = held[first - end :]
             held[-1].sends = stage + 1 < len(self._plan.stage_layers)
@@ -1026,8 +1054,8 @@ class Pipeline:
         the executor gets."""
         if self._failed:
             raise _training.Error("this pipeline has failed before, or is closed; create a new one")
-        for generators in self._generators:
-            generators.take_over_context()
+        for context in self._contexts.values():
+            context.take_over()
         call.inputs, call.targets = as_samples(call.inputs), as_samples(call.targets)
         problem: Exception | None = None
         key = None
@@ -1043,6 +1071,7 @@ class Pipeline:
         except ConfigError as error:
             problem, self._agreed_key, self._agreed_rows = error, None, None
         hashes = (0, 0) if problem is not None else self._hashes(call)
+        self._generators.seed = self._generators.own_seed()
         if self._world > 1 or self._agreed_key is None:
             if self._processes.guarded(lambda: self._agree(call, problem, hashes)):
                 self._started = False
@@ -1053,12 +1082,13 @@ class Pipeline:
         )
         given = self._data.take_over(inputs, targets, self.batch_size, self._per_op, call.return_outputs)
         if not self._started:
-            self._start(*given)
+            self._start(*given, keeps_gradients=call.name != "step" or not call.zero_gradients)
         return given
 
     def _follow_changes(self, call: str) -> None:
         """Brings changes of the given layers to replicas. Raises ConfigError for changes that nothing can follow."""
         self._watch.require_same()
+        self._freshness.require()
         if self._splits and call == "step" and has_flop_counter():
             raise ConfigError(
                 f"FlopCounterMode cannot count a split backward, which {self._layout['schedule']} has; count with a "
@@ -1141,6 +1171,8 @@ class Pipeline:
         clip, optimizer = call.clip, call.optimizer
         if isinstance(clip, bool) or not isinstance(clip, int | float) or not clip >= 0:
             raise ConfigError(f"clip: got {clip!r}; give a number of at least 0, the largest gradient norm (0: any)")
+        if clip:
+            self._require_clippable()
         if call.name == "step" and torch.is_inference_mode_enabled():
             raise ConfigError("step: nothing can be trained under inference_mode; leave it, or use validate")
         for main, twin in self._twins:
@@ -1174,12 +1206,24 @@ class Pipeline:
             facts[f"training in stage {stage}"] = f"layers {[i for i in range(first, end) if i in self._trained]}"
         return facts
 
+    def _require_clippable(self) -> None:
+        """Raises ConfigError for layers whose groups other pipelines share: their ranks would clip by other norms."""
+        for layer in self._every_layer:
+            if not is_wrapped(layer.module) and (name := group_in(layer.module)):
+                raise ConfigError(
+                    f"clip: {in_words(layer.index, layer.module)} has a group of its own, '{name}', whose ranks would "
+                    "clip by other norms; leave clip out, and clip by the norm over all ranks before optimizer.step"
+                )
+
     def _agree(self, call: _Call, problem: Exception | None, hashes: tuple[int, int]) -> bool:
         """Raises on all ranks if one has a problem, or if their facts differ. Returns whether messages change."""
         facts = {} if problem else self._own_facts
         own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
         trained = sum(parameter.requires_grad for _, parameter in self._updated)
-        rows = self._processes.rows([int(problem is not None), int(not self._started), trained, *own, *hashes])
+        rows = self._processes.rows(
+            [int(problem is not None), int(not self._started), trained, self._generators.seed, *own, *hashes]
+        )
+        self._generators.seed = int(rows[0, 3])
         rows, samples = rows[:, :-2], rows[:, -2:]
         groups = [self._plan.group(rank) for rank in range(self._world)] if samples.any() else []
         if self._agreed_rows is not None and torch.equal(rows, self._agreed_rows):
@@ -1191,8 +1235,8 @@ class Pipeline:
             if problem is not None:
                 raise problem
             raise OtherRankError(next(f"rank {rank}: {words}" for rank, words in enumerate(told) if words))
-        agreed = rows[:, 3:].max(0).values
-        if ((rows[:, 3:] != agreed) & (rows[:, 3:] != 0)).any():
+        agreed = rows[:, 4:].max(0).values
+        if ((rows[:, 4:] != agreed) & (rows[:, 4:] != 0)).any():
             self._processes.require_equal(facts)
         require_samples(samples.tolist(), groups, must_differ=call.name == "step")
         if call.name == "step" and not rows[:, 2].any():
@@ -1245,8 +1289,10 @@ class Pipeline:
             self._shared.close()
             raise
 
-    def _start(self, inputs: Tensor, targets: Tensor) -> None:
+    def _start(self, inputs: Tensor, targets: Tensor, keeps_gradients: bool) -> None:
         """Finds shapes and shares first values. After a failure here, the next call starts again."""
+        parameters = [*self._parameters, *(parameter for _, parameter in self._updated)] if keeps_gradients else []
+        gradients = [(parameter, parameter.grad) for parameter in parameters]
         if self._used:
             steps, self._run = self._run.steps, self._new_run()
             self._run.steps = steps
@@ -1258,12 +1304,23 @@ class Pipeline:
                 layer.boundaries = boundaries
                 probes.enter_context(layer.probing())
             self._processes.guarded(lambda: self._run.start(inputs, targets))
+        for parameter, gradient in gradients:
+            parameter.grad = gradient
         for parts in self._parts.values():
             parts.release()
+        self._processes.guarded(self._share_draws)
         self._processes.guarded(self._shared.connect)
         self._processes.guarded(self._require_equal_copies)
         self._warm_up(inputs, targets, validates=False)
         self._started = True
+
+    def _share_draws(self) -> None:
+        """Tells replicas, which run no first forward, which generators their layers and the loss draw from."""
+        own = {layer.index: layer.draws for layer in self._all() if layer.own}
+        for layers, of_loss in self._processes.told((own, self._loss.draws)):
+            for layer in self._all():
+                layer.draws = layer.draws | layers.get(layer.index, set())
+            self._loss.take_over(of_loss)
 
     def _sum_shared(self, norm: float) -> float:
         """Sums gradients of shared parameters over stages. Returns the norm of all gradients."""
@@ -1306,7 +1363,7 @@ class Pipeline:
             return
         with untouched_generators(self._device), contextlib.ExitStack() as kept:
             for layer in self._all():
-                kept.enter_context(layer.untouched_buffers())
+                kept.enter_context(unchanged(layer.module))
             self._processes.guarded(lambda: self._run.warm_up(inputs, targets, validates))
 
 

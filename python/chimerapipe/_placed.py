@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -25,7 +27,32 @@ def local_of(tensor: Tensor) -> Tensor:
 
 def whole(value: Tensor) -> Tensor:
     """Returns the tensor; of a DTensor the full one, with gradients."""
-    return value.full_tensor() if is_distributed(value) else value
+    return settled(value.full_tensor() if is_distributed(value) else value)
+
+
+def settled(value: Any) -> Any:
+    """Returns a value; of the result of a collective that is still under way the plain tensor, with gradients."""
+    if type(value) is Tensor:
+        return value
+    module = sys.modules.get("torch.distributed._functional_collectives")
+    if module is None or not isinstance(value, module.AsyncCollectiveTensor):
+        return value
+    return _awaiting().apply(value)
+
+
+@functools.cache
+def _awaiting() -> Any:
+    class Awaits(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, value: Any) -> Tensor:
+            plain: Tensor = value.trigger_wait().detach()
+            return plain
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+            return gradients[0]
+
+    return Awaits
 
 
 def placed_as(other: Tensor, local: Tensor) -> Tensor:
@@ -65,11 +92,12 @@ def place_of(tensor: Tensor) -> Place | None:
 def to_travel(tensor: Tensor) -> Tensor:
     """Returns the local tensor of a DTensor, with gradients."""
     if not is_distributed(tensor):
-        return tensor
+        plain: Tensor = settled(tensor)
+        return plain
     wanted = _without_partial(tensor)
     if wanted != tuple(tensor.placements):
         tensor = tensor.redistribute(placements=wanted)
-    local: Tensor = tensor.to_local(grad_placements=wanted)
+    local: Tensor = settled(tensor.to_local(grad_placements=wanted))
     return local
 
 

@@ -1,7 +1,7 @@
 """Random generators that layers may use: those of torch, Python's `random` and numpy.
 
-Torch's generators belong to the process. Rank threads would draw from them in the order of their work, which differs
-from run to run, so each rank thread has generators of its own (RankGenerators).
+Torch's generators belong to the process. Ranks would draw from them in the order of their work, which depends on the
+schedule, so a layer that draws finds states of its own in each op (OpGenerators).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from . import _training
+
 State = Any
 States = dict[str, State]
 
-_SPREAD = 0x9E3779B97F4A7C15  # Seeds of ranks differ in many bits
+_SEEDS = (1 << 62) - 1
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -146,64 +148,74 @@ def _variables(functions: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-class RankGenerators:
-    """Generators of a rank thread, newly seeded in each step from the caller's. The work that draws from them runs on
-    one thread at a time, because torch has one generator for all threads."""
+class OpGenerators:
+    """States of the process's generators in layers and losses that draw: functions of seed, step, first sample of the
+    micro-batch, and layer. All schedules, threads and processes draw alike, and so does a second forward."""
 
-    def __init__(self, device: torch.device, rank: int, users: dict[int, RankGenerators]) -> None:
-        """`users`: generators by thread, of all ranks. A threading.local would lose its values, because Python knows a
-        rank's thread only during a call."""
-        self._device, self._rank, self._users = device, rank, users
-        self._states: States = {}
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._sources: dict[str, _Source] = {}
+        self._loaded: tuple[int, int] | None = None  # The caller's seed at a load, and the loaded one
+        self.seed = 0
+        """Equal on all ranks."""
+
+    def own_seed(self) -> int:
+        """Returns the seed that the caller gave to `torch.manual_seed`, or the one of a loaded checkpoint after it."""
+        given = torch.initial_seed() & _SEEDS
+        return self._loaded[1] if self._loaded is not None and self._loaded[0] == given else given
+
+    def load_seed(self, seed: int) -> None:
+        """Takes over the seed of a checkpoint, until the caller gives another."""
+        self._loaded = torch.initial_seed() & _SEEDS, seed
+
+    def run(self, names: Iterable[str], layer: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns the function's result in an op, in which the generators with `names` have the states of the layer.
+        One thread at a time, because torch has one generator for all threads."""
+        if not self._sources:
+            self._sources = _sources(self._device)
+        sources = [self._sources[name] for name in names]
+        bits = _training.random_bits_in_op(self.seed, layer) & _SEEDS
+        with _ONE_AT_A_TIME:
+            before = [source.get() for source in sources]
+            try:
+                for source in sources:
+                    source.seed(bits)
+                return function(*arguments)
+            finally:
+                for source, state in zip(sources, before, strict=True):
+                    source.set(state)
+
+
+class RankContext:
+    """The caller's context variables on a rank thread."""
+
+    def __init__(self, rank: int = 0, users: dict[int, RankContext] | None = None) -> None:
+        """`users`: contexts by thread, of all ranks. A threading.local would lose its values, because Python knows a
+        rank's thread only during a call. None if ranks are no threads."""
+        self._rank, self._users = rank, users
         self._context: contextvars.Context | None = None
 
-    def take_over_context(self) -> None:
+    def take_over(self) -> None:
         """Makes run() see the caller's context variables. Rank 0 works on the caller's thread and has them already."""
         context = contextvars.copy_context() if self._rank > 0 else None
         self._context = context or None
 
     @property
-    def has_context(self) -> bool:
+    def has_variables(self) -> bool:
         return self._context is not None
+
+    @property
+    def is_of_thread(self) -> bool:
+        return self._users is not None
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the function's result, called on the rank's thread."""
         return function(*arguments) if self._context is None else self._context.run(function, *arguments)
 
-    def begin(self, seeds: Mapping[str, int]) -> None:
-        """Seeds the generators that are drawn from, by name. The process's generators keep their states."""
-        outer = states(self._device, seeds)
-        known = _sources(self._device)
-        for name, seed in seeds.items():
-            known[name].seed((seed + self._rank * _SPREAD) % (1 << 63))
-        self._states = states(self._device, seeds)
-        restore(self._device, outer)
-
-    @contextlib.contextmanager
-    def drawing(self) -> Iterator[None]:
-        """Draws come from this rank's generators."""
-        with _ONE_AT_A_TIME:
-            outer = states(self._device, self._states)
-            restore(self._device, self._states)
-            try:
-                yield
-            finally:
-                self._states = states(self._device, self._states)
-                restore(self._device, outer)
-
     def use_on_this_thread(self) -> None:
         """Notes that this thread works for the rank."""
-        self._users[threading.get_ident()] = self
-
-
-def drawn_seeds(names: Iterable[str]) -> dict[str, int]:
-    """Draws a seed from each of the caller's generators; the GPU's comes from torch's generator of the CPU."""
-    draw = {
-        "random": lambda: random.getrandbits(62),
-        "numpy": lambda: int(sys.modules["numpy"].random.randint(1 << 31)),
-    }
-    of_torch = lambda: int(torch.randint(1 << 62, (), device="cpu"))
-    return {name: draw.get(name, of_torch)() for name in sorted(names)}
+        if self._users is not None:
+            self._users[threading.get_ident()] = self
 
 
 def as_text(saved: States) -> str:

@@ -19,13 +19,12 @@ from torch import Tensor, nn
 from . import _training
 from ._agreement import in_words as tensor_in_words
 from ._given_layers import in_words
-from ._modules import called_modules, share_memory
+from ._modules import OF_TORCH, called_modules, share_memory
 from ._placed import is_distributed, local_of
 
 ConfigError = _training.ConfigError
 
 _FOLLOWED = (bool, int, float, str, type(None))
-_OF_TORCH = vars(nn.Module()).keys() | {"_compiled_call_impl"}  # Attributes with rules of their own
 _DEPTH = 4  # Of containers and objects in an attribute
 
 
@@ -138,7 +137,7 @@ class Replica:
         self._states = self._states_now()
 
     def _states_now(self) -> dict[str, Any]:
-        names = vars(self.module).keys() - _OF_TORCH
+        names = vars(self.module).keys() - OF_TORCH
         return {name: _state_of(vars(self.module)[name]) for name in names}
 
     def follow(self) -> None:

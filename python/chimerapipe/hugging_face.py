@@ -6,17 +6,18 @@ micro-batch: the last batch before an update starts a step of the pipeline. Chec
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from accelerate.data_loader import prepare_data_loader
 from torch import Tensor, nn
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback
 from transformers.trainer import OPTIMIZER_NAME
 from transformers.utils import ModelOutput
 
@@ -47,6 +48,10 @@ _REFUSED = {
     "gradient_checkpointing": "give the trainer recompute=True",
     "neftune_noise_alpha": "",
     "parallelism_config": "",
+    "packing": "give packing=False",
+    "padding_free": "give padding_free=False",
+    "eval_packing": "give eval_packing=False",
+    "predict_with_generate": "call model.generate after train()",
     "torch_compile": "compile layers with layer.compile()",
     "use_liger_kernel": "",
 }
@@ -98,8 +103,11 @@ class PipelineMixin(_Other):
         self._waiting: list[dict[str, Any]] = []  # Batches of the next update
         self._loads_training = True
         self._is_whole = True  # This process has all current weights
-        _refuse(type(self), inspect.signature(Trainer.__init__).bind_partial(self, *args, **named).arguments)
+        given = inspect.signature(super().__init__).bind_partial(*args, **named)
+        _refuse(type(self), given.arguments.get("args"))
         super().__init__(*args, **named)
+        handler = self.callback_handler
+        handler.call_event = functools.partial(self._call_event, handler.call_event)
 
     # Set-up
 
@@ -119,6 +127,12 @@ class PipelineMixin(_Other):
         if all(each is not model for each in self.accelerator._models):
             self.accelerator._models.append(model)
         return model
+
+    def _call_event(self, call: Any, event: str, *args: Any, **named: Any) -> Any:
+        """Gathers the trained weights for callbacks that read the model."""
+        if not self._is_whole and any(_reads_model(each, event) for each in self.callback_handler.callbacks):
+            self._gather()
+        return call(event, *args, **named)
 
     def _own_results(self, value: Any, **named: Any) -> Any:
         """Returns the results of real samples, which each process has."""
@@ -172,7 +186,6 @@ class PipelineMixin(_Other):
                 device=self.args.device.type,
                 count=lambda rows: 1,  # Losses of micro-batches have the factors of transformers
                 check_loss=False,
-                check_data=False,
                 **self._options,
             )
         return self._pipeline
@@ -201,8 +214,10 @@ class PipelineMixin(_Other):
         factor = self.schedule.micro_batches / (1 if is_scaled else len(batches))
         step = self._joined(batches, num_items_in_batch, [factor] * len(batches))
         self._forget_others()
+        is_fresh = all(parameter.grad is None for parameter in self.pipeline.parameters())
+        call = functools.partial(self.pipeline.step, zero_gradients=is_fresh)  # A pass may end before its last update
         with self.compute_loss_context_manager(), self.accelerator.autocast():
-            self._done = self._run(step, self.pipeline.step)
+            self._done = self._run(step, call)
         self._is_whole = False
         return torch.tensor(self._done.loss, device=self.args.device)
 
@@ -236,7 +251,7 @@ class PipelineMixin(_Other):
         place = first // len(rows)
         real = step.real[place]
         inputs = {name: value[first : first + len(rows)] for name, value in step.inputs.items()}
-        if not real or not self._has_labels(inputs):
+        if not real or not (self.model.training or self._has_labels(inputs)):
             zeros = [0 * value.sum() for name, value in output.items() if value.requires_grad and name != "loss"]
             return sum(zeros, torch.zeros((), device=rows.device))
         items = _items(inputs.get("labels"), self._loss_shifts_labels) if step.items is None else step.items
@@ -275,7 +290,7 @@ class PipelineMixin(_Other):
 
     def _without_loss(self, name: str, samples: Tensor, beside: int) -> Tensor:
         """Returns copies of a sample that no loss counts. `beside`: real samples of the micro-batch."""
-        if name not in self.label_names:
+        if name not in ("labels", *self.label_names):
             return samples
         if beside and (name != "labels" or samples.is_floating_point()):
             raise ConfigError(
@@ -399,6 +414,25 @@ class _Result:
         return ModelOutput(self._output)
 
 
+def _reads_model(callback: Any, event: str) -> bool:
+    """Returns whether a callback of the user may read the model at an event: its function names the model or a trainer,
+    or passes on its arguments."""
+    function = getattr(type(callback), event, None)
+    if function is None or type(callback).__module__.startswith(("transformers.", "accelerate.")):
+        return False
+    if function is getattr(TrainerCallback, event, None):
+        return False
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return True
+    count = code.co_argcount + code.co_kwonlyargcount
+    more = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    named = {*code.co_varnames[:count], *code.co_names, *code.co_consts}
+    others = code.co_varnames[count : count + more]
+    passes_on = any(each.opname.startswith("LOAD") and each.argval in others for each in dis.get_instructions(code))
+    return passes_on or any("model" in str(each) or "trainer" in str(each) for each in named)
+
+
 def _items(labels: Any, shifts: bool) -> Any:
     """Returns the number of labels with a loss. `shifts`: the first token has none."""
     if labels is None:
@@ -451,9 +485,8 @@ def _schedule(wanted: Schedule | str, micro_batches: int, processes: int) -> Sch
     return made
 
 
-def _refuse(trainer: type, given: Mapping[str, Any]) -> None:
+def _refuse(trainer: type, args: Any) -> None:
     """Raises ConfigError for arguments that a pipeline cannot follow."""
-    args = given.get("args")
     for name, instead in _REFUSED.items():
         if getattr(args, name, None):
             raise ConfigError(f"{name}: a pipeline cannot use it" + (f"; {instead}" if instead else ""))
@@ -465,6 +498,13 @@ def _refuse(trainer: type, given: Mapping[str, Any]) -> None:
     if getattr(getattr(args, "accelerator_config", None), "split_batches", False):
         raise ConfigError("accelerator_config: split_batches: a pipeline cannot use it; batches are micro-batches")
     owner = next(each for each in trainer.__mro__ if "compute_loss" in vars(each))
+    if owner.__module__.startswith("trl.") and owner.__name__ != "SFTTrainer":
+        raise ConfigError(
+            f"{owner.__name__}: its loss needs more than one forward of the model, or other results; a pipeline trains "
+            "with the model's own loss, as trl.SFTTrainer, or with compute_loss_func"
+        )
     if owner.__module__.split(".")[0] not in ("transformers", "trl"):
         raise ConfigError(f"compute_loss: {owner.__name__} overrides it, but only the last stage has outputs; give "
                           "compute_loss_func")
+    if (loss := getattr(args, "loss_type", "nll")) not in ("nll", "chunked_nll"):
+        raise ConfigError(f"loss_type: a pipeline cannot use {loss}; give loss_type='nll', or compute_loss_func")

@@ -152,7 +152,7 @@ class PipelineSchedule:
             stage.named = named
         inputs = None
         if arg_mbs is not None:
-            inputs = [(arguments[0], torch.full((len(arguments[0]),), at)) for at, arguments in enumerate(arg_mbs)]
+            inputs = [(tuple(given), torch.full((len(given[0]),), at)) for at, given in enumerate(arg_mbs)]
         return inputs and MicroBatches(inputs), target_mbs and MicroBatches(list(target_mbs)), self._pipeline
 
     def _loss(self, output: Tensor, target: Tensor, **named: Any) -> Tensor:
@@ -162,7 +162,7 @@ class PipelineSchedule:
 
 
 class _Stage(nn.Module):
-    """A part of the model. Its value is an activation and the number of the micro-batch."""
+    """A part of the model. Its value is the positional arguments and the number of the micro-batch."""
 
     def __init__(self, part: nn.Module, is_last: bool) -> None:
         super().__init__()
@@ -170,9 +170,10 @@ class _Stage(nn.Module):
         self.named: list[dict[str, Any]] = []
         """Arguments of the forward, by micro-batch."""
 
-    def forward(self, value: tuple[Tensor, Tensor]) -> Any:
-        activation, number = value
-        result = self.part(activation, **self.named[int(number.flatten()[0])])
+    def forward(self, value: tuple[Any, Tensor]) -> Any:
+        given, number = value
+        arguments = given if isinstance(given, tuple) else (given,)
+        result = self.part(*arguments, **self.named[int(number.flatten()[0])])
         return result if self._is_last else (result, number)
 
 

@@ -6,6 +6,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/rnn.h>
+#include <array>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -45,6 +46,20 @@ bool draws_random_numbers(const nn::Module& module) {
   const auto* attention = dynamic_cast<const nn::MultiheadAttentionImpl*>(&module);
   return attention != nullptr && attention->options.dropout() > 0;
 }
+
+thread_local const Dropout* running = nullptr;  // Of the micro-batch on this thread
+
+/// Scope of an op's layers or loss, for random_bits_in_op().
+class RunningOp {
+ public:
+  explicit RunningOp(const MicroBatch& batch) : before_(std::exchange(running, &batch.dropout)) {}
+  ~RunningOp() { running = before_; }
+  RunningOp(const RunningOp&) = delete;
+  RunningOp& operator=(const RunningOp&) = delete;
+
+ private:
+  const Dropout* before_;
+};
 
 const char* use_in_words(const ModuleUse& use) {
   return use.recomputed ? "if its forward runs again (recomputation)" : "if several workers train copies of it";
@@ -147,6 +162,15 @@ void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse&
   }
 }
 
+std::uint64_t random_bits_in_op(std::uint64_t seed, std::int64_t layer) {
+  if (running == nullptr) throw Error("only layers and the loss of a stage have random numbers of an op");
+  const WordStream stream{static_cast<std::uint32_t>(running->step), static_cast<std::uint32_t>(running->first_sample),
+                          static_cast<std::uint32_t>(layer)};
+  std::array<std::uint32_t, 2> words{};
+  random_words(CounterRandom(seed, "op").bits(0), stream, 0, words);
+  return std::uint64_t{words[1]} << 32U | words[0];
+}
+
 ValueGuard::ValueGuard(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) saved_.emplace_back(tensor, tensor.clone());
 }
@@ -190,6 +214,7 @@ TensorVector ModuleStage::received(const at::Tensor& input, const MicroBatch& ba
 }
 
 TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) const {
+  const RunningOp op(batch);
   TensorVector values = received(input, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
@@ -207,6 +232,7 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   if (values.size() != 1) {
     throw ConfigError(fmt::format("{} gives {} tensors to the loss, which takes one", name(), values.size()));
   }
+  const RunningOp op(batch);
   const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
                                  [&] { return fmt::format("the loss, on an output {}", describe(values)); });
   if (loss.sum.dim() != 0) {

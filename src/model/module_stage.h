@@ -31,6 +31,11 @@ struct ModuleUse {
 /// the layer's index in the model.
 void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse& use);
 
+/// Returns 64 random bits for a layer in the op that this thread runs: a function of `seed`, the step, the
+/// micro-batch's first sample in the mini-batch of all groups, and the layer's index. A second forward gets the same
+/// bits. Throws Error outside of the layers and the loss of a stage.
+[[nodiscard]] std::uint64_t random_bits_in_op(std::uint64_t seed, std::int64_t layer);
+
 /// Loss of a micro-batch as a sum, not a mean, so that sums and counts of micro-batches can be added up.
 struct LossSum {
   at::Tensor sum;          // scalar tensor

@@ -366,6 +366,7 @@ def experts_of_a_group(mesh, schedule):
     """Each rank of the group has other samples. The loss is the mean over both."""
     torch.manual_seed(1)
     group, own = mesh["dp"].get_group(), mesh["dp"].get_local_rank()
+    words = "clip: layer 0 (Experts) has a group of its own, 'group', whose ranks would clip by other norms; leave clip"
     plain = [Experts().double() for _ in range(4)]
     whole, made = nn.Sequential(*plain), copy.deepcopy(plain)
     for layer in made:
@@ -373,6 +374,8 @@ def experts_of_a_group(mesh, schedule):
         layer.experts[1 - own] = nn.Identity()
     pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], micro_batch_size=3)
     optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (whole, pipeline)]
+    clipped = lambda: pipeline.step(torch.ones(12, WIDTH).double(), torch.ones(12, WIDTH).double(), clip=1.0)
+    refused(clipped, words if pipeline.has_first_stage else "", cp.ConfigError)
     for _ in range(STEPS):
         inputs, targets = torch.randn(2, 24, WIDTH).double()
         share = slice(12 * own, 12 * own + 12)
@@ -392,6 +395,84 @@ def experts_of_a_group(mesh, schedule):
             optimizer.step()
         for name, parameter in pipeline.named_parameters():
             torch.testing.assert_close(parameter, expected[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+class Ends(nn.Module):
+    """Ends with the result of a collective that nobody has awaited, or with a view of it."""
+
+    def __init__(self, views):
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH, bias=False)
+        self.views = views
+
+    def forward(self, x):
+        x = self.second(self.first(x).tanh())
+        return {0: x, 1: x.view(-1, WIDTH), 2: {"value": x}}[self.views] if self.views else x
+
+
+class Reads(nn.Module):
+    def forward(self, value):
+        return value["value"] * 1.5 if isinstance(value, dict) else value * 1.5
+
+
+def results_of_collectives(mesh, schedule):
+    """Stages end with them, in a message, within a stage and as the output."""
+    for views in range(3):
+        torch.manual_seed(1)
+        whole = nn.Sequential(*[nn.Sequential(Reads(), Ends(views)) for _ in range(4)]).double()
+        made = [layer for pair in copy.deepcopy(whole) for layer in pair]
+        for layer in made[1::2]:
+            tensor_parallel(mesh)(layer)
+        loss = lambda output, target: squares(output["value"] if isinstance(output, dict) else output, target)
+        pipeline = cp.Pipeline(made, loss, cp.schedule(schedule, 2, 4), mesh=mesh["pp"], partition=[4, 4])
+        inputs, targets = torch.randn(2, BATCH, WIDTH).double()
+        distributed.broadcast(inputs, 0), distributed.broadcast(targets, 0)
+        for _ in range(2):
+            step = pipeline.step(inputs, targets, return_outputs=True)
+        outputs = whole(inputs)
+        expected = loss(outputs, targets) / targets.numel()
+        expected.backward()
+        assert abs(step.loss - expected.item()) < 1e-12
+        if step.outputs is not None:
+            torch.testing.assert_close(step.outputs, outputs, rtol=1e-12, atol=1e-12)
+        parameters = [(i, n, p) for i, each in enumerate(whole) for n, p in each.named_parameters()]
+        gradients = {f"{2 * i + int(n[0])}{n[1:]}": p.grad for i, n, p in parameters}
+        for name, parameter in pipeline.named_parameters():
+            torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+
+
+def started_again(mesh, schedule):
+    """Other lengths and frozen weights of distributed layers, with gradients kept over a validation."""
+    ways = [tensor_parallel(mesh)] if "tp" in mesh.mesh_dim_names else ways_of(mesh)
+    for prepare in ways:
+        whole = nn.Sequential(*blocks())
+        made = [prepare(layer) for layer in blocks()]
+        pipeline = cp.Pipeline(made, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
+        optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (whole, pipeline)]
+        for number in range(5):
+            torch.manual_seed(number)
+            inputs, targets = torch.randn(2, BATCH, 2 + number % 2, WIDTH).double()
+            for model in (whole, nn.Sequential(*made)):
+                for name, parameter in model.named_parameters():
+                    parameter.requires_grad_(number != 3 or name.startswith("3."))
+            optimizers[0].zero_grad()
+            loss = squares(whole(inputs), targets) / targets.numel()
+            loss.backward()
+            assert abs(pipeline.step(inputs, targets).loss - loss.item()) < 1e-12
+            pipeline.validate(torch.randn(BATCH, 7, WIDTH).double(), torch.randn(BATCH, 7, WIDTH).double())
+            expected = dict(whole.named_parameters())
+            for name, parameter in pipeline.named_parameters():
+                same = expected[name.replace("module.", "")]
+                torch.testing.assert_close(full(parameter.grad), same.grad, rtol=1e-12, atol=1e-12, msg=name)
+            for optimizer in optimizers:
+                optimizer.step()
+            for name, parameter in pipeline.named_parameters():
+                same = expected[name.replace("module.", "")]
+                torch.testing.assert_close(full(parameter.detach()), same.detach(), rtol=1e-12, atol=1e-12, msg=name)
+
+
+def tensors_started_again(mesh, schedule):
+    started_again(mesh, schedule)
 
 
 def saved_in_one_layout_and_loaded_in_others(mesh):
@@ -465,6 +546,7 @@ def groups_and_tensors_of_parts(mesh, schedule):
 
 
 TENSOR = (tensors_of_parts, sequence_parallel, shared_by_stages, llama_with_its_own_plan)
+TENSOR += (results_of_collectives, tensors_started_again)
 FOUR = {
     tensors_of_parts: SCHEDULES,
     sequence_parallel: ["1f1b", "chimera-zb"],
@@ -478,6 +560,9 @@ FOUR = {
     accumulated: ["chimera"],
     scaled: ["1f1b"],
     experts_of_a_group: ["1f1b", "chimera"],
+    results_of_collectives: ["1f1b", "chimera", "chimera-zb"],
+    tensors_started_again: ["1f1b", "chimera-zb"],
+    started_again: ["1f1b", "chimera-zb"],
 }
 
 

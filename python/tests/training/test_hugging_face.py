@@ -99,6 +99,28 @@ def test_adapters_of_peft_with_tied_weights_are_refused_by_name():
         cp.layers_of(adapted)
 
 
+def test_a_model_with_several_results_gives_them_by_name():
+    """A head for answers has two; both train."""
+    sizes = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    config = transformers.BertConfig(**sizes, **no_dropout, num_attention_heads=2)
+    model = transformers.BertForQuestionAnswering(config).double()
+    ids, spans = torch.randint(31, (4, 5)), torch.randint(5, (4, 2))
+
+    def loss_of_spans(output, spans):
+        entropy = torch.nn.functional.cross_entropy
+        logits = zip((output["start_logits"], output["end_logits"]), spans.T, strict=True)
+        return sum(entropy(each, wanted, reduction="sum") for each, wanted in logits)
+
+    expected = loss_of_spans(model(ids), spans) / 8
+    expected.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    for schedule in SCHEDULES:
+        pipeline = cp.Pipeline(model, loss_of_spans, cp.schedule(schedule, 2, 4))
+        expect_equal_gradients(model, pipeline, ids, spans, (expected.item(), gradients))
+
+
 def test_dropout_between_blocks_draws_once_and_modes_follow_the_model():
     config = transformers.T5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=24, num_layers=1, num_heads=2)
     model = transformers.T5ForConditionalGeneration(config).double().eval()

@@ -66,13 +66,6 @@ def test_the_chosen_stages_run_forward_again(choice, expected):
     assert [calls[index] - 4 - 1 for index in range(4)] == [4 * (index in expected) for index in range(4)]
 
 
-def test_layers_that_draw_train_beside_recomputed_stages():
-    example = perceptron(samples=4)
-    example.layers[1] = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).double()
-    pipeline_of(example, "1f1b", recompute=[0, 2]).step(example.inputs, example.targets)
-    refused(example.layers[1], "layer 1 .*random", name="1f1b", micro_batch_size=2, recompute=[1])
-
-
 @pytest.mark.parametrize("choice", ["some", "auto", "attention", [4], [-1], [0, "b"], 3])
 def test_recomputation_of_what_there_is_not_is_refused(choice):
     with pytest.raises(cp.ConfigError, match=r"recompute=.*stage numbers from 0 to 3") as refusal:
@@ -238,7 +231,6 @@ def refused(layer, words, **options):
 def test_what_copies_would_do_differently_is_refused_by_name():
     norm = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6)).double()
     refused(norm, r"layer 1 .*buffer '1\.", micro_batch_size=2)
-    refused(nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5)).double(), "layer 1 .*random", micro_batch_size=2)
     example = perceptron(samples=8)
     example.layers[1] = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Dropout(0.5)).double()
     pipeline_of(example, "1f1b", micro_batch_size=2).step(example.inputs, example.targets)

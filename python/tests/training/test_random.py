@@ -1,5 +1,6 @@
 """Layers that draw random numbers: equal results in every run on rank threads, and refusals."""
 
+import copy
 import itertools
 import random
 
@@ -62,10 +63,6 @@ class Stored(nn.Module):
 CLOSED = torch.Generator().manual_seed(3)
 TABLE = itertools.count()
 DRAWN = [
-    (lambda: Drops(lambda: random.random()), "draws random numbers from Python's random"),
-    (lambda: Drops(lambda: random.random() < 2), "draws random numbers from Python's random"),
-    (lambda: Drops(lambda: numpy.random.rand()), "draws random numbers from numpy"),
-    (lambda: Drops(lambda: torch.rand(1).double()), "draws random numbers, which"),
     (lambda: Own(torch.Generator, lambda own: torch.rand((), generator=own)), "from its generator 'own'"),
     (lambda: Own(random.Random, lambda own: own.random()), "from its generator 'own'"),
     (lambda: Own(numpy.random.default_rng, lambda own: own.random()), "from its generator 'own'"),
@@ -98,8 +95,9 @@ def test_a_layer_that_writes_to_its_parameters_is_refused_in_replicas():
     assert cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4)).step(ids, targets).loss > 0
 
 
-def losses_of(schedule, layers, steps=4, seed=5, loss=squares):
-    model = cp.Pipeline(layers, loss, cp.schedule(schedule, 4, 8), micro_batch_size=2)
+def losses_of(schedule, layers, steps=4, seed=5, loss=squares, stages=4, micro_batches=8, **options):
+    schedule = cp.schedule(schedule, stages, micro_batches)
+    model = cp.Pipeline(layers, loss, schedule, micro_batch_size=2, **options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     torch.manual_seed(1)
     batches = [samples(16) for _ in range(steps)]
@@ -114,19 +112,69 @@ def mixed_draws():
     return [dropouts()[0], *others, dropouts()[0]]
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "gpipe"])
+EVERY = [entry.name for entry in cp.schedules() if entry.synchronous]
+DRAWING_LOSS = lambda output, target: squares(output + 0.1 * torch.randn_like(output), target)
+
+
 @pytest.mark.parametrize("make", [dropouts, mixed_draws])
-def test_rank_threads_draw_equal_numbers_in_every_run(schedule, make):
+def test_all_schedules_drop_alike(make):
+    """Also a loss that draws, and recomputed stages."""
     torch.manual_seed(2)
     layers = make()
-    start = nn.Sequential(*layers).state_dict()
-    start = {name: value.clone() for name, value in start.items()}
-    runs = []
-    for seed in (5, 5, 5, 6):
+    start = {name: value.clone() for name, value in nn.Sequential(*layers).state_dict().items()}
+
+    def run(schedule, seed=5, **options):
         nn.Sequential(*layers).load_state_dict(start)
-        runs.append(losses_of(schedule, layers, seed=seed))
-    assert runs[0] == runs[1] == runs[2] != runs[3]
-    assert len(set(runs[0])) == len(runs[0])
+        return losses_of(schedule, layers, seed=seed, loss=DRAWING_LOSS, **options)
+
+    expected = run("1f1b")
+    assert len(set(expected)) == len(expected) and expected != run("1f1b", seed=6)
+    for schedule in EVERY:
+        assert run(schedule, stages=2) == pytest.approx(expected, rel=1e-12), schedule
+    for schedule in ("1f1b", "chimera-zb"):
+        assert run(schedule, recompute=True) == pytest.approx(expected, rel=1e-12), schedule
+    assert run("1f1b", stages=2, data_parallel=2, micro_batches=4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_gradients_are_those_of_the_masks_in_the_forward():
+    """The masks are known from a single stage, and plain torch applies them."""
+    masks = {}
+
+    class Notes(nn.Linear):
+        def forward(self, x):
+            mask = (torch.rand(6) > 0.3).double()
+            masks.setdefault(self.index, {})[tuple(x.flatten().tolist())] = mask
+            return super().forward(x) * mask
+
+    torch.manual_seed(1)
+    layers = [Notes(6, 6).double() for _ in range(2)]
+    for index, layer in enumerate(layers):
+        layer.index = index
+    inputs, targets = samples()
+    plain = [copy.deepcopy(layer) for layer in layers]
+    model = cp.Pipeline(layers, squares, cp.schedule("chimera-zb", 2, 4))
+    model.validate(inputs, targets)  # Draws nothing from the masks of the step
+    masks.clear()
+    step = model.step(inputs, targets)
+    loss = 0
+    for x, y in zip(inputs.split(1), targets.split(1), strict=True):
+        for layer in plain:
+            x = nn.functional.linear(x, layer.weight, layer.bias) * masks[layer.index][tuple(x.flatten().tolist())]
+        loss = loss + squares(x, y) / targets.numel()
+    loss.backward()
+    assert step.loss == pytest.approx(loss.item(), rel=1e-12)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.grad, nn.Sequential(*plain).get_parameter(name).grad, rtol=0, atol=1e-12)
+
+
+def test_the_callers_generator_draws_on_as_without_dropout():
+    torch.manual_seed(4)
+    model = cp.Pipeline(dropouts(), squares, cp.schedule("1f1b", 2, 4))
+    batch = samples()
+    before = torch.get_rng_state()
+    model.step(*batch)
+    model.validate(*batch)
+    assert torch.equal(before, torch.get_rng_state())
 
 
 def test_ranks_draw_different_masks_and_the_callers_generator_goes_on():
@@ -158,12 +206,8 @@ def test_a_loss_that_draws_gives_equal_results_in_every_run():
     assert runs[0] == runs[1] == runs[2]
 
 
-LOSS_DRAWS = [lambda: torch.rand(()), random.random, lambda: numpy.random.rand(), TABLE.__next__]
-
-
-@pytest.mark.parametrize("draw", LOSS_DRAWS)
-def test_a_loss_that_a_recomputation_would_not_repeat_is_refused(draw):
-    noisy = lambda output, target: squares(output, target) * (1 + draw())
+def test_a_loss_that_a_recomputation_would_not_repeat_is_refused():
+    noisy = lambda output, target: squares(output, target) * (1 + next(TABLE))
     model = cp.Pipeline(perceptron(4).layers, noisy, cp.schedule("1f1b", 2, 4), recompute=[1], check_loss=False)
     refused(lambda: model.step(*samples()), "leave the last stage out of recompute=", cp.ConfigError)
     model = cp.Pipeline(perceptron(4).layers, noisy, cp.schedule("1f1b", 2, 4), recompute=[0], check_loss=False)

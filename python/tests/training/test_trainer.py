@@ -1,6 +1,7 @@
 """PipelineTrainer: equality with transformers' Trainer, refusals, and its recipe."""
 
 import difflib
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -17,17 +18,19 @@ from accelerate.commands import launch  # noqa: E402
 from transformers import (  # noqa: E402
     BertConfig,
     BertForSequenceClassification,
+    DefaultFlowCallback,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
     Trainer,
+    TrainerCallback,
     TrainingArguments,
 )
 
 import chimerapipe as cp  # noqa: E402
-from chimerapipe.hugging_face import PipelineMixin, PipelineTrainer  # noqa: E402
+from chimerapipe.hugging_face import PipelineMixin, PipelineTrainer, _reads_model  # noqa: E402
 
 HERE = Path(__file__).parent
 RECIPE = dict(RECIPES)["Trainer"]
@@ -197,3 +200,114 @@ def test_trl_trains_by_a_pipeline(tmp_path):
     found = weights((PipelineMixin, trl.SFTTrainer), schedule="chimera")
     worst = max(float((found[name] - value).abs().max()) for name, value in expected.items())
     assert worst < 1e-7, worst  # TRL adds up its losses in another way
+
+
+def losses_and_weights(kind, data, folder, make=small_model, collator=None, accumulation=2, **more):
+    torch.manual_seed(1)
+    options = more.pop("arguments", {})
+    arguments = TrainingArguments(
+        folder,
+        use_cpu=True,
+        report_to=[],
+        per_device_train_batch_size=1,
+        gradient_accumulation_steps=accumulation,
+        logging_steps=1,
+        optim="sgd",
+        learning_rate=0.1,
+        lr_scheduler_type="constant",
+        **options,
+    )
+    trainer = kind(make().double(), arguments, train_dataset=data, data_collator=collator, **more)
+    trainer.train()
+    return [each["loss"] for each in trainer.state.log_history if "loss" in each], trainer.model.state_dict()
+
+
+def without_dropout():
+    none = {"embd_pdrop": 0, "resid_pdrop": 0, "attn_pdrop": 0}
+    return GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=2, n_embd=8, vocab_size=20, **none))
+
+
+def texts(count, labeled=True):
+    torch.manual_seed(2)
+    ids = [torch.randint(20, (5,)) for _ in range(count)]
+    return [{"input_ids": each, **({"labels": each} if labeled else {})} for each in ids]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(texts(5))
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments"),
+    [(Stream(), {"max_steps": 5}), (texts(4), {"max_steps": 3, "label_names": ["others"]})],
+    ids=["an iterable without a whole number of updates", "other names of labels"],
+)
+def test_updates_are_those_of_the_plain_trainer(data, arguments, tmp_path):
+    given = {"make": without_dropout, "arguments": arguments}
+    expected = losses_and_weights(Trainer, data, tmp_path, **given)
+    found = losses_and_weights(PipelineTrainer, data, tmp_path, schedule="chimera", **given)
+    assert found[0] == pytest.approx(expected[0], rel=1e-6) and len(found[0]) == arguments["max_steps"]
+    for name, value in expected[1].items():
+        torch.testing.assert_close(found[1][name], value, rtol=0, atol=1e-9, msg=name)
+
+
+def test_a_batch_without_a_loss_is_refused_as_by_the_plain_trainer(tmp_path):
+    for kind, more in ((Trainer, {}), (PipelineTrainer, {"schedule": "1f1b"})):
+        with pytest.raises(ValueError, match="The model did not return a loss from the inputs"):
+            losses_and_weights(kind, texts(4, labeled=False), tmp_path, **more)
+
+
+def test_losses_with_dropout_are_equal_over_schedules(tmp_path):
+    """With collators that draw."""
+
+    def collated(samples):
+        return {name: torch.stack([each[name] for each in samples]) + torch.randint(1, ()) for name in samples[0]}
+
+    runs = [
+        losses_and_weights(PipelineTrainer, texts(8), tmp_path, schedule=schedule, collator=collated, **more)[0]
+        for schedule in ("1f1b", "chimera", "chimera-zb", "zb-h1")
+        for more in ({}, {"recompute": True})
+    ]
+    assert len(set(runs[0])) == len(runs[0]) == 12
+    for run in runs[1:]:
+        assert run == pytest.approx(runs[0], rel=1e-9)
+
+
+def test_trainers_of_trl_with_other_losses_are_refused_by_name(tmp_path):
+    trl = oracle("trl")
+    common = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": []}
+    for kind, config, words in (
+        (trl.DPOTrainer, trl.DPOConfig, "DPOTrainer: its loss needs more than one forward"),
+        (trl.KTOTrainer, trl.KTOConfig, "KTOTrainer: its loss needs"),
+        (trl.RewardTrainer, trl.RewardConfig, "RewardTrainer: its loss needs"),
+        (trl.SFTTrainer, functools.partial(trl.SFTConfig, loss_type="dft"), "loss_type: a pipeline cannot use dft"),
+        (trl.SFTTrainer, functools.partial(trl.SFTConfig, packing=True), "packing: a pipeline cannot use it; give"),
+    ):
+        tuner = type("Tuner", (PipelineMixin, kind), {})
+        with pytest.raises(cp.ConfigError, match=words):
+            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None)
+
+
+class Saves(TrainerCallback):
+    def on_step_end(self, args, state, control, model=None, **named):
+        self.seen = {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_callbacks_that_read_the_model_are_found():
+    class Counts(TrainerCallback):
+        def on_step_end(self, args, state, control, **named):
+            state.seen = 1
+
+    class Passes(TrainerCallback):
+        def on_step_end(self, *args, **named):
+            Saves().on_step_end(*args, **named)
+
+    class Holds(TrainerCallback):
+        def on_step_end(self, args, state, control, **named):
+            self.trainer.save_model()
+
+    callbacks = [Saves(), Counts(), Passes(), Holds(), DefaultFlowCallback()]
+    found = [_reads_model(each, "on_step_end") for each in callbacks]
+    assert found == [True, False, True, True, False]
+    assert not _reads_model(Saves(), "on_log")

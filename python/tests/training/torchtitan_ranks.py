@@ -39,9 +39,9 @@ class Decoder(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.3)
 
-    def forward(self, hidden, positions):
+    def forward(self, hidden, shift=None, *, positions):
         if self.tok_embeddings is not None:
-            hidden = self.tok_embeddings(hidden)
+            hidden = self.tok_embeddings(hidden) + shift[..., None]
         for layer in self.layers.values():
             hidden = layer(hidden, positions)
         hidden = hidden if self.norm is None else self.norm(hidden)
@@ -78,13 +78,14 @@ def on_one_process(model):
         optimizer.zero_grad()
         loss = 0.0
         for inputs, labels, positions in micro_batches(step):
-            part, _ = loss_fn(model(inputs, positions), labels, 2 * MICRO_BATCHES * SAMPLES * LENGTH)
+            outputs = model(inputs, positions / 7, positions=positions)
+            part, _ = loss_fn(outputs, labels, 2 * MICRO_BATCHES * SAMPLES * LENGTH)
             part.backward()
             loss += float(part.detach())
         numbers.append((loss, clipped(list(model.parameters()), None)))
         optimizer.step()
     evaluated = sum(
-        float(loss_fn(model(inputs, positions), labels)[0].detach())
+        float(loss_fn(model(inputs, positions / 7, positions=positions), labels)[0].detach())
         for inputs, labels, positions in micro_batches(9)[:MICRO_BATCHES]
     )
     return numbers, evaluated
@@ -136,7 +137,7 @@ def on_a_pipeline(schedule, mesh):
     def called(call, given, **more):
         losses = [] if has_last else None
         call(
-            arg_mbs=[(inputs,) for inputs, _, _ in given] if has_first else None,
+            arg_mbs=[(inputs, positions / 7) for inputs, _, positions in given] if has_first else None,
             kwarg_mbs=[{"positions": positions} for _, _, positions in given],
             target_mbs=[labels for _, labels, _ in given] if has_last else None,
             losses=losses,

@@ -98,13 +98,14 @@ def accuracy(prediction):
 
 
 class Noted(TrainerCallback):
-    """Counts updates."""
+    """Counts updates, and sums the weights, all of which it sees."""
 
     def __init__(self):
-        self.steps = 0
+        self.steps, self.sums = 0, []
 
-    def on_step_end(self, args, state, control, **named):
+    def on_step_end(self, args, state, control, model=None, **named):
         self.steps += 1
+        self.sums.append(sum(float(each.detach().double().abs().sum()) for each in model.parameters()))
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def results(trainer):
     logs = [{key: each[key] for key in kept if key in each} for each in trainer.state.log_history]
     (noted,) = [each for each in trainer.callback_handler.callbacks if isinstance(each, Noted)]
     metrics = {key: value for key, value in trainer.evaluate().items() if key in kept}
-    return {"logs": logs, "metrics": metrics, "steps": noted.steps}
+    return {"logs": logs, "metrics": metrics, "steps": noted.steps, "sums": noted.sums}
 
 
 def plain(folder, name):
@@ -186,6 +187,8 @@ def require_equal(folder, name, trainer, *, has_logs=True):
         return
     expected, found = json.loads((folder / f"{name}.json").read_text()), results(trainer)
     assert expected["steps"] == found["steps"], (expected, found)
+    sums = zip(expected["sums"], found["sums"], strict=True)
+    assert all(abs(theirs - ours) <= 2e-6 * theirs for theirs, ours in sums), (expected["sums"], found["sums"])
     assert len(expected["logs"]) == len(found["logs"]), (expected, found)
     for theirs, ours in zip([*expected["logs"], expected["metrics"]], [*found["logs"], found["metrics"]], strict=True):
         assert theirs.keys() == ours.keys(), (theirs, ours)

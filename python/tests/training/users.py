@@ -225,4 +225,62 @@ def nothing_trained_in_places(schedule):
         pair.expect_equal()
 
 
+def gradients_around_other_lengths(schedule):
+    """Validations and predictions of another length neither clear gradients nor change them."""
+    pair = Pair(perceptron(4).layers, schedule)
+    longer = torch.randn(4, 3, 6).double(), torch.randn(4, 3, 6).double()
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (pair.plain, pair.pipeline)]
+    for _ in range(2):
+        optimizers[0].zero_grad()
+        for number in range(3):
+            inputs, targets = samples()
+            (squares(pair.plain(inputs), targets) / targets.numel()).backward()
+            pair.pipeline.step(inputs, targets, zero_gradients=number == 0)
+            pair.pipeline.validate(*(longer if number < 2 else samples()))
+            pair.pipeline.predict(longer[0])
+        pair.expect_equal()
+        for optimizer in optimizers:
+            optimizer.step()
+        pair.expect_equal()
+
+
+class Tracks(nn.Module):
+    """Assigns buffers and attributes in forward, as running statistics written by hand are."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6).double()
+        self.register_buffer("mean", torch.zeros(6).double())
+        self.calls, self.seen, self.sums = 0, [], {"all": 0.0}
+        self.last = torch.zeros(6).double()
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().flatten(0, -2).mean(0)
+            self.calls += 1
+            self.seen.append(len(x))
+            self.sums["all"] += 1.0
+            self.last.add_(x.detach().flatten(0, -2).mean(0))
+            self.latest = x.shape
+        return self.inner(x) + self.mean * self.calls + len(self.seen) * self.sums["all"] + self.last
+
+
+def assigned_buffers_and_attributes(schedule):
+    """Every change of shape runs the first forwards again."""
+    if schedule != "1f1b":  # Replicas refuse layers that write
+        return
+    layers = [Tracks(), *perceptron(4).layers[:2], Tracks()]
+    pair = Pair(layers, schedule)
+    for length in (2, 3, 2, 2):
+        inputs, targets = torch.randn(4, length, 6).double(), torch.randn(4, length, 6).double()
+        loss = sum(squares(pair.plain(x[None]), y[None]) for x, y in zip(inputs, targets, strict=True))
+        expected = loss.item() / targets.numel()
+        assert abs(pair.pipeline.step(inputs, targets).loss - expected) < 1e-12 * expected
+    pair.pipeline.gather()
+    for plain, own in zip(pair.plain, layers, strict=True):
+        if isinstance(plain, Tracks):
+            torch.testing.assert_close(own.mean, plain.mean, rtol=0, atol=1e-12)
+
+
 CASES = [tied, one_layer_in_two_stages, frozen_and_unfrozen, hooks_and_attributes, other_lengths, several_tensors]
+CASES += [gradients_around_other_lengths, assigned_buffers_and_attributes]

@@ -1,5 +1,6 @@
 """Cases of users on two ranks. Prints a line for each that passes on a rank."""
 
+import contextlib
 import copy
 import os
 import sys
@@ -291,6 +292,107 @@ def the_surface_of_torchs_schedules():
         assert infinite.skipped and any(not p.grad.isfinite().all() for p in made.parameters())
 
 
+def other_calls_of_ranks():
+    """Each rank calls another method; all learn of both."""
+    inputs, targets = samples()
+    folder = tempfile.mkdtemp()
+    calls = {
+        "step": lambda made: made.step(inputs, targets),
+        "validate": lambda made: made.validate(inputs, targets),
+        "gather": lambda made: made.gather(),
+        "save_checkpoint": lambda made: made.save_checkpoint(folder),
+        "load_checkpoint": lambda made: made.load_checkpoint(folder),
+        "cp.Muon": cp.Muon,
+    }
+    made = pipeline()
+    made.step(inputs, targets)
+    for one, other in zip(calls, [*list(calls)[1:], "step"], strict=True):
+        own = (one, other)[RANK]
+        words = f"call: {one} on rank 0, but {other} on rank 1; all ranks must give the same"
+        refused(lambda own=own: calls[own](made), words, cp.ConfigError)
+    wrong = (lambda: made.step(inputs[:2], targets)) if RANK == 0 else made.gather
+    refused(wrong, "inputs: 2 samples, but a step of this process takes 4")
+    made.step(inputs, targets)
+    made.gather()
+
+
+def two_pipelines_over_the_same_layers():
+    """Another placement needs the values that other processes have trained."""
+    layers = perceptron(4).layers
+    plain = nn.Sequential(*copy.deepcopy(layers))
+    first = pipeline(layers)
+    moved = cp.Schedule(["1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3", "0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3"])
+    second = pipeline(layers, moved)
+    words = ": another pipeline has trained it in another process, so its values here are old; call gather()"
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (plain, first, second)]
+
+    def train(model, optimizer):
+        optimizers[0].zero_grad()
+        loss = squares(plain(inputs), targets) / targets.numel()
+        loss.backward()
+        optimizers[0].step()
+        assert abs(model.step(inputs, targets, optimizer=optimizer).loss - loss.item()) < 1e-12
+
+    for _ in range(2):
+        inputs, targets = samples()
+        train(first, optimizers[1])
+        refused(lambda: second.step(inputs, targets), words)
+        refused(lambda: second.validate(inputs, targets), words)
+        refused(lambda: second.gather(), words)
+        refused(lambda: pipeline(layers, moved), words)
+        pipeline(layers).step(inputs, targets)
+        first.gather()
+        train(second, optimizers[2])
+        refused(lambda: first.step(inputs, targets), words)
+        second.gather()
+    train(pipeline(layers, moved), optimizers[2])
+
+
+def dropout_as_on_threads():
+    """Processes drop as rank threads do, also in replicas, in recomputed stages and after a checkpoint of threads."""
+    folder, told = [tempfile.mkdtemp()], [None]
+    torch.distributed.broadcast_object_list(folder)
+    batches = [samples() for _ in range(4)]
+    options = {"recompute": [0]}
+
+    def train(made, optimizer, steps):
+        return [made.step(*batch, optimizer=optimizer).loss for batch in steps]
+
+    def trainer(schedule, **more):
+        torch.manual_seed(5)
+        layers = [nn.Sequential(*perceptron(4).layers[:1], nn.Dropout(0.3)) for _ in range(4)]
+        made = cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 4), **options, **more)
+        return made, torch.optim.SGD(made.parameters(), lr=0.01, momentum=0.9)
+
+    if RANK == 0:
+        with alone():
+            made, optimizer = trainer("chimera")
+            told = [train(made, optimizer, batches[:2])]
+            made.save_checkpoint(folder[0], optimizer=optimizer)
+            told[0] += train(made, optimizer, batches[2:])
+    torch.distributed.broadcast_object_list(told)
+    for schedule in ("1f1b", "chimera", "chimera-zb", "zb-h1"):
+        made, optimizer = trainer(schedule)
+        for found, expected in zip(train(made, optimizer, batches), told[0], strict=True):
+            assert abs(found - expected) < 1e-12, schedule
+        torch.manual_seed(RANK)
+        made, optimizer = trainer(schedule)
+        made.load_checkpoint(folder[0], optimizer=optimizer)
+        for found, expected in zip(train(made, optimizer, batches[2:]), told[0][2:], strict=True):
+            assert abs(found - expected) < 1e-12, schedule
+
+
+@contextlib.contextmanager
+def alone():
+    """Pipelines of this process have rank threads."""
+    place = cp._processes.place
+    cp._processes.place = lambda: (0, 1)
+    try:
+        yield
+    finally:
+        cp._processes.place = place
+
+
 def main():
     torch.set_num_threads(1)
     for case in CASES:
@@ -307,6 +409,9 @@ def main():
         equal_samples_of_groups,
         scaled_alike,
         resumed_with_dropout,
+        dropout_as_on_threads,
+        other_calls_of_ranks,
+        two_pipelines_over_the_same_layers,
         sharded_tensors,
         gathered_types,
         the_surface_of_torchs_schedules,
