@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from . import _training
+from ._calls import Agreement
+from ._held_layer import HeldLayer
+from ._layers import Layers
+from ._placed import local_of
 from ._processes import CollectiveTask, OtherRankError, Processes
+from ._random import OpGenerators, as_text, from_text, restore as restore_generators, states as states_of_generators
+from ._run import Run
+from ._shape import Shape
 
 CheckpointError = _training.CheckpointError
 ConfigError = _training.ConfigError
@@ -382,3 +391,135 @@ def from_portable(value: Any) -> Any:
         text = str(value[_NUMBER])
         return int(text) if text.lstrip("-").isdecimal() else float(text)
     return {key: from_portable(each) for key, each in value.items()}
+
+
+class Checkpoints:
+    """Saves, loads and gathers the state of all processes together."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        shape: Shape,
+        layers: Layers,
+        run: Run,
+        agreement: Agreement,
+        generators: OpGenerators,
+        layout: Mapping[str, Any],
+    ) -> None:
+        """`layout`: for the manifest."""
+        self._processes, self._shape, self._layers, self._run = processes, shape, layers, run
+        self._agreement, self._generators, self._layout = agreement, generators, layout
+        self._saver = Saver(processes)
+        self.last: Any = None
+        """The Step before."""
+
+    def together(self, call: str, check: Callable[[], None] = lambda: None) -> None:
+        """Raises on all ranks unless all make this call, and the check passes."""
+        self._run.require_usable()
+        self._agreement.on_call(call)
+        self._processes.all_or_none(check)
+
+    def gather(self) -> None:
+        """Copies parameters, buffers and extra state of all processes into this one's given layers; collective."""
+        if self._shape.world == 1:
+            return
+        self.together("gather", self._layers.freshness.require)
+        for stage, (first, end) in enumerate(self._shape.plan.stage_layers):
+            for layer in self._layers.given[first:end]:
+                if isinstance(layer, nn.Module):
+                    owner = int(self._shape.plan.owner(stage))
+                    for value in map(local_of, [*layer.parameters(), *layer.buffers()]):
+                        moved = value.detach().cpu().contiguous()  # Shares memory if it can
+                        self._processes.send_from(owner, as_bytes(moved))
+                        value.detach().copy_(moved)
+                    for module in modules_with_extra_state(layer):
+                        state = self._processes.told(module.get_extra_state() if self._shape.rank == owner else None)
+                        if self._shape.rank != owner:
+                            module.set_extra_state(state[owner])
+        self._layers.freshness.note()
+
+    def save(self, folder: Any, optimizer: Any, extra: Mapping[str, Any] | None, keep: int, wait: bool) -> str | Saving:
+        """See Pipeline.save_checkpoint."""
+        self._require_whole("save_checkpoint")
+        path, step, together = os.fspath(folder), int(self._run.steps), self._processes
+        saved_as = os.path.join(path, f"step-{step:08}")
+        self.together("save_checkpoint", self._layers.freshness.require)
+        self._saver.await_last()
+        together.all_or_none(lambda: together.claim(saved_as))
+        own = [layer for layer in self._layers.every if layer.own]
+        weights, described = together.all_or_none(lambda: as_stored(self._values(own)))
+        written = {f"{n.index}.{name}" for n in own for name, _ in n.module.named_parameters()}
+        trained = [(name, value) for name, value in self._layers.updated if name in written]
+        state = together.all_or_none(lambda: optimizer_part(optimizer, trained))
+        tensors, of_state = together.all_or_none(state.stored)
+        random = as_text(states_of_generators(self._layers.device))
+        told = together.gathered((state.numbers, {**described, **of_state}, random))
+        record = {
+            **self._record(step),
+            "optimizer": portable({**state.record, "numbers": {k: v for own, _, _ in told for k, v in own.items()}}),
+            "extra": portable(extra or {}),
+            "stored_as_bytes": {k: v for _, own, _ in told for k, v in own.items()},
+            "random": [own for _, _, own in told],
+            "seed": self._generators.own_seed(),
+        }
+        run = together.all_or_none(lambda: as_json(record, "save_checkpoint"))
+        parts = Parts(path, step, self._shape.rank, self._shape.world, run, weights, tensors, keep)
+        if wait:
+            parts.write(together)
+            return saved_as
+        return self._saver.start(saved_as, step, parts.copied().write)
+
+    def load(self, path: Any, optimizer: torch.optim.Optimizer | None) -> LoadedCheckpoint:
+        """See Pipeline.load_checkpoint."""
+        self._require_whole("load_checkpoint")
+
+        def find() -> tuple[str, list[str]] | None:
+            if self._shape.rank > 0:
+                return None
+            reader = _training.OpenCheckpoint(os.fspath(path), True)
+            return reader.path, reader.refused
+
+        self.together("load_checkpoint")
+        good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
+        if refused and self._shape.rank == 0:
+            warnings.warn(f"load_checkpoint: refused {'; '.join(refused)}; uses {good} instead", stacklevel=3)
+        reader = Reader(_training.OpenCheckpoint(good, False))
+        self._processes.all_or_none(lambda: self._restore(reader, optimizer))
+        self._run.steps = reader.step
+        random = reader.run.get("random", [])
+        if len(random) == self._shape.world:
+            restore_generators(self._layers.device, from_text(random[self._shape.rank]))
+        if "seed" in reader.run:
+            self._generators.load_seed(int(reader.run["seed"]))
+        return LoadedCheckpoint(reader.path, reader.step, from_portable(reader.run.get("extra", {})), list(refused))
+
+    def _require_whole(self, call: str) -> None:
+        if self._layers.sharded:
+            raise ConfigError(
+                f"{call}: layers have DTensors, of which each rank holds a part; use torch.distributed.checkpoint with "
+                "state_dict() and optimizer_state_dict()"
+            )
+
+    def _restore(self, reader: Reader, optimizer: torch.optim.Optimizer | None) -> None:
+        layers = reader.run.get("model", {}).get("layers")
+        if layers != len(self._layers.given):
+            raise ConfigError(f"{reader.path} has {layers} layers, this pipeline {len(self._layers.given)}")
+        for layer in self._layers.every:
+            layer.module.load_state_dict(reader.values_like(layer.module.state_dict(), f"{layer.index}."))
+        if optimizer is not None:
+            record = from_portable(reader.run["optimizer"])
+            trained = [(name, parameter) for name, parameter in self._layers.updated if parameter.requires_grad]
+            restore_optimizer(optimizer, record, reader, trained)
+
+    @staticmethod
+    def _values(layers: Sequence[HeldLayer]) -> list[tuple[str, Any]]:
+        return [(f"{n.index}.{name}", value) for n in layers for name, value in n.module.state_dict().items()]
+
+    def _record(self, step: int) -> dict[str, Any]:
+        last = {} if self.last is None else {"loss": self.last.loss, "grad_norm": self.last.gradient_norm}
+        return {
+            "model": {"layers": len(self._layers.given)},
+            "layout": {**self._layout, "transport": "threads" if self._shape.world == 1 else "processes"},
+            "versions": {"torch": str(torch.__version__)},
+            "progress": {"step": step, "samples": step * int(self._shape.plan.mini_batch), **last},
+        }

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim._muon import _zeropower_via_newtonschulz
 from torch.optim.adamw import adamw
 
 from . import _training
@@ -43,8 +44,11 @@ def matrices_of(module: nn.Module, name: str, tensor: Tensor) -> Sequence[Tensor
 def orthogonalized(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns the result of the iterations of torch.optim.Muon in `dtype`, transposed if `matrix` is taller than
     wide."""
+    wide = matrix.t() if matrix.shape[0] > matrix.shape[1] else matrix
+    if dtype == torch.bfloat16:
+        return _zeropower_via_newtonschulz(wide.to(dtype, copy=True).contiguous(), _COEFFICIENTS, _STEPS, _EPSILON)
     a, b, c = _COEFFICIENTS
-    x = (matrix.t() if matrix.shape[0] > matrix.shape[1] else matrix).to(dtype, copy=True).contiguous()
+    x = wide.to(dtype, copy=True).contiguous()
     x.div_(x.norm().clamp(min=_EPSILON))
     for _ in range(_STEPS):
         gram = x @ x.t()
@@ -107,7 +111,7 @@ class Muon(torch.optim.Optimizer):
         kinds: dict[str, list[Any]] = {"muon": [], "decayed": [], "others": []}
         self._views: dict[int, Callable[[Tensor], Sequence[Tensor]]] = {}  # By id of the parameter
         self._ranks: dict[int, tuple[int, ...]] = {}
-        for name, parameter, module, holders in model._optimized():
+        for name, parameter, module, holders in model._layers.optimized():
             if is_distributed(parameter):
                 raise ConfigError(f"Muon: {name} is a DTensor, whose matrix no rank has; use torch.optim.Muon")
             found = matrices(module, name, parameter.detach()) if module is not None else []
@@ -122,9 +126,9 @@ class Muon(torch.optim.Optimizer):
             if params
         ]
         super().__init__(groups, defaults)
-        model._together("cp.Muon")
+        model._checkpoints.together("cp.Muon")
         self._processes, self._rank = model._processes, model.rank
-        self._groups = {ranks: self._processes.group_of(ranks) for ranks in model._copied_holders()}
+        self._groups = {ranks: self._processes.group_of(ranks) for ranks in model._shape.copied_holders()}
 
     def step(self, closure: Any = None) -> Any:
         """Updates all parameters that have gradients. Collective under a launcher."""

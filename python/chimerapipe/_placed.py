@@ -65,6 +65,15 @@ def placed_as(other: Tensor, local: Tensor) -> Tensor:
     return made
 
 
+def spread(value: Any, like: Any) -> Any:
+    """Returns a value; of a whole tensor, in place of a DTensor, the DTensor."""
+    if not isinstance(value, Tensor) or not is_distributed(like) or is_distributed(value):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
 @dataclass(frozen=True)
 class Place:
     """How a DTensor lies on its mesh."""

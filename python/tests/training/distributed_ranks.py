@@ -211,7 +211,7 @@ def shared_by_stages(mesh, schedule):
         optimizers[0].step()
         assert abs(step.loss - loss.item()) < 1e-12 and abs(step.gradient_norm - norm) < 1e-12
         expected = dict(whole.named_parameters(remove_duplicate=False))
-        for layer in pipeline._every_layer:
+        for layer in pipeline._layers.every:
             for name, parameter in layer.module.named_parameters():
                 same = expected[f"{layer.index}.{name}"].detach()
                 torch.testing.assert_close(full(parameter.detach()), same, rtol=1e-9, atol=1e-12, msg=name)
@@ -233,7 +233,7 @@ def sharded(mesh, schedule):
         pipeline = trains_like_the_whole_model(mesh, schedule, prepare)
         for parameter in pipeline.parameters():
             assert parameter.to_local().numel() <= -(-parameter.shape[0] // 2) * math.prod(parameter.shape[1:])
-    groups = [part for layer in pipeline._every_layer for part in layer.module._get_fsdp_state()._state_ctx.all_states]
+    groups = [part for layer in pipeline._layers.every for part in layer.module._get_fsdp_state()._state_ctx.all_states]
     reductions = []
     reduce = _fsdp_param_group.foreach_reduce
     _fsdp_param_group.foreach_reduce = lambda *given, **named: reductions.append(1) or reduce(*given, **named)
@@ -286,7 +286,7 @@ def llama_sharded(mesh, schedule):
         fully_shard(part, mesh=mesh["dp"])
     refused(lambda: cp.layers_of(model), "call layers_of first, and fully_shard", cp.ConfigError)
     pipeline = cp.Pipeline(layers, cross_entropy, cp.schedule(schedule, 2, 4), mesh=mesh["pp"])
-    assert sum(len(parts._sharded) for parts in pipeline._parts.values()) >= 2
+    assert sum(len(parts._sharded) for parts in pipeline._layers.parts.values()) >= 2
     tokens = torch.arange(20).view(4, 5) % 31
     for _ in range(2):
         step = pipeline.step(tokens, tokens + 1)

@@ -105,7 +105,7 @@ def raises_on_one_rank():
 def raises_in_a_layer():
     model = trained()
     if os.environ["RANK"] == "1":
-        model._held[0][0].module.register_forward_hook(lambda *_: 1 / 0)
+        model._layers.held[0][0].module.register_forward_hook(lambda *_: 1 / 0)
     step(model)
 
 

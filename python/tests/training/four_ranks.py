@@ -105,6 +105,7 @@ def train_over_pairs(folder):
 
     with (
         mock.patch.object(cp._pipeline, "uses_nccl", lambda device, world: world > 1),
+        mock.patch.object(cp._run, "uses_nccl", lambda device, world: world > 1),
         mock.patch.object(cp._processes, "new_backend", gloo_backend),
         mock.patch.object(cp._processes, "multiprocessors", lambda device: 132),
     ):

@@ -94,7 +94,7 @@ def test_an_optimizer_of_torch_updates_all_copies_alike():
     for name, value in alone.state_dict().items():
         torch.testing.assert_close(state[name], value, rtol=1e-9, atol=1e-12)
     copies = {}
-    for layer in pipeline._all():
+    for layer in pipeline._layers.every:
         for name, parameter in layer.module.named_parameters():
             assert torch.equal(copies.setdefault((layer.index, name), parameter), parameter)
 

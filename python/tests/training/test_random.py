@@ -167,45 +167,6 @@ def test_gradients_are_those_of_the_masks_in_the_forward():
         torch.testing.assert_close(parameter.grad, nn.Sequential(*plain).get_parameter(name).grad, rtol=0, atol=1e-12)
 
 
-def test_the_callers_generator_draws_on_as_without_dropout():
-    torch.manual_seed(4)
-    model = cp.Pipeline(dropouts(), squares, cp.schedule("1f1b", 2, 4))
-    batch = samples()
-    before = torch.get_rng_state()
-    model.step(*batch)
-    model.validate(*batch)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_ranks_draw_different_masks_and_the_callers_generator_goes_on():
-    masks = {}
-
-    class Sees(nn.Linear):
-        def forward(self, x):
-            if torch.is_grad_enabled():
-                masks.setdefault(id(self), []).append(torch.rand(4))
-            return super().forward(x)
-
-    layers = [Sees(6, 6).double() for _ in range(4)]
-    model = cp.Pipeline(layers, squares, cp.schedule("1f1b", 4, 4))
-    for _ in range(2):
-        model.step(*samples())
-    drawn = [tuple(mask.tolist()) for each in masks.values() for mask in each]
-    assert len(set(drawn)) == len(drawn) == 32
-
-
-def test_a_loss_that_draws_gives_equal_results_in_every_run():
-    noisy = lambda output, target: squares(output + 0.1 * torch.randn_like(output), target)
-    torch.manual_seed(2)
-    layers = perceptron(4).layers
-    start = {name: value.clone() for name, value in nn.Sequential(*layers).state_dict().items()}
-    runs = []
-    for _ in range(3):
-        nn.Sequential(*layers).load_state_dict(start)
-        runs.append(losses_of("chimera", layers, loss=noisy))
-    assert runs[0] == runs[1] == runs[2]
-
-
 def test_a_loss_that_a_recomputation_would_not_repeat_is_refused():
     noisy = lambda output, target: squares(output, target) * (1 + next(TABLE))
     model = cp.Pipeline(perceptron(4).layers, noisy, cp.schedule("1f1b", 2, 4), recompute=[1], check_loss=False)

@@ -32,12 +32,12 @@ from transformers import (  # noqa: E402
 import chimerapipe as cp  # noqa: E402
 from chimerapipe.hugging_face import PipelineMixin, PipelineTrainer, _reads_model  # noqa: E402
 
-HERE = Path(__file__).parent
+PROGRAMS = Path(__file__).parents[3] / "tests" / "python"
 RECIPE = dict(RECIPES)["Trainer"]
 
 
 def test_losses_and_weights_equal_those_of_the_plain_trainer(tmp_path):
-    run = forked(0, HERE / "trainer_jobs.py", tmp_path, seconds=400)
+    run = forked(0, PROGRAMS / "trainer_jobs.py", tmp_path, seconds=400)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
@@ -85,7 +85,7 @@ def test_three_lines_make_a_pipeline_of_the_tutorial_with_the_same_losses(tmp_pa
     tokenizer_of(words).save_pretrained(given / "model")
     texts = [{"text": " ".join(words[(k + n) % 18] for n in range(6 + k % 5))} for k in range(60)]
     (given / "texts.json").write_text("\n".join(map(json.dumps, texts)))
-    plain = piped = HERE.joinpath("trainer_tutorial.py").read_text()
+    plain = piped = PROGRAMS.joinpath("trainer_tutorial.py").read_text()
     for before, after in LINES_OF_A_PIPELINE:
         assert piped.count(before) == 1
         piped = piped.replace(before, after)

@@ -104,7 +104,7 @@ def hooks_and_attributes(schedule):
     pair = Pair(layers, schedule, lambda ps: torch.optim.SGD(ps, lr=0.01))
     pair.plain = whole(plain)
     pair.step(*samples())
-    assert all(layer.module[0].weight.no_decay for layer in pair.pipeline._all())
+    assert all(layer.module[0].weight.no_decay for layer in pair.pipeline._layers.every)
     later = []
     for model in (pair.plain, pair.layers):
         later.append(model[1][0].bias.register_hook(lambda gradient: gradient * 5))

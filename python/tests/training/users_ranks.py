@@ -85,9 +85,9 @@ def changed_copies_are_found():
     if RANK == 1:
         with torch.no_grad():
             made.state_dict()["0.0.weight"].add_(1e-9)
-    cp._pipeline._CHECK_COPIES_EVERY, before = 1, cp._pipeline._CHECK_COPIES_EVERY
+    cp._run._CHECK_COPIES_EVERY, before = 1, cp._run._CHECK_COPIES_EVERY
     refused(lambda: made.step(*samples()), "stage 0: the replicas on ranks 0 and 1 hold different values")
-    cp._pipeline._CHECK_COPIES_EVERY = before
+    cp._run._CHECK_COPIES_EVERY = before
 
 
 def other_samples():
