@@ -1,6 +1,7 @@
 // The Python module _scheduling: the playground's requests and answers in JSON, and the partition of layers.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 
 #include "answers/playground.h"
 #include "core/json.h"
+#include "launch/local/place.h"
 #include "long_call.h"
 #include "plan/balance.h"
 #include "schedule/schedule_json.h"
@@ -76,5 +78,9 @@ NB_MODULE(_scheduling, module) {
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),
       "Returns the answer to a request as JSON, {\"error\": \"one line\"} if it is refused. Long requests call "
       "`progress` with JSON from time to time. Its exceptions and Ctrl-C end the request.");
+  module.def(
+      "names_of_launchers", &chimera::names_of_launchers,
+      "Returns names of launchers' variables: of the rank, the number of processes, and both on the host. Empty: "
+      "the launcher sets none. Those that tell a process its whole place are first.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&chimera::await_canceled));
 }

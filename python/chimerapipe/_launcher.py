@@ -13,32 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import _scheduling
+
 _TORCHS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-# Launchers that tell the whole place, in the order of `chimera train`: rank, number of processes, and both on this host
-_KNOWN = (
-    (
-        "OMPI_COMM_WORLD_RANK",
-        "OMPI_COMM_WORLD_SIZE",
-        "OMPI_COMM_WORLD_LOCAL_RANK",
-        "OMPI_COMM_WORLD_LOCAL_SIZE",
-    ),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    ("PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
-)
-# Variables of launchers that set no RANK: the rank, and the number of processes; "": it sets none.
-_OTHERS = (
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # SLURM_NTASKS is also set in batch scripts
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
-    ("PMI_RANK", "PMI_SIZE"),
-    ("JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("HOROVOD_RANK", "HOROVOD_SIZE"),
-    ("ALPS_APP_PE", ""),
-    ("PALS_RANKID", ""),
-    ("PMIX_RANK", ""),
-)
+_NAMES: list[list[str]] = _scheduling.names_of_launchers()
+_KNOWN = [names for names in _NAMES if names[2]]  # Launchers that tell the whole place
+# Rank and number of processes of launchers that set no RANK; SLURM_NTASKS is also set in batch scripts
+_OTHERS = list({rank: (rank, size) for rank, size, _, _ in reversed(_NAMES)}.values())[::-1]
 
 
 class LauncherError(Exception):

@@ -202,6 +202,16 @@ Variables own_variables() {
   return variables;
 }
 
+std::vector<PlaceNames> names_of_launchers() {
+  std::vector<PlaceNames> names;
+  for (const KnownLauncher& each : known_launchers()) {
+    if (each.kind == LauncherKind::Variables || each.kind == LauncherKind::Torchrun) continue;
+    names.push_back({each.rank, each.world_size, each.local_rank, each.local_size});
+  }
+  for (const Sign& each : kSigns) names.push_back({each.variable, each.world_size, "", ""});
+  return names;
+}
+
 const char* rank_variable(LauncherKind launcher) {
   for (const KnownLauncher& known : known_launchers()) {
     if (known.kind == launcher) return known.rank;

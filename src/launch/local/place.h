@@ -5,9 +5,11 @@
 // number of all ranks (world size), and the same two numbers for the ranks of its host. rendezvous_point()
 // (rendezvous.h) then finds where the ranks of the job meet.
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/choices.h"
 #include "core/error.h"
@@ -90,6 +92,12 @@ void require_group_on_one_host(const RankPlace& place, int count);
 
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
+
+/// Names of variables: of the rank, the world size, and both on the host. Empty: the launcher sets none.
+using PlaceNames = std::array<std::string, 4>;
+/// Returns the names of other launchers than torchrun and `chimera launch`, first of those that tell a process its
+/// whole place, in order of precedence.
+[[nodiscard]] std::vector<PlaceNames> names_of_launchers();
 
 /// Returns the name of the launcher's variable for the rank, such as `SLURM_PROCID`.
 [[nodiscard]] const char* rank_variable(LauncherKind launcher);
