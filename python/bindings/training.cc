@@ -5,6 +5,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <array>
 #include <cfenv>
 #include <exception>
@@ -257,7 +258,7 @@ class Run {
     FitStep done;
     on_all_ranks([&](std::size_t r) {
       const auto clip_gradients = [&](double norm) {
-        const double factor = clip_factor(norm, clip);
+        const double factor = clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1;  // As clip_grad_norm_ of torch
         if (factor == 1) return;
         for (const auto& [id, stage] : ranks_[r]->stages()) stage->gradients().mul_(factor);
       };

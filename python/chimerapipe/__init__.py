@@ -14,6 +14,7 @@ from ._partition import Partition, partition
 from ._plan import Candidate, Plan, machines, plan
 from ._profile import LayerCost, Profile
 from ._schedule import Schedule, Updates, Violation
+from ._version import VERSION as __version__
 from ._timeline import Bubble, Timeline
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ._step_data import MicroBatches
 
 __all__ = [
+    "__version__",
     "Bubble",
     "Candidate",
     "CheckpointError",

@@ -171,7 +171,7 @@ class Agreement:
         reads = {"inputs": self._shape.holds(0), "targets": self._shape.holds(self._shape.stages - 1)}
         given = {"inputs": call.inputs} if call.name == "predict" else {"inputs": call.inputs, "targets": call.targets}
         named = {name: self._require_samples(name, value, reads[name]) for name, value in given.items()}
-        clip, optimizer = call.clip, call.optimizer
+        clip, optimizer = call.clip or 0.0, call.optimizer
         if isinstance(clip, bool) or not isinstance(clip, int | float) or not clip >= 0:
             raise ConfigError(f"clip: got {clip!r}; give a number of at least 0, the largest gradient norm (0: any)")
         if clip:

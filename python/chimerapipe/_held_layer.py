@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from . import _training
 from ._given_layers import are_equal, in_words
-from ._messages import Layout, flattened, is_plain, mapped
+from ._messages import Layout, flattened, is_plain, mapped, tensors_of
 from ._modes import noting_forward_mode
 from ._modules import unchanged
 from ._placed import Meshes, is_distributed, settled
@@ -140,9 +140,12 @@ class Probe:
     def _first_call(self, value: Any) -> Any:
         try:
             return self._module(value)
-        except TypeError as error:
+        except Exception as error:
             names = _required_arguments(self._module.forward)
-            if len(names) < 2:
+            if not isinstance(error, TypeError) or len(names) < 2:
+                shapes = [list(each.shape) for each in tensors_of(value)]
+                if hasattr(error, "add_note"):  # Python 3.11
+                    error.add_note(f"{self._name} failed on its first value, with tensors {shapes}")
                 raise
             raise ConfigError(
                 f"{self._name}: forward takes {len(names)} values ({', '.join(names)}), but a layer gets one value: "

@@ -67,6 +67,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
             _require_runs_in_training(model, layers, inputs)
         except Exception as error:
             reason = _known_reason(model) or (str(error).splitlines() or [type(error).__name__])[0]
+            if not isinstance(error, ConfigError):
+                reason += "; its forward joins values of several layers. Give its parts as a list of layers instead"
             raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
     for layer in layers:
         layer.user_model = weakref.ref(given)

@@ -239,7 +239,7 @@ class Layers:
             )
         layers = [layer for layer in self.given if isinstance(layer, nn.Module)]
         own = {id(p) for _, p in self.updated} | {id(p) for layer in layers for p in layer.parameters()}
-        foreign = [p for group in groups for p in group["params"] if id(p) not in own]
+        foreign = [p for group in groups for p in group["params"] if id(p) not in own and p.numel()]
         if foreign:
             raise ConfigError(
                 f"optimizer: holds a parameter {tensor_in_words(foreign[0].shape, foreign[0].dtype)} that is not of "
@@ -277,16 +277,20 @@ class Layers:
             parts.release()
 
     def clip(self, clip: float, norm: float) -> None:
-        """Scales all gradients, whose norm is `norm`."""
-        if 0 < clip < norm:
+        """Scales all gradients, whose norm is `norm`, as clip_grad_norm_ of torch does."""
+        if (factor := clip_factor(clip, norm)) < 1:
             for parameter in {id(each): each for each in self.parameters}.values():
                 if parameter.grad is not None:
-                    parameter.grad.mul_(clip / norm)
+                    parameter.grad.mul_(factor)
 
     def bits(self, stage: int) -> int:
         """Returns a positive sum of all bits of a stage, 0 if this process does not hold it."""
         held = [layer.module for layer in self.every if layer.stage == stage]
         return 1 + bits_of([v for module in held for v in (*module.parameters(), *module.buffers())]) if held else 0
+
+
+def clip_factor(clip: float, norm: float) -> float:
+    return min(1.0, clip / (norm + 1e-6)) if clip > 0 else 1.0
 
 
 class _Maker:

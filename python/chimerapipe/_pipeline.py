@@ -178,7 +178,7 @@ class Pipeline:
         targets: Any,
         *more: Any,
         optimizer: torch.optim.Optimizer | None = None,
-        clip: float = 0.0,
+        clip: float | None = None,
         scaler: torch.amp.GradScaler | None = None,
         scale_loss: float | Callable[[Tensor], Tensor] = 1.0,
         loss_kwargs: Mapping[str, Any] | None = None,
@@ -191,7 +191,7 @@ class Pipeline:
         reads the inputs, the last stage the targets; a rank without this stage may pass None. They are a tensor, or
         tensors in a tuple, list, dict, dataclass or BatchEncoding; or `MicroBatches`, which are already cut.
         `optimizer`: over `parameters()`; without it the caller updates them.
-        `clip`: largest global gradient norm; 0 disables clipping.
+        `clip`: largest global gradient norm, as in `clip_grad_norm_`; None or 0 disables clipping.
         `scaler`: a torch.amp.GradScaler on each rank, for float16: the loss is multiplied by its scale, gradients are
         divided by it before clipping, and if one is not finite, all ranks skip the update. Needs `optimizer`.
         `scale_loss`: a number, or a function such as `scaler.scale`, by which losses are multiplied before backward.
@@ -214,11 +214,12 @@ class Pipeline:
         call = Call(
             "step", inputs, targets, optimizer, clip, scaler, scale_loss, loss_kwargs, zero_gradients, return_outputs
         )
-        given = self._prepare(call)
-        self._begin_ops()
-        loss, norm, is_skipped = self._run.step(call, *given, before)
-        self._layers.end_call()
-        outputs, losses = self._results.of(call)
+        with self._run.alone():
+            given = self._prepare(call)
+            self._begin_ops()
+            loss, norm, is_skipped = self._run.step(call, *given, before)
+            self._layers.end_call()
+            outputs, losses = self._results.of(call)
         step = self._checkpoints.last = Step(loss, norm, is_skipped, outputs, losses)
         return step
 
@@ -281,7 +282,7 @@ class Pipeline:
 
     def _forwards(self, call: Call) -> tuple[float, Any]:
         """Returns mean loss and outputs."""
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), self._run.alone():
             given = self._prepare(call)
             training = [(module, module.training) for layer in self._layers.every for module in layer.module.modules()]
             try:
@@ -296,10 +297,9 @@ class Pipeline:
                     module.training = mode
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yields this process's trained parameters for an optimizer, each once. Replicas on rank threads share their
-        memory."""
-        for _, parameter in self.named_parameters():
-            yield parameter
+        """Yields this process's trained parameters for an optimizer, each once; an empty one if it has none. Replicas
+        on rank threads share their memory."""
+        yield from [parameter for _, parameter in self.named_parameters()] or [nn.Parameter(torch.empty(0))]
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yields `parameters` with the model's own names; layers of a list have numbers, as in `3.weight`."""

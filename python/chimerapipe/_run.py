@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from ._calls import Call
 from ._devices import uses_nccl
 from ._distributed import OnLocals, square_norm
 from ._held_layer import Boundaries
-from ._layers import Layers
+from ._layers import Layers, clip_factor
 from ._loss import CheckedLoss, Count
 from ._modules import unchanged
 from ._processes import Processes
@@ -36,7 +36,7 @@ class Run:
         self.is_started = False
         """Shapes are known, and replicas have equal values."""
         self.has_failed = False
-        self._is_used = self._is_validated = False
+        self._is_used = self._is_validated = self._is_busy = False
         self._engine = self._new_engine()
 
     @property
@@ -51,6 +51,17 @@ class Run:
     def require_usable(self) -> None:
         if self.has_failed:
             raise _training.Error("this pipeline has failed before, or is closed; create a new one")
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Scope of a call. Raises Error during another one of this process."""
+        if self._is_busy:
+            raise _training.Error("this pipeline is busy with a call on another thread; call it from one thread")
+        self._is_busy = True
+        try:
+            yield
+        finally:
+            self._is_busy = False
 
     def connect(self) -> None:
         self._processes.guarded(self._connect)
@@ -217,9 +228,9 @@ class Run:
         if is_skipped and gradients:
             gradients[0].fill_(torch.inf)  # The scaler looks only at gradients of this rank
         scaler.unscale_(optimizer)
-        if not is_skipped and 0 < clip < norm:
+        if not is_skipped and (factor := clip_factor(clip, norm)) < 1:
             for gradient in gradients:
-                gradient.mul_(clip / norm)
+                gradient.mul_(factor)
         scaler.step(optimizer)
         scaler.update()
 

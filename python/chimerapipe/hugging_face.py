@@ -215,7 +215,8 @@ class PipelineMixin(_Other):
         step = self._joined(batches, num_items_in_batch, [factor] * len(batches))
         self._forget_others()
         is_fresh = all(parameter.grad is None for parameter in self.pipeline.parameters())
-        call = functools.partial(self.pipeline.step, zero_gradients=is_fresh)  # A pass may end before its last update
+        # A pass may end before its last update. A loss that is not finite is the Trainer's to judge
+        call = functools.partial(self.pipeline.step, zero_gradients=is_fresh, scale_loss=lambda loss: loss)
         with self.compute_loss_context_manager(), self.accelerator.autocast():
             self._done = self._run(step, call)
         self._is_whole = False

@@ -87,7 +87,7 @@ def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **opti
         norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
         clip = (0.5 * norm, 0)[number % 2]
         for parameter in whole.parameters():
-            parameter.grad.mul_(clip / norm if clip else 1)
+            parameter.grad.mul_(clip / (norm + 1e-6) if clip else 1)
         step = pipeline.step(inputs[own], targets[own], clip=clip, optimizer=optimizers[1], return_outputs=True)
         loss = losses[share] if pipeline.width == 1 else sum(losses) / shares
         assert abs(step.loss - loss) <= tolerance * loss, (step.loss, losses)
@@ -207,7 +207,7 @@ def shared_by_stages(mesh, schedule):
         loss.backward()
         norm = nn.utils.get_total_norm([p.grad for p in whole.parameters()]).item()
         for parameter in whole.parameters():
-            parameter.grad.mul_(clip / norm if clip else 1)
+            parameter.grad.mul_(clip / (norm + 1e-6) if clip else 1)
         optimizers[0].step()
         assert abs(step.loss - loss.item()) < 1e-12 and abs(step.gradient_norm - norm) < 1e-12
         expected = dict(whole.named_parameters(remove_duplicate=False))
@@ -526,6 +526,13 @@ def saved_in_one_layout_and_loaded_in_others(mesh):
         value = full(parameter.detach())
         torch.testing.assert_close(value, expected[name].detach(), rtol=1e-9, atol=1e-10, msg=name)
     refused(lambda: pipeline.save_checkpoint(folder), "layers have DTensors", cp.ConfigError)
+    named = nn.Sequential(OrderedDict(zip("abcd", blocks(), strict=True))).state_dict()
+    values = {name: torch.randn_like(value) for name, value in named.items()}
+    for value in values.values():
+        distributed.broadcast(value, 0)
+    pipeline.load_state_dict(values)
+    for name, parameter in pipeline.named_parameters():
+        assert torch.equal(full(parameter.detach()), values[name]), name
     pipeline.gather()
     shared = blocks()
     shared[0].first.weight = shared[3].first.weight

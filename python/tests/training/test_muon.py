@@ -85,7 +85,7 @@ class Plain:
         loss.backward()
         norm = torch.sqrt(sum((p.grad**2).sum() for p in self.model.parameters()))
         for parameter in self.model.parameters():
-            parameter.grad *= min(1.0, clip / norm)  # clip_grad_norm_ adds 1e-6 to the norm
+            parameter.grad *= min(1.0, clip / (norm + 1e-6))  # As clip_grad_norm_ does
         for parameter, views, pieces in self.pieces:
             for piece, view in zip(pieces, views(parameter.grad), strict=True):
                 piece.grad = view.clone()

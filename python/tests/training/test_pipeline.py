@@ -85,7 +85,7 @@ def test_an_optimizer_of_torch_updates_all_copies_alike():
         loss.backward()
         norm = torch.sqrt(sum((p.grad**2).sum() for p in alone.parameters()))
         for parameter in alone.parameters():
-            parameter.grad *= min(1, 0.1 / norm)
+            parameter.grad *= min(1, 0.1 / (norm + 1e-6))
         optimizers[0].step()
         optimizers[1].zero_grad()  # Sets gradients to None; the next step attaches them again
         step = pipeline.step(example.inputs, example.targets, optimizer=optimizers[1], clip=0.1)

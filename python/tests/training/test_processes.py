@@ -30,6 +30,7 @@ CASES_OF_RANKS = [case.__name__ for case in CASES] + [
     "resumed_with_dropout",
     "dropout_as_on_threads",
     "other_calls_of_ranks",
+    "a_rank_without_trained_parameters",
     "two_pipelines_over_the_same_layers",
     "sharded_tensors",
     "gathered_types",

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -17,6 +18,7 @@ oracle("accelerate")
 from accelerate.commands import launch  # noqa: E402
 from transformers import (  # noqa: E402
     BertConfig,
+    BertForMaskedLM,
     BertForSequenceClassification,
     DefaultFlowCallback,
     GPT2Config,
@@ -57,7 +59,7 @@ def tokenizer_of(words):
     numbers = {word: number for number, word in enumerate(["<pad>", "<eos>", *words])}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, unk_token="<pad>"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>")
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>", mask_token="<mask>")
 
 
 def history(run, folder):
@@ -76,29 +78,63 @@ LINES_OF_A_PIPELINE = (
 
 
 def test_three_lines_make_a_pipeline_of_the_tutorial_with_the_same_losses(tmp_path):
-    oracle("datasets")
-    words = [f"w{n}" for n in range(18)]
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
     given = tmp_path / "given"
-    model = Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=8, num_hidden_layers=4, vocab_size=20))
-    model.save_pretrained(given / "model")
-    tokenizer_of(words).save_pretrained(given / "model")
-    texts = [{"text": " ".join(words[(k + n) % 18] for n in range(6 + k % 5))} for k in range(60)]
-    (given / "texts.json").write_text("\n".join(map(json.dumps, texts)))
+    files_of_tutorial(given, Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=8, num_hidden_layers=4, vocab_size=20)))
     plain = piped = PROGRAMS.joinpath("trainer_tutorial.py").read_text()
     for before, after in LINES_OF_A_PIPELINE:
         assert piped.count(before) == 1
         piped = piped.replace(before, after)
     changes = difflib.SequenceMatcher(None, plain.splitlines(), piped.splitlines(), autojunk=False).get_opcodes()
     assert sum(max(i2 - i1, j2 - j1) for kind, i1, i2, j1, j2 in changes if kind != "equal") == 3
-    logged = []
-    for ranks, name, program in ((0, "plain", plain), (2, "piped", piped)):
-        shutil.copytree(given, tmp_path / name)
-        (tmp_path / name / "program.py").write_text(program)
-        run = forked(ranks, "program.py", folder=tmp_path / name)
-        logged.append(history(run, tmp_path / name))
+    logged = [logs_of_tutorial(tmp_path, given, *each) for each in ((0, "plain", plain), (2, "piped", piped))]
     assert len(logged[0]) == len(logged[1]) == 18
     assert max(abs(a - b) / a for a, b in zip(*logged, strict=True)) < 1e-5, logged  # float32
+
+
+def files_of_tutorial(folder, model):
+    oracle("datasets")
+    words = [f"w{n}" for n in range(17)]
+    model.save_pretrained(folder / "model")
+    tokenizer_of(["<mask>", *words]).save_pretrained(folder / "model")
+    texts = [{"text": " ".join(words[(k + n) % 17] for n in range(6 + k % 5))} for k in range(60)]
+    (folder / "texts.json").write_text("\n".join(map(json.dumps, texts)))
+
+
+def logs_of_tutorial(folder, given, ranks, name, program):
+    shutil.copytree(given, folder / name)
+    (folder / name / "program.py").write_text(program)
+    return history(forked(ranks, "program.py", folder=folder / name), folder / name)
+
+
+def gpt2_with_dropout():
+    return GPT2LMHeadModel(GPT2Config(n_layer=4, n_head=2, n_embd=16, vocab_size=20))
+
+
+def bert_with_dropout():
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 4}
+    return BertForMaskedLM(BertConfig(**sizes, vocab_size=20))
+
+
+OF_MASKED_WORDS = (("AutoModelForCausalLM", "AutoModelForMaskedLM"), ("mlm=False", "mlm_probability=0.3"))
+
+
+@pytest.mark.parametrize(("make", "changes"), [(gpt2_with_dropout, ()), (bert_with_dropout, OF_MASKED_WORDS)])
+def test_fine_tuning_with_dropout_has_equal_losses_by_all_schedules(make, changes, tmp_path):
+    """Dropout is 0.1, and the collator of masked words draws. Three changed lines, on two processes and on threads."""
+    torch.manual_seed(1)
+    files_of_tutorial(tmp_path / "given", make())
+    program = PROGRAMS.joinpath("trainer_tutorial.py").read_text()
+    for before, after in (*changes, *LINES_OF_A_PIPELINE):
+        program = program.replace(before, after)
+    logged = []
+    for ranks, schedule, recompute in ((2, "chimera-zb", False), (2, "1f1b", True), (0, "zb-h1", False)):
+        line = f'PipelineTrainer(schedule="{schedule}", recompute={recompute},'
+        piped = program.replace('PipelineTrainer(schedule="chimera", recompute=True,', line)
+        logged.append(logs_of_tutorial(tmp_path, tmp_path / "given", ranks, schedule, piped))
+    assert len(set(logged[0])) == len(logged[0]) == 18
+    for other in logged[1:]:
+        assert max(abs(a - b) / a for a, b in zip(logged[0], other, strict=True)) < 1e-5, logged  # float32
 
 
 def small_model():
@@ -256,6 +292,16 @@ def test_a_batch_without_a_loss_is_refused_as_by_the_plain_trainer(tmp_path):
     for kind, more in ((Trainer, {}), (PipelineTrainer, {"schedule": "1f1b"})):
         with pytest.raises(ValueError, match="The model did not return a loss from the inputs"):
             losses_and_weights(kind, texts(4, labeled=False), tmp_path, **more)
+
+
+def test_a_loss_that_is_not_finite_ends_no_run(tmp_path):
+    def loss(outputs, labels, num_items_in_batch=None):
+        return outputs["logits"].sum() * torch.nan
+
+    given = {"compute_loss_func": loss, "arguments": {"max_steps": 2, "logging_nan_inf_filter": False}}
+    for kind, more in ((Trainer, {}), (PipelineTrainer, {"schedule": "chimera"})):
+        losses, _ = losses_and_weights(kind, texts(4), tmp_path, **given, **more)
+        assert len(losses) == 2 and all(map(math.isnan, losses))
 
 
 def test_losses_with_dropout_are_equal_over_schedules(tmp_path):

@@ -163,3 +163,21 @@ def test_inference_mode_does_not_spoil_a_pipeline():
 def test_wrong_arguments_have_one_line(arguments, words):
     usual = {"layers": perceptron(4).layers, "loss": squares, "schedule": cp.schedule("1f1b", 2, 4)}
     refused(lambda: cp.Pipeline(**{**usual, **arguments}), words, cp.ConfigError)
+
+
+def test_calls_on_two_threads_and_wrong_widths_have_one_line():
+    layers = perceptron(4).layers
+    pipeline = cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4))
+    found = []
+    hook = layers[0].register_forward_pre_hook(
+        lambda *_: found.append(refused(lambda: pipeline.validate(*samples()), "busy with a call on another thread"))
+    )
+    pipeline.step(*samples(), clip=None)
+    hook.remove()
+    assert len(found) == 5 and pipeline.step(*samples()).loss > 0
+    layers[2] = nn.Linear(7, 6).double()
+    with pytest.raises(RuntimeError, match="mat1 and mat2") as error:
+        cp.Pipeline(layers, squares, cp.schedule("1f1b", 2, 4)).step(*samples())
+    notes = getattr(error.value, "__notes__", ["layer 2 (Linear) failed on its first value, with tensors [[1, 6]]"])
+    assert notes == ["layer 2 (Linear) failed on its first value, with tensors [[1, 6]]"]
+    assert cp.__version__.count(".") == 2

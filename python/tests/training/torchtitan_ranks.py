@@ -39,13 +39,20 @@ class Decoder(nn.Module):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.3)
 
-    def forward(self, hidden, shift=None, *, positions):
+    def forward(self, hidden, shift=None, *, positions, mask=None):
+        """`mask`: no tensor, as FlexAttention's BlockMask."""
+        positions = positions if mask is None else mask.scaled(positions)
         if self.tok_embeddings is not None:
             hidden = self.tok_embeddings(hidden) + shift[..., None]
         for layer in self.layers.values():
             hidden = layer(hidden, positions)
         hidden = hidden if self.norm is None else self.norm(hidden)
         return hidden if self.lm_head is None else self.lm_head(hidden)
+
+
+class Mask:
+    def scaled(self, values):
+        return values * 2
 
 
 def loss_fn(output, labels, global_valid_tokens=None):
@@ -138,7 +145,7 @@ def on_a_pipeline(schedule, mesh):
         losses = [] if has_last else None
         call(
             arg_mbs=[(inputs, positions / 7) for inputs, _, positions in given] if has_first else None,
-            kwarg_mbs=[{"positions": positions} for _, _, positions in given],
+            kwarg_mbs=[{"positions": positions / 2, "mask": Mask()} for _, _, positions in given],
             target_mbs=[labels for _, labels, _ in given] if has_last else None,
             losses=losses,
             **more,

@@ -324,6 +324,8 @@ def two_pipelines_over_the_same_layers():
     moved = cp.Schedule(["1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3", "0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3"])
     second = pipeline(layers, moved)
     words = ": another pipeline has trained it in another process, so its values here are old; call gather()"
+    for model in (first, second, pipeline(layers, cp.schedule("chimera", 2, 4)), first, second):
+        model.step(*samples())  # Without an update, values stay
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (plain, first, second)]
 
     def train(model, optimizer):
@@ -382,6 +384,14 @@ def dropout_as_on_threads():
             assert abs(found - expected) < 1e-12, schedule
 
 
+def a_rank_without_trained_parameters():
+    """Its optimizer has nothing to update."""
+    layers = perceptron(4).layers
+    pair = Pair([layer.requires_grad_(index > 1) for index, layer in enumerate(layers)], "1f1b", partition=[2, 2])
+    pair.step(*samples())
+    assert bool(dict(pair.pipeline.named_parameters())) == (RANK == 1)
+
+
 @contextlib.contextmanager
 def alone():
     """Pipelines of this process have rank threads."""
@@ -411,6 +421,7 @@ def main():
         resumed_with_dropout,
         dropout_as_on_threads,
         other_calls_of_ranks,
+        a_rank_without_trained_parameters,
         two_pipelines_over_the_same_layers,
         sharded_tensors,
         gathered_types,
