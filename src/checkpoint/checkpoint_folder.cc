@@ -68,6 +68,18 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
   return lines;
 }
 
+/// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
+std::string folder_of(const std::string& path) {
+  std::error_code none;
+  const fs::path file(path);
+  if (!fs::is_regular_file(path, none)) return path;
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (file.filename() == kManifestName) return parent.string();
+  if (file.filename() != kLatestName) return path;
+  const std::string name = read_small_file(path);
+  return (parent / name.substr(0, name.find('\n'))).string();
+}
+
 }  // namespace
 
 std::string checkpoint_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -157,22 +169,6 @@ void report_rejected(const NewestCheckpoint& newest) {
   if (newest.rejected.empty() || !newest.checkpoint) return;
   messages().write(fmt::format("chimera: uses {} instead\n", newest.checkpoint->path));
 }
-
-namespace {
-
-/// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
-std::string folder_of(const std::string& path) {
-  std::error_code none;
-  const fs::path file(path);
-  if (!fs::is_regular_file(path, none)) return path;
-  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (file.filename() == kManifestName) return parent.string();
-  if (file.filename() != kLatestName) return path;
-  const std::string name = read_small_file(path);
-  return (parent / name.substr(0, name.find('\n'))).string();
-}
-
-}  // namespace
 
 NewestCheckpoint find_checkpoint(const std::string& given, int threads, const std::function<void()>& progress) {
   std::error_code none;
