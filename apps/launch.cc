@@ -264,9 +264,8 @@ void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code)
       "travels over ssh.\n"
       "\nIf a rank or a connection fails, or this command dies, all ranks on all hosts end. The first SIGTERM, SIGHUP, "
       "SIGUSR1 or SIGUSR2 makes a run with --checkpoint save; Ctrl-C ends it. `train --recover twin` or `reroute` "
-      "continues "
-      "without lost ranks and hosts. --max-restarts needs checkpoints that all hosts can read. Exit codes are those of "
-      "`chimera train`.\n"
+      "continues without lost ranks and hosts. --max-restarts needs checkpoints that all hosts can read. Exit codes "
+      "are those of `chimera train`.\n"
       "\nMore: docs/clusters.md");
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);

@@ -11,6 +11,7 @@ import random
 import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -33,7 +34,9 @@ def seconds_of_a_step(options, folder, documents):
                *DOCUMENTS[documents], "--schedule", "1f1b", "--stages", "2", "--micro-batches", "2",
                "--micro-batch-size", "1", "--sequence", str(options.sequence), "--steps", str(STEPS),
                "--metrics", metrics, "--overwrite"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode:
+        sys.exit(result.stderr.strip())
     return statistics.median(json.loads(line)["step_seconds"] for line in metrics.read_text().splitlines()[2:])
 
 

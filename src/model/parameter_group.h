@@ -21,8 +21,8 @@ namespace chimera {
 
 struct Parameter;
 
-/// Scope in which `owners` may give each parameter of a group made on this thread its owner: the index of a worker
-/// among those that hold the group. Such a group is sorted by owner.
+/// Scope in which `owners` may choose the owner of each parameter of a group that this thread makes. An owner is the
+/// index of a worker among the workers that hold the group. Such a group is sorted by owner.
 class OwnerScope {
  public:
   using Owners = std::function<std::vector<std::size_t>(const std::vector<Parameter>& parameters)>;

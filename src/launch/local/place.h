@@ -93,10 +93,11 @@ void require_group_on_one_host(const RankPlace& place, int count);
 /// Returns the variables with which launchers place processes, whether they are complete or not.
 [[nodiscard]] Variables launcher_variables(const Variables& variables);
 
-/// Names of variables: of the rank, the world size, and both on the host. Empty: the launcher sets none.
+/// Names of the variables with the rank, the world size, the rank on the host and the number of ranks on the host. A
+/// name is empty if the launcher sets no such variable.
 using PlaceNames = std::array<std::string, 4>;
-/// Returns the names of other launchers than torchrun and `chimera launch`, first of those that tell a process its
-/// whole place, in order of precedence.
+/// Returns the variables of all launchers except torchrun and `chimera launch`, in order of precedence. Launchers that
+/// set all four variables come first.
 [[nodiscard]] std::vector<PlaceNames> names_of_launchers();
 
 /// Returns the name of the launcher's variable for the rank, such as `SLURM_PROCID`.
