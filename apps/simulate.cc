@@ -25,6 +25,7 @@
 #include "render/timeline_json.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
+#include "simulate/summary.h"
 
 namespace chimera::apps {
 namespace {
@@ -112,12 +113,7 @@ std::string workers_as_text(const Panel& panel) {
     }
     text += fmt::format("{:>6} {:>10.6g} {:>10.6g} {:>10.6g} {:>15} {:>15.6g} {:>15}", w, worker.busy, worker.idle,
                         worker.inner_idle, in_flight, worker.peak_stage_units, worker.peak_weight_versions);
-    if (in_bytes) {
-      // The memory over time has a point for each change.
-      double peak = 0;
-      for (const MemoryPoint& point : explanation.memory[w]) peak = std::max(peak, point.amount);
-      text += fmt::format(" {:>12.6g}", peak);
-    }
+    if (in_bytes) text += fmt::format(" {:>12.6g}", peak_memory(explanation, w));
     text += "\n";
   }
   return text;

@@ -148,14 +148,12 @@ Json workers_json(const Panel& panel) {
     const WorkerTimeline& worker = panel.timeline.workers[w];
     // Slices are fractions of micro-batches.
     const bool is_whole = panel.schedule.slices == 1;
-    double peak = 0;
-    for (const MemoryPoint& point : panel.explanation.memory[w]) peak = std::max(peak, point.amount);
     workers.push_back(
         {{"busy", worker.busy},
          {"idle", worker.idle},
          {"in_flight", is_whole ? Json(worker.peak_in_flight) : Json(micro_batches_in_flight(panel.schedule, worker))},
          {"weight_versions", worker.peak_weight_versions},
-         {"peak", peak}});
+         {"peak", peak_memory(panel.explanation, w)}});
   }
   return workers;
 }
@@ -165,9 +163,9 @@ Json totals_json(const Panel& panel) {
   const auto idle = idle_by_cause(panel.explanation.bubbles);
   Json causes = Json::object();
   for (int c = 0; c < kIdleCauses; ++c) causes[to_text(static_cast<IdleCause>(c))] = idle[static_cast<std::size_t>(c)];
-  // The largest peak of a worker.
+  const Json workers = workers_json(panel);
   double peak = 0;
-  for (const Json& worker : workers_json(panel)) peak = std::max(peak, worker["peak"].get<double>());
+  for (const Json& worker : workers) peak = std::max(peak, worker["peak"].get<double>());
   return {{"makespan", timeline.makespan},
           {"ops_end", timeline.ops_end},
           {"lower_bound", timeline.lower_bound},
@@ -178,7 +176,7 @@ Json totals_json(const Panel& panel) {
           {"messages", panel.totals.messages},
           {"ops", num_ops(panel.schedule)},
           {"idle", causes},
-          {"workers", workers_json(panel)}};
+          {"workers", workers}};
 }
 
 std::string file_of(const std::string& format, const JsonValue& request) {

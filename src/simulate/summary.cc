@@ -84,4 +84,10 @@ void summarize_timeline(Timeline& timeline) {
   timeline.period = period(timeline.step_ends);
 }
 
+double peak_memory(const Explanation& explanation, std::size_t worker) {
+  double peak = 0;
+  for (const MemoryPoint& point : explanation.memory[worker]) peak = std::max(peak, point.amount);
+  return peak;
+}
+
 }  // namespace chimera

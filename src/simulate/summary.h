@@ -26,4 +26,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline);
 /// is raised to the end of the last op or update.
 void summarize_timeline(Timeline& timeline);
 
+/// Returns the largest amount of memory that a worker holds, in the unit of Explanation::memory.
+[[nodiscard]] double peak_memory(const Explanation& explanation, std::size_t worker);
+
 }  // namespace chimera
