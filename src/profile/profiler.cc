@@ -15,6 +15,7 @@
 #include "bench/statistics.h"
 #include "core/cgroup.h"
 #include "core/error.h"
+#include "core/host_name.h"
 #include "data/samples.h"
 #include "engine/tensor_ranks.h"
 #include "model_config/tensor_cut.h"
@@ -369,9 +370,7 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   Lockstep ranks(transport, rank, computing);
   MachineMeasurement report;
   MachineProfile& machine = report.machine;
-  std::array<char, 256> host{};
-  (void)::gethostname(host.data(), host.size() - 1);
-  machine.name = host.data();
+  machine.name = host_name();
   machine.sources = {"chimera profile: " + machine_line()};
   machine.cores = cores;
   machine.threads = options.threads;

@@ -182,11 +182,6 @@ std::string to_text(const SocketAddress& address) {
   return text.data();
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 std::string server_name(const RendezvousPoint& rendezvous) {
   return fmt::format("{}:{}", rendezvous.host, rendezvous.port);
 }

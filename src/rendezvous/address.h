@@ -35,9 +35,6 @@ struct SocketAddress {
 /// Returns "10.0.0.1" or "fd00::1", without the port.
 [[nodiscard]] std::string to_text(const SocketAddress& address);
 
-/// Returns the name of this host; empty if the system does not tell it.
-[[nodiscard]] std::string host_name();
-
 /// Returns host and port as text, such as "n0:29500".
 [[nodiscard]] std::string server_name(const RendezvousPoint& rendezvous);
 

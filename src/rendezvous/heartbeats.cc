@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/host_name.h"
 #include "core/json.h"
 #include "core/signals.h"
 #include "rendezvous/channel.h"

@@ -12,7 +12,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "rendezvous/address.h"
+#include "core/host_name.h"
 
 namespace chimera {
 namespace {

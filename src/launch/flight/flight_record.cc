@@ -23,7 +23,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
-#include "rendezvous/address.h"
+#include "core/host_name.h"
 
 template <class Tag, class Rep>
 struct nlohmann::adl_serializer<chimera::Id<Tag, Rep>> {

@@ -36,7 +36,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   /// Requires rank.orders, the rank's end of an OrderChannel, on which the launcher sends its orders.
   explicit ReconnectingTransport(const RankEnvironment& rank);
 
-  /// Call it at the start and after each leave(), then connect(). In later generations, waits for the launcher's order
+  /// Call it at the start and after each leave(), then join(). In later generations, waits for the launcher's order
   /// to join. The result is valid until the next call.
   [[nodiscard]] const JoinedGeneration& await_generation();
   /// Connects by calling `connect`. Throws its errors.
