@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -198,9 +199,13 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
 void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.output.empty()) return;
   const RankedCandidate& chosen = report.plan.ranked.front();
+  std::vector<TrainFlag> flags = all_flags(options, report.problem, chosen.candidate);
+  std::error_code none;  // A shipped profile has no path
+  const std::string& machine = options.problem.machine;
+  const bool is_file = std::filesystem::exists(machine, none);
+  if (machine != "-") flags.push_back({"machine", is_file ? std::filesystem::absolute(machine).string() : machine});
   // A field, so that the run can compare its steps with the plan.
-  write_output(options.output, to_toml(all_flags(options, report.problem, chosen.candidate),
-                                       description(report, "") + "chimera train --config THIS --data FILE") +
+  write_output(options.output, to_toml(flags, description(report, "") + "chimera train --config THIS --data FILE") +
                                    fmt::format("predicted_step_seconds = {:.6g}\n", chosen.prediction.step_seconds));
 }
 

@@ -40,8 +40,9 @@ struct SweepCell {
   double number = std::numeric_limits<double>::quiet_NaN();  // the value of `text`; NaN if it is no number
 };
 
-/// Columns that `sweep --train` adds to a row (sweep_training.h)
-inline constexpr std::array kMeasuredColumns = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss"};
+/// Columns that `sweep --train` adds to a row (sweep_training.h). `run` is a checksum of the data and the flags.
+inline constexpr std::array kMeasuredColumns = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss",
+                                                "run"};
 
 /// A simulated schedule. The order of its cells: the inputs of the simulation (schedule, D, N, parameters, and the
 /// times with several values on the command line), and then its results, of which `makespan` is the first.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/console.h"
+#include "core/crc32c.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "flags/shape.h"
@@ -67,6 +68,16 @@ SweepCell measured_cell(const char* column, const std::string& text) {
   return cell;
 }
 
+/// Rows of another model, text or length must not be taken for those of this sweep.
+std::string run_of(const SweepTraining& training) {
+  std::error_code none;
+  std::string text = training.data;
+  const auto bytes = std::filesystem::file_size(training.data, none);
+  if (!none) text += fmt::format(" {}", bytes);
+  for (const std::string& word : training.flags) text += " " + word;
+  return fmt::format("{:08x}", crc32c(text));
+}
+
 Cells train_row(const SweepRow& row, const SweepTraining& training) {
   // The metrics are read and then removed.
   const TemporaryFolder folder;
@@ -89,7 +100,8 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   }
   const RunResults figures = summarize_run(read_run(metrics));
   return {fmt::format("{:.10g}", figures.tokens_per_second), fmt::format("{:.10g}", figures.step_seconds),
-          fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss)};
+          fmt::format("{:.0f}", figures.peak_memory_bytes), fmt::format("{:.10g}", figures.final_loss),
+          run_of(training)};
 }
 
 }  // namespace
@@ -101,6 +113,11 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
     // A row of another sweep would be lost when the file is replaced.
     if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
     throw ConfigError(fmt::format("--output {}: has the row {}... of another sweep; give another file", path, key));
+  }
+  for (const auto& [key, cells] : before) {
+    if (cells.back() == run_of(training)) continue;
+    throw ConfigError(
+        fmt::format("--output {}: its rows are of other data or flags of `train`; give another file", path));
   }
   const auto content = [&] { return std::filesystem::exists(path) ? read_whole(path) : ""; };
   const bool is_file =

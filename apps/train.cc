@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/files.h"
 #include "core/resident_memory.h"
 #include "core/shell_words.h"
 #include "dry_run_report.h"
@@ -101,6 +103,25 @@ std::shared_ptr<const MachineProfile> profile_of(const TrainOptions& options, co
   }
 }
 
+/// Sets N by --mini-batch.
+void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
+  if (!flags.has("--mini-batch")) return;
+  const std::int64_t all = flags.planner.mini_batch;
+  const std::int64_t group = options.data_parallel * options.micro_batch_size;
+  const std::string unit =
+      fmt::format("--data-parallel {} times --micro-batch-size {}", options.data_parallel, options.micro_batch_size);
+  if (all < 1 || group < 1 || all % group != 0)
+    throw ConfigError(fmt::format("--mini-batch {}: must be a multiple of {}", all, unit));
+  const std::int64_t given =
+      options.given != nullptr
+          ? std::llround(static_cast<double>(options.given->micro_batches) * options.given->micro_batch_scale)
+          : (flags.has("--micro-batches") ? options.shape.micro_batches : all / group);
+  if (given * group != all)
+    throw ConfigError(
+        fmt::format("--mini-batch {}: {} micro-batches times {} are {}", all, given, unit, given * group));
+  if (options.given == nullptr) options.shape.micro_batches = given;
+}
+
 /// Completes the options with what flags say only together, and with what is known of this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
@@ -116,11 +137,15 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   if (options.metrics.empty() && !options.checkpoint.folder.empty()) {
     options.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
+  options.usual_peak = !flags.has("--learning-rate");
+  options.usual_warmup = !flags.has("--warmup");
+  choose_usual_rates(options);
   options.files_read = {flags.config, flags.planner.machine};
   options.profile = profile_of(options, flags.planner.machine);
   if (names_schedule_file(options.schedule)) {
     options.given = given_schedule(flags, invocation);
     options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
+    set_micro_batches(options, flags);
     return options;
   }
   require_positive_shape(flags);
@@ -134,6 +159,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   }
   options.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
   options.shape.micro_batches = flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
+  set_micro_batches(options, flags);
   return options;
 }
 
@@ -156,6 +182,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   // The plan becomes part of the command line, which ranks and checkpoints receive.
   for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
+  command.get_option("--mini-batch")->clear();
 }
 
 /// Only the launcher checks. Ranks also get the words of a plan, and some of these have no effect alone.
@@ -163,16 +190,39 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
   if (invocation.rank) return;
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run || remote_job(invocation);
-  // With `--plan none`, --memory may come from a file that plans.
-  const bool fits_memory =
-      options.recompute.rule == StageRule::Auto || options.offload.rule == StageRule::Auto || flags.has("--plan");
   const CLI::App& command = *flags.command;
   require_effect(command, {"--validate-batches"}, options.validate_every > 0, "--validate-every");
-  require_effect(command, {"--memory"}, fits_memory || options.outlives_ranks(),
-                 "--recompute auto, --offload auto, --plan auto or --recover twin or reroute");
   require_effect(command, {"--force-bfloat16"}, options.dtype == DataType::BFloat16, "--dtype bfloat16");
   require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
                  "ranks that torchrun, srun, mpirun or `chimera launch` starts");
+}
+
+/// Sets the flags of the file. With fewer --steps than the file's, its warm-up and cooldown are shorter in proportion.
+void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
+  struct Part {
+    const char* flag;
+    bool is_typed;
+  };
+  const std::array parts = {Part{"--warmup", flags.has("--warmup")}, Part{"--cooldown", flags.has("--cooldown")}};
+  const Words typed = command.get_option("--steps")->results();
+  command.get_option("--steps")->clear();
+  merge_config(command, flags.config);
+  const std::int64_t planned = flags.has("--steps") ? flags.options.steps : 0;
+  if (typed.empty()) return;
+  set_flag(command, "steps", typed.back());
+  const std::int64_t steps = flags.options.steps;
+  for (const auto& [flag, is_typed] : parts) {
+    if (is_typed || !flags.has(flag) || steps >= planned || steps < 1) continue;
+    const LearningRate& rate = flags.options.learning_rate;
+    const std::int64_t usual = std::string_view(flag) == "--warmup" ? rate.warmup : rate.cooldown.value_or(0);
+    const auto less = static_cast<std::int64_t>(static_cast<double>(usual) * static_cast<double>(steps) /
+                                                static_cast<double>(planned));
+    if (usual < 1) continue;
+    set_flag(command, flag + 2, std::to_string(std::max<std::int64_t>(less, 1)));
+    if (!reports) continue;
+    messages().write(fmt::format("chimera: {}: {} {} instead of {}, for {} of {} steps\n", flags.config, flag,
+                                 std::max<std::int64_t>(less, 1), usual, steps, planned));
+  }
 }
 
 /// Precedence, highest first: the command line; the file of --config (alias --recipe); the plan of --plan auto; the
@@ -180,10 +230,10 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
 TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation& invocation) {
   if (!flags.config.empty()) {
     flags.config = recipe_file(flags.config);
-    merge_config(command, flags.config);
+    merge_file(command, flags, !invocation.place || invocation.place->rank == 0);
     command.get_option("--config")->clear();  // ranks get the values of the file
   }
-  require_effect(command, {"--workers", "--mini-batch"}, flags.has("--plan"), "--plan auto");
+  require_effect(command, {"--workers"}, flags.has("--plan"), "--plan auto");
   require_effects(flags, invocation);
   if (!flags.dry_run && flags.has("--format")) {
     throw ConfigError("--format is for --dry-run; --metrics writes JSON during training");
@@ -231,28 +281,73 @@ void report_without_effect(const Job& job) {
          "--validate-every is 0; the other data are for training");
 }
 
-ExitCode print_dry_run(const TrainOptions& options, const TrainCommandLine& flags) {
+/// Sets the flags that define the run and are not given, so that ranks and `resolved.toml` have them.
+void set_usual_flags(CLI::App& command, const Job& job) {
+  const TrainOptions& o = job.options;
+  const auto set = [&](const char* name, const std::string& value) {
+    if (command.count(std::string("--") + name) == 0) set_flag(command, name, value);
+  };
+  set("learning-rate", fmt::format("{}", o.learning_rate.peak));
+  set("warmup", std::to_string(o.learning_rate.warmup));
+  if (o.from.empty()) set("model", o.model);
+  if (o.given == nullptr) {
+    set("schedule", o.schedule);
+    if (o.schedule != "none") set("stages", std::to_string(o.shape.stages));
+    const std::int64_t n = o.shape.micro_batches > 0 ? o.shape.micro_batches : o.shape.stages;
+    if (o.schedule != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
+  }
+  for (const auto& [name, value] :
+       {std::pair("data-parallel", o.data_parallel), std::pair("micro-batch-size", o.micro_batch_size),
+        std::pair("sequence", o.sequence), std::pair("steps", o.steps), std::pair("seed", o.seed)})
+    set(name, std::to_string(value));
+  set("dtype", std::string(to_text(o.dtype)));
+  set("optimizer", std::string(to_text(o.optimizer.kind)));
+  set("weight-decay", fmt::format("{}", o.optimizer.weight_decay));
+  set("clip", fmt::format("{}", o.clip));
+}
+
+/// Writes the flags beside the metrics: metrics.jsonl has resolved.toml, x.jsonl has x.resolved.toml. An error must not
+/// end the run.
+void write_resolved(const CLI::App& command, const std::string& metrics) {
+  const std::filesystem::path file(metrics);
+  std::error_code none;
+  if (metrics.empty() || (std::filesystem::exists(file, none) && !std::filesystem::is_regular_file(file, none))) return;
+  const std::string stem = file.stem() == "metrics" ? "" : file.stem().string() + ".";
+  try {
+    write_whole((file.parent_path() / (stem + "resolved.toml")).string(),
+                "# The flags of the last run; chimera train --config THIS repeats it\n" + to_toml(command));
+  } catch (const ConfigError& error) {
+    messages().write(fmt::format("chimera: {}\n", error.what()));
+  }
+}
+
+ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const TrainCommandLine& flags) {
   Job job = partition_job(resolve_job(options));
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job, 0);
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
-  const Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
+  Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
+  expected.shares_memory = flags.planner.machine.empty() && !uses_gpu(options);
+  set_usual_flags(command, job);
   const bool is_json = flags.format == Format::Json;
-  write_output("", is_json ? dry_run_json(job, expected, gpus) : dry_run_text(job, expected, gpus));
-  if (expected.fits()) return ExitCode::Success;
+  write_output("", is_json
+                       ? dry_run_json(job, expected, gpus)
+                       : dry_run_text(job, expected, gpus) + "\nflags, as in a file of --config:\n" + to_toml(command));
+  if (expected.fits() || options.ignores_memory) return ExitCode::Success;
   messages().write(fmt::format(
       "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
       "--recompute full, or give another machine with --machine\n",
-      bytes_text(expected.peak_bytes()), bytes_text(expected.memory_bytes)));
+      bytes_text(expected.shares_memory ? expected.mean_bytes() : expected.peak_bytes()),
+      bytes_text(expected.memory_bytes)));
   return ExitCode::Usage;
 }
 
 /// Returns 0 if unknown. A profile of this machine has only the peak of CPUs. One process of the job `reports`.
 double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
   const std::string& machine = flags.planner.machine;
-  const bool plans = flags.has("--plan");
+  const bool plans = flags.has("--plan") || flags.has(kPlannedStepFlag);
   if (uses_gpu(job.options)) {
     const GpuPeak peak = gpu_peak(job);
     if (peak.flops == 0 && reports) {
@@ -477,7 +572,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       set_flag(*command, "from", options.from);
     }
     if (flags->dry_run) {
-      exit_code = static_cast<int>(print_dry_run(options, *flags));
+      exit_code = static_cast<int>(print_dry_run(*command, options, *flags));
       return;
     }
     const std::optional<RemoteJob> remote = remote_job(invocation);
@@ -495,6 +590,8 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
     const bool is_first =
         invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
     if (is_first) plan_by_profile(job, *flags);
+    if (!invocation.rank) set_usual_flags(*command, job);
+    if (job.options.reports) write_resolved(*command, job.options.metrics);
     if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }

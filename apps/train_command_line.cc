@@ -124,8 +124,10 @@ void add_optimization(CLI::App& app, TrainOptions& options) {
   add_choice(
       app, "--decay", optimizer.decayed,
       "weights that decay: matrices (no biases and norms), matrices without embeddings, or all (default matrices)");
-  add_number(app, "--learning-rate", rate.peak, "peak learning rate, after the warm-up (default 0.001)");
-  add_count(app, "--warmup", rate.warmup, "steps of linear warm-up, of which the last has the peak (default 0)");
+  add_number(app, "--learning-rate", rate.peak,
+             "peak learning rate, after the warm-up (default 0.001, or 5e-5 with --from)");
+  add_count(app, "--warmup", rate.warmup,
+            "steps of linear warm-up, of which the last has the peak (default 5 % of the steps, 4 to 2000)");
   add_choice(app, "--learning-rate-shape", rate.shape,
              "decay of the learning rate: cosine, linear, wsd (only in the last steps), or constant (default cosine)");
   add_number(app, "--min-learning-rate", rate.minimum, "learning rate of the last step (default a tenth of the peak)");
@@ -145,7 +147,8 @@ void add_planning(CLI::App& app, TrainCommandLine& flags) {
            "machine profile for --plan auto, --dry-run, --partition auto and the MFU of a run on CPUs: a file of "
            "`chimera profile`, or a shipped one such as h100-80gb");
   add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x D), for --plan auto");
-  add_count(app, "--mini-batch", flags.planner.mini_batch, "sequences per step over all workers, for --plan auto");
+  add_count(app, "--mini-batch", flags.planner.mini_batch,
+            "sequences per step over all workers: gives N = this / (W b), or is for --plan auto");
 }
 
 void add_model_and_data(CLI::App& command, TrainOptions& o) {
@@ -277,8 +280,9 @@ void add_memory(CLI::App& command, TrainOptions& o) {
   begin_group(command, heading::kMemory);
   add_stage_choices(command, o.recompute, o.offload, "none");
   add_number(command, "--memory", o.memory,
-             "memory of a worker in GiB, for --recompute auto, --offload auto and --plan auto, and for copies of lost "
-             "stages with --recover");
+             "memory of a worker in GiB: a run that needs more is refused; for --recompute auto, --offload auto and "
+             "--plan auto, and for copies of lost stages with --recover");
+  command.add_flag("--no-memory-check", o.ignores_memory, "start a run that is predicted not to fit in memory");
   command
       .add_flag("--shard-optimizer", o.shard_optimizer, "shard optimizer state over the replicas of a stage (ZeRO-1)")
       ->type_name("");
@@ -353,9 +357,13 @@ void TrainCommandLine::add_to(CLI::App& app) {
   add_running(app, *this);
   add_checkpoints(app, options);
   add_output(app, *this);
-  set_common_flags(app, {"--model", "--from", "--data", "--tokenizer", "--sequence", "--micro-batch-size", "--steps",
-                         "--validate-every", "--schedule", "--stages", "--micro-batches", "--data-parallel",
-                         "--learning-rate", "--config", "--dry-run", "--checkpoint", "--resume", "--metrics"});
+  set_common_flags(
+      app,
+      {"--model",           "--from",           "--data",       "--tokenizer",  "--sequence",      "--micro-batch-size",
+       "--steps",           "--validate-every", "--schedule",   "--stages",     "--micro-batches", "--data-parallel",
+       "--tensor-parallel", "--device",         "--dtype",      "--optimizer",  "--learning-rate", "--warmup",
+       "--config",          "--dry-run",        "--checkpoint", "--save-every", "--resume",        "--metrics",
+       "--export"});
   for (CLI::Option* option : app.get_options()) {  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
   }

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/printable.h"
 
 namespace chimera::apps {
@@ -27,9 +29,6 @@ toml::table parse(const std::string& text, const std::string& path) {
   }
 }
 
-/// A former flag, without effect in a file: resolved.toml of an old run may have it.
-constexpr std::string_view kFormerKey = "report-stragglers";
-
 std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
@@ -38,6 +37,11 @@ std::vector<std::string> keys_of(const CLI::App& command) {
     }
   }
   return keys;
+}
+
+/// Returns what separates the values of a list on the command line: commas, or blanks for a mixture of data.
+std::string separator_of(const CLI::Option& option) {
+  return option.get_delimiter() == '\0' && option.get_items_expected_max() > 1 ? " " : ",";
 }
 
 /// Returns nullopt for a flag without value that is false.
@@ -52,7 +56,15 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("{}", *number);
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
-  throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false", at, key));
+  if (const toml::array* list = node.as_array(); list != nullptr && !list->empty()) {
+    std::vector<std::string> values;
+    for (const toml::node& each : *list) {
+      if (each.is_array()) throw ConfigError(fmt::format("{}: '{}' has a list in a list", at, key));
+      values.push_back(value_of(key, each, option, at).value_or("false"));
+    }
+    return fmt::format("{}", fmt::join(values, separator_of(option)));
+  }
+  throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false, or a list of them", at, key));
 }
 
 struct OtherName {
@@ -173,7 +185,11 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
   for (const auto& [name, node] : parse(text, path)) {
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
-    if (key == kFormerKey) continue;
+    if (key == "report-stragglers") throw ConfigError(fmt::format("{}: '{}' is now `chimera diagnose`", at, key));
+    if (node.is_table()) {
+      throw ConfigError(
+          fmt::format("{}: [{}] is a section, and flags have none; write `steps = 4`, before any section", at, key));
+    }
     if (std::ranges::count(keys, key) == 0)
       throw ConfigError(fmt::format("{}: {}", at, unknown_flag(command, "key", key)));
     const CLI::Option& option = *command.get_option("--" + key);
@@ -191,8 +207,7 @@ std::vector<std::string> given_arguments(const CLI::App& command) {
     if (option->count() == 0) continue;
     // The first long name: a flag may have others, as --config and --recipe.
     const std::string flag = "--" + option->get_lnames().front();
-    // a flag of several words, such as --data, joins them with blanks
-    const std::string value = fmt::format("{}", fmt::join(option->reduced_results(), " "));
+    const std::string value = fmt::format("{}", fmt::join(option->reduced_results(), separator_of(*option)));
     if (value.empty()) {
       words.insert(words.end(), {flag, value});  // `--flag=` would take the next word
     } else {
@@ -200,6 +215,20 @@ std::vector<std::string> given_arguments(const CLI::App& command) {
     }
   }
   return words;
+}
+
+std::string to_toml(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string& name = option->get_lnames().front();
+    if (option->count() == 0 || name == "dry-run" || name == "format") continue;
+    const std::string value = fmt::format("{}", fmt::join(option->reduced_results(), separator_of(*option)));
+    const auto is_number = [&](auto number) { return number && fmt::format("{}", *number) == value; };
+    const bool is_bare = option->get_items_expected_max() == 0 || is_number(parse_number<std::int64_t>(value)) ||
+                         is_number(parse_number<double>(value));
+    text += fmt::format("{} = {}\n", name, is_bare ? value : json_text(nlohmann::json(value)));
+  }
+  return text;
 }
 
 }  // namespace chimera::apps

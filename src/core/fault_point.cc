@@ -56,7 +56,8 @@ void require_known(const std::string& point) {
   static const std::vector<std::string> points = {
       "start", "rendezvous",      "connected",     "step",         "forward", "backward", "all-reduce", "sum",
       "vote",  "optimizer",       "updated",       "leave",        "restore", "resume",   "tokenized",  "save",
-      "saved", "before-manifest", "before-rename", "after-rename", "message", "moments",  "handed-in",  "end-barrier"};
+      "saved", "before-manifest", "before-rename", "after-rename", "message", "moments",  "handed-in",  "end-barrier",
+      "export"};
   if (std::ranges::find(points, point) == points.end()) {
     throw ConfigError("CHIMERA_FAULT: " + unknown_name("point", point, points));
   }

@@ -35,7 +35,7 @@ void set_fault_rank(int rank);
 /// (when a step ends because a peer is lost), restore (at each tensor of a recovery), resume (before continuing after a
 /// recovery), end-barrier (before ranks wait for each other at the end), tokenized (after progress is saved), save and
 /// saved (before and after a rank writes its files of a checkpoint), before-manifest, before-rename and after-rename
-/// (while one rank commits the checkpoint).
+/// (while one rank commits the checkpoint), export (before a rank writes its part of --export).
 bool fault_point(std::string_view point);
 
 }  // namespace chimera

@@ -29,6 +29,7 @@ struct BatchPosition {
   std::int64_t first = 0;       // index of the first sample within the step
   std::int64_t size = 1;        // number of samples of the micro-batch
   std::int64_t mini_batch = 1;  // samples per step
+  std::int64_t shift = 0;       // added to all positions, if earlier steps had other mini-batches
   friend auto operator<=>(const BatchPosition&, const BatchPosition&) = default;
 };
 
@@ -36,7 +37,7 @@ struct BatchPosition {
 [[nodiscard]] inline std::vector<Sample> samples_at(const Samples& samples, const BatchPosition& place) {
   std::vector<Sample> result;
   for (std::int64_t i = 0; i < place.size; ++i) {
-    result.push_back(samples.sample(place.step, place.first + i, place.mini_batch));
+    result.push_back(samples.sample_at(place.shift + place.step * place.mini_batch + place.first + i));
   }
   return result;
 }

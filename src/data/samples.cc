@@ -166,8 +166,11 @@ std::int64_t Samples::count() const {
 
 Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const {
   require_invariant(step >= 0 && index >= 0 && index < mini_batch, "a sample lies outside its mini-batch");
-  // Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.
-  const std::int64_t place = step * mini_batch + index;
+  return sample_at(step * mini_batch + index);
+}
+
+// Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.
+Sample Samples::sample_at(std::int64_t place) const {
   const auto [number, position] = tokens_.mixture.place(place);
   const TokenView& source = tokens_.sources[number];
   const std::int64_t all = windows(source);

@@ -81,6 +81,8 @@ class Samples {
   /// Returns sample `index` of the mini-batch of step `step`; both count from 0. `mini_batch` is the number of samples
   /// of a step.
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
+  /// Returns the sample at position p.
+  [[nodiscard]] Sample sample_at(std::int64_t position) const;
   /// Returns the number of targets in a sample that are not kIgnoredTarget; equal for all samples.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
@@ -119,6 +120,23 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes, const st
                                 bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(*free))));
 }
 
+FolderHold::FolderHold(const std::string& folder) {
+  require_free_place(folder);
+  make_parent_folders(without_slash(folder));
+  if (::mkdir(folder.c_str(), 0777) == 0) {
+    made_ = folder;
+  } else if (errno != EEXIST) {
+    fail_to_write(folder, errno);
+  }
+  lock_ = open_folder(without_slash(folder));
+  if (hold(lock_) || errno != EWOULDBLOCK) return;
+  throw ConfigError(fmt::format("{}: another run writes this folder; give another one", folder));
+}
+
+FolderHold::~FolderHold() {
+  if (!made_.empty()) ::rmdir(made_.c_str());
+}
+
 std::string StagedFolder::path_of(const std::string& folder, std::int64_t number) {
   return fmt::format("{}{}{}", without_slash(folder), kUnfinished, number);
 }
@@ -170,13 +188,24 @@ bool StagedFolder::copy(const std::string& source, const std::string& name) cons
   throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source, path_, error.message()));
 }
 
-void StagedFolder::commit() {
+std::string StagedFolder::commit() {
   // Files before the rename, the parent after it: a crash leaves the whole folder or none.
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) sync(entry.path().string());
   sync(path_);
-  if (std::rename(path_.c_str(), folder_.c_str()) != 0) fail_to_write(folder_, errno);
+  constexpr int kNames = 1000;
+  std::string name = folder_;
+  for (int i = 2; std::rename(path_.c_str(), name.c_str()) != 0; ++i) {
+    const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
+    if (!is_taken || i > kNames) fail_to_write(name, errno);
+    name = fmt::format("{}.{}", folder_, i);
+  }
+  if (name != folder_) {
+    messages().write(
+        fmt::format("chimera: {}: another process has written it since the start; wrote {}\n", folder_, name));
+  }
   committed_ = true;
   sync(parent_of(folder_).string());
+  return name;
 }
 
 PartWriter::PartWriter(std::string path) : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {

@@ -20,6 +20,21 @@ namespace chimera {
 /// of an interrupted export to `folder`, which StagedFolder would remove.
 void require_new_folder(const std::string& folder, std::uint64_t bytes, const std::vector<std::string>& inputs = {});
 
+/// Creates `folder` and holds it with an flock, so that no other run takes the name while this one trains.
+class FolderHold {
+ public:
+  /// Throws ConfigError if the folder is not empty or cannot be created, or if another run holds it.
+  explicit FolderHold(const std::string& folder);
+  FolderHold(const FolderHold&) = delete;
+  FolderHold& operator=(const FolderHold&) = delete;
+  /// Removes the folder if it is new and still empty.
+  ~FolderHold();
+
+ private:
+  std::string made_;  // Empty: the folder existed
+  FileDescriptor lock_;
+};
+
 /// The folder while it is written. Until commit(), its name is `folder`.unfinished-N, and the process with this object
 /// holds an flock on it. Other rank processes may write files in it; they find it by number() and path_of().
 class StagedFolder {
@@ -46,8 +61,10 @@ class StagedFolder {
   /// Copies the file `source`, if it exists. Returns whether it exists.
   bool copy(const std::string& source, const std::string& name) const;
 
-  /// Makes all files durable (fsync), then renames the folder to its final name. Throws ConfigError if that fails.
-  void commit();
+  /// Makes all files durable (fsync), then renames the folder to its final name. If files have appeared there since the
+  /// start, takes `folder`.2, .3 and so on, and reports it on messages(). Returns the name. Throws ConfigError on
+  /// errors.
+  std::string commit();
 
  private:
   std::string folder_;

@@ -118,6 +118,7 @@ std::string to_json_line(const StepMetrics& metrics) {
                   R"("step_seconds": {:.17g}, "tokens_per_second": {:.17g}, "peak_memory_bytes": {:.0f})",
                   metrics.step, number(metrics.loss), number(metrics.gradient_norm), metrics.learning_rate,
                   metrics.tokens, metrics.step_seconds, metrics.tokens_per_second, metrics.peak_memory_bytes);
+  if (metrics.time > 0) line += fmt::format(R"(, "time": {:.3f})", metrics.time);
   if (metrics.used_memory_bytes) line += fmt::format(R"(, "used_memory_bytes": {:.0f})", *metrics.used_memory_bytes);
   if (metrics.op_sum_seconds) line += fmt::format(R"(, "op_sum_seconds": {:.6g})", *metrics.op_sum_seconds);
   if (metrics.allocation_retries) line += fmt::format(R"(, "allocation_retries": {:.0f})", *metrics.allocation_retries);

@@ -65,6 +65,7 @@ class AppendFile {
 /// Results of a step, equal on all ranks.
 struct StepMetrics {
   std::int64_t step = 0;  // from 1
+  double time = 0;        // seconds since 1970 at its end; 0: not known
   double loss = 0;
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;

@@ -104,6 +104,11 @@ std::vector<MetricsLine> parse_metrics(const std::string& path, const std::strin
 std::string metrics_path(const std::string& run) {
   namespace fs = std::filesystem;
   std::error_code none;
+  const auto require_readable = [&](const std::string& path) {
+    if (fs::status(path, none).type() != fs::file_type::none) return;
+    throw ConfigError(fmt::format("{}: cannot be read ({})", path, none.message()));
+  };
+  require_readable(run);
   if (!fs::is_directory(run, none)) {
     if (!fs::exists(run, none)) {
       throw ConfigError(fmt::format(
@@ -112,6 +117,7 @@ std::string metrics_path(const std::string& run) {
     return run;
   }
   const fs::path inside = fs::path(run) / "metrics.jsonl";
+  require_readable(inside.string());
   if (fs::is_regular_file(inside, none)) return inside.string();
   throw ConfigError(
       fmt::format("{}: no metrics.jsonl in this folder; train with --metrics {}, or give the file of --metrics", run,

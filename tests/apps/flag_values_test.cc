@@ -97,6 +97,20 @@ TEST(FlagValuesTest, UnknownNamesSuggestFlagsOfThisCommand) {
   EXPECT_EQ(unknown_flag(command.app, "key", "lr"), "unknown key 'lr'; did you mean 'learning-rate'?");
 }
 
+TEST(FlagValuesTest, ListsOfAFileAreJoinedAndSectionsRefused) {
+  Command command;
+  merge_config_text(command.app, "schedule = [\"a\", \"b\"]\n", "run.toml");
+  EXPECT_EQ(command.app.get_option("--schedule")->results(), std::vector<std::string>{"a,b"});
+  EXPECT_THAT(to_toml(command.app), ::testing::HasSubstr("schedule = \"a,b\"\n"));
+  for (const auto& [text, words] : {std::pair("[train]\nstages = 4\n", "run.toml:1: [train] is a section"),
+                                    std::pair("schedule = [[1]]\n", "has a list in a list"),
+                                    std::pair("report-stragglers = true\n", "is now `chimera diagnose`")}) {
+    const std::string file = text;
+    EXPECT_THAT([&] { merge_config_text(command.app, file, "run.toml"); },
+                ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr(words)));
+  }
+}
+
 TEST(FlagValuesTest, AnOverriddenValueOfTheFileStillHasTheRightType) {
   Command command({"--shard-optimizer"});
   EXPECT_THROW(merge_config_text(command.app, "shard-optimizer = 3\n", "run.toml"), ConfigError);

@@ -105,6 +105,22 @@ TEST(StagedFolderTest, AnInputIsNoLeftover) {
   }
 }
 
+TEST(StagedFolderTest, AHeldNameIsTakenByNoOtherRun) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("in/out");
+  {
+    const FolderHold hold(folder);
+    EXPECT_THAT([&] { const FolderHold other(folder); },
+                ::testing::ThrowsMessage<ConfigError>(HasSubstr("out: another run writes this folder")));
+    StagedFolder staged(folder);
+    staged.write("config.json", "{}");
+    EXPECT_EQ(staged.commit(), folder);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder));
+  { const FolderHold hold(scratch.path("unused")); }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("unused")));
+}
+
 TEST(StagedFolderTest, OverwritesNothing) {
   const Scratch scratch;
   EXPECT_EQ(folder_refusal_of(scratch.path("out")), "");
@@ -113,7 +129,7 @@ TEST(StagedFolderTest, OverwritesNothing) {
   StagedFolder staged(scratch.path("out"));
   scratch.write("out/kept", "text");
   EXPECT_THAT(folder_refusal_of(scratch.path("out")), HasSubstr("exists already"));
-  EXPECT_THROW(staged.commit(), ConfigError);
+  EXPECT_EQ(staged.commit(), scratch.path("out.2"));
   EXPECT_EQ(read_file(scratch.path("out/kept")), "text");
   EXPECT_THAT(folder_refusal_of(scratch.path("out/kept")), HasSubstr("exists already"));
   EXPECT_THAT(folder_refusal_of(scratch.path("out/kept/new")),

@@ -31,6 +31,8 @@ double total(const json& list, const char* field) {
 
 TEST(DryRunTest, DescribesEveryRank) {
   const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "4", "--data-parallel", "2"});
+  const json same = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--mini-batch", "32", "--data-parallel", "2"});
+  EXPECT_EQ(same["micro_batches"], run["micro_batches"]);
   ASSERT_EQ(run["ranks"].size(), 8U);
   ASSERT_EQ(run["stages"].size(), 4U);
   EXPECT_EQ(run["mini_batch"], 4 * 2 * 4) << "micro-batches of 4 sequences";

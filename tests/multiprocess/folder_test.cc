@@ -69,6 +69,23 @@ TEST(TrainingFolderTest, FolderIsCompleteAndDescribesItself) {
   EXPECT_EQ(index["metadata"]["total_size"], 2 * parameters);
 }
 
+TEST(TrainingFolderTest, AFailedExportLeavesTheModel) {
+  const Scratch scratch;
+  const std::string folder = scratch.path("model");
+  const ProgramResult result =
+      ProgramRun(exporting(scratch, "gpt2-tiny", folder), {.environment = {"CHIMERA_FAULT=throw@export:1"}}).wait();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.messages, HasSubstr("the model is saved in " + folder + ".checkpoint; `chimera export "));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  EXPECT_EQ(run_program({"export", folder + ".checkpoint", "--output", folder}).exit_code, 0);
+  const ProgramResult saving = ProgramRun(exporting(scratch, "gpt2-tiny", scratch.path("other")) +
+                                              Arguments{"--checkpoint", scratch.path("run"), "--overwrite"},
+                                          {.environment = {"CHIMERA_FAULT=throw@export:0"}})
+                                   .wait();
+  EXPECT_EQ(saving.exit_code, 1);
+  EXPECT_THAT(saving.messages, HasSubstr("the model is saved in " + scratch.path("run")));
+}
+
 TEST(TrainingFolderTest, RejectsFlagsThatContradictTheFolder) {
   const Scratch scratch;
   const std::string folder = scratch.path("model");

@@ -61,6 +61,40 @@ TEST(TrainingPlanTest, PlanOutputTrainsUnchanged) {
       run_program({"train", "--config", plan, "--device", "cpu", "--data", text, "--steps", "1"});
   EXPECT_EQ(result.exit_code, 0) << result.messages;
   EXPECT_THAT(result.output, HasSubstr("gpt2-tiny"));
+  const auto forecast =
+      try_json(run_program({"train", "--config", plan, "--device", "cpu", "--dry-run", "--format", "json"}).output);
+  const std::string predicted = read_file(plan);
+  const double seconds = std::stod(predicted.substr(predicted.find("predicted_step_seconds = ") + 25));
+  EXPECT_NEAR(forecast["step_seconds"].get<double>(), seconds, 1e-3 * seconds) << "of the plan's machine";
+}
+
+TEST(TrainingSweepTest, TakesOnlyRowsOfItsOwnRuns) {
+  const Scratch scratch;
+  const auto sweep = [&](const char* sequence) {
+    return Arguments{"sweep",
+                     "--schedules",
+                     "1f1b",
+                     "--stages",
+                     "2",
+                     "--micro-batches",
+                     "2",
+                     "--train",
+                     scratch.path("text.txt"),
+                     "--model",
+                     "gpt2-tiny",
+                     "--steps",
+                     "1",
+                     "--sequence",
+                     sequence,
+                     "--output",
+                     scratch.path("rows.csv")};
+  };
+  scratch.write("text.txt", sample_text());
+  EXPECT_EQ(run_program(sweep("16")).exit_code, 0);
+  EXPECT_THAT(run_program(sweep("16")).messages, ::testing::Not(HasSubstr("$ "))) << "the row is taken from the file";
+  expect_refusal({sweep("32"), {"rows.csv: its rows are of other data or flags of `train`"}});
+  scratch.write("text.txt", sample_text() + " more");
+  expect_refusal({sweep("16"), {"its rows are of other data"}});
 }
 
 TEST(TrainingPlanTest, PlansWithSlicesTrain) {

@@ -46,6 +46,17 @@ TEST(RecipeTest, IsAnAliasOfConfig) {
   EXPECT_EQ(recipe_dry_run({"--recipe", recipe, "--micro-batches", "8"})["mini_batch"], 24) << "flags count more";
 }
 
+TEST(RecipeTest, FewerStepsShortenTheWarmUp) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRecipes)) {
+    if (entry.path().extension() != ".toml") continue;
+    const ProgramResult result = run_program(
+        {"train", "--dry-run", "--machine", "h100-80gb", "--recipe", entry.path().string(), "--steps", "20"});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_THAT(result.messages, HasSubstr("--warmup "));
+    EXPECT_THAT(result.output, HasSubstr("\nsteps = 20\n"));
+  }
+}
+
 TEST(TrainingRecipeTest, SmallRecipeTrains) {
   const Scratch scratch;
   const ProgramResult result = run_program({"train", "--recipe", kRecipes / "nanogpt-cpu.toml", "--data",

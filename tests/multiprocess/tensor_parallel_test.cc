@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "core/json.h"
 #include "multiprocess/training.h"
 #include "support/paths.h"
@@ -102,6 +104,19 @@ TEST(TensorParallelTrainingTest, ExportsTheModelThatOneRankExports) {
     return try_json(read_file(scratch.path(std::string(folder) + ".json"))).at("loss").get<double>();
   };
   EXPECT_NEAR(loss("shared"), loss("whole"), 1e-9 * loss("whole"));
+}
+
+TEST(TensorParallelTrainingTest, ExportsPartsThatTheRanksDoNotDivide) {
+  const Arguments llama = {"--model", "llama-mini", "--layers",          "1", "--hidden",     "28",
+                           "--heads", "7",          "--key-value-heads", "7", "--vocabulary", "257"};
+  const Arguments bert = {"--model", "bert-tiny", "--layers", "1", "--vocabulary", "263"};
+  for (const auto& [model, ranks] : {std::pair{llama, "2"}, std::pair{llama, "3"}, std::pair{bert, "2"}}) {
+    const Scratch scratch;
+    const Arguments layout = {"--schedule", "none", "--tensor-parallel", ranks,
+                              "--steps",    "1",    "--export",          scratch.path("model")};
+    run_to_its_end(small_training(scratch) + model + layout);
+    EXPECT_TRUE(std::filesystem::exists(scratch.path("model/model.safetensors"))) << model[1];
+  }
 }
 
 TEST(TensorParallelTrainingTest, ADryRunKnowsThePartsOfEveryRank) {

@@ -137,11 +137,26 @@ TEST_F(TrainRefusalTest, Offloading) {
 TEST_F(TrainRefusalTest, FlagsWithoutEffect) {
   expect_refusals({
       {{"--validate-batches", "2"}, {"--validate-batches is for --validate-every"}},
-      {{"--memory", "4"}, {"--memory is for --recompute auto, --offload auto, --plan auto or --recover twin"}},
       {{"--force-bfloat16"}, {"--force-bfloat16 is for --dtype bfloat16"}},
       {{"--interface", "lo"}, {"--interface is for ranks that torchrun"}},
       {{"--rendezvous-seconds", "9"}, {"--rendezvous-seconds is for ranks that torchrun"}},
       {{"--schedule", "none", "--chunks", "2"}, {"--chunks does not apply to --schedule none"}},
+  });
+}
+
+TEST_F(TrainRefusalTest, RunsThatDoNotFit) {
+  expect_refusals({
+      {{"--memory", "0.00001"}, {"DOES NOT FIT: a rank needs", "and has 10.49 KiB (--memory)"}},
+      {{"--micro-batch-size", "10000000"}, {"DOES NOT FIT: the 4 ranks on this machine need", "--no-memory-check"}},
+  });
+  EXPECT_EQ(run_program(command({"--memory", "0.00001", "--no-memory-check"})).exit_code, 0);
+  scratch_.write("metrics.jsonl", "the last run\n");
+}
+
+TEST_F(TrainRefusalTest, MiniBatches) {
+  expect_refusals({
+      {{"--mini-batch", "30"}, {"--mini-batch 30: must be a multiple of --data-parallel 1 times --micro-batch-size 4"}},
+      {{"--mini-batch", "32", "--micro-batches", "4"}, {"--mini-batch 32: 4 micro-batches times", "are 16"}},
   });
 }
 
@@ -177,7 +192,7 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--vocabulary", "255"}, {"vocabulary of 255", "need 256"}},
       {{"--model", "bert-tiny", "--vocabulary", "259"}, {"vocabulary of 259", "need 260"}},
       {{"--heads", "5"}, {"5 heads do not divide the hidden size 64"}},
-      {{"--hidden", "1000000"}, {"weights, gradients and optimizer need", "GiB"}},
+      {{"--hidden", "1000000"}, {"DOES NOT FIT: the 4 ranks on this machine need", "GiB"}},
       {{"--reduction-blocks", "4"}, {"--reduction-blocks is for --reduction canonical"}},
       {{"--reduction", "canonical", "--reduction-blocks", "1"}, {"--reduction-blocks 1: 4 micro-batches", "use 2, 4"}},
       {{"--reduction", "canonical", "--micro-batches", "5"}, {"--reduction-blocks 1 (the default)", "use 5"}},

@@ -58,7 +58,7 @@ std::vector<nlohmann::json> read_metrics(const std::string& path) {
 std::vector<nlohmann::json> numbers_in(const Scratch& scratch) {
   std::vector<nlohmann::json> numbers;
   for (auto line : read_metrics(scratch.path("metrics.jsonl"))) {
-    for (const char* name : {"step_seconds", "tokens_per_second", "peak_memory_bytes", "used_memory_bytes",
+    for (const char* name : {"time", "step_seconds", "tokens_per_second", "peak_memory_bytes", "used_memory_bytes",
                              "allocation_retries", "eta_seconds", "op_sum_seconds"})
       line.erase(name);
     numbers.push_back(std::move(line));

@@ -164,14 +164,14 @@ TEST(TrainingMetricsTest, HaveOneObjectAStepWithTheDocumentedFields) {
     const json& step = steps[i];
     EXPECT_EQ(step["step"], i + 1);
     EXPECT_EQ(step["tokens"], 4 * 2 * 32) << "micro-batches of 2 sequences of 32 tokens";
-    for (const char* field : {"loss", "grad_norm", "learning_rate", "step_seconds", "tokens_per_second"}) {
+    for (const char* field : {"loss", "grad_norm", "learning_rate", "time", "step_seconds", "tokens_per_second"}) {
       EXPECT_GT(step.at(field).get<double>(), 0) << field;
     }
     EXPECT_GT(step["peak_memory_bytes"].get<double>(), 10e6);
     EXPECT_GE(step.at("eta_seconds").get<double>(), 0);
     const bool validates = i + 1 == 2 || i + 1 == 4 || i + 1 == 5;  // every second step, and the last
     EXPECT_EQ(step.contains("validation_loss"), validates) << "step " << i + 1;
-    EXPECT_EQ(step.size(), validates ? 10U : 9U) << step;
+    EXPECT_EQ(step.size(), validates ? 11U : 10U) << step;
   }
   EXPECT_DOUBLE_EQ(steps[0]["learning_rate"].get<double>(), 0.5e-3) << "half of the peak after one of two steps";
 }

@@ -116,6 +116,19 @@ TEST(TrainingTwinSplitLayersTest, RunEqualsTheUndisturbedRun) {
   }
 }
 
+// A host takes all ranks that share its layers. The copies are in the other group.
+TEST(TrainingTwinSplitLayersTest, AllRanksOfAWorkerMayBeLost) {
+  const Arguments shared = {"--schedule",      "1f1b", "--stages", "1", "--micro-batches",   "4",
+                            "--data-parallel", "2",    "--tensor-parallel", "2"};
+  const Scratch whole;
+  ASSERT_EQ(run_program(training(whole, shared + Arguments{"--transport", "threads"})).exit_code, 0);
+  const Scratch scratch;
+  const ProgramResult result =
+      run_with(training(scratch, shared + Arguments{"--recover", "twin"}), "kill@step:2:3,kill@step:3:3");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(numbers_in(scratch), numbers_in(whole));
+}
+
 // With Muon, a loss may interrupt the all-gather of an update, which some ranks complete and others do not.
 TEST(TrainingTwinMuonTest, RunEqualsTheUndisturbedRun) {
   const Arguments muon = {"--optimizer", "muon"};
@@ -163,6 +176,16 @@ TEST(TrainingTwinCheckpointTest, SaveIsRepeatedAfterALoss) {
   const auto last = read_json(run_program({"checkpoint", "show", scratch.path("run"), "--format", "json"}).output);
   EXPECT_EQ(last.at("run").at("progress").at("step"), 8);
   EXPECT_EQ(last.at("run").at("progress").at("updates"), 8);
+}
+
+TEST(TrainingTwinCheckpointTest, ARankIsReplacedInTheSaveAfterTheLastStep) {
+  const Scratch scratch;
+  const Arguments flags = {"--recover", "twin", "--checkpoint", scratch.path("run")};
+  const ProgramResult result = run_with(training(scratch, kChimera + flags), "kill@save:1:1,kill@before-manifest:0:1");
+  EXPECT_EQ(result.exit_code, 0) << result.messages;
+  EXPECT_EQ(occurrences(result.messages, "recovery "), 2U) << result.messages;
+  EXPECT_EQ(numbers_in(scratch), undisturbed());
+  EXPECT_EQ(run_program({"checkpoint", "verify", scratch.path("run")}).exit_code, 0);
 }
 
 TEST(TrainingTwinRefusalTest, RunsWithoutReplicasAreRejected) {

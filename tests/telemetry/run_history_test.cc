@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "checkpoint/manifest.h"
 #include "core/error.h"
@@ -42,6 +43,17 @@ TEST(RunHistoryTest, NamesTheInvalidLine) {
     EXPECT_THAT([&] { (void)parse_metrics("run/metrics.jsonl", std::string(kLines) + bad); },
                 ThrowsMessage<ConfigError>(HasSubstr("run/metrics.jsonl:4: this is not a step")));
   }
+}
+
+TEST(RunHistoryTest, SaysWhyARunCannotBeRead) {
+  const Scratch scratch;
+  const std::string loop = scratch.path("loop");
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_THAT([&] { static_cast<void>(read_run(loop)); },
+              ThrowsMessage<ConfigError>(HasSubstr("loop: cannot be read (Too many levels of symbolic links)")));
+  std::filesystem::create_symlink(loop, scratch.path("metrics.jsonl"));
+  EXPECT_THAT([&] { static_cast<void>(read_run(scratch.path("."))); },
+              ThrowsMessage<ConfigError>(HasSubstr("metrics.jsonl: cannot be read (Too many levels")));
 }
 
 TEST(RunHistoryTest, NamesAnArchive) {

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "support/scratch.h"
 #include "support/training.h"
+#include "train/loop/loader.h"
 #include "train/recover/checkpointer.h"
 
 namespace chimera {
@@ -307,6 +308,62 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
   changed.seed = 2;
   changed.resume.other_data = true;
   EXPECT_EQ(prepare_job(changed).first_step, 2);
+}
+
+TEST(CheckpointTest, AnotherMiniBatchContinuesAfterTheLastSample) {
+  const Scratch scratch;
+  TrainOptions options = saving(small_run("none", {1, 8}), scratch.path("run"));
+  options.steps = options.learning_rate.warmup = 2;
+  static_cast<void>(run(options));
+  TrainOptions other = resuming(saving(small_run("none", {1, 3}), scratch.path("run")), "auto");
+  other.resume.other_data = true;
+  const Job job = prepare_job(other);
+  EXPECT_EQ(job.sample_shift, 2 * 16 - 2 * 6);
+  Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
+  const MicroBatch next = loader.training(2, StageId(0), MicroBatchId(0));
+  const BatchPosition after{.step = 0, .first = 32, .size = 2, .mini_batch = 34};
+  EXPECT_TRUE(at::equal(next.tokens, make_micro_batch(*job.data.training, job.model.family, after).tokens));
+  static_cast<void>(run(other));
+  const auto progress = read_manifest(checkpoint_path(scratch.path("run"), 4)).run.at("progress");
+  EXPECT_EQ(progress.at("samples"), 32 + 2 * 6);
+  EXPECT_EQ(progress.at("tokens"), (32 + 2 * 6) * 16);
+}
+
+TEST(CheckpointTest, AResumedRunKeepsTheLearningRate) {
+  const Scratch scratch;
+  static_cast<void>(run(saving(small_run("none", {1, 8}), scratch.path("run"))));
+  TrainOptions longer = resuming(saving(small_run("none", {1, 8}), scratch.path("run")), "auto");
+  longer.steps = 1000;
+  longer.usual_peak = longer.usual_warmup = true;
+  choose_usual_rates(longer);
+  EXPECT_EQ(longer.learning_rate.warmup, 50);
+  const Job job = prepare_job(longer);
+  EXPECT_EQ(job.options.learning_rate.warmup, 3);
+  EXPECT_EQ(job.options.learning_rate.peak, 0.01);
+}
+
+TEST(CheckpointTest, MuonKeepsItsMatrices) {
+  const Scratch scratch;
+  TrainOptions muon = small_run("none", {1, 8});
+  muon.optimizer.kind = OptimizerKind::Muon;
+  static_cast<void>(run(saving(muon, scratch.path("run"))));
+  muon.optimizer.muon.exclude = {"mlp"};
+  EXPECT_THAT([&] { static_cast<void>(prepare_job(resuming(muon, scratch.path("run")))); },
+              ThrowsMessage<ConfigError>(HasSubstr("its run had no --muon-exclude; give the same")));
+  muon.optimizer.muon.exclude = {"nosuch"};
+  EXPECT_THAT([&] { static_cast<void>(prepare_job(muon)); },
+              ThrowsMessage<ConfigError>(HasSubstr("--muon-exclude nosuch: is in no name of a matrix")));
+}
+
+TEST(CheckpointTest, AModelOfFewPositionsIsSaved) {
+  const Scratch scratch;
+  std::ofstream(scratch.path("short.toml"))
+      << "family = \"gpt2\"\nlayers = 2\nhidden = 16\nheads = 2\nfeed_forward = 64\n"
+         "vocabulary = 256\npositions = 16\ntied = true\n";
+  TrainOptions options = saving(small_run("none", {1, 4}), scratch.path("run"));
+  options.model = scratch.path("short.toml");
+  options.overrides = {};
+  EXPECT_TRUE(run(options).is_saved);
 }
 
 TEST(CheckpointTest, TwoRunsDoNotSaveToOneFolder) {

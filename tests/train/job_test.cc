@@ -38,6 +38,27 @@ TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   EXPECT_THROW((void)resolve_job(options), ConfigError);
 }
 
+TEST(LearningRateTest, ItsDefaultsDependOnTheRun) {
+  const auto chosen = [](std::int64_t steps, TrainOptions options = {}) {
+    options.steps = steps;
+    options.usual_peak = options.usual_warmup = true;
+    choose_usual_rates(options);
+    EXPECT_EQ(find_invalid_option(options.learning_rate, steps), "") << steps;
+    return options.learning_rate;
+  };
+  for (const auto& [steps, warmup] : {std::pair(1, 0), {2, 1}, {4, 3}, {5, 4}, {100, 5}, {1000, 50}, {100'000, 2000}})
+    EXPECT_EQ(chosen(steps).warmup, warmup) << steps;
+  EXPECT_EQ(chosen(100).peak, 1e-3);
+  EXPECT_EQ(chosen(100, {.from = "model"}).peak, 5e-5);
+  const LearningRate wsd{.shape = LearningRateShape::Wsd, .cooldown = 98};
+  EXPECT_EQ(chosen(100, {.learning_rate = wsd}).warmup, 2);
+  TrainOptions given;
+  given.from = "model";
+  choose_usual_rates(given);
+  EXPECT_EQ(given.learning_rate.peak, 1e-3);
+  EXPECT_EQ(given.learning_rate.warmup, 0);
+}
+
 TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
   const testing::Scratch scratch;
   Job job;

@@ -148,6 +148,7 @@ TEST(MetricsFileTest, NonFiniteNumbersAreNull) {
 
 TEST(MetricsFileTest, EveryFieldIsDocumented) {
   StepMetrics all;
+  all.time = 1.5e9;
   all.used_memory_bytes = all.allocation_retries = all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
   all.workers = 3;

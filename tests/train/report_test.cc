@@ -210,21 +210,20 @@ TEST(ReportTest, SummaryBlamesOtherProcesses) {
 
 TEST(ReportTest, EndsWithWhatToDoNext) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  EXPECT_EQ(end_of_run_text(job), "");
+  EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("the trained model is not kept"));
   job.options.checkpoint.folder = "run";
   job.options.report = "report.html";
-  EXPECT_THAT(end_of_run_text(job), ::testing::StartsWith("saved run/step-00000020\n"));
-  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nreport: report.html\n"));
-  EXPECT_THAT(end_of_run_text(job), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
-                                             "chimera evaluate --from run --data FILE --sequence 16\n"));
+  EXPECT_THAT(end_of_run_text(job, ""), ::testing::StartsWith("saved run/step-00000020\n"));
+  EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("\nreport: report.html\n"));
+  EXPECT_THAT(end_of_run_text(job, ""), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
+                                                 "chimera evaluate --from run --data FILE --sequence 16\n"));
   job.data.tokenizer.clear();
-  EXPECT_THAT(end_of_run_text(job), HasSubstr(" --prompt TEXT --tokenizer FILE, or chimera evaluate"));
+  EXPECT_THAT(end_of_run_text(job, ""), HasSubstr(" --prompt TEXT --tokenizer FILE, or chimera evaluate"));
   job.model.family = Family::Bert;
-  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nuse the model: chimera evaluate --from run"));
-  job.options.export_folder = "hf";
-  EXPECT_THAT(end_of_run_text(job), HasSubstr("\nexported hf\n"));
+  EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("\nuse the model: chimera evaluate --from run"));
+  EXPECT_THAT(end_of_run_text(job, "hf"), HasSubstr("\nexported hf\n"));
   job.first_step = job.options.steps;
-  EXPECT_THAT(end_of_run_text(job), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
+  EXPECT_THAT(end_of_run_text(job, ""), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
 }
 
 TEST(ReportTest, SummaryHasTheMemoryOfAGpu) {

@@ -57,6 +57,7 @@ testing::Trained reference(TrainOptions options, std::int64_t steps) {
   options.shape.slices = 1;
   options.slice_lengths.clear();
   options.recompute = {};
+  options.memory = 0;
   return testing::train_unpipelined(options, steps);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/fault_point.h"
 #include "core/invariant.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
@@ -56,12 +57,12 @@ void write_tensors(const ExportPlan& plan, const TensorSources& sources, const s
   require_invariant(written == sources.size(), "a tensor of the model is missing in the plan of its export");
 }
 
-void complete(StagedFolder& staged, const ModelConfig& model, const ModelFolder* source,
-              std::optional<ElementType> type, const std::string& tokenizer,
-              const std::map<std::string, std::string>& tokenizer_texts) {
+std::string complete(StagedFolder& staged, const ModelConfig& model, const ModelFolder* source,
+                     std::optional<ElementType> type, const std::string& tokenizer,
+                     const std::map<std::string, std::string>& tokenizer_texts) {
   add_description(staged, model, source, type);
   add_tokenizer(staged, model, tokenizer, tokenizer_texts);
-  staged.commit();
+  return staged.commit();
 }
 
 TensorSource source_in_file(const WeightFiles::Found& found) {
@@ -80,7 +81,7 @@ TensorSources own_sources(const ModelConfig& model, const std::vector<Parameter>
   // A tied matrix has one parameter but may have two names, for example of embedding and head.
   TensorSources sources;
   for (const Parameter& parameter : own) {
-    const at::Tensor flat = parameter.value.detach().view({-1});
+    const at::Tensor flat = parameter.value.detach().reshape({-1});  // A part may be a view
     for (const std::string& name : exported_names(model, parameter.name)) {
       sources[name] = {.elements = flat.numel(),
                        .read = [flat](std::int64_t first, std::int64_t count) { return flat.narrow(0, first, count); }};
@@ -135,7 +136,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   complete(staged, folder.model(), &folder, type, from, tokenizer_texts(from));
 }
 
-void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
+std::string export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.export_folder;
   const ExportPlan plan = plan_job_export(job);
   // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds
@@ -147,15 +148,18 @@ void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank
     return static_cast<double>(staged->number());
   });
   sum_in_agreement(transport, [&] {
+    fault_point("export");
     write_tensors(plan, own_sources(job.model, own), StagedFolder::path_of(folder, static_cast<std::int64_t>(number)));
     return 0.0;
   });
+  std::string name;
   sum_in_agreement(transport, [&] {
     if (rank != RankId(0)) return 0.0;
-    complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer,
-             job.data.tokenizer_texts);
+    name = complete(*staged, job.model, job.from.get(), export_type(job.options), job.data.tokenizer,
+                    job.data.tokenizer_texts);
     return 0.0;
   });
+  return name;
 }
 
 }  // namespace chimera

@@ -35,7 +35,8 @@ void require_exportable(const Job& job);
 /// Writes the model of a job to the folder of --export. All ranks call it. Each writes its `own` parameters into
 /// preallocated files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0
 /// adds config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws
-/// ConfigError on a rank that cannot write, PeerLostError on the others.
-void export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport);
+/// ConfigError on a rank that cannot write, PeerLostError on the others. Returns the folder's name on rank 0
+/// (StagedFolder::commit()).
+std::string export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport);
 
 }  // namespace chimera

@@ -117,7 +117,8 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
 MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const {
   if (!reads_samples(stage)) return {};
   const Samples& source = *job_.data.validation;
-  const BatchPosition place = place_of(batch, micro_batch);
+  BatchPosition place = place_of(batch, micro_batch);
+  place.shift = 0;
   // All ranks run the whole program, so a short split is filled up with samples whose targets do not count.
   const std::int64_t counted = std::min(source.count(), place.mini_batch);
   std::vector<Sample> samples = samples_at(source, place);
@@ -147,7 +148,7 @@ bool Loader::reads_samples(StageId stage) const {
 
 BatchPosition Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {
   const std::int64_t first = job_.run.first_sample(place_.group, micro_batch);
-  return {step, first, job_.run.samples_per_op(), job_.run.mini_batch()};
+  return {step, first, job_.run.samples_per_op(), job_.run.mini_batch(), job_.sample_shift};
 }
 
 }  // namespace chimera

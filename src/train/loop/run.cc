@@ -27,6 +27,8 @@
 #include "core/fault_point.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/shell_words.h"
+#include "hugging_face/staged_folder.h"
 #include "launch/flight/hang.h"
 #include "launch/local/failure_report.h"
 #include "launch/local/gpu_cores.h"
@@ -189,12 +191,14 @@ class LastingTrainer {
           calls.on_step(step);
         };
         const std::int64_t next = trainer_->position().done() + 1;
-        if (rerouted_ && next < launched_.options.steps) {
-          const RunSummary first = trainer_->run(on_step, next);
-          if (trainer_->position().done() < next) return first;  // Stopped by a signal
+        const bool balances = rerouted_ && next < launched_.options.steps;
+        RunSummary summary = trainer_->run(on_step, balances ? std::optional(next) : std::nullopt);
+        if (balances && trainer_->position().done() == next) {  // Else stopped by a signal
           balance(calls);
+          summary = trainer_->run(on_step);
         }
-        return trainer_->run(on_step);
+        is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
+        return summary;
       } catch (const FinalError&) {
         throw;
       } catch (const PeerFinalError&) {
@@ -208,6 +212,7 @@ class LastingTrainer {
     }
   }
 
+  [[nodiscard]] bool is_saved() const { return is_saved_; }
   [[nodiscard]] const StepCosts& costs() const { return costs_; }
 
  private:
@@ -317,7 +322,34 @@ class LastingTrainer {
   std::optional<Trainer::Kept> kept_;    // Between two trainers
   StepCosts costs_{launched_.num_ranks()};
   double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
+  bool is_saved_ = true;
 };
+
+/// Exports the model, and returns the folder's name. If this fails, leaves a checkpoint, because the weights cannot be
+/// recomputed.
+std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& transport) {
+  const Job& job = trainer.job();
+  const TrainOptions& options = job.options;
+  const auto save = [&] {
+    std::string folder =
+        options.checkpoint.folder.empty() ? options.export_folder + ".checkpoint" : options.checkpoint.folder;
+    if (!is_saved || (options.checkpoint.folder.empty() && !trainer.save_in(folder))) folder.clear();
+    return folder;
+  };
+  try {
+    return export_model(job, trainer.model().whole_parameters(), trainer.rank(), transport);
+  } catch (const PeerLostError&) {
+    (void)save();
+    throw;
+  } catch (const std::exception& error) {
+    const std::string folder = save();
+    throw Error(fmt::format("--export {}: {}; {}", options.export_folder, error.what(),
+                            folder.empty()
+                                ? "the last step is not saved either"
+                                : fmt::format("the model is saved in {}; `chimera export {} --output DIR` exports it",
+                                              folder, shell_word(folder))));
+  }
+}
 
 /// Rank 0 also writes metrics, progress and summary. Returns false after a stop request that left steps undone but
 /// saved. Throws the trainer's errors and stores their place in `op`. `reconnecting` may be null.
@@ -336,9 +368,11 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     std::optional<MetricsFile> metrics;  // Truncated only after the model exists
     std::string lines;                   // For --report, including earlier attempts
     std::optional<Progress> progress;
+    std::optional<FolderHold> exported_to;
     const auto open_files = [&] {
       speaks = trainer->rank() == RankId(0);
       if (!speaks) return;
+      if (!job.options.export_folder.empty() && !exported_to) exported_to.emplace(job.options.export_folder);
       if (!progress) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
       if (metrics || events) return;
       if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
@@ -354,11 +388,13 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       metrics.reset();
       events.reset();
       progress.reset();
+      exported_to.reset();
     };
     RemainingTime pace(job.options.steps);
     auto last = std::chrono::steady_clock::now();
     const auto on_step = [&](StepMetrics step) {
       const auto now = std::chrono::steady_clock::now();
+      step.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
       step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
       last = now;
       if (!speaks || step.step <= spoken) return;
@@ -384,10 +420,10 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
-    const bool is_saved = trainer->finish_checkpoints();
+    const bool is_saved = lasting ? lasting->is_saved() : trainer->finish_checkpoints();
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
-    if (run.is_whole && !job.options.export_folder.empty())
-      export_model(final_job, trainer->model().whole_parameters(), trainer->rank(), transport);
+    std::string exported;
+    if (run.is_whole && !job.options.export_folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
@@ -404,9 +440,13 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }
     note_progress({RankProgress::Phase::Ending});
-    if (speaks && run.is_whole) output().write(end_of_run_text(job));
+    if (speaks && run.is_whole) output().write(end_of_run_text(job, exported));
     if (speaks && !run.is_whole) say_saved(job);
     return run.is_whole;
+  } catch (const ConfigError& error) {
+    op = trainer ? trainer->current() : "start-up";
+    if (!trainer || !trainer->position().is_closed()) throw;
+    throw Error(error.what());  // Such as a full disk: after the training, no flag is to blame
   } catch (...) {
     op = trainer ? trainer->current() : "start-up";
     throw;

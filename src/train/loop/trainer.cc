@@ -249,6 +249,14 @@ bool Trainer::save_if_due() {
   return !stops;
 }
 
+bool Trainer::save_in(const std::string& folder) const {
+  Job job = self_.job;
+  job.options.checkpoint.folder = folder;
+  return Checkpointer(job, self_.world_rank, self_.transport, model_.groups(), model_.optimizer_state(),
+                      self_.tensor.get())
+      .finish(last_);
+}
+
 void Trainer::drop_step() {
   fault_point("leave");
   await_device(self_.device);

@@ -82,6 +82,8 @@ class Trainer {
 
   /// Saves the last step if it is not saved yet. Returns false if this fails.
   [[nodiscard]] bool finish_checkpoints() { return !checkpointer_ || checkpointer_->finish(last_); }
+  /// Saves the last step in another folder than --checkpoint. All ranks call it. Returns false if this fails.
+  [[nodiscard]] bool save_in(const std::string& folder) const;
 
   /// Starts or stops recording the times of instructions, and forgets earlier ones. If `sample_memory` is set, also
   /// calls it between every two instructions.

@@ -205,7 +205,7 @@ std::string data_line(const Corpus& corpus) {
                      amount_in_words(tokens_of(corpus.split(Split::Validation))));
 }
 
-std::string end_of_run_text(const Job& job) {
+std::string end_of_run_text(const Job& job, const std::string& exported) {
   const TrainOptions& options = job.options;
   const std::string& folder = options.checkpoint.folder;
   std::string text;
@@ -213,9 +213,9 @@ std::string end_of_run_text(const Job& job) {
     text += fmt::format("nothing is left to do: all {} steps are done; a larger --steps trains on\n", options.steps);
   }
   if (!folder.empty()) text += fmt::format("saved {}\n", checkpoint_path(folder, options.steps));
-  if (!options.export_folder.empty()) text += fmt::format("exported {}\n", options.export_folder);
-  const std::string& model = options.export_folder.empty() ? folder : options.export_folder;
-  if (model.empty()) return text;
+  if (!exported.empty()) text += fmt::format("exported {}\n", exported);
+  const std::string& model = exported.empty() ? folder : exported;
+  if (model.empty()) return text + "the trained model is not kept, as there was no --checkpoint and no --export\n";
   if (!options.report.empty()) text += fmt::format("report: {}\n", options.report);
   if (!folder.empty()) text += "continue: the same command with a larger --steps and --resume auto\n";
   text += "use the model: ";
@@ -236,6 +236,11 @@ std::string partition_line(const Job& job) {
                      is_chosen ? " (faster than even by prediction; --partition even: equal numbers)" : "");
 }
 
+std::string learning_rate_line(const TrainOptions& options) {
+  const LearningRate& rate = options.learning_rate;
+  return fmt::format("learning rate: {:g}, {} steps of warm-up, {}\n", rate.peak, rate.warmup, to_text(rate.shape));
+}
+
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text =
@@ -249,6 +254,9 @@ std::string describe(const Job& job) {
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
     text += fmt::format("data: {}\n", job.data.corpus->opened.description);
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
+  text += learning_rate_line(options);
+  if (options.checkpoint.folder.empty() && options.export_folder.empty())
+    text += "the trained model will not be kept; --checkpoint or --export keeps it\n";
   text += partition_line(job);
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
     text += fmt::format("\n{}\n", to_text(job.run.schedule, slot_timeline(job.run.schedule)));

@@ -24,6 +24,9 @@ namespace chimera {
 /// Returns a line with the layers of each stage, or nothing if their numbers are equal by default or by request.
 [[nodiscard]] std::string partition_line(const Job& job);
 
+/// Returns a line with the learning rate and its warm-up.
+[[nodiscard]] std::string learning_rate_line(const TrainOptions& options);
+
 /// Returns the FLOPs of a step by model_flops().
 [[nodiscard]] double step_flops(const Job& job);
 
@@ -114,7 +117,8 @@ class Progress {
 /// stages and at most 32 micro-batches.
 [[nodiscard]] std::string describe(const Job& job);
 
-/// Returns the last lines of a finished run: its checkpoint and exported model, and commands that use them.
-[[nodiscard]] std::string end_of_run_text(const Job& job);
+/// Returns the last lines of a finished run: its checkpoint and exported model, and commands that use them. `exported`
+/// is the name of the exported folder, if any.
+[[nodiscard]] std::string end_of_run_text(const Job& job, const std::string& exported);
 
 }  // namespace chimera

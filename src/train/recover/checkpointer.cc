@@ -55,19 +55,17 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   }
 }
 
-void note_ending() { note_progress({RankProgress::Phase::Ending}); }
-
-/// Calls `note` meanwhile to note progress: a slow disk is not a hang.
+/// Notes progress meanwhile: a slow disk is not a hang.
 template <class Condition>
-void wait_until(const Condition& holds, void (*note)()) {
-  for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note();
+void wait_until(const Condition& holds) {
+  for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note_more_progress();
 }
 
 nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
   nlohmann::ordered_json progress = {{"step", metrics.step},
                                      {"updates", metrics.updates},
-                                     {"samples", metrics.step * job.run.mini_batch()},
-                                     {"tokens", metrics.step * metrics.tokens},
+                                     {"samples", metrics.step * job.run.mini_batch() + job.sample_shift},
+                                     {"tokens", metrics.step * metrics.tokens + job.token_shift},
                                      {"learning_rate", metrics.learning_rate},
                                      {"loss", metrics.loss},
                                      {"grad_norm", metrics.gradient_norm},
@@ -226,8 +224,7 @@ bool Checkpointer::finish(const StepMetrics& last) {
       messages().write(fmt::format("chimera: the last checkpoint is tried again in {:.3g} s\n",
                                    std::chrono::duration<double>(pause).count()));
     }
-    wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; },
-               note_ending);
+    wait_until([end = std::chrono::steady_clock::now() + pause] { return std::chrono::steady_clock::now() >= end; });
   }
   return plans_.saved == last.step;
 }
@@ -235,7 +232,7 @@ bool Checkpointer::finish(const StepMetrics& last) {
 /// Waits until no rank saves.
 void Checkpointer::agree() {
   while (current_.phase != Phase::Idle) {
-    if (current_.phase == Phase::Writing || rank_ == RankId(0)) wait_until([&] { return has_ended(); }, note_ending);
+    if (current_.phase == Phase::Writing || rank_ == RankId(0)) wait_until([&] { return has_ended(); });
     auto numbers = votes().pack();
     transport_.all_sum(numbers);
     votes_ = SaveVotes::unpack(numbers);
@@ -244,7 +241,7 @@ void Checkpointer::agree() {
 }
 
 void Checkpointer::drop() {
-  if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); }, note_more_progress);
+  if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); });
   current_.is_dropped = current_.phase != Phase::Idle;
   plans_.is_due = plans_.is_due || current_.is_dropped;
   current_.phase = Phase::Idle;

@@ -162,6 +162,12 @@ double Forecast::peak_bytes() const {
   return std::ranges::max_element(ranks, {}, &RankForecast::peak_memory_bytes)->peak_memory_bytes;
 }
 
+double Forecast::mean_bytes() const {
+  double sum = 0;
+  for (const RankForecast& rank : ranks) sum += rank.peak_memory_bytes;
+  return sum / static_cast<double>(ranks.size());
+}
+
 Forecast forecast(const Job& job, const MachineProfile& machine) {
   const PlanProblem problem = problem_of(job, machine);
   const Candidate candidate = candidate_of(job, problem);

@@ -47,8 +47,12 @@ struct Forecast {
   std::vector<RankForecast> ranks;
   std::vector<std::vector<double>> op_seconds = {};  // [stage][op kind], of a micro-batch; empty with slices
 
+  bool shares_memory = false;               // All ranks have the memory of this machine together
   [[nodiscard]] double peak_bytes() const;  // Of the rank with the most
-  [[nodiscard]] bool fits() const { return memory_bytes <= 0 || peak_bytes() <= memory_bytes; }
+  [[nodiscard]] double mean_bytes() const;  // Of a rank
+  [[nodiscard]] bool fits() const {
+    return memory_bytes <= 0 || (shares_memory ? mean_bytes() : peak_bytes()) <= memory_bytes;
+  }
 };
 
 /// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`.

@@ -76,9 +76,12 @@ struct Job {
   JobPrograms programs;
   std::vector<std::string> parameters;  // Names of all parameters, ascending
   JobData data;
-  std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves and --resume
+  std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves, --export and --resume
   std::vector<LeftOutSteps> left_out;                 // Steps without an update, because they led to a loss spike
   std::int64_t first_step = 0;                        // First step, from 0; earlier steps are in the checkpoint
+  // Samples and tokens of earlier steps, beyond those of as many steps of this job: not 0 if their mini-batch differs
+  std::int64_t sample_shift = 0;
+  std::int64_t token_shift = 0;
 
   // Set by rerouted_job()
   std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run

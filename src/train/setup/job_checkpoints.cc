@@ -79,6 +79,17 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
   if (!differing.model.empty()) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
+  const auto muon_exclude = [](const nlohmann::ordered_json& run) {
+    return run.at("hyperparameters").value("muon_exclude", std::vector<std::string>{});
+  };
+  if (job.options.optimizer.kind == OptimizerKind::Muon) {
+    const auto there = muon_exclude(checkpoint.manifest.run);
+    if (there != job.options.optimizer.muon.exclude) {
+      refuse(checkpoint, fmt::format("its run had {}; give the same, because other matrices have no momentum",
+                                     there.empty() ? "no --muon-exclude"
+                                                   : fmt::format("--muon-exclude {}", fmt::join(there, ","))));
+    }
+  }
   if (!differing.data.empty() && !job.options.resume.other_data) {
     refuse(checkpoint,
            fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
@@ -106,6 +117,27 @@ void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
       "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
       "flags or --steps differ from the saved run; --learning-rate and --learning-rate-shape choose others\n",
       checkpoint.path, there, step, next, step + 1));
+}
+
+/// Flags that are not given keep their values of the saved run.
+void take_rates(TrainOptions& options, const nlohmann::ordered_json& run) {
+  const auto numbers = run.find("hyperparameters");
+  if (numbers == run.end() || !numbers->is_object()) return;
+  LearningRate& rate = options.learning_rate;
+  if (options.usual_peak) rate.peak = numbers->value("learning_rate", rate.peak);
+  if (options.usual_warmup) rate.warmup = std::min(numbers->value("warmup", rate.warmup), options.steps);
+}
+
+/// The data continue after the last sample, also with another mini-batch.
+void take_position(Job& job, const Checkpoint& checkpoint) {
+  const auto& progress = checkpoint.manifest.run.at("progress");
+  const std::int64_t own = job.first_step * job.run.mini_batch();
+  job.sample_shift = progress.value("samples", own) - own;
+  const std::int64_t tokens = own * job.options.sequence;
+  job.token_shift = progress.value("tokens", tokens) - tokens;
+  if (job.sample_shift == 0 || !job.options.reports) return;
+  messages().write(fmt::format("chimera: --resume {}: continues after {} samples, with mini-batches of {}\n",
+                               checkpoint.path, own + job.sample_shift, job.run.mini_batch()));
 }
 
 /// An asynchronous schedule can start only after a flush.
@@ -247,17 +279,18 @@ void require_space(const Job& job, std::int64_t first_step) {
 void open_checkpoints(Job& job) {
   const std::string asked = std::exchange(job.options.resume.from, kNone);
   job.options.resume.is_auto = asked == kAuto;
-  if ((asked.empty() || asked == kNone) && job.options.checkpoint.folder.empty()) return;
+  const bool may_save = !job.options.checkpoint.folder.empty() || !job.options.export_folder.empty();
+  if ((asked.empty() || asked == kNone) && !may_save) return;
   require_saving(job);
   if (!job.options.resume.is_checked) require_own_latest(job.options);
-  // The record is made before the checkpoint is opened, because both are compared.
-  auto checkpoints = std::make_shared<JobCheckpoints>();
-  checkpoints->record = run_record(job);
-  checkpoints->files = description_of(job);
-  job.checkpoints = checkpoints;
   try {
     NewestCheckpoint newest = look_up(job.options, asked);
     if (job.options.reports) report_rejected(newest);
+    if (newest.checkpoint) take_rates(job.options, newest.checkpoint->manifest.run);
+    auto checkpoints = std::make_shared<JobCheckpoints>();
+    checkpoints->record = run_record(job);
+    checkpoints->files = description_of(job);
+    job.checkpoints = checkpoints;
     if (newest.checkpoint) {
       require_same_run(job, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
@@ -265,6 +298,7 @@ void open_checkpoints(Job& job) {
       CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;
+      take_position(job, *newest.checkpoint);
       take_retention(job, newest.checkpoint->manifest.run);
       job.options.resume.from = newest.checkpoint->path;
       checkpoints->resumed = ResumedRun{*std::move(newest.checkpoint), std::move(tensors),

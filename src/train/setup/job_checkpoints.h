@@ -36,7 +36,7 @@ struct ResumedRun {
   LossWatch loss_watch;      ///< Empty if the manifest has none
 };
 
-/// What a job needs for its checkpoints.
+/// What a job needs for its checkpoints, and for the one that replaces a failed --export.
 struct JobCheckpoints {
   nlohmann::ordered_json record;  ///< Description of the job for the manifest, from run_record()
   /// Text files to add, name -> text: the tokenizer, and config.json if transformers has the model

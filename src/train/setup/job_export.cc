@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/staged_folder.h"
@@ -24,7 +26,10 @@ void require_exportable(const Job& job) {
   std::uint64_t bytes = 0;
   for (const ExportFile& file : plan_job_export(job).files) bytes += file.layout.file_bytes;
   try {
-    require_new_folder(job.options.export_folder, bytes, {job.options.from, job.options.tokenizer});
+    const std::string& folder = job.options.export_folder;
+    require_new_folder(folder, bytes, {job.options.from, job.options.tokenizer});
+    std::error_code none;  // Another run may hold an empty folder
+    if (job.options.reports && std::filesystem::exists(folder, none)) const FolderHold tried(folder);
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("--export {}", error.what()));
   }

@@ -62,6 +62,10 @@ struct ResumeOptions {
 /// machine.
 void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size);
 
+/// Sets what is not given of the learning rate: the peak with --from, and the warm-up, 5 % of the steps, at least 4 and
+/// at most 2,000. A resumed run has the values of the saved run instead.
+void choose_usual_rates(struct TrainOptions& options);
+
 /// Throws ConfigError if this machine or its control group has less memory than `bytes`, which `what` (such as
 /// "weights") needs.
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes);
@@ -152,6 +156,8 @@ struct TrainOptions {
   bool op_graphs = false;       // Records each op's GPU work once and replays it
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;  // By step
+  bool usual_peak = false;     // Its peak is not given: see choose_usual_rates()
+  bool usual_warmup = false;   // Its warm-up is not given
   double clip = 1.0;           // Maximum global gradient norm; 0: no clipping
   double dropout = 0;          // Probability in [0, 1)
   TransportKind transport = TransportKind::Processes;
@@ -160,7 +166,8 @@ struct TrainOptions {
   std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
   StageChoice recompute;                // Stages with activation checkpointing
   StageChoice offload;                  // Stages with activations in host memory; its rule is not `attention`
-  double memory = 0;                    // GiB per worker, for the rule `auto` of the two choices above
+  double memory = 0;                    // GiB per worker, for the rule `auto` of the two choices above; 0: not given
+  bool ignores_memory = false;          // Starts even if the predicted peak exceeds the memory
   // Maximum time without progress, beyond the longest op; 0: no hang detection
   double hang_seconds = kHangSeconds;
   double rendezvous_seconds = 120;    // Rendezvous timeout if another launcher started the ranks

@@ -8,15 +8,18 @@
 #include <numeric>
 #include <utility>
 
+#include "core/cgroup.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/limits.h"
+#include "core/printable.h"
 #include "core/shell_words.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
 #include "hugging_face/model_folder.h"
 #include "launch/hosts/hosts.h"
 #include "model_config/footprint.h"
+#include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "plan/plan.h"
 #include "tokenizer/tokenizer_folder.h"
@@ -224,6 +227,7 @@ std::vector<double> least_bytes(const Job& job) {
 
 /// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
 void require_memory(const Job& job) {
+  if (job.options.ignores_memory) return;
   if (uses_gpu(job.options)) {
     StageModel bytes = bytes_of_stages(job);
     bytes.reserved_bytes = 0;
@@ -231,12 +235,32 @@ void require_memory(const Job& job) {
     require_gpu_memory(job, peaks_by_order(job.run.schedule, bytes, recompute, offload));
     return;
   }
-  std::vector<double> held;
-  for (const double bytes : least_bytes(job))
-    held.insert(held.end(), static_cast<std::size_t>(job.options.tensor_parallel), bytes);
+  std::vector<double> held = least_bytes(job);
+  const auto& [recompute, offload] = job.stages;
+  const std::vector<double> peaks = peaks_by_order(job.run.schedule, bytes_of_stages(job), recompute, offload);
+  for (std::size_t rank = 0; rank < held.size(); ++rank) {
+    const GroupWorker place = job.run.ranks.place(RankId(static_cast<std::int64_t>(rank)));
+    held[rank] = std::max(held[rank], peaks[place.worker.index()]);
+  }
   std::ranges::sort(held);
-  const double needed = std::accumulate(held.begin(), held.begin() + job.local_ranks(), 0.0);
-  require_memory_for(job.model, "weights, gradients and optimizer", needed);
+  const auto refuse = [](const std::string& why) {
+    throw ConfigError(fmt::format(
+        "DOES NOT FIT: {}; use more --stages on more machines, a smaller --micro-batch-size or --recompute full, or "
+        "--no-memory-check",
+        why));
+  };
+  const double given = job.options.memory * kGiB;
+  if (given > 0 && held.back() > given && !job.options.outlives_ranks())  // With lost ranks, for copies
+    refuse(fmt::format("a rank needs {} and has {} (--memory)", bytes_text(held.back()), bytes_text(given)));
+  // A lane has one rank of each T, and a save a copy of all weights and optimizer state.
+  const auto here = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
+  double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job);
+  for (std::int64_t i = 0; i < job.local_ranks(); ++i)
+    needed += held[static_cast<std::size_t>(i / job.options.tensor_parallel)];
+  const double available = available_memory_bytes();
+  if (needed <= available) return;
+  refuse(fmt::format("the {} ranks on this machine need {}, and it (or its control group) has {}", job.local_ranks(),
+                     bytes_text(needed), bytes_text(available)));
 }
 
 std::vector<std::string> parameter_names(const Job& job) {
@@ -354,6 +378,21 @@ void require_shareable(const Job& job) {
   require_divisible(job.model, options.tensor_parallel);
 }
 
+/// A part of a name that no matrix has would have no effect.
+void require_excluded_matrices(const Job& job) {
+  for (const std::string& part : job.options.optimizer.muon.exclude) {
+    std::string other;
+    const auto has_part = [&](const ParameterSpec& parameter) {
+      if (logical_matrices(parameter.name, parameter.shape).empty()) return false;
+      other = parameter.name;
+      return other.find(part) != std::string::npos;
+    };
+    if (std::ranges::any_of(all_parameters(job.model), has_part)) continue;
+    throw ConfigError(fmt::format("--muon-exclude {}: is in no name of a matrix of model {}, such as {}", part,
+                                  job.model.name, other));
+  }
+}
+
 void require_repairable(const Job& job) {
   const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
   if (job.run.schedule.updates) {
@@ -466,6 +505,7 @@ Job resolve_job(const TrainOptions& options) {
   if (job.run.schedule.updates) require_asynchronous(job);
   if (job.options.pairs == Pairs::Together) require_pairs(job);
   if (options.tensor_parallel > 1) require_shareable(job);
+  if (options.optimizer.kind == OptimizerKind::Muon) require_excluded_matrices(job);
   if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }
