@@ -10,6 +10,7 @@ web_packages="emscripten nodejs" # For the page of `chimera playground`
 site_packages="$web_packages python3-markdown"
 page_test_packages="$site_packages chromium"
 binding_packages="python3-dev" # For the Python package
+test_packages="$binding_packages xz-utils" # For ./dev test; tools/gpu-pack calls xz
 launcher_packages="iproute2 mpich munge openmpi-bin openssh-client openssh-server slurm-client slurmctld slurmd"
 # LibTorch for a machine without a GPU
 torch_packages="torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85"
