@@ -73,7 +73,8 @@ std::string shared_cores_text(const Job& job, const Forecast& forecast) {
 
 /// W x D, or W x T x D.
 std::string layout_text(const Job& job) {
-  const std::string tensor = job.options.tensor_parallel == 1 ? "" : fmt::format(" x {}", job.options.tensor_parallel);
+  const std::string tensor =
+      job.options.parallel.tensor_parallel == 1 ? "" : fmt::format(" x {}", job.options.parallel.tensor_parallel);
   return fmt::format("{}{} x {}", job.run.ranks.data_parallel, tensor, job.run.ranks.workers);
 }
 
@@ -106,15 +107,15 @@ Json gpu_json(const Job& job, const GpuResources& gpus) {
 }  // namespace
 
 std::string dry_run_text(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
-  const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.sequence);
+  const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.data.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
       "schedule {}: {} stages on {} ranks ({}), {} micro-batches of {} x {} tokens a step\n"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
       "  for {}\n",
       job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.num_ranks(),
-      layout_text(job), job.run.micro_batches(), job.run.samples_per_op(), job.options.sequence, forecast.step_seconds,
-      tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
+      layout_text(job), job.run.micro_batches(), job.run.samples_per_op(), job.options.data.sequence,
+      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
       bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
       forecast.machine);
   if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
@@ -147,11 +148,11 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
       {"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.run.schedule.name}};
   json.update(layout_json({.workers = job.run.ranks.workers,
                            .data_parallel = job.run.ranks.data_parallel,
-                           .tensor_parallel = job.options.tensor_parallel,
+                           .tensor_parallel = job.options.parallel.tensor_parallel,
                            .micro_batches = job.run.schedule.micro_batches,
                            .mini_batch = job.run.mini_batch()}));
   json.update(Json{{"micro_batch_size", job.run.samples_per_op()},
-                   {"sequence", job.options.sequence},
+                   {"sequence", job.options.data.sequence},
                    {"machine", forecast.machine},
                    {"step_seconds", forecast.step_seconds},
                    {"bubble_ratio", forecast.bubble_ratio},

@@ -79,10 +79,10 @@ void require_positive_shape(const TrainCommandLine& flags) {
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
-  require_no_shape(flags.shape, flags.options.schedule);
+  require_no_shape(flags.shape, flags.options.schedule.name);
   // The launcher has read the schedule, also from CSV, and passes it as JSON.
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
-  const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule;
+  const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule.name;
   return std::make_shared<const Schedule>(load_schedule(path));
 }
 
@@ -107,58 +107,59 @@ std::shared_ptr<const MachineProfile> profile_of(const TrainOptions& options, co
 void set_micro_batches(TrainOptions& options, const TrainCommandLine& flags) {
   if (!flags.has("--mini-batch")) return;
   const std::int64_t all = flags.planner.mini_batch;
-  const std::int64_t group = options.data_parallel * options.micro_batch_size;
-  const std::string unit =
-      fmt::format("--data-parallel {} times --micro-batch-size {}", options.data_parallel, options.micro_batch_size);
+  const std::int64_t group = options.parallel.data_parallel * options.data.micro_batch_size;
+  const std::string unit = fmt::format("--data-parallel {} times --micro-batch-size {}", options.parallel.data_parallel,
+                                       options.data.micro_batch_size);
   if (all < 1 || group < 1 || all % group != 0)
     throw ConfigError(fmt::format("--mini-batch {}: must be a multiple of {}", all, unit));
-  const std::int64_t given =
-      options.given != nullptr
-          ? std::llround(static_cast<double>(options.given->micro_batches) * options.given->micro_batch_scale)
-          : (flags.has("--micro-batches") ? options.shape.micro_batches : all / group);
+  const std::int64_t given = options.schedule.given != nullptr
+                                 ? std::llround(static_cast<double>(options.schedule.given->micro_batches) *
+                                                options.schedule.given->micro_batch_scale)
+                                 : (flags.has("--micro-batches") ? options.schedule.shape.micro_batches : all / group);
   if (given * group != all)
     throw ConfigError(
         fmt::format("--mini-batch {}: {} micro-batches times {} are {}", all, given, unit, given * group));
-  if (options.given == nullptr) options.shape.micro_batches = given;
+  if (options.schedule.given == nullptr) options.schedule.shape.micro_batches = given;
 }
 
 /// Completes the options with what flags say only together, and with what is known of this process.
 TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation) {
   TrainOptions options = flags.options;
-  if (!options.from.empty() && !flags.has("--model")) options.model.clear();
+  if (!options.model.from.empty() && !flags.has("--model")) options.model.name.clear();
   while (options.checkpoint.folder.size() > 1 && options.checkpoint.folder.ends_with('/')) {
     options.checkpoint.folder.pop_back();
   }
   options.resume.is_checked = invocation.rank.has_value();
   options.checkpoint.keeps_last = flags.has("--keep");
   options.checkpoint.keeps_every = flags.has("--keep-every");
-  options.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
-  options.is_restart = is_restart(own_variables());
-  if (options.metrics.empty() && !options.checkpoint.folder.empty()) {
-    options.metrics = options.checkpoint.folder + "/metrics.jsonl";
+  options.output.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
+  options.recovery.is_restart = is_restart(own_variables());
+  if (options.output.metrics.empty() && !options.checkpoint.folder.empty()) {
+    options.output.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
-  options.usual_peak = !flags.has("--learning-rate");
-  options.usual_warmup = !flags.has("--warmup");
+  options.updates.usual_peak = !flags.has("--learning-rate");
+  options.updates.usual_warmup = !flags.has("--warmup");
   choose_usual_rates(options);
-  options.files_read = {flags.config, flags.planner.machine};
-  options.profile = profile_of(options, flags.planner.machine);
-  if (names_schedule_file(options.schedule)) {
-    options.given = given_schedule(flags, invocation);
-    options.schedule_file = std::exchange(options.schedule, kDefaultSchedule);
+  options.output.files_read = {flags.config, flags.planner.machine};
+  options.schedule.profile = profile_of(options, flags.planner.machine);
+  if (names_schedule_file(options.schedule.name)) {
+    options.schedule.given = given_schedule(flags, invocation);
+    options.schedule.file = std::exchange(options.schedule.name, kDefaultSchedule);
     set_micro_batches(options, flags);
     return options;
   }
   require_positive_shape(flags);
-  const PipelineShape defaults = options.shape;
-  if (options.schedule == "none") {
+  const PipelineShape defaults = options.schedule.shape;
+  if (options.schedule.name == "none") {
     for (const AxisFlag& axis : flags.shape.axes) {
       if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
     }
   } else {
-    options.shape = flags.shape.shape_for(find_generator(options.schedule));
+    options.schedule.shape = flags.shape.shape_for(find_generator(options.schedule.name));
   }
-  options.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
-  options.shape.micro_batches = flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
+  options.schedule.shape.stages = flags.has("--stages") ? flags.shape.shape.stages : defaults.stages;
+  options.schedule.shape.micro_batches =
+      flags.has("--micro-batches") ? flags.shape.shape.micro_batches : defaults.micro_batches;
   set_micro_batches(options, flags);
   return options;
 }
@@ -174,11 +175,12 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   }
   const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .top = 1};
-  if (names_schedule_file(options.schedule))
+  if (names_schedule_file(options.schedule.name))
     throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
-  if (flags.has("--schedule")) restrictions.schedules = {options.schedule};
-  if (options.device == DeviceKind::Cpu && options.reduction == ReductionOrder::Natural) restrictions.given.slices = {};
-  if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.replica_layout;
+  if (flags.has("--schedule")) restrictions.schedules = {options.schedule.name};
+  if (options.device.kind == DeviceKind::Cpu && options.numbers.reduction == ReductionOrder::Natural)
+    restrictions.given.slices = {};
+  if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.parallel.replica_layout;
   // The plan becomes part of the command line, which ranks and checkpoints receive.
   for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));
   set_flag(command, "plan", "none");  // ranks do not plan again
@@ -191,8 +193,8 @@ void require_effects(const TrainCommandLine& flags, const Invocation& invocation
   const TrainOptions& options = flags.options;
   const bool is_joined = invocation.place.has_value() || flags.dry_run || remote_job(invocation);
   const CLI::App& command = *flags.command;
-  require_effect(command, {"--validate-batches"}, options.validate_every > 0, "--validate-every");
-  require_effect(command, {"--force-bfloat16"}, options.dtype == DataType::BFloat16, "--dtype bfloat16");
+  require_effect(command, {"--validate-batches"}, options.data.validate_every > 0, "--validate-every");
+  require_effect(command, {"--force-bfloat16"}, options.numbers.dtype == DataType::BFloat16, "--dtype bfloat16");
   require_effect(command, {"--interface", "--rendezvous-seconds"}, is_joined,
                  "ranks that torchrun, srun, mpirun or `chimera launch` starts");
 }
@@ -207,13 +209,13 @@ void merge_file(CLI::App& command, TrainCommandLine& flags, bool reports) {
   const Words typed = command.get_option("--steps")->results();
   command.get_option("--steps")->clear();
   merge_config(command, flags.config);
-  const std::int64_t planned = flags.has("--steps") ? flags.options.steps : 0;
+  const std::int64_t planned = flags.has("--steps") ? flags.options.updates.steps : 0;
   if (typed.empty()) return;
   set_flag(command, "steps", typed.back());
-  const std::int64_t steps = flags.options.steps;
+  const std::int64_t steps = flags.options.updates.steps;
   for (const auto& [flag, is_typed] : parts) {
     if (is_typed || !flags.has(flag) || steps >= planned || steps < 1) continue;
-    const LearningRate& rate = flags.options.learning_rate;
+    const LearningRate& rate = flags.options.updates.learning_rate;
     const std::int64_t usual = std::string_view(flag) == "--warmup" ? rate.warmup : rate.cooldown.value_or(0);
     const auto less = static_cast<std::int64_t>(static_cast<double>(usual) * static_cast<double>(steps) /
                                                 static_cast<double>(planned));
@@ -241,8 +243,9 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
   if (flags.plan == PlanChoice::Auto) merge_plan(command, flags);
   // Another launcher has to restart its ranks itself.
   constexpr std::int64_t kUsualRestarts = 3;
-  const bool restarts = flags.options.recover == Recover::Restart && flags.has("--recover");
-  if (restarts && !flags.has("--max-restarts") && !invocation.place) flags.options.max_restarts = kUsualRestarts;
+  const bool restarts = flags.options.recovery.recover == Recover::Restart && flags.has("--recover");
+  if (restarts && !flags.has("--max-restarts") && !invocation.place)
+    flags.options.recovery.max_restarts = kUsualRestarts;
   flags.check_flags();
   return resolve(flags, invocation);
 }
@@ -264,20 +267,20 @@ void report_without_effect(const Job& job) {
   const bool has_copies =
       std::ranges::any_of(job.run.rank_groups(), [](const auto& group) { return group.size() > 1; });
   constexpr const char* kNoCopies = "no stage has a second copy";
-  report(options.sync != AllReducePlacement::EagerOpt && !has_copies, "--sync", kNoCopies);
-  report(options.shard_optimizer && !has_copies, "--shard-optimizer", kNoCopies);
-  report(options.shard_optimizer && has_copies && moments_of(options.optimizer.kind) == 0, "--shard-optimizer",
-         "--optimizer sgd has no state");
-  report(options.replica_layout == ReplicaLayout::Far && job.run.ranks.data_parallel == 1, "--replica-layout",
+  report(options.schedule.sync != AllReducePlacement::EagerOpt && !has_copies, "--sync", kNoCopies);
+  report(options.memory.shard_optimizer && !has_copies, "--shard-optimizer", kNoCopies);
+  report(options.memory.shard_optimizer && has_copies && moments_of(options.updates.optimizer.kind) == 0,
+         "--shard-optimizer", "--optimizer sgd has no state");
+  report(options.parallel.replica_layout == ReplicaLayout::Far && job.run.ranks.data_parallel == 1, "--replica-layout",
          "there is one data-parallel group");
-  const PartitionRule cut = options.partition.rule;
-  report((cut == PartitionRule::Balanced || cut == PartitionRule::Listed) && options.given == nullptr &&
-             options.schedule == "none",
+  const PartitionRule cut = options.schedule.partition.rule;
+  report((cut == PartitionRule::Balanced || cut == PartitionRule::Listed) && options.schedule.given == nullptr &&
+             options.schedule.name == "none",
          "--partition", "one stage has all layers");
-  report(options.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
-  report(options.optimizer.decayed != OptimizerOptions().decayed && options.optimizer.weight_decay == 0, "--decay",
-         "--weight-decay is 0");
-  report(!options.validation.empty() && options.validate_every == 0, "--validation",
+  report(options.recovery.verify_messages && job.num_ranks() == 1, "--verify-messages", "one rank sends no messages");
+  report(options.updates.optimizer.decayed != OptimizerOptions().decayed && options.updates.optimizer.weight_decay == 0,
+         "--decay", "--weight-decay is 0");
+  report(!options.data.validation.empty() && options.data.validate_every == 0, "--validation",
          "--validate-every is 0; the other data are for training");
 }
 
@@ -287,23 +290,24 @@ void set_usual_flags(CLI::App& command, const Job& job) {
   const auto set = [&](const char* name, const std::string& value) {
     if (command.count(std::string("--") + name) == 0) set_flag(command, name, value);
   };
-  set("learning-rate", fmt::format("{}", o.learning_rate.peak));
-  set("warmup", std::to_string(o.learning_rate.warmup));
-  if (o.from.empty()) set("model", o.model);
-  if (o.given == nullptr) {
-    set("schedule", o.schedule);
-    if (o.schedule != "none") set("stages", std::to_string(o.shape.stages));
-    const std::int64_t n = o.shape.micro_batches > 0 ? o.shape.micro_batches : o.shape.stages;
-    if (o.schedule != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
+  set("learning-rate", fmt::format("{}", o.updates.learning_rate.peak));
+  set("warmup", std::to_string(o.updates.learning_rate.warmup));
+  if (o.model.from.empty()) set("model", o.model.name);
+  if (o.schedule.given == nullptr) {
+    set("schedule", o.schedule.name);
+    if (o.schedule.name != "none") set("stages", std::to_string(o.schedule.shape.stages));
+    const std::int64_t n =
+        o.schedule.shape.micro_batches > 0 ? o.schedule.shape.micro_batches : o.schedule.shape.stages;
+    if (o.schedule.name != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
   }
   for (const auto& [name, value] :
-       {std::pair("data-parallel", o.data_parallel), std::pair("micro-batch-size", o.micro_batch_size),
-        std::pair("sequence", o.sequence), std::pair("steps", o.steps), std::pair("seed", o.seed)})
+       {std::pair("data-parallel", o.parallel.data_parallel), std::pair("micro-batch-size", o.data.micro_batch_size),
+        std::pair("sequence", o.data.sequence), std::pair("steps", o.updates.steps), std::pair("seed", o.data.seed)})
     set(name, std::to_string(value));
-  set("dtype", std::string(to_text(o.dtype)));
-  set("optimizer", std::string(to_text(o.optimizer.kind)));
-  set("weight-decay", fmt::format("{}", o.optimizer.weight_decay));
-  set("clip", fmt::format("{}", o.clip));
+  set("dtype", std::string(to_text(o.numbers.dtype)));
+  set("optimizer", std::string(to_text(o.updates.optimizer.kind)));
+  set("weight-decay", fmt::format("{}", o.updates.optimizer.weight_decay));
+  set("clip", fmt::format("{}", o.updates.clip));
 }
 
 /// Writes the flags beside the metrics: metrics.jsonl has resolved.toml, x.jsonl has x.resolved.toml. An error must not
@@ -335,7 +339,7 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
   write_output("", is_json
                        ? dry_run_json(job, expected, gpus)
                        : dry_run_text(job, expected, gpus) + "\nflags, as in a file of --config:\n" + to_toml(command));
-  if (expected.fits() || options.ignores_memory) return ExitCode::Success;
+  if (expected.fits() || options.memory.ignores) return ExitCode::Success;
   messages().write(fmt::format(
       "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
       "--recompute full, or give another machine with --machine\n",
@@ -356,11 +360,11 @@ double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
     return peak.flops;
   }
   if (machine.empty() || machine == "-") return 0;  // standard input can be read only once
-  const double peak =
-      matrix_peak(read_machine(machine_file(machine)), job.options.dtype, job.num_ranks(), intra_op_threads(job));
+  const double peak = matrix_peak(read_machine(machine_file(machine)), job.options.numbers.dtype, job.num_ranks(),
+                                  intra_op_threads(job));
   if (peak == 0 && !plans) {
     throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", machine,
-                                  to_text(job.options.dtype)));
+                                  to_text(job.options.numbers.dtype)));
   }
   return peak;
 }
@@ -374,11 +378,11 @@ void plan_by_profile(Job& job, const TrainCommandLine& flags) {
     const std::string file = machine_file(profile);
     const MachineProfile machine = read_machine(file);
     Forecast planned = forecast(job, machine);
-    if (!(job.options.planned_step_seconds > 0)) job.options.planned_step_seconds = planned.step_seconds;
-    job.options.planned_ops = std::move(planned.op_seconds);
+    if (!(job.options.planned.step_seconds > 0)) job.options.planned.step_seconds = planned.step_seconds;
+    job.options.planned.ops = std::move(planned.op_seconds);
     std::error_code unknown;
     const auto written = std::chrono::file_clock::to_sys(std::filesystem::last_write_time(file, unknown));
-    job.options.planned_by =
+    job.options.planned.by =
         fmt::format("{} ({} of {:%Y-%m-%d})", machine.name, file, std::chrono::floor<std::chrono::seconds>(written));
   } catch (const ConfigError&) {  // the run needs no plan
   }
@@ -392,9 +396,9 @@ Words rank_words(const CLI::App& command) {
 
 void report_threads(const Job& job) {
   if (uses_gpu(job.options)) messages().write(warning_of_few_cores(available_cores(), job.local_ranks()));
-  warn_about_surplus_threads("--threads", job.options.threads, job.local_ranks());
+  warn_about_surplus_threads("--threads", job.options.device.threads, job.local_ranks());
   const char* usual = std::getenv("OMP_NUM_THREADS");
-  if (usual == nullptr || job.options.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
+  if (usual == nullptr || job.options.device.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
   // LibTorch would obey this variable, but each rank sets its own number.
   if (const int threads = intra_op_threads(job); std::to_string(threads) != usual) {
     messages().write(
@@ -418,7 +422,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 int run_placed(const Job& job, const RankPlace& place, const std::string& interface) {
   // Another launcher has fixed the number of processes. It must be the number of ranks, since nothing starts or stops
   // them here.
-  const bool has_processes = job.num_ranks() > 1 && job.options.transport == TransportKind::Processes;
+  const bool has_processes = job.num_ranks() > 1 && job.options.device.transport == TransportKind::Processes;
   if (!has_processes || job.num_ranks() != place.world_size) {
     throw ConfigError(fmt::format(
         "{} has started {} processes, but this run has {}; start as many as D W T = {}, or change "
@@ -426,18 +430,18 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
         to_text(place.launcher), place.world_size,
         has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
   }
-  if (job.options.max_restarts > 0) {
+  if (job.options.recovery.max_restarts > 0) {
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
                                   to_text(place.launcher)));
   }
-  if (job.options.outlives_ranks()) {
+  if (job.options.recovery.outlives_ranks()) {
     throw ConfigError(
         fmt::format("--recover {}: {} has started the ranks and ends them all if one is lost; start the run with "
                     "`chimera train`, or with `chimera launch -- train --recover` on several hosts",
-                    to_text(job.options.recover), to_text(place.launcher)));
+                    to_text(job.options.recovery.recover), to_text(place.launcher)));
   }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
-  require_group_on_one_host(place, static_cast<int>(job.options.tensor_parallel));
+  require_group_on_one_host(place, static_cast<int>(job.options.parallel.tensor_parallel));
   if (place.rank == 0) output().write(describe(job));
   RankEnvironment rank = join_external_launcher(place);
   if (!interface.empty()) rank.rendezvous.interface = interface;
@@ -485,7 +489,7 @@ RankGroups second_shards(const Job& job) {
 
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry,
         const std::optional<RemoteJob>& remote) {
-  const bool has_twins = job.options.outlives_ranks();
+  const bool has_twins = job.options.recovery.outlives_ranks();
   if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
@@ -495,36 +499,37 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   output().write(describe(job));
   output().drain(kDrainAfterFailure);
   if (output().error() != 0) finish_output(kDrainAfterFailure);
-  if (job.num_ranks() == 1 || job.options.transport == TransportKind::Threads) {
-    if (job.options.max_restarts > 0) {
+  if (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads) {
+    if (job.options.recovery.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
     // There are no other processes to end.
     end_cleanly_on_signals(job);
     return run_threads(job);
   }
-  LaunchPlan plan{.ranks = static_cast<int>(job.num_ranks()),
-                  .arguments = arguments,
-                  .input = job.options.given == nullptr ? "" : to_json(*job.options.given),
-                  .entry = uses_gpu(job.options) ? nullptr : entry,
-                  .hang = milliseconds(job.options.hang_seconds),
-                  .hang_at_start = milliseconds(job.options.hang_seconds_at_start()),
-                  // On GPUs a new process takes as long as at the start: it loads libraries and connects.
-                  .hang_after_loss = milliseconds(uses_gpu(job.options) ? job.options.hang_seconds_at_start() : 0),
-                  .waits_idle = !uses_gpu(job.options),
-                  .records_steps = job.options.cuda_graphs,
-                  .saves = !job.options.checkpoint.folder.empty(),
-                  .most_restarts = static_cast<int>(job.options.max_restarts),
-                  .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
-                  .most_recoveries = has_twins ? static_cast<int>(job.options.max_recoveries) : 0,
-                  .copies = job.ranks().in_lanes(job.run.rank_groups()),
-                  .copies_of_group = job.options.tensor_parallel,
-                  .shards = second_shards(job),
-                  .replacement_arguments = {"--resume", "none"},
-                  .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
-                  .last_step = job.options.steps,
-                  .flight_folder = job.options.flight_folder(),
-                  .flight_job = flight_job(job)};
+  LaunchPlan plan{
+      .ranks = static_cast<int>(job.num_ranks()),
+      .arguments = arguments,
+      .input = job.options.schedule.given == nullptr ? "" : to_json(*job.options.schedule.given),
+      .entry = uses_gpu(job.options) ? nullptr : entry,
+      .hang = milliseconds(job.options.recovery.hang_seconds),
+      .hang_at_start = milliseconds(job.options.recovery.hang_seconds_at_start()),
+      // On GPUs a new process takes as long as at the start: it loads libraries and connects.
+      .hang_after_loss = milliseconds(uses_gpu(job.options) ? job.options.recovery.hang_seconds_at_start() : 0),
+      .waits_idle = !uses_gpu(job.options),
+      .records_steps = job.options.numbers.cuda_graphs,
+      .saves = !job.options.checkpoint.folder.empty(),
+      .most_restarts = static_cast<int>(job.options.recovery.max_restarts),
+      .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+      .most_recoveries = has_twins ? static_cast<int>(job.options.recovery.max_recoveries) : 0,
+      .copies = job.ranks().in_lanes(job.run.rank_groups()),
+      .copies_of_group = job.options.parallel.tensor_parallel,
+      .shards = second_shards(job),
+      .replacement_arguments = {"--resume", "none"},
+      .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
+      .last_step = job.options.updates.steps,
+      .flight_folder = job.options.flight_folder(),
+      .flight_job = flight_job(job)};
   if (remote) use_relays(plan, *remote);
   return launch(plan);
 }
@@ -567,37 +572,37 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->callback([command, flags, &invocation, &exit_code] {
     keep_freed_memory();
     TrainOptions options = merged(*command, *flags, invocation);
-    if (!options.from.empty() && !invocation.rank) {  // ranks use the same model folder
-      options.from = resolve_model_folder(options.from, available_cores());
-      set_flag(*command, "from", options.from);
+    if (!options.model.from.empty() && !invocation.rank) {  // ranks use the same model folder
+      options.model.from = resolve_model_folder(options.model.from, available_cores());
+      set_flag(*command, "from", options.model.from);
     }
     if (flags->dry_run) {
       exit_code = static_cast<int>(print_dry_run(*command, options, *flags));
       return;
     }
     const std::optional<RemoteJob> remote = remote_job(invocation);
-    if (remote) options.local_ranks = remote->hosts.front().ranks.count;
+    if (remote) options.device.local_ranks = remote->hosts.front().ranks.count;
     if (const auto& place = invocation.rank ? invocation.rank->remote : invocation.place) {
-      options.local_ranks = place->local_size;
+      options.device.local_ranks = place->local_size;
       assign_gpu(options, place->local_rank, place->local_size);
     }
     Job job = prepare_job(options);
-    if (job.options.reports) {
+    if (job.options.output.reports) {
       report_threads(job);
       report_without_effect(job);
     }
-    job.peak_flops = peak_flops(job, *flags, options.reports);
+    job.peak_flops = peak_flops(job, *flags, options.output.reports);
     const bool is_first =
         invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
     if (is_first) plan_by_profile(job, *flags);
     if (!invocation.rank) set_usual_flags(*command, job);
-    if (job.options.reports) write_resolved(*command, job.options.metrics);
+    if (job.options.output.reports) write_resolved(*command, job.options.output.metrics);
     if (!options.resume.from.empty()) {  // ranks use the same checkpoint
       set_flag(*command, "resume", job.options.resume.from);
     }
     if (invocation.rank) {
       RankEnvironment rank = *invocation.rank;
-      if (rank.remote) require_group_on_one_host(*rank.remote, static_cast<int>(job.options.tensor_parallel));
+      if (rank.remote) require_group_on_one_host(*rank.remote, static_cast<int>(job.options.parallel.tensor_parallel));
       if (!flags->interface.empty()) rank.rendezvous.interface = flags->interface;
       exit_code = run_rank(job, std::move(rank));
     } else if (invocation.place) {

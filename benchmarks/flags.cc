@@ -58,13 +58,13 @@ std::vector<Variant> variants() {
 
 TrainOptions options_of(const Variant& variant, const Options& options) {
   TrainOptions train;
-  train.overrides = {.layers = 8, .hidden = 256, .heads = 4};
-  train.data = options.data;
-  train.shape = {options.stages, kMicroBatches};
-  train.threads = 1;
-  train.shard_optimizer = variant.shard_optimizer;
-  train.reduction = variant.reduction;
-  train.verify_messages = variant.verify_messages;
+  train.model.overrides = {.layers = 8, .hidden = 256, .heads = 4};
+  train.data.training = options.data;
+  train.schedule.shape = {options.stages, kMicroBatches};
+  train.device.threads = 1;
+  train.memory.shard_optimizer = variant.shard_optimizer;
+  train.numbers.reduction = variant.reduction;
+  train.recovery.verify_messages = variant.verify_messages;
   return train;
 }
 
@@ -152,7 +152,7 @@ double cpu_seconds_alone(const Options& options) {
   at::set_num_interop_threads(1);
   at::set_num_threads(1);
   TrainOptions train = options_of(variants()[0], options);
-  train.schedule = "none";
+  train.schedule.name = "none";
   const Job job = prepare_job(train);
   ThreadHub hub(1, job.run.rank_groups());
   const auto transport = hub.transport(RankId(0));

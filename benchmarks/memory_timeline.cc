@@ -30,12 +30,12 @@ constexpr const char* kDerived = "derived";
 
 TrainOptions options_for(const std::string& data, const std::string& schedule, const std::string& recompute) {
   TrainOptions options;
-  options.data = data;
-  options.schedule = schedule;
-  options.recompute = parse_stages(kRecomputeFlag, recompute);
-  options.shape = {kStages, 8, 2};
-  options.threads = 1;
-  options.steps = 3;
+  options.data.training = data;
+  options.schedule.name = schedule;
+  options.memory.recompute = parse_stages(kRecomputeFlag, recompute);
+  options.schedule.shape = {kStages, 8, 2};
+  options.device.threads = 1;
+  options.updates.steps = 3;
   return options;
 }
 

@@ -68,7 +68,7 @@ at::Device device_of(const Options& options) {
     throw ConfigError("--device cuda: no usable GPU here (" + problem + ")");
   }
   TrainOptions numbers;
-  numbers.device = DeviceKind::Cuda;
+  numbers.device.kind = DeviceKind::Cuda;
   set_matmul_precision(numbers);
   return {gpus.type(), 0};
 }

@@ -34,12 +34,12 @@ struct Options {
 
 TrainOptions options_of(const Options& options) {
   TrainOptions train;
-  train.overrides = {.layers = options.layers, .hidden = options.hidden, .heads = options.hidden / 64};
-  train.data = options.data;
-  train.shape = {2, 2};
-  train.threads = 1;
-  train.optimizer.kind = OptimizerKind::Muon;
-  train.optimizer.muon.iterations = parse_named<DataType>("--dtype", options.dtype);
+  train.model.overrides = {.layers = options.layers, .hidden = options.hidden, .heads = options.hidden / 64};
+  train.data.training = options.data;
+  train.schedule.shape = {2, 2};
+  train.device.threads = 1;
+  train.updates.optimizer.kind = OptimizerKind::Muon;
+  train.updates.optimizer.muon.iterations = parse_named<DataType>("--dtype", options.dtype);
   return train;
 }
 

@@ -100,17 +100,17 @@ PlanProblem plan_problem(const Problem& problem, MachineProfile machine) {
 
 TrainOptions train_options(const Options& options, const Problem& problem, const Candidate& candidate) {
   TrainOptions train;
-  train.model = model_file(options, problem);
-  train.data = options.folder + "/text.txt";
-  train.schedule = candidate.schedule;
-  train.shape = candidate.shape;
-  train.data_parallel = candidate.data_parallel;
-  train.micro_batch_size = candidate.micro_batch_size;
-  train.sequence = problem.sequence;
-  train.partition = candidate.partition;
-  train.recompute = stage_choice(candidate.recompute, num_stages(candidate));
-  train.threads = 1;
-  train.steps = 1'000'000;  // of the learning-rate schedule
+  train.model.name = model_file(options, problem);
+  train.data.training = options.folder + "/text.txt";
+  train.schedule.name = candidate.schedule;
+  train.schedule.shape = candidate.shape;
+  train.parallel.data_parallel = candidate.data_parallel;
+  train.data.micro_batch_size = candidate.micro_batch_size;
+  train.data.sequence = problem.sequence;
+  train.schedule.partition = candidate.partition;
+  train.memory.recompute = stage_choice(candidate.recompute, num_stages(candidate));
+  train.device.threads = 1;
+  train.updates.steps = 1'000'000;  // of the learning-rate schedule
   return train;
 }
 

@@ -32,10 +32,10 @@ constexpr double kLimit = 0.01;
 
 TrainOptions options_for(const std::string& data) {
   TrainOptions options;
-  options.data = data;
-  options.shape = {kStages, 8, 2};
-  options.overrides = {.layers = 4};
-  options.threads = 1;
+  options.data.training = data;
+  options.schedule.shape = {kStages, 8, 2};
+  options.model.overrides = {.layers = 4};
+  options.device.threads = 1;
   return options;
 }
 

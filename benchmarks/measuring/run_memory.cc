@@ -152,8 +152,8 @@ void for_each_instruction(const Job& job, const Samples& samples, Visit&& visit)
 /// Returns bytes entering a stage.
 double boundary_bytes(const Job& job, std::int64_t stage) {
   if (stage == 0 || stage == job.run.schedule.stages) return 0;
-  const double elements = static_cast<double>(job.run.samples_per_op() * job.options.sequence * job.model.hidden);
-  return elements * static_cast<double>(bytes_of(job.options.dtype));
+  const double elements = static_cast<double>(job.run.samples_per_op() * job.options.data.sequence * job.model.hidden);
+  return elements * static_cast<double>(bytes_of(job.options.numbers.dtype));
 }
 
 /// Splits each worker's bytes between steps among its stages in proportion to parameters.
@@ -166,7 +166,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
   for (std::size_t s = 0; s < groups.size(); ++s) {
     for (const WorkerId worker : groups[s]) parameters[worker.index()] += count(s);
   }
-  const auto element = static_cast<double>(bytes_of(master_type(job.options.dtype)));
+  const auto element = static_cast<double>(bytes_of(master_type(job.options.numbers.dtype)));
   for (std::size_t s = 0; s < groups.size(); ++s) {
     Mean bytes;
     for (const WorkerId worker : groups[s]) bytes.add(kept[worker.index()] * count(s) / parameters[worker.index()]);
@@ -178,7 +178,7 @@ void add_kept(const Job& job, const Samples& samples, std::vector<StageMemory>& 
 /// Derives stage sizes from the memory changes of ops.
 std::vector<StageMemory> measured_sizes(const Job& job, const Samples& samples) {
   const auto num_stages = static_cast<std::size_t>(job.run.schedule.stages);
-  const bool recomputes = job.options.recompute.rule != StageRule::None;
+  const bool recomputes = job.options.memory.recompute.rule != StageRule::None;
   std::vector<Mean> made(num_stages);        // kept by the forward or its recomputation
   std::vector<Mean> given_back(num_stages);  // freed by I
   for_each_instruction(job, samples,
@@ -212,8 +212,8 @@ std::vector<StageFootprint> derived_sizes(const Job& job) {
   const double sequences = static_cast<double>(job.run.samples_per_op()) / job.run.schedule.micro_batch_scale;
   Workload workload = workload_of(job.options);
   workload.micro_batch_size = std::llround(sequences);
-  workload.sequence = job.options.sequence;
-  workload.dropout = job.options.dropout > 0;
+  workload.sequence = job.options.data.sequence;
+  workload.dropout = job.options.model.dropout > 0;
   std::vector<StageFootprint> stages;
   for (const StageLayers& stage : job.partition) stages.push_back(stage_footprint(job.model, stage, workload));
   return stages;

@@ -87,7 +87,7 @@ std::vector<std::vector<double>> at_median_speed(const std::vector<std::vector<G
 
 namespace {
 
-bool on_threads(const TrainOptions& options) { return options.transport == TransportKind::Threads; }
+bool on_threads(const TrainOptions& options) { return options.device.transport == TransportKind::Threads; }
 
 constexpr std::size_t kShift = 7;  // rotation of the order per round
 
@@ -108,7 +108,7 @@ std::size_t steps_of_turn(Lockstep& ranks, double seconds) {
   return static_cast<std::size_t>(steps);
 }
 
-int threads_of(const Job& job) { return static_cast<int>(std::max<std::int64_t>(1, job.options.threads)); }
+int threads_of(const Job& job) { return static_cast<int>(std::max<std::int64_t>(1, job.options.device.threads)); }
 
 }  // namespace
 

@@ -19,20 +19,20 @@ constexpr std::int64_t kManySteps = 1'000'000;  // of the learning rate schedule
 
 TrainOptions options_of(const GridRun& run, const std::string& data) {
   TrainOptions options;
-  options.model = run.model;
-  options.data = data;
-  options.overrides = overrides_of(run);
-  options.sequence = run.sequence;
-  options.data_parallel = run.data_parallel;
-  options.tensor_parallel = run.tensor_parallel;
-  options.schedule = run.schedule;
-  options.shape = {run.stages, run.micro_batches, 2};
-  options.micro_batch_size = run.micro_batch_size;
-  options.partition = {PartitionRule::Even};  // as predicted
-  options.recompute = {run.recomputes ? StageRule::Full : StageRule::None};
-  options.transport = run.transport;
-  options.threads = 1;
-  options.steps = kManySteps;
+  options.model.name = run.model;
+  options.data.training = data;
+  options.model.overrides = overrides_of(run);
+  options.data.sequence = run.sequence;
+  options.parallel.data_parallel = run.data_parallel;
+  options.parallel.tensor_parallel = run.tensor_parallel;
+  options.schedule.name = run.schedule;
+  options.schedule.shape = {run.stages, run.micro_batches, 2};
+  options.data.micro_batch_size = run.micro_batch_size;
+  options.schedule.partition = {PartitionRule::Even};  // as predicted
+  options.memory.recompute = {run.recomputes ? StageRule::Full : StageRule::None};
+  options.device.transport = run.transport;
+  options.device.threads = 1;
+  options.updates.steps = kManySteps;
   return options;
 }
 

@@ -72,7 +72,7 @@ FoundTokens open_source(const std::string& path, bool whole, const TokenOptions&
 
 }  // namespace
 
-Corpus open_corpus(const DataOptions& options) {
+Corpus open_corpus(const CorpusOptions& options) {
   const std::optional<double> share = share_of(options.validation);
   const bool has_files = !options.validation.empty() && !share;
   const std::vector<MixtureEntry> entries = parse_mixture(options.data);

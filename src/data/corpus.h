@@ -23,7 +23,7 @@ namespace chimera {
 inline constexpr double kValidationShare = 0.05;
 
 /// What the user gives: --data, --validation and their settings.
-struct DataOptions {
+struct CorpusOptions {
   /// A path for open_tokens(), or a mixture for parse_mixture().
   std::string data;
   /// A path or mixture for validation, or the fraction of `data` in [0, 1) that is for validation. If it is empty, a
@@ -65,7 +65,7 @@ struct Corpus {
 /// Opens the files and divides them into splits. Checks the ids of up to 2^25 tokens per source, in evenly spaced
 /// blocks. Throws ConfigError if a file cannot be opened as tokens, if an id is outside the vocabulary, if `validation`
 /// is neither a fraction in [0, 1) nor files, or if it is a fraction and a source has validation files.
-[[nodiscard]] Corpus open_corpus(const DataOptions& options);
+[[nodiscard]] Corpus open_corpus(const CorpusOptions& options);
 
 /// All tokens of a source, for evaluation.
 struct WholeSource {

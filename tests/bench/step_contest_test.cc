@@ -52,14 +52,14 @@ struct OneRank {
   OneRank() { write_random_letters(data); }
   TrainOptions run(const std::string& schedule, std::int64_t stages, TransportKind kind) const {
     TrainOptions options;
-    options.model = "gpt2-tiny";
-    options.data = data;
-    options.schedule = schedule;
-    options.shape = {stages, 2, 2};
-    options.micro_batch_size = 1;
-    options.sequence = 16;
-    options.transport = kind;
-    options.threads = 1;
+    options.model.name = "gpt2-tiny";
+    options.data.training = data;
+    options.schedule.name = schedule;
+    options.schedule.shape = {stages, 2, 2};
+    options.data.micro_batch_size = 1;
+    options.data.sequence = 16;
+    options.device.transport = kind;
+    options.device.threads = 1;
     return options;
   }
 };

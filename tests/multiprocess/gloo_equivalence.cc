@@ -55,14 +55,15 @@ int run(const std::vector<std::string>& arguments, const std::optional<RankEnvir
   const bool tied = model.ends_with(kTied);
   if (tied) model.resize(model.size() - kTied.size());
   TrainOptions options = testing::small_options(model, arguments.at(1), shape);
-  options.overrides.tied = tied;
+  options.model.overrides.tied = tied;
   if (arguments.size() > 6) {
-    options.data_parallel = std::stoll(arguments.at(6));
-    options.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(7));
+    options.parallel.data_parallel = std::stoll(arguments.at(6));
+    options.parallel.replica_layout = parse_named<ReplicaLayout>("replica layout", arguments.at(7));
   }
   if (!rank) {
-    return launch(
-        {.ranks = static_cast<int>(shape.stages * options.data_parallel), .arguments = arguments, .entry = run_main});
+    return launch({.ranks = static_cast<int>(shape.stages * options.parallel.data_parallel),
+                   .arguments = arguments,
+                   .entry = run_main});
   }
   try {
     compare(options, *rank);

@@ -122,37 +122,37 @@ TrainOptions options_of(const Case& c, const std::string& data) {
   TrainOptions options;
   static const std::map<oracle::Family, std::string> kModels = {
       {oracle::Family::Gpt2, "gpt2-tiny"}, {oracle::Family::Bert, "bert-tiny"}, {oracle::Family::Llama, "llama-tiny"}};
-  options.model = kModels.at(recipe.architecture.family);
-  options.overrides = {.layers = recipe.architecture.layers,
-                       .hidden = recipe.architecture.hidden,
-                       .heads = recipe.architecture.heads,
-                       .vocabulary = recipe.architecture.vocabulary,
-                       .tied = recipe.architecture.tied};
+  options.model.name = kModels.at(recipe.architecture.family);
+  options.model.overrides = {.layers = recipe.architecture.layers,
+                             .hidden = recipe.architecture.hidden,
+                             .heads = recipe.architecture.heads,
+                             .vocabulary = recipe.architecture.vocabulary,
+                             .tied = recipe.architecture.tied};
   if (recipe.architecture.family == oracle::Family::Llama) {
-    options.overrides.key_value_heads = recipe.architecture.key_value_heads;
+    options.model.overrides.key_value_heads = recipe.architecture.key_value_heads;
   }
-  options.data = data;
-  options.schedule = c.schedule;
-  options.shape = c.shape;
-  options.data_parallel = c.data_parallel;
-  options.reduction = c.reduction;
-  options.partition = parse_partition(c.partition);
-  options.micro_batch_size = recipe.samples / (c.shape.micro_batches * c.data_parallel);
-  options.sequence = recipe.sequence;
-  options.steps = recipe.steps;
-  options.dtype = DataType::Float64;
-  options.learning_rate = {.peak = recipe.learning_rate, .warmup = recipe.warmup};
-  if (recipe.minimum != recipe.learning_rate / 10) options.learning_rate.minimum = recipe.minimum;
+  options.data.training = data;
+  options.schedule.name = c.schedule;
+  options.schedule.shape = c.shape;
+  options.parallel.data_parallel = c.data_parallel;
+  options.numbers.reduction = c.reduction;
+  options.schedule.partition = parse_partition(c.partition);
+  options.data.micro_batch_size = recipe.samples / (c.shape.micro_batches * c.data_parallel);
+  options.data.sequence = recipe.sequence;
+  options.updates.steps = recipe.steps;
+  options.numbers.dtype = DataType::Float64;
+  options.updates.learning_rate = {.peak = recipe.learning_rate, .warmup = recipe.warmup};
+  if (recipe.minimum != recipe.learning_rate / 10) options.updates.learning_rate.minimum = recipe.minimum;
   const bool is_lamb = recipe.optimizer == oracle::Optimizer::Lamb;
-  options.optimizer = {.kind = is_lamb ? OptimizerKind::Lamb : OptimizerKind::AdamW,
-                       .weight_decay = recipe.weight_decay,
-                       .decayed = static_cast<DecayedWeights>(recipe.decay),
-                       .beta1 = recipe.beta1,
-                       .beta2 = recipe.beta2,
-                       .epsilon = recipe.epsilon};
-  options.clip = recipe.clip;
-  options.threads = 1;
-  options.validate_every = recipe.steps;
+  options.updates.optimizer = {.kind = is_lamb ? OptimizerKind::Lamb : OptimizerKind::AdamW,
+                               .weight_decay = recipe.weight_decay,
+                               .decayed = static_cast<DecayedWeights>(recipe.decay),
+                               .beta1 = recipe.beta1,
+                               .beta2 = recipe.beta2,
+                               .epsilon = recipe.epsilon};
+  options.updates.clip = recipe.clip;
+  options.device.threads = 1;
+  options.data.validate_every = recipe.steps;
   return options;
 }
 

@@ -41,18 +41,18 @@ inline void remove_text_file() { std::filesystem::remove(text_file()); }
 /// A float64 job without clipping, so that gradients after a step are those of the loss.
 inline TrainOptions small_options(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options;
-  options.model = model;
-  options.overrides = {.layers = 8, .hidden = 16, .heads = 2};
-  if (model == "llama-tiny") options.overrides.key_value_heads = 1;  // shared by both heads
-  options.data = text_file();
-  options.schedule = schedule;
-  options.shape = shape;
-  options.micro_batch_size = 2;
-  options.sequence = 16;
-  options.steps = 20;
-  options.dtype = DataType::Float64;
-  options.clip = 0;
-  options.threads = 1;
+  options.model.name = model;
+  options.model.overrides = {.layers = 8, .hidden = 16, .heads = 2};
+  if (model == "llama-tiny") options.model.overrides.key_value_heads = 1;  // shared by both heads
+  options.data.training = text_file();
+  options.schedule.name = schedule;
+  options.schedule.shape = shape;
+  options.data.micro_batch_size = 2;
+  options.data.sequence = 16;
+  options.updates.steps = 20;
+  options.numbers.dtype = DataType::Float64;
+  options.updates.clip = 0;
+  options.device.threads = 1;
   return options;
 }
 
@@ -92,7 +92,7 @@ inline Trained train(const Job& job, std::int64_t steps) {
       result.parameters_hashes.push_back(metrics.parameters_hash.value_or(""));
     }
     collect(trainer, result);
-    if (options.validate_every > 0) result.validation_losses.push_back(trainer.validation_loss());
+    if (options.data.validate_every > 0) result.validation_losses.push_back(trainer.validation_loss());
   });
   Trained trained = std::move(results.front());
   for (std::size_t w = 1; w < results.size(); ++w) {
@@ -125,8 +125,8 @@ inline Trained train(const TrainOptions& options, std::int64_t steps) { return t
 
 /// The unpipelined run on the same samples.
 inline Trained train_unpipelined(TrainOptions options, std::int64_t steps) {
-  if (options.shape.micro_batches == 0) options.shape.micro_batches = options.shape.stages;
-  options.schedule = "none";
+  if (options.schedule.shape.micro_batches == 0) options.schedule.shape.micro_batches = options.schedule.shape.stages;
+  options.schedule.name = "none";
   return train(options, steps);
 }
 

@@ -31,11 +31,11 @@ constexpr std::int64_t kAsynchronousSteps = 5;
 
 TrainOptions options_of(const AsynchronousCase& c) {
   TrainOptions options = testing::small_options("gpt2-tiny", c.schedule, {c.stages, c.micro_batches});
-  options.overrides.layers = 4;
-  options.steps = kAsynchronousSteps;
-  options.learning_rate.peak = 0.01;
-  options.learning_rate.warmup = 2;
-  options.clip = 1.5;  // clips some updates but not all
+  options.model.overrides.layers = 4;
+  options.updates.steps = kAsynchronousSteps;
+  options.updates.learning_rate.peak = 0.01;
+  options.updates.learning_rate.warmup = 2;
+  options.updates.clip = 1.5;  // clips some updates but not all
   c.set(options);
   return options;
 }
@@ -45,8 +45,8 @@ class History {
  public:
   History(const Job& job, std::int64_t stage)
       : stage_(make_stage(job.model, job.partition[static_cast<std::size_t>(stage)], at::kDouble,
-                          initial_values_of(static_cast<std::uint64_t>(job.options.seed)))),
-        optimizer_(make_optimizer(job.options.optimizer, {stage_.get()})) {
+                          initial_values_of(static_cast<std::uint64_t>(job.options.data.seed)))),
+        optimizer_(make_optimizer(job.options.updates.optimizer, {stage_.get()})) {
     remember();
   }
 
@@ -65,8 +65,8 @@ class History {
   double update(const TrainOptions& options, std::int64_t step) {
     put(newest());
     const double norm = at::linalg_vector_norm(stage_->gradients()).item<double>();
-    stage_->gradients().mul_(clip_factor(norm, options.clip));
-    optimizer_->step(options.learning_rate.at(step, options.steps), 1);
+    stage_->gradients().mul_(clip_factor(norm, options.updates.clip));
+    optimizer_->step(options.updates.learning_rate.at(step, options.updates.steps), 1);
     stage_->zero_gradients();
     remember();
     return norm * norm;
@@ -98,7 +98,7 @@ class Replay {
 
   testing::Trained run() {
     testing::Trained result;
-    for (std::int64_t step = 0; step < job_.options.steps; ++step) {
+    for (std::int64_t step = 0; step < job_.options.updates.steps; ++step) {
       loss_ = squares_ = 0;
       for (std::int64_t m = 0; m < job_.run.schedule.micro_batches; ++m) train(step, m);
       result.losses.push_back(loss_ / static_cast<double>(job_.run.updates()));
@@ -113,7 +113,7 @@ class Replay {
  private:
   void train(std::int64_t step, std::int64_t m) {
     const std::int64_t n = job_.run.schedule.micro_batches;
-    const std::int64_t every = job_.options.validate_every;
+    const std::int64_t every = job_.options.data.validate_every;
     if (m == 0 && (step == 0 || (every > 0 && step % every == 0))) run_starts(step);
     const std::int64_t in_run = (step - first_step_) * n + m;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -141,8 +141,8 @@ class Replay {
     const std::int64_t first = position * job_.run.samples_per_op();
     MicroBatch batch = make_micro_batch(*job_.data.training, job_.model.family,
                                         {step, first, job_.run.samples_per_op(), job_.run.mini_batch()});
-    batch.dropout = {.probability = job_.options.dropout,
-                     .seed = static_cast<std::uint64_t>(job_.options.seed),
+    batch.dropout = {.probability = job_.options.model.dropout,
+                     .seed = static_cast<std::uint64_t>(job_.options.data.seed),
                      .step = step,
                      .first_sample = first};
     batch.token_loss_scale *= static_cast<double>(job_.run.updates());  // 1 / tokens of the update
@@ -188,7 +188,7 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
   const Job job = prepare_job(options);
   const testing::Trained replayed = Replay(job).run();
   const testing::Trained trained = train(options);
-  ASSERT_EQ(trained.losses.size(), static_cast<std::size_t>(options.steps));
+  ASSERT_EQ(trained.losses.size(), static_cast<std::size_t>(options.updates.steps));
   for (std::size_t step = 0; step < trained.losses.size(); ++step) {
     EXPECT_NEAR(trained.losses[step], replayed.losses[step], 1e-12 * replayed.losses[step]) << "step " << step + 1;
     EXPECT_NEAR(trained.gradient_norms[step], replayed.gradient_norms[step], 1e-12 * replayed.gradient_norms[step])
@@ -196,7 +196,8 @@ TEST_P(AsynchronousTest, MakesTheUpdatesOfAReplayWithExplicitOldWeights) {
   }
   ASSERT_EQ(trained.parameters.size(), replayed.parameters.size());
   for (const auto& [name, parts] : trained.parameters) {
-    EXPECT_EQ(parts.size(), static_cast<std::size_t>(options.data_parallel * options.tensor_parallel)) << name;
+    EXPECT_EQ(parts.size(), static_cast<std::size_t>(options.parallel.data_parallel * options.parallel.tensor_parallel))
+        << name;
     const at::Tensor& expected = replayed.parameters.at(name)[0];
     for (const at::Tensor& copy : testing::wholes_of(name, parts, prepare_job(options).ranks(), expected)) {
       EXPECT_TRUE(at::allclose(copy, expected, 1e-12, 1e-12)) << name;
@@ -212,67 +213,70 @@ INSTANTIATE_TEST_SUITE_P(
         AsynchronousCase{"PipeDreamOneMicroBatch", "pipedream", 4, 1},
         AsynchronousCase{"PipeDreamManySteps", "pipedream", 2, 2,
                          [](TrainOptions& o) {  // AdamW would amplify gradients that are zero except for rounding
-                           o.optimizer.kind = OptimizerKind::Sgd;
-                           o.steps = 30;
+                           o.updates.optimizer.kind = OptimizerKind::Sgd;
+                           o.updates.steps = 30;
                          }},
         AsynchronousCase{"PipeDreamSgd", "pipedream", 4, 4,
-                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Sgd; }},
+                         [](TrainOptions& o) { o.updates.optimizer.kind = OptimizerKind::Sgd; }},
         AsynchronousCase{"PipeDreamLamb", "pipedream", 4, 4,
-                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }},
+                         [](TrainOptions& o) { o.updates.optimizer.kind = OptimizerKind::Lamb; }},
         AsynchronousCase{"PipeDreamMuon", "pipedream", 4, 4,
-                         [](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Muon; }},
-        AsynchronousCase{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.clip = 0; }},
+                         [](TrainOptions& o) { o.updates.optimizer.kind = OptimizerKind::Muon; }},
+        AsynchronousCase{"PipeDreamWithoutClipping", "pipedream", 4, 4, [](TrainOptions& o) { o.updates.clip = 0; }},
         AsynchronousCase{"PipeDreamDropoutRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
-                           o.dropout = 0.1;
-                           o.recompute = {StageRule::Full};
+                           o.model.dropout = 0.1;
+                           o.memory.recompute = {StageRule::Full};
                          }},
         AsynchronousCase{"PipeDreamAttentionRecomputed", "pipedream", 4, 4,
                          [](TrainOptions& o) {
-                           o.dropout = 0.1;
-                           o.recompute = {StageRule::Attention};
+                           o.model.dropout = 0.1;
+                           o.memory.recompute = {StageRule::Attention};
                          }},
-        AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.data_parallel = 2; }},
-        AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.validate_every = 2; }},
-        AsynchronousCase{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model = "bert-tiny"; }},
-        AsynchronousCase{"PipeDreamSplitLayers", "pipedream", 2, 3, [](TrainOptions& o) { o.tensor_parallel = 2; }},
+        AsynchronousCase{"PipeDreamGroups", "pipedream", 2, 4, [](TrainOptions& o) { o.parallel.data_parallel = 2; }},
+        AsynchronousCase{"PipeDreamValidates", "pipedream", 4, 4, [](TrainOptions& o) { o.data.validate_every = 2; }},
+        AsynchronousCase{"PipeDreamBert", "pipedream", 2, 3, [](TrainOptions& o) { o.model.name = "bert-tiny"; }},
+        AsynchronousCase{"PipeDreamSplitLayers", "pipedream", 2, 3,
+                         [](TrainOptions& o) { o.parallel.tensor_parallel = 2; }},
         AsynchronousCase{"PipeDreamSplitLayersLlama", "pipedream", 2, 3,
                          [](TrainOptions& o) {
-                           o.model = "llama-tiny";
-                           o.overrides.key_value_heads = 2;
-                           o.tensor_parallel = 2;
-                           o.optimizer.kind = OptimizerKind::Lamb;
+                           o.model.name = "llama-tiny";
+                           o.model.overrides.key_value_heads = 2;
+                           o.parallel.tensor_parallel = 2;
+                           o.updates.optimizer.kind = OptimizerKind::Lamb;
                          }},
         AsynchronousCase{"DoubleBufferedSplitLayers", "pipedream-2bw", 2, 2,
                          [](TrainOptions& o) {
-                           o.tensor_parallel = 2;
-                           o.data_parallel = 2;
-                           o.validate_every = 3;
-                           o.dropout = 0.1;
+                           o.parallel.tensor_parallel = 2;
+                           o.parallel.data_parallel = 2;
+                           o.data.validate_every = 3;
+                           o.model.dropout = 0.1;
                          }},
         AsynchronousCase{"DoubleBufferedSplitLayersWithWholeTokens", "pipedream-2bw", 2, 4,
                          [](TrainOptions& o) {
-                           o.tensor_parallel = 2;
-                           o.sequence_parallel = SequenceParallel::None;
+                           o.parallel.tensor_parallel = 2;
+                           o.parallel.sequence_parallel = SequenceParallel::None;
                          }},
         AsynchronousCase{"DoubleBuffered2", "pipedream-2bw", 2, 3},
         AsynchronousCase{"DoubleBuffered4", "pipedream-2bw", 4, 4},
         AsynchronousCase{"DoubleBufferedManyMicroBatches", "pipedream-2bw", 4, 7},
         AsynchronousCase{"DoubleBufferedMuon", "pipedream-2bw", 2, 2,
                          [](TrainOptions& o) {
-                           o.optimizer.kind = OptimizerKind::Muon;
-                           o.data_parallel = 2;
+                           o.updates.optimizer.kind = OptimizerKind::Muon;
+                           o.parallel.data_parallel = 2;
                          }},
-        AsynchronousCase{"DoubleBufferedDropout", "pipedream-2bw", 2, 4, [](TrainOptions& o) { o.dropout = 0.1; }},
-        AsynchronousCase{"DoubleBufferedGroups", "pipedream-2bw", 2, 2, [](TrainOptions& o) { o.data_parallel = 2; }},
+        AsynchronousCase{"DoubleBufferedDropout", "pipedream-2bw", 2, 4,
+                         [](TrainOptions& o) { o.model.dropout = 0.1; }},
+        AsynchronousCase{"DoubleBufferedGroups", "pipedream-2bw", 2, 2,
+                         [](TrainOptions& o) { o.parallel.data_parallel = 2; }},
         AsynchronousCase{"DoubleBufferedValidates", "pipedream-2bw", 4, 4,
-                         [](TrainOptions& o) { o.validate_every = 3; }}),
+                         [](TrainOptions& o) { o.data.validate_every = 3; }}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(AsynchronousTest, OneStageUpdatesOncePerMicroBatch) {
   TrainOptions options = testing::small_options("gpt2-tiny", "pipedream-2bw", {1, 4});
-  options.overrides.layers = 2;
-  options.steps = 1;
+  options.model.overrides.layers = 2;
+  options.updates.steps = 1;
   const auto trained = train(options);
   const auto reference = testing::train_unpipelined(options, 1);
   EXPECT_EQ(trained.losses, reference.losses);
@@ -290,22 +294,22 @@ TEST(AsynchronousTest, RejectsMeaninglessOptions) {
     }
     return std::string("nothing refused");
   };
-  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.reduction = ReductionOrder::Canonical; }),
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.numbers.reduction = ReductionOrder::Canonical; }),
             "--reduction canonical: schedule pipedream is asynchronous, its updates depend on its order of ops");
-  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.sync = AllReducePlacement::Post; }),
+  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.schedule.sync = AllReducePlacement::Post; }),
             "--sync: schedule pipedream-2bw is asynchronous, it sums gradients at its updates; leave the flag out");
-  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.overrides.tied = true; }),
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.model.overrides.tied = true; }),
             "--tied true: schedule pipedream is asynchronous, and would update the two copies of the tied matrix "
             "separately; use --tied false");
-  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.steps = 1'000'000'000; }),
+  EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.updates.steps = 1'000'000'000; }),
             "--steps 1000000000: at most 536870911 steps of 4 micro-batches run by an asynchronous schedule");
-  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.shape.micro_batches = 1; }),
+  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.schedule.shape.micro_batches = 1; }),
             "schedule pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more)");
 }
 
 TEST(AsynchronousTest, AMillionStepsNeedNoMoreRoomThanAFew) {
   TrainOptions options = options_of({"", "pipedream", 4, 8});
-  options.steps = 1'000'000;
+  options.updates.steps = 1'000'000;
   EXPECT_LE(prepare_job(options).programs.runs.at(1'000'000).program.steps, 8);
 }
 

@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 
 TrainOptions bfloat16(const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.dtype = DataType::BFloat16;
-  options.force_bfloat16 = true;
+  options.numbers.dtype = DataType::BFloat16;
+  options.numbers.force_bfloat16 = true;
   return options;
 }
 
@@ -71,10 +71,10 @@ TEST(Bfloat16Test, GradientsOfMicroBatchesAddUpInFloat32) {
 TEST(Bfloat16Test, MessagesAreHalfAsLargeAndGradientSumsAreNot) {
   const auto sent_bytes = [](DataType dtype, LoggingTransport& transport) {
     TrainOptions options = bfloat16("chimera", {2, 2});
-    options.dtype = dtype;
+    options.numbers.dtype = dtype;
     const Job job = prepare_job(options);
     const at::Tensor message =
-        at::zeros({options.micro_batch_size, options.sequence, job.model.hidden}, scalar_type(dtype));
+        at::zeros({options.data.micro_batch_size, options.data.sequence, job.model.hidden}, scalar_type(dtype));
     for (int i = 0; i < 4; ++i) transport.prime(RankId(1), message);
     Trainer trainer(job, RankId(0), transport);
     static_cast<void>(trainer.train_step(0));
@@ -96,27 +96,27 @@ TEST(Bfloat16Test, CanonicalReductionGivesTheSameBitsFromEverySchedule) {
   constexpr std::int64_t kSteps = 3;
   const auto canonical = [](const std::string& schedule, const PipelineShape& shape) {
     TrainOptions options = bfloat16(schedule, shape);
-    options.reduction = ReductionOrder::Canonical;
-    options.dropout = 0.1;
-    options.clip = 0.5;
-    options.learning_rate.peak = 0.01;
+    options.numbers.reduction = ReductionOrder::Canonical;
+    options.model.dropout = 0.1;
+    options.updates.clip = 0.5;
+    options.updates.learning_rate.peak = 0.01;
     return options;
   };
   const auto expected = testing::train(canonical("none", {1, 8}), kSteps);
   const auto expect_equal = [&](const TrainOptions& options) {
     const auto trained = testing::train(options, kSteps);
-    EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << options.schedule;
-    EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << options.schedule;
-    EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << options.schedule;
+    EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << options.schedule.name;
+    EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << options.schedule.name;
+    EXPECT_THAT(trained.parameters_hashes, ElementsAreArray(expected.parameters_hashes)) << options.schedule.name;
   };
   for (const std::string schedule : {"1f1b", "chimera", "zb-h1", "zb-v", "dualpipe"}) {
     expect_equal(canonical(schedule, {4, 8}));
   }
   TrainOptions recomputed = canonical("zb-h1", {4, 8});
-  recomputed.recompute = {StageRule::Full};
+  recomputed.memory.recompute = {StageRule::Full};
   expect_equal(recomputed);
   TrainOptions groups = canonical("chimera", {4, 4});
-  groups.data_parallel = 2;
+  groups.parallel.data_parallel = 2;
   expect_equal(groups);
 }
 
@@ -126,13 +126,13 @@ TEST(Bfloat16Test, LossStaysWithinHalfAPercentOfFloat32) {
   const std::int64_t steps = has_native_bfloat16() ? 200 : 20;
   for (const std::string model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
     TrainOptions options = bfloat16("chimera", {2, 2});
-    options.model = model;
-    options.overrides = {.layers = 2, .hidden = 32, .heads = 2};
-    options.micro_batch_size = 4;
-    options.clip = 1;
-    options.steps = steps;
+    options.model.name = model;
+    options.model.overrides = {.layers = 2, .hidden = 32, .heads = 2};
+    options.data.micro_batch_size = 4;
+    options.updates.clip = 1;
+    options.updates.steps = steps;
     const auto narrow = testing::train(options, steps);
-    options.dtype = DataType::Float32;
+    options.numbers.dtype = DataType::Float32;
     const auto wide = testing::train(options, steps);
     for (std::size_t i = 0; i < wide.losses.size(); i += kTogether) {
       const auto sum = [&](const std::vector<double>& losses) {

@@ -21,11 +21,11 @@ constexpr std::int64_t kCanonicalSteps = 4;
 
 TrainOptions canonical(const std::string& schedule, const PipelineShape& shape, DataType dtype) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.dtype = dtype;
-  options.reduction = ReductionOrder::Canonical;
-  options.clip = 0.5;  // clips
-  options.dropout = 0.1;
-  options.learning_rate.peak = 0.01;
+  options.numbers.dtype = dtype;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.updates.clip = 0.5;  // clips
+  options.model.dropout = 0.1;
+  options.updates.learning_rate.peak = 0.01;
   return options;
 }
 
@@ -48,7 +48,7 @@ void expect_same_bits(const testing::Trained& trained, const testing::Trained& e
 }
 
 void expect_same_bits(const TrainOptions& options, const std::string& what) {
-  expect_same_bits(testing::train(options, kCanonicalSteps), reference(options.dtype), what);
+  expect_same_bits(testing::train(options, kCanonicalSteps), reference(options.numbers.dtype), what);
 }
 
 TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
@@ -70,9 +70,9 @@ TEST(CanonicalTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
 
 TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
   const auto expect_same = [](TrainOptions options, const std::string& what) {
-    options.pairs = Pairs::Together;
+    options.schedule.pairs = Pairs::Together;
     expect_same_bits(options, what);
-    options.recompute = {StageRule::Full};
+    options.memory.recompute = {StageRule::Full};
     expect_same_bits(options, what + ", recomputed");
   };
   for (const std::int64_t depth : {2, 4}) {
@@ -82,7 +82,7 @@ TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
   for (const char* name : {"1f1b", "zb-h1", "chimera"}) {
     const PipelineShape shape{.stages = 4, .micro_batches = kMicroBatches};
     TrainOptions options = canonical(name, shape, DataType::Float32);
-    options.given = std::make_shared<const Schedule>(pair_neighbors(find_generator(name).generate(shape)));
+    options.schedule.given = std::make_shared<const Schedule>(pair_neighbors(find_generator(name).generate(shape)));
     expect_same(options, std::string(name) + " with its neighbours as pairs");
   }
 }
@@ -90,12 +90,12 @@ TEST(CanonicalTest, ConcurrentPairsComputeTheSameBits) {
 TEST(CanonicalTest, ConcurrentGroupsComputeTheSameBits) {
   for (const std::string name : {"1f1b", "chimera", "zb-h1", "dualpipe"}) {
     TrainOptions options = canonical(name, {2, kMicroBatches / 2}, DataType::Float32);
-    options.data_parallel = 2;
+    options.parallel.data_parallel = 2;
     expect_same_bits(options, name + ", two groups");
   }
   TrainOptions options = canonical("chimera", {4, kMicroBatches / 2, 4}, DataType::Float64);
-  options.data_parallel = 2;
-  options.replica_layout = ReplicaLayout::Far;
+  options.parallel.data_parallel = 2;
+  options.parallel.replica_layout = ReplicaLayout::Far;
   expect_same_bits(options, "two groups of four pipelines, float64");
 }
 
@@ -103,7 +103,7 @@ TEST(CanonicalTest, RecomputationChangesNoBit) {
   for (const std::string name : {"chimera", "zb-h1"}) {
     TrainOptions options = canonical(name, {4, kMicroBatches}, DataType::Float32);
     for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
-      options.recompute = {rule};
+      options.memory.recompute = {rule};
       expect_same_bits(options, name + ", recomputed " + std::string(to_text(rule)));
     }
   }
@@ -113,8 +113,8 @@ TEST(CanonicalTest, MaskedTokensAndTiedMatricesKeepEveryBit) {
   for (const bool tied : {false, true}) {
     const auto options_of = [tied](const std::string& schedule, const PipelineShape& shape) {
       TrainOptions options = canonical(schedule, shape, DataType::Float32);
-      options.model = "bert-tiny";
-      options.overrides.tied = tied;
+      options.model.name = "bert-tiny";
+      options.model.overrides.tied = tied;
       return options;
     };
     const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kCanonicalSteps);
@@ -131,8 +131,8 @@ TEST(CanonicalTest, MaskedTokensAndTiedMatricesKeepEveryBit) {
 TEST(CanonicalTest, LambKeepsEveryBit) {
   const auto options_of = [](const std::string& schedule, const PipelineShape& shape) {
     TrainOptions options = canonical(schedule, shape, DataType::Float32);
-    options.optimizer = {.kind = OptimizerKind::Lamb, .weight_decay = 0.1};
-    options.overrides.tied = true;
+    options.updates.optimizer = {.kind = OptimizerKind::Lamb, .weight_decay = 0.1};
+    options.model.overrides.tied = true;
     return options;
   };
   const auto expected = testing::train(options_of("none", {1, kMicroBatches}), kCanonicalSteps);
@@ -142,8 +142,8 @@ TEST(CanonicalTest, LambKeepsEveryBit) {
         expected, name);
   }
   TrainOptions options = options_of("chimera", {2, kMicroBatches / 2});
-  options.data_parallel = 2;
-  options.shard_optimizer = true;
+  options.parallel.data_parallel = 2;
+  options.memory.shard_optimizer = true;
   expect_same_bits(testing::train(options, kCanonicalSteps), expected, "two groups, sharded");
 }
 
@@ -151,8 +151,8 @@ TEST(CanonicalTest, LambKeepsEveryBit) {
 TEST(CanonicalTest, SeveralChunksOfLogitsKeepEveryBit) {
   const auto options_of = [](const std::string& schedule, std::int64_t depth) {
     TrainOptions options = canonical(schedule, {depth, 4}, DataType::Float32);
-    options.overrides = {.layers = 2, .hidden = 8, .heads = 2, .vocabulary = 70'000, .tied = true};
-    options.sequence = 128;
+    options.model.overrides = {.layers = 2, .hidden = 8, .heads = 2, .vocabulary = 70'000, .tied = true};
+    options.data.sequence = 128;
     return options;
   };
   ASSERT_EQ(chunks_of(2 * 128, 70'000).count(), 2);
@@ -166,7 +166,7 @@ TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
   TrainOptions options = canonical("chimera", {4, kMicroBatches, 2, 2, 1, ScaleMethod::Halving}, DataType::Float32);
   const auto halved = testing::train(options, kCanonicalSteps);
   options = canonical("none", {1, 2 * kMicroBatches}, DataType::Float32);
-  options.micro_batch_size /= 2;
+  options.data.micro_batch_size /= 2;
   const auto expected = testing::train(options, kCanonicalSteps);
   EXPECT_THAT(halved.losses, ElementsAreArray(expected.losses));
   EXPECT_THAT(halved.parameters_hashes, ElementsAreArray(expected.parameters_hashes));
@@ -174,7 +174,7 @@ TEST(CanonicalTest, HalvesOfMicroBatchesAreMicroBatches) {
 
 TEST(CanonicalTest, TheNumberOfBlocksChangesLastBitsOnly) {
   TrainOptions options = canonical("none", {1, kMicroBatches}, DataType::Float32);
-  options.reduction_blocks = 1;
+  options.numbers.reduction_blocks = 1;
   const auto one_block = testing::train(options, kCanonicalSteps);
   EXPECT_NE(one_block.parameters_hashes.back(), reference(DataType::Float32).parameters_hashes.back());
   EXPECT_NEAR(one_block.losses.back(), reference(DataType::Float32).losses.back(), 1e-5);
@@ -182,7 +182,7 @@ TEST(CanonicalTest, TheNumberOfBlocksChangesLastBitsOnly) {
 
 TEST(CanonicalTest, ReplicasWithPartsOfBlocksAreRefused) {
   TrainOptions options = canonical("chimera", {4, kMicroBatches}, DataType::Float32);
-  options.reduction_blocks = 1;
+  options.numbers.reduction_blocks = 1;
   try {
     static_cast<void>(prepare_job(options));
     FAIL() << "a block of 8 micro-batches on 2 replicas";

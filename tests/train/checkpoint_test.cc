@@ -29,14 +29,14 @@ constexpr std::int64_t kCheckpointMicroBatches = 8;  // of a step, over all grou
 /// Dropout, clipping and a changing learning rate: everything that depends on the position in the run.
 TrainOptions small_run(const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.overrides.tied = true;
-  options.steps = kCheckpointSteps;
-  options.dtype = DataType::Float32;
-  options.reduction = ReductionOrder::Canonical;
-  options.clip = 0.5;
-  options.dropout = 0.1;
-  options.learning_rate.peak = 0.01;
-  options.learning_rate.warmup = 3;
+  options.model.overrides.tied = true;
+  options.updates.steps = kCheckpointSteps;
+  options.numbers.dtype = DataType::Float32;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.updates.clip = 0.5;
+  options.model.dropout = 0.1;
+  options.updates.learning_rate.peak = 0.01;
+  options.updates.learning_rate.warmup = 3;
   return options;
 }
 
@@ -96,26 +96,26 @@ std::vector<Layout> layouts() {
   };
   const PipelineShape two{2, kCheckpointMicroBatches};
   const PipelineShape four{4, kCheckpointMicroBatches};
-  const auto groups = [](TrainOptions& o) { o.data_parallel = 2; };
-  const auto shard = [](TrainOptions& o) { o.shard_optimizer = true; };
-  return {
-      {"none", small_run("none", {1, kCheckpointMicroBatches})},
-      {"1f1b, 2 stages", small_run("1f1b", two)},
-      {"gpipe, 4 stages", small_run("gpipe", four)},
-      {"chimera, 2 stages", small_run("chimera", two)},
-      {"chimera, 4 stages", small_run("chimera", four)},
-      {"chimera, 4 pipelines", small_run("chimera", {4, kCheckpointMicroBatches, 4})},
-      {"chimera, sharded", with(small_run("chimera", four), shard)},
-      {"zb-v", small_run("zb-v", two)},
-      {"1f1b, 2 groups", with(small_run("1f1b", {2, kCheckpointMicroBatches / 2}), groups)},
-      {"chimera, 2 groups, sharded", with(small_run("chimera", {2, kCheckpointMicroBatches / 2}),
-                                          [&](TrainOptions& o) {
-                                            groups(o);
-                                            shard(o);
-                                          })},
-      {"1f1b, own cut", with(small_run("1f1b", two), [](TrainOptions& o) { o.partition = parse_partition("3,5"); })},
-      {"chimera, recomputed",
-       with(small_run("chimera", two), [](TrainOptions& o) { o.recompute.rule = StageRule::Full; })}};
+  const auto groups = [](TrainOptions& o) { o.parallel.data_parallel = 2; };
+  const auto shard = [](TrainOptions& o) { o.memory.shard_optimizer = true; };
+  return {{"none", small_run("none", {1, kCheckpointMicroBatches})},
+          {"1f1b, 2 stages", small_run("1f1b", two)},
+          {"gpipe, 4 stages", small_run("gpipe", four)},
+          {"chimera, 2 stages", small_run("chimera", two)},
+          {"chimera, 4 stages", small_run("chimera", four)},
+          {"chimera, 4 pipelines", small_run("chimera", {4, kCheckpointMicroBatches, 4})},
+          {"chimera, sharded", with(small_run("chimera", four), shard)},
+          {"zb-v", small_run("zb-v", two)},
+          {"1f1b, 2 groups", with(small_run("1f1b", {2, kCheckpointMicroBatches / 2}), groups)},
+          {"chimera, 2 groups, sharded", with(small_run("chimera", {2, kCheckpointMicroBatches / 2}),
+                                              [&](TrainOptions& o) {
+                                                groups(o);
+                                                shard(o);
+                                              })},
+          {"1f1b, own cut",
+           with(small_run("1f1b", two), [](TrainOptions& o) { o.schedule.partition = parse_partition("3,5"); })},
+          {"chimera, recomputed",
+           with(small_run("chimera", two), [](TrainOptions& o) { o.memory.recompute.rule = StageRule::Full; })}};
 }
 
 /// Bytes of all tensors, by name.
@@ -188,9 +188,9 @@ TEST(CheckpointTest, LambAndSgdResumeToo) {
   for (const OptimizerKind kind : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     const Scratch scratch;
     TrainOptions options = small_run("chimera", {2, kCheckpointMicroBatches});
-    options.optimizer.kind = kind;
+    options.updates.optimizer.kind = kind;
     const Told whole = run(saving(options, scratch.path("run")));
-    options.shard_optimizer = true;
+    options.memory.shard_optimizer = true;
     const Told rest = run(resuming(options, checkpoint_path(scratch.path("run"), 2)));
     EXPECT_THAT(rest.hashes, ElementsAre(whole.hashes[2], whole.hashes[3]));
   }
@@ -201,8 +201,8 @@ TEST(CheckpointTest, ResumesWithOtherSlices) {
     PipelineShape shape{2, kCheckpointMicroBatches};
     shape.slices = slices;
     TrainOptions options = small_run("1f1b", shape);
-    options.dtype = DataType::Float64;
-    options.reduction = ReductionOrder::Natural;
+    options.numbers.dtype = DataType::Float64;
+    options.numbers.reduction = ReductionOrder::Natural;
     return options;
   };
   const Scratch scratch;
@@ -218,8 +218,8 @@ TEST(CheckpointTest, ResumesWithOtherSlices) {
 TEST(CheckpointTest, AsynchronousScheduleResumesFromItsFlush) {
   const Scratch scratch;
   TrainOptions options = small_run("pipedream", {2, 4});
-  options.reduction = ReductionOrder::Natural;
-  options.overrides.tied = false;
+  options.numbers.reduction = ReductionOrder::Natural;
+  options.model.overrides.tied = false;
   const Told whole = run(saving(options, scratch.path("run")));
   const Told rest = run(resuming(saving(options, scratch.path("other")), checkpoint_path(scratch.path("run"), 2)));
   EXPECT_THAT(rest.losses, ElementsAre(whole.losses[2], whole.losses[3]));
@@ -286,14 +286,16 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
     change(changed);
     EXPECT_THAT([&] { (void)prepare_job(changed); }, ThrowsMessage<ConfigError>(HasSubstr(why))) << why;
   };
-  expect_refused([](TrainOptions& o) { o.overrides.layers = 4; }, "model.layers: 8 in the saved run, 4 in this run");
-  expect_refused([](TrainOptions& o) { o.optimizer.kind = OptimizerKind::Lamb; }, "optimizer.kind");
-  expect_refused([](TrainOptions& o) { o.seed = 2; }, "data.seed: 1 in the saved run, 2 in this run");
-  expect_refused([](TrainOptions& o) { o.sequence = 8; }, "data.sequence: 16 in the saved run, 8 in this run");
-  expect_refused([](TrainOptions& o) { o.micro_batch_size = 1; },
+  expect_refused([](TrainOptions& o) { o.model.overrides.layers = 4; },
+                 "model.layers: 8 in the saved run, 4 in this run");
+  expect_refused([](TrainOptions& o) { o.updates.optimizer.kind = OptimizerKind::Lamb; }, "optimizer.kind");
+  expect_refused([](TrainOptions& o) { o.data.seed = 2; }, "data.seed: 1 in the saved run, 2 in this run");
+  expect_refused([](TrainOptions& o) { o.data.sequence = 8; }, "data.sequence: 16 in the saved run, 8 in this run");
+  expect_refused([](TrainOptions& o) { o.data.micro_batch_size = 1; },
                  "data.mini_batch: 16 in the saved run, 8 in this run");
-  expect_refused([](TrainOptions& o) { o.steps = 1, o.learning_rate.warmup = 1; }, "--steps 1 are fewer");
-  expect_refused([&](TrainOptions& o) { o.data = scratch.write("other.txt", std::string(9000, 'x') + "y"); },
+  expect_refused([](TrainOptions& o) { o.updates.steps = 1, o.updates.learning_rate.warmup = 1; },
+                 "--steps 1 are fewer");
+  expect_refused([&](TrainOptions& o) { o.data.training = scratch.write("other.txt", std::string(9000, 'x') + "y"); },
                  "data.content");
   expect_refused([](TrainOptions& o) { o.resume.from = "auto"; }, "give --checkpoint");
   expect_refused([&](TrainOptions& o) { o.resume.from = scratch.path("nothing"); }, "has no checkpoints");
@@ -305,7 +307,7 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
       },
       "has step-00000002 of another run; give --resume auto");
   TrainOptions changed = resuming(options, checkpoint_path(folder, 2));
-  changed.seed = 2;
+  changed.data.seed = 2;
   changed.resume.other_data = true;
   EXPECT_EQ(prepare_job(changed).first_step, 2);
 }
@@ -313,7 +315,7 @@ TEST(CheckpointTest, IncompatibleRunsAreRejectedInOneLine) {
 TEST(CheckpointTest, AnotherMiniBatchContinuesAfterTheLastSample) {
   const Scratch scratch;
   TrainOptions options = saving(small_run("none", {1, 8}), scratch.path("run"));
-  options.steps = options.learning_rate.warmup = 2;
+  options.updates.steps = options.updates.learning_rate.warmup = 2;
   static_cast<void>(run(options));
   TrainOptions other = resuming(saving(small_run("none", {1, 3}), scratch.path("run")), "auto");
   other.resume.other_data = true;
@@ -333,24 +335,24 @@ TEST(CheckpointTest, AResumedRunKeepsTheLearningRate) {
   const Scratch scratch;
   static_cast<void>(run(saving(small_run("none", {1, 8}), scratch.path("run"))));
   TrainOptions longer = resuming(saving(small_run("none", {1, 8}), scratch.path("run")), "auto");
-  longer.steps = 1000;
-  longer.usual_peak = longer.usual_warmup = true;
+  longer.updates.steps = 1000;
+  longer.updates.usual_peak = longer.updates.usual_warmup = true;
   choose_usual_rates(longer);
-  EXPECT_EQ(longer.learning_rate.warmup, 50);
+  EXPECT_EQ(longer.updates.learning_rate.warmup, 50);
   const Job job = prepare_job(longer);
-  EXPECT_EQ(job.options.learning_rate.warmup, 3);
-  EXPECT_EQ(job.options.learning_rate.peak, 0.01);
+  EXPECT_EQ(job.options.updates.learning_rate.warmup, 3);
+  EXPECT_EQ(job.options.updates.learning_rate.peak, 0.01);
 }
 
 TEST(CheckpointTest, MuonKeepsItsMatrices) {
   const Scratch scratch;
   TrainOptions muon = small_run("none", {1, 8});
-  muon.optimizer.kind = OptimizerKind::Muon;
+  muon.updates.optimizer.kind = OptimizerKind::Muon;
   static_cast<void>(run(saving(muon, scratch.path("run"))));
-  muon.optimizer.muon.exclude = {"mlp"};
+  muon.updates.optimizer.muon.exclude = {"mlp"};
   EXPECT_THAT([&] { static_cast<void>(prepare_job(resuming(muon, scratch.path("run")))); },
               ThrowsMessage<ConfigError>(HasSubstr("its run had no --muon-exclude; give the same")));
-  muon.optimizer.muon.exclude = {"nosuch"};
+  muon.updates.optimizer.muon.exclude = {"nosuch"};
   EXPECT_THAT([&] { static_cast<void>(prepare_job(muon)); },
               ThrowsMessage<ConfigError>(HasSubstr("--muon-exclude nosuch: is in no name of a matrix")));
 }
@@ -361,8 +363,8 @@ TEST(CheckpointTest, AModelOfFewPositionsIsSaved) {
       << "family = \"gpt2\"\nlayers = 2\nhidden = 16\nheads = 2\nfeed_forward = 64\n"
          "vocabulary = 256\npositions = 16\ntied = true\n";
   TrainOptions options = saving(small_run("none", {1, 4}), scratch.path("run"));
-  options.model = scratch.path("short.toml");
-  options.overrides = {};
+  options.model.name = scratch.path("short.toml");
+  options.model.overrides = {};
   EXPECT_TRUE(run(options).is_saved);
 }
 

@@ -12,14 +12,14 @@ namespace {
 
 TrainOptions hybrid(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.data_parallel = data_parallel;
+  options.parallel.data_parallel = data_parallel;
   return options;
 }
 
 /// The unpipelined run on the micro-batches of all groups.
 testing::Trained reference(TrainOptions options, std::int64_t steps) {
-  options.shape.micro_batches *= options.data_parallel;
-  options.data_parallel = 1;
+  options.schedule.shape.micro_batches *= options.parallel.data_parallel;
+  options.parallel.data_parallel = 1;
   return testing::train_unpipelined(options, steps);
 }
 
@@ -51,15 +51,15 @@ TEST(DataParallelTest, AnyNumberOfGroupsAndPipelinesIsOneReduction) {
 
 TEST(DataParallelTest, ConcurrentPipelinesComputeTheSame) {
   TrainOptions options = hybrid("chimera", {2, 4}, 2);
-  options.replica_layout = ReplicaLayout::Far;
+  options.parallel.replica_layout = ReplicaLayout::Far;
   expect_same_gradients(options, 4);
 }
 
 TEST(DataParallelTest, StepsClippingAndValidationAreThoseOfTheUnpipelinedModel) {
   TrainOptions options = hybrid("1f1b", {2, 4}, 2);
-  options.clip = 0.5;
-  options.learning_rate.peak = 0.01;
-  options.validate_every = 10;
+  options.updates.clip = 0.5;
+  options.updates.learning_rate.peak = 0.01;
+  options.data.validate_every = 10;
   const auto trained = testing::train(options, 10);
   const auto expected = reference(options, 10);
   for (std::size_t step = 0; step < 10; ++step) {

@@ -30,8 +30,8 @@ class DataTest : public ::testing::Test {
  protected:
   TrainOptions options(const std::string& schedule, const PipelineShape& shape, Documents documents) {
     TrainOptions all = testing::small_options("gpt2-tiny", schedule, shape);
-    all.data = data_;
-    all.documents = documents;
+    all.data.training = data_;
+    all.data.documents = documents;
     return all;
   }
   Scratch scratch_;
@@ -63,11 +63,11 @@ TEST_F(DataTest, SplitIsNotPack) {
 /// The bytes of the text as 16-bit tokens: the same samples in the same order.
 TEST_F(DataTest, TokensOfATextTrainAsTheTextDoes) {
   TrainOptions text = testing::small_options("gpt2-tiny", "none", {4, 4});
-  text.validate_every = 2;
+  text.data.validate_every = 2;
   TrainOptions tokens = text;
   std::string wide;
-  for (const char byte : testing::read_file(text.data)) wide += {byte, '\0'};
-  tokens.data = scratch_.write("tokens.bin", wide);
+  for (const char byte : testing::read_file(text.data.training)) wide += {byte, '\0'};
+  tokens.data.training = scratch_.write("tokens.bin", wide);
   const auto expected = testing::train_unpipelined(text, 2);
   const auto actual = testing::train_unpipelined(tokens, 2);
   EXPECT_EQ(actual.losses, expected.losses);
@@ -77,7 +77,7 @@ TEST_F(DataTest, TokensOfATextTrainAsTheTextDoes) {
 TEST_F(DataTest, SchedulesTrainOnTheSameMixture) {
   const auto mixture = [&](const std::string& schedule) {
     TrainOptions all = options(schedule, {4, 4, 2}, Documents::Pack);
-    all.data = "0.3:" + testing::text_file() + " 0.7:" + data_;
+    all.data.training = "0.3:" + testing::text_file() + " 0.7:" + data_;
     return all;
   };
   const auto reference = testing::train_unpipelined(mixture("none"), 3);
@@ -90,9 +90,9 @@ TEST_F(DataTest, SchedulesTrainOnTheSameMixture) {
 /// With mmap, SIGBUS would kill the process.
 TEST_F(DataTest, ATextThatShrinksEndsTheRunWithAnError) {
   TrainOptions all = testing::small_options("gpt2-tiny", "none", {1, 4});
-  all.data = scratch_.write("text.txt", testing::read_file(all.data));
+  all.data.training = scratch_.write("text.txt", testing::read_file(all.data.training));
   const Job job = prepare_job(all);
-  std::filesystem::resize_file(all.data, 10);
+  std::filesystem::resize_file(all.data.training, 10);
   const auto failed = try_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     Trainer(job, rank, transport).train_step(0);
   });

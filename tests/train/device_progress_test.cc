@@ -196,13 +196,13 @@ TEST_F(HashesTest, EveryTensorOfAHashOrCopyIsProgress) {
   gpus.device_type = testing::kFakeDevice;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("llama-tiny", "chimera", {4, 4});
-  options.steps = 2;
-  options.reduction = ReductionOrder::Canonical;
+  options.updates.steps = 2;
+  options.numbers.reduction = ReductionOrder::Canonical;
   options.checkpoint.every = {.steps = 1};
   for (const DeviceKind device : {DeviceKind::Cpu, DeviceKind::Cuda}) {
-    options.device = device;
+    options.device.kind = device;
     options.checkpoint.folder = scratch.path(to_text(device));
-    options.transport = TransportKind::Threads;
+    options.device.transport = TransportKind::Threads;
     const Job job = prepare_job(options);
     std::vector<std::int64_t> parameters;
     const std::vector<std::int64_t> notes = notes_of(job, parameters);

@@ -23,8 +23,8 @@ using ::testing::HasSubstr;
 
 TrainOptions on(DeviceKind device, TransportKind transport) {
   TrainOptions options;
-  options.device = device;
-  options.transport = transport;
+  options.device.kind = device;
+  options.device.transport = transport;
   return options;
 }
 
@@ -75,7 +75,7 @@ TEST(DeviceTest, APlacedProcessHasTheGpuOfItsNumberOnTheHost) {
 
   TrainOptions on_cpu = on(DeviceKind::Cpu, TransportKind::Processes);
   assign_gpu(on_cpu, 1, 400);
-  EXPECT_EQ(on_cpu.gpu, std::nullopt);
+  EXPECT_EQ(on_cpu.device.gpu, std::nullopt);
 }
 
 TEST(DeviceTest, MoreProcessesThanGpusOnAHostAreRefusedInOneLine) {
@@ -129,9 +129,9 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   EXPECT_FALSE(gpu_resources(prepare_job(options)));
   EXPECT_EQ(posted_at_first(prepare_job(options).programs.training, 0), 2);
 
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
-  options.validate_every = 1;
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Processes;
+  options.data.validate_every = 1;
   const Job job = prepare_job(options);
   EXPECT_EQ(posted_at_first(job.programs.training, 0), 0) << "at most one op before its turn";
   EXPECT_EQ(posted_at_first(job.programs.validation, 1), 3)
@@ -143,8 +143,8 @@ TEST(DeviceTest, GpusPostOneReceiveAheadAndHoldFewMultiprocessors) {
   EXPECT_EQ(resources->blocks.held(resources->communicators), 4 * 2 + 1);
 
   TrainOptions split = options;
-  split.shape.stages = 2;
-  split.tensor_parallel = 2;
+  split.schedule.shape.stages = 2;
+  split.parallel.tensor_parallel = 2;
   EXPECT_EQ(gpu_resources(prepare_job(split))->communicators.all(), 2 + 1 + 1) << "and the ranks that share layers";
 
   gpus.each.multiprocessors = 8;
@@ -157,8 +157,8 @@ TEST(DeviceTest, WithoutAGpuItsResourcesAreThoseOfAnH100) {
   gpus.fault = "no driver";
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 4});
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Processes;
   Job job = partition_job(resolve_job(options));
   lower_programs(job);
   const auto resources = gpu_resources(job);
@@ -171,8 +171,8 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
   testing::FakeAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Processes;
   const auto refusal_in = [&](double bytes) {
     gpus.each.memory_bytes = static_cast<std::int64_t>(bytes);
     return refusal_of([&] { static_cast<void>(prepare_job(options)); });
@@ -184,14 +184,14 @@ TEST(DeviceTest, RefusesAJobNearTheMemoryOfItsGpu) {
                                                                      "reserve do not fit in the 1.901 GiB of Fake GPU; "
                                                                      "use more --stages")));
   EXPECT_EQ(std::ranges::count(refusal, '\n'), 0);
-  options.cuda_graphs = true;
+  options.numbers.cuda_graphs = true;
   EXPECT_EQ(refusal_in(4e9), "");
   EXPECT_THAT(refusal_in(2.5e9), HasSubstr("0.47 GiB for CUDA graphs"));
-  options.cuda_graphs = false;
-  options.op_graphs = true;
+  options.numbers.cuda_graphs = false;
+  options.numbers.op_graphs = true;
   EXPECT_THAT(refusal_in(2.5e9), HasSubstr("0.47 GiB for CUDA graphs")) << "graphs of ops have a pool too";
-  options.op_graphs = false;
-  options.transport = TransportKind::Threads;
+  options.numbers.op_graphs = false;
+  options.device.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_in(1.02e9), AllOf(HasSubstr("(2 ranks on a GPU)"), ::testing::Not(HasSubstr("NCCL"))));
 }
 
@@ -223,9 +223,9 @@ TEST(DeviceTest, GraphsAndCanonicalRunsSetTheirVariablesBeforeCudaStarts) {
   ObservingAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions graphs = on(DeviceKind::Cuda, TransportKind::Processes);
-  graphs.cuda_graphs = true;
+  graphs.numbers.cuda_graphs = true;
   TrainOptions canonical = on(DeviceKind::Cuda, TransportKind::Threads);
-  canonical.reduction = ReductionOrder::Canonical;
+  canonical.numbers.reduction = ReductionOrder::Canonical;
   for (const auto& [variable, value, options] :
        {std::tuple("NCCL_GRAPH_MIXING_SUPPORT", "0", graphs), std::tuple("NCCL_GRAPH_REGISTER", "0", graphs),
         std::tuple("CUBLAS_WORKSPACE_CONFIG", ":4096:8", canonical),
@@ -247,7 +247,7 @@ TEST(DeviceTest, ProcessesChooseHowTorchAllocates) {
   const auto setting = [&](bool records) {
     ::unsetenv(gpus.variable);
     TrainOptions options = on(DeviceKind::Cuda, TransportKind::Processes);
-    options.cuda_graphs = records;
+    options.numbers.cuda_graphs = records;
     require_device(options, 2);
     ::unsetenv(gpus.variable);
     return gpus.seen;
@@ -281,15 +281,15 @@ TEST(DeviceTest, DeviceDecidesAboutDataTypes) {
   testing::FakeAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
-  options.dtype = DataType::BFloat16;
-  options.tf32 = true;
+  options.numbers.dtype = DataType::BFloat16;
+  options.numbers.tf32 = true;
   EXPECT_EQ(refusal_of([&] { require_device(options, 1); }), "");
   gpus.each = {.name = "Old GPU"};
   EXPECT_THAT(refusal_of([&] { require_device(options, 1); }),
               HasSubstr("--tf32: Old GPU does not have TensorFloat32"));
-  options.tf32 = false;
+  options.numbers.tf32 = false;
   EXPECT_THAT(refusal_of([&] { require_device(options, 1); }), HasSubstr("Old GPU emulates it"));
-  options.force_bfloat16 = true;
+  options.numbers.force_bfloat16 = true;
   EXPECT_EQ(refusal_of([&] { require_device(options, 1); }), "");
 }
 
@@ -297,26 +297,26 @@ TEST(DeviceTest, TheCpuDoesNotDecideForTheGpu) {
   const testing::FakeAccelerator gpus;
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
-  options.dtype = DataType::BFloat16;
-  options.transport = TransportKind::Threads;
+  options.numbers.dtype = DataType::BFloat16;
+  options.device.transport = TransportKind::Threads;
   const bool native = has_native_bfloat16();
   EXPECT_EQ(refusal_of([&] { static_cast<void>(resolve_job(options)); }) == "", native);
-  options.device = DeviceKind::Cuda;
+  options.device.kind = DeviceKind::Cuda;
   EXPECT_EQ(refusal_of([&] { static_cast<void>(resolve_job(options)); }), "");
 }
 
 TEST(DeviceTest, OnlyGpusHaveTensorFloat32) {
   TrainOptions options = on(DeviceKind::Cpu, TransportKind::Threads);
-  options.tf32 = true;
+  options.numbers.tf32 = true;
   EXPECT_THAT(refusal_of([&] { require_numbers(options, {}); }), HasSubstr("--tf32"));
 }
 
 TEST(DeviceTest, Float32ProductsAreExactByDefault) {
   TrainOptions options = on(DeviceKind::Cuda, TransportKind::Threads);
-  options.tf32 = true;
+  options.numbers.tf32 = true;
   set_matmul_precision(options);
   EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGH);
-  options.tf32 = false;
+  options.numbers.tf32 = false;
   set_matmul_precision(options);
   EXPECT_EQ(at::globalContext().float32MatmulPrecision(), at::Float32MatmulPrecision::HIGHEST);
   EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(),
@@ -357,15 +357,15 @@ TEST(DeviceTest, PeakOfAJobCountsItsGpusAndItsType) {
   gpus.each.name = "NVIDIA A100-SXM4-80GB";
   const testing::ScopedAcceleratorOverride instead(gpus);
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
-  options.device = DeviceKind::Cuda;
-  options.dtype = DataType::BFloat16;
+  options.device.kind = DeviceKind::Cuda;
+  options.numbers.dtype = DataType::BFloat16;
   EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 4 * 312e12);
-  options.transport = TransportKind::Threads;
+  options.device.transport = TransportKind::Threads;
   EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 312e12) << "ranks share a GPU";
-  options.dtype = DataType::Float32;
+  options.numbers.dtype = DataType::Float32;
   EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);
   EXPECT_THAT(gpu_peak(resolve_job(options)).what, AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
-  options.tf32 = true;
+  options.numbers.tf32 = true;
   EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 156e12);
   gpus.each.name = "NVIDIA A100-SXM4-80GB MIG 1g.10gb";
   EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);

@@ -14,14 +14,14 @@ namespace chimera {
 namespace {
 
 void change(TrainOptions& options, const std::string& option) {
-  if (option == "seed") options.seed = 2;
+  if (option == "seed") options.data.seed = 2;
   if (option == "clip and schedule") {
-    options.clip = 0.5;
-    options.schedule = "gpipe";
+    options.updates.clip = 0.5;
+    options.schedule.name = "gpipe";
   }
-  if (option == "model") options.overrides.heads = 4;
-  if (option == "groups") options.data_parallel = 2;
-  if (option == "nothing that matters") options.threads = 2;
+  if (option == "model") options.model.overrides.heads = 4;
+  if (option == "groups") options.parallel.data_parallel = 2;
+  if (option == "nothing that matters") options.device.threads = 2;
 }
 
 int run_main(int argc, char** argv);
@@ -30,8 +30,8 @@ int run(const std::string& option) {
   const auto rank = rank_environment();
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   if (!rank) return launch({.ranks = 3, .arguments = {option}, .entry = run_main});
-  options.steps = 1;
-  options.partition = {PartitionRule::Even};  // A balanced one also depends on other options
+  options.updates.steps = 1;
+  options.schedule.partition = {PartitionRule::Even};  // A balanced one also depends on other options
   if (rank->rank == 1) change(options, option);
   return run_rank(prepare_job(options), *rank);
 }

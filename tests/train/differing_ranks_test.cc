@@ -61,22 +61,26 @@ std::vector<std::string> differences(const TrainOptions& one, const TrainOptions
 
 TEST(DifferingRanksTest, EachDifferenceHasItsField) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
-  options.partition = {PartitionRule::Even};  // A balanced one also depends on other options
+  options.schedule.partition = {PartitionRule::Even};  // A balanced one also depends on other options
   const auto changed = [&](auto change) {
     TrainOptions other = options;
     change(other);
     return differences(options, other);
   };
   EXPECT_THAT(changed([](TrainOptions&) {}), IsEmpty()) << "two calls agree";
-  EXPECT_THAT(changed([](TrainOptions& o) { o.recompute = {StageRule::Full}; }), ElementsAre("the program"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.overrides.vocabulary = 300; }), ElementsAre("the model"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.dtype = DataType::Float32; }), ElementsAre("--dtype"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.partition = parse_partition("3,5"); }), ElementsAre("--partition"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.micro_batch_size = 1; }), ElementsAre("--micro-batch-size"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.decayed = DecayedWeights::All; }), ElementsAre("--decay"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.optimizer.beta2 = 0.95; }), ElementsAre("--beta2"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.learning_rate.minimum = 0; }), ElementsAre("--min-learning-rate"));
-  EXPECT_THAT(changed([](TrainOptions& o) { o.data = testing::source_path("/README.md"); }), ElementsAre("the data"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.memory.recompute = {StageRule::Full}; }), ElementsAre("the program"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.model.overrides.vocabulary = 300; }), ElementsAre("the model"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.numbers.dtype = DataType::Float32; }), ElementsAre("--dtype"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.schedule.partition = parse_partition("3,5"); }),
+              ElementsAre("--partition"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.data.micro_batch_size = 1; }), ElementsAre("--micro-batch-size"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.updates.optimizer.decayed = DecayedWeights::All; }),
+              ElementsAre("--decay"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.updates.optimizer.beta2 = 0.95; }), ElementsAre("--beta2"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.updates.learning_rate.minimum = 0; }),
+              ElementsAre("--min-learning-rate"));
+  EXPECT_THAT(changed([](TrainOptions& o) { o.data.training = testing::source_path("/README.md"); }),
+              ElementsAre("the data"));
 }
 
 }  // namespace

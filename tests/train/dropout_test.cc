@@ -30,7 +30,7 @@ std::string dropout_name_of(const ::testing::TestParamInfo<DropoutCase>& tested)
 
 TrainOptions with_dropout(const DropoutCase& c) {
   TrainOptions options = testing::small_options(c.model, c.schedule, c.shape);
-  options.dropout = 0.2;
+  options.model.dropout = 0.2;
   return options;
 }
 
@@ -52,8 +52,8 @@ TEST_P(KeyedDropoutTest, LossAndGradientsAreThoseOfTheUnpipelinedModel) {
   const TrainOptions options = with_dropout(GetParam());
   const Job job = prepare_job(options);
   TrainOptions unpipelined = options;
-  unpipelined.micro_batch_size = job.run.samples_per_op();
-  unpipelined.shape.micro_batches = job.run.schedule.micro_batches;
+  unpipelined.data.micro_batch_size = job.run.samples_per_op();
+  unpipelined.schedule.shape.micro_batches = job.run.schedule.micro_batches;
   const auto pipelined = testing::train(options, 2);
   const auto reference = testing::train_unpipelined(unpipelined, 2);
   for (std::size_t step = 0; step < 2; ++step) {
@@ -74,11 +74,11 @@ INSTANTIATE_TEST_SUITE_P(Unpipelined, RecomputationTest, ::testing::Values(Dropo
 TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
   for (const double dropout : {0.0, 0.2}) {
     TrainOptions options = with_dropout(GetParam());
-    options.dropout = dropout;
-    options.dtype = DataType::Float32;
+    options.model.dropout = dropout;
+    options.numbers.dtype = DataType::Float32;
     const auto kept = testing::train(options, 2);
     for (const StageRule rule : {StageRule::Full, StageRule::Attention}) {
-      options.recompute = {rule};
+      options.memory.recompute = {rule};
       const auto recomputed = testing::train(options, 2);
       EXPECT_EQ(recomputed.losses, kept.losses) << to_text(rule);
       EXPECT_EQ(recomputed.gradient_norms, kept.gradient_norms) << to_text(rule);
@@ -95,12 +95,12 @@ TEST_P(RecomputationTest, LossesGradientsAndParametersKeepEveryBit) {
 
 TEST(TrainingDropoutTest, ValidationHasNone) {
   TrainOptions options = with_dropout({"gpt2-tiny", "1f1b", {2, 2}});
-  options.validate_every = 1;
-  options.optimizer.kind = OptimizerKind::Sgd;
-  options.learning_rate.peak = 1e-300;  // keeps the weights unchanged
-  options.optimizer.weight_decay = 0;
+  options.data.validate_every = 1;
+  options.updates.optimizer.kind = OptimizerKind::Sgd;
+  options.updates.learning_rate.peak = 1e-300;  // keeps the weights unchanged
+  options.updates.optimizer.weight_decay = 0;
   const auto with = testing::train(options, 1);
-  options.dropout = 0;
+  options.model.dropout = 0;
   const auto without = testing::train(options, 1);
   EXPECT_NE(with.losses, without.losses);
   EXPECT_EQ(with.validation_losses, without.validation_losses);

@@ -65,16 +65,18 @@ std::vector<Case> cases() {
 /// The unpipelined model on the same micro-batches.
 TrainOptions reference_of(TrainOptions options, const Schedule& schedule) {
   // Half-size micro-batches become ordinary micro-batches of half the size.
-  options.micro_batch_size = std::llround(static_cast<double>(options.micro_batch_size) * schedule.micro_batch_scale);
-  options.shape.micro_batches = schedule.micro_batches;
-  options.shape.slices = 1;
+  options.data.micro_batch_size =
+      std::llround(static_cast<double>(options.data.micro_batch_size) * schedule.micro_batch_scale);
+  options.schedule.shape.micro_batches = schedule.micro_batches;
+  options.schedule.shape.slices = 1;
   return options;
 }
 
 /// One step of the reference. Cases with equal micro-batches share it.
 const testing::Trained& reference_step(const TrainOptions& options) {
   static std::map<std::tuple<std::string, std::int64_t, std::int64_t>, testing::Trained> steps;
-  const auto [step, is_new] = steps.try_emplace({options.model, options.micro_batch_size, options.shape.micro_batches});
+  const auto [step, is_new] =
+      steps.try_emplace({options.model.name, options.data.micro_batch_size, options.schedule.shape.micro_batches});
   if (is_new) step->second = testing::train_unpipelined(options, 1);
   return step->second;
 }
@@ -106,10 +108,10 @@ class TwentyStepsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TwentyStepsTest, LossesAreThoseOfTheUnpipelinedModel) {
   TrainOptions options = testing::small_options(GetParam().model, GetParam().schedule, GetParam().shape);
-  options.clip = 0.5;  // clips from the first step
-  options.learning_rate.peak = 0.01;
-  options.learning_rate.warmup = 5;
-  options.validate_every = 20;
+  options.updates.clip = 0.5;  // clips from the first step
+  options.updates.learning_rate.peak = 0.01;
+  options.updates.learning_rate.warmup = 5;
+  options.data.validate_every = 20;
   const auto pipelined = testing::train(options, 20);
   const auto reference = testing::train_unpipelined(options, 20);
   for (std::size_t step = 0; step < 20; ++step) {
@@ -134,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
   const auto train_with = [](AllReducePlacement sync) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8, 4});
-    options.sync = sync;
+    options.schedule.sync = sync;
     return testing::train(options, 2);
   };
   const auto post = train_with(AllReducePlacement::Post);
@@ -150,7 +152,7 @@ TEST(SyncTest, WhenGradientsAreSummedDoesNotChangeThem) {
 TEST(SyncTest, JobStartsSumsAtTheGivenPoint) {
   const auto stage_2_of_worker_1 = [](AllReducePlacement sync) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
-    options.sync = sync;
+    options.schedule.sync = sync;
     const Job job = prepare_job(options);
     std::string before;  // text of the op
     for (const Instruction& instruction : job.programs.training.workers[1]) {

@@ -28,17 +28,17 @@ class EvaluateTest : public ::testing::Test {
   /// The folder of a small model that has trained for one step.
   std::string folder(const std::string& model, bool tied = false) {
     TrainOptions options = testing::small_options(model, "none", {1, 1});
-    options.overrides.layers = 2;
-    options.overrides.tied = tied;
-    options.learning_rate.peak = 0.1;
-    options.export_folder = scratch_.path(model + (tied ? "-tied" : ""));
+    options.model.overrides.layers = 2;
+    options.model.overrides.tied = tied;
+    options.updates.learning_rate.peak = 0.1;
+    options.exported.folder = scratch_.path(model + (tied ? "-tied" : ""));
     const Job job = prepare_job(options);
     run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
       Trainer trainer(job, rank, transport);
       trainer.train_step(0);
       export_model(job, trainer.model().whole_parameters(), rank, transport);
     });
-    return options.export_folder;
+    return options.exported.folder;
   }
 
   [[nodiscard]] EvaluationOptions options(const std::string& from, const std::string& data) const {
@@ -116,20 +116,20 @@ TEST_F(EvaluateTest, ReadsTheShardsThatAFolderKeepsForValidation) {
 TEST_F(EvaluateTest, TextOfAFolderNeedsTheTokenizerOfItsRun) {
   const std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nof\n";
   TrainOptions training = testing::small_options("gpt2-tiny", "none", {1, 1});
-  training.tokenizer = scratch_.write("words.txt", words);
-  training.overrides.vocabulary = 300;
-  training.export_folder = scratch_.path("exported");
+  training.data.tokenizer = scratch_.write("words.txt", words);
+  training.model.overrides.vocabulary = 300;
+  training.exported.folder = scratch_.path("exported");
   const Job job = prepare_job(training);
   static_cast<void>(scratch_.write("words.txt", "of another run"));
   run_rank_threads(1, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
     const Trainer trainer(job, rank, transport);
     export_model(job, trainer.model().whole_parameters(), rank, transport);
   });
-  EXPECT_EQ(testing::read_file(training.export_folder + "/vocab.txt"), words);
-  EXPECT_EQ(read_json(testing::read_file(training.export_folder + "/tokenizer_config.json"))["tokenizer_class"],
+  EXPECT_EQ(testing::read_file(training.exported.folder + "/vocab.txt"), words);
+  EXPECT_EQ(read_json(testing::read_file(training.exported.folder + "/tokenizer_config.json"))["tokenizer_class"],
             "BertTokenizer");
-  std::filesystem::remove(training.export_folder + "/vocab.txt");
-  EXPECT_THAT([&] { (void)loss(options(training.export_folder, data_)); },
+  std::filesystem::remove(training.exported.folder + "/vocab.txt");
+  EXPECT_THAT([&] { (void)loss(options(training.exported.folder, data_)); },
               ::testing::ThrowsMessage<ConfigError>(
                   ::testing::HasSubstr("has no tokenizer, and a vocabulary of 300 is not a byte vocabulary")));
 }

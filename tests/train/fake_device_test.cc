@@ -61,15 +61,15 @@ class FakeDeviceTest : public ::testing::Test {
 };
 
 TrainOptions on_device(TrainOptions options) {
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Threads;
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Threads;
   return options;
 }
 
 TrainOptions clipped_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
-  options.clip = 0.5;  // less than the norm
-  options.optimizer.weight_decay = 0.1;
+  options.updates.clip = 0.5;  // less than the norm
+  options.updates.optimizer.weight_decay = 0.1;
   return options;
 }
 
@@ -97,8 +97,8 @@ TEST_F(FakeDeviceTest, EveryKindOfScheduleDropsTheSameElements) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     const auto trained = [&](const std::string& schedule, StageRule recompute) {
       TrainOptions options = on_device(clipped_options(model, schedule));
-      options.dropout = 0.1;
-      options.recompute.rule = recompute;
+      options.model.dropout = 0.1;
+      options.memory.recompute.rule = recompute;
       return testing::train(options, 3);
     };
     const testing::Trained expected = trained("none", StageRule::None);
@@ -124,7 +124,7 @@ TEST_F(FakeDeviceTest, CanonicalRunsUseDeterministicKernels) {
   const std::array canonical{true, false, false};
   TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical, ReductionOrder::Natural}) {
-    options.reduction = reduction;
+    options.numbers.reduction = reduction;
     const Job job = prepare_job(options);
     run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(),
                      [&](RankId rank, Transport& transport) {
@@ -141,7 +141,7 @@ TEST_F(FakeDeviceTest, EveryModelTrainsCanonically) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     SCOPED_TRACE(model);
     TrainOptions options = clipped_options(model, "1f1b");
-    options.reduction = ReductionOrder::Canonical;
+    options.numbers.reduction = ReductionOrder::Canonical;
     const testing::Trained device = testing::train(on_device(options), 3);
     EXPECT_THAT(device.losses, Pointwise(DoubleNear(1e-9), testing::train(options, 3).losses));
   }
@@ -173,7 +173,7 @@ TEST_F(FakeDeviceTest, TheHostWaitsForTheDeviceOnceAStep) {
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const std::string schedule : {"none", "chimera", "zb-h1"}) {
       TrainOptions options = on_device(clipped_options(model, schedule));
-      options.dropout = 0.1;
+      options.model.dropout = 0.1;
       const std::vector<std::string> waits = waits_of_two_steps(options);
       const std::size_t ranks = schedule == "none" ? 1 : 4;
       EXPECT_THAT(waits, SizeIs(2 * ranks)) << model << " " << schedule << ": " << fmt::format("{}", waits);
@@ -208,8 +208,8 @@ TEST_F(FakeDeviceTest, OptimizersAndDataTypesAddNoWaits) {
   for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     for (const DataType dtype : {DataType::Float32, DataType::BFloat16}) {
       TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
-      options.dtype = dtype;
-      options.optimizer.kind = optimizer;
+      options.numbers.dtype = dtype;
+      options.updates.optimizer.kind = optimizer;
       EXPECT_THAT(waits_of_two_steps(options), SizeIs(8)) << to_text(optimizer) << " " << to_text(dtype);
     }
   }
@@ -218,7 +218,7 @@ TEST_F(FakeDeviceTest, OptimizersAndDataTypesAddNoWaits) {
 TEST_F(FakeDeviceTest, OptimizersUpdateAsOnTheCpu) {
   for (const OptimizerKind optimizer : {OptimizerKind::Lamb, OptimizerKind::Sgd}) {
     TrainOptions options = clipped_options("gpt2-tiny", "none");
-    options.optimizer.kind = optimizer;
+    options.updates.optimizer.kind = optimizer;
     const testing::Trained cpu = testing::train(options, 3);
     EXPECT_THAT(testing::train(on_device(options), 3).losses, Pointwise(DoubleNear(1e-9), cpu.losses));
   }
@@ -289,13 +289,13 @@ TEST_F(FakeDeviceTest, LoaderAllocatesNoPinnedMemoryAfterItsWarmUp) {
     SCOPED_TRACE(model);
     FakeDevice::get().clear();
     TrainOptions options = on_device(testing::small_options(model, "1f1b", {2, 4}));
-    options.steps = 20;
-    options.validate_every = 1;
+    options.updates.steps = 20;
+    options.data.validate_every = 1;
     const Job job = prepare_job(options);
     std::int64_t before = 0;
     {
       Loader loader(job, {GroupId(0), WorkerId(0)}, kDevice);
-      for (std::int64_t step = 0; step < options.steps; ++step) {
+      for (std::int64_t step = 0; step < options.updates.steps; ++step) {
         loader.begin_step(step);
         if (step == 0) {
           loader.warm_up(step);
@@ -391,7 +391,7 @@ TEST_F(FakeDeviceTest, NcclRankReportsItsFailureBeforeItAborts) {
   std::string reported;
   gpus_.connects = [&](const NcclOptions&) { return std::make_unique<FailingTransport>(launched.reports(), reported); };
   TrainOptions options = on_device(clipped_options("gpt2-tiny", "1f1b"));
-  options.transport = TransportKind::Processes;
+  options.device.transport = TransportKind::Processes;
   RankEnvironment rank;
   rank.world_size = 4;
   EXPECT_NE(run_rank(prepare_job(options), rank), 0);
@@ -429,7 +429,7 @@ TEST_F(FakeDeviceTest, ARankConnectsNearItsGpuAndNotesEachCommunicator) {
     throw TransportError("nobody is there");
   };
   TrainOptions options = on_device(testing::small_options("gpt2-tiny", "chimera", {4, 4}));
-  options.transport = TransportKind::Processes;
+  options.device.transport = TransportKind::Processes;
   const Job job = prepare_job(options);
   std::thread([&] {  // whose cores end with it
     set_progress_page(&page, 0);

@@ -44,19 +44,19 @@ void PrintTo(const Run& run, std::ostream* out) { *out << name_of(run); }
 
 TrainOptions options_of(const Run& run) {
   TrainOptions options = testing::small_options("gpt2-tiny", run.schedule, run.shape);
-  options.overrides.layers = 4;
-  options.micro_batch_size = 1;
-  options.sequence = 8;
-  options.steps = kHundredSteps;
-  options.dtype = run.dtype;
-  options.reduction = ReductionOrder::Canonical;
-  options.clip = 0.5;
-  options.dropout = 0.1;
-  options.learning_rate.peak = 0.01;
-  options.data_parallel = run.data_parallel;
-  options.recompute = {run.recompute ? StageRule::Full : StageRule::None};
-  options.shard_optimizer = run.shard_optimizer;
-  options.sync = run.sync;
+  options.model.overrides.layers = 4;
+  options.data.micro_batch_size = 1;
+  options.data.sequence = 8;
+  options.updates.steps = kHundredSteps;
+  options.numbers.dtype = run.dtype;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.updates.clip = 0.5;
+  options.model.dropout = 0.1;
+  options.updates.learning_rate.peak = 0.01;
+  options.parallel.data_parallel = run.data_parallel;
+  options.memory.recompute = {run.recompute ? StageRule::Full : StageRule::None};
+  options.memory.shard_optimizer = run.shard_optimizer;
+  options.schedule.sync = run.sync;
   return options;
 }
 
@@ -143,7 +143,7 @@ TEST(HundredStepsReferenceTest, LearnsWhileItClips) {
 TEST(RepeatedRunsTest, AreTheSameInEveryBit) {
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
     TrainOptions options = options_of({"chimera", {4, 4, 4}, DataType::Float32, 2});
-    options.reduction = reduction;
+    options.numbers.reduction = reduction;
     const auto first = testing::train(options, 3);
     for (int repeat = 1; repeat < 20; ++repeat) {
       const auto again = testing::train(options, 3);

@@ -18,15 +18,15 @@ namespace {
 
 TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
-  options.data = "/nowhere";
-  options.partition = parse_partition("8");  // one stage, but the model has four
+  options.data.training = "/nowhere";
+  options.schedule.partition = parse_partition("8");  // one stage, but the model has four
   const Job shape = resolve_job(options);
   EXPECT_EQ(shape.run.num_ranks(), 4);
   EXPECT_EQ(shape.run.mini_batch(), 16);
   EXPECT_THROW((void)prepare_job(shape), ConfigError);
-  options.partition = {};
+  options.schedule.partition = {};
   EXPECT_THROW((void)prepare_job(options), ConfigError);
-  options.data = testing::text_file();
+  options.data.training = testing::text_file();
   const Job job = prepare_job(options);
   EXPECT_EQ(job.run.num_ranks(), shape.run.num_ranks());
   EXPECT_EQ(job.run.mini_batch(), shape.run.mini_batch());
@@ -34,29 +34,29 @@ TEST(JobShapeTest, NeedsNeitherDataNorACutModel) {
 
 TEST(JobShapeTest, HoldsOptionsToTheirLimits) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
-  options.sequence = 1 << 20;
+  options.data.sequence = 1 << 20;
   EXPECT_THROW((void)resolve_job(options), ConfigError);
 }
 
 TEST(LearningRateTest, ItsDefaultsDependOnTheRun) {
   const auto chosen = [](std::int64_t steps, TrainOptions options = {}) {
-    options.steps = steps;
-    options.usual_peak = options.usual_warmup = true;
+    options.updates.steps = steps;
+    options.updates.usual_peak = options.updates.usual_warmup = true;
     choose_usual_rates(options);
-    EXPECT_EQ(find_invalid_option(options.learning_rate, steps), "") << steps;
-    return options.learning_rate;
+    EXPECT_EQ(find_invalid_option(options.updates.learning_rate, steps), "") << steps;
+    return options.updates.learning_rate;
   };
   for (const auto& [steps, warmup] : {std::pair(1, 0), {2, 1}, {4, 3}, {5, 4}, {100, 5}, {1000, 50}, {100'000, 2000}})
     EXPECT_EQ(chosen(steps).warmup, warmup) << steps;
   EXPECT_EQ(chosen(100).peak, 1e-3);
-  EXPECT_EQ(chosen(100, {.from = "model"}).peak, 5e-5);
+  EXPECT_EQ(chosen(100, {.model = {.from = "model"}}).peak, 5e-5);
   const LearningRate wsd{.shape = LearningRateShape::Wsd, .cooldown = 98};
-  EXPECT_EQ(chosen(100, {.learning_rate = wsd}).warmup, 2);
+  EXPECT_EQ(chosen(100, {.updates = {.learning_rate = wsd}}).warmup, 2);
   TrainOptions given;
-  given.from = "model";
+  given.model.from = "model";
   choose_usual_rates(given);
-  EXPECT_EQ(given.learning_rate.peak, 1e-3);
-  EXPECT_EQ(given.learning_rate.warmup, 0);
+  EXPECT_EQ(given.updates.learning_rate.peak, 1e-3);
+  EXPECT_EQ(given.updates.learning_rate.warmup, 0);
 }
 
 TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
@@ -69,39 +69,39 @@ TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
   EXPECT_EQ(testing::read_file(path), "first");
   EXPECT_EQ(testing::read_file(path + ".2"), "second");
   EXPECT_EQ(testing::read_file(path + ".3"), "third");
-  job.options.overwrite = true;
+  job.options.output.overwrite = true;
   write_final_output(job, "--report", path, "fourth");
   EXPECT_EQ(testing::read_file(path), "fourth");
 }
 
 TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
-  options.data_parallel = 8;
-  options.dtype = DataType::Float32;
-  options.overrides.hidden = 1024;
+  options.parallel.data_parallel = 8;
+  options.numbers.dtype = DataType::Float32;
+  options.model.overrides.hidden = 1024;
   const auto bytes_of_group = [&] {  // weights, gradients and two moments
     return 16.0 * static_cast<double>(parameter_count(resolve_job(options).model));
   };
-  for (options.overrides.layers = 4; 2 * bytes_of_group() < available_memory_bytes();)
-    options.overrides.layers = 2 * *options.overrides.layers;
+  for (options.model.overrides.layers = 4; 2 * bytes_of_group() < available_memory_bytes();)
+    options.model.overrides.layers = 2 * *options.model.overrides.layers;
   EXPECT_THROW((void)prepare_job(options), ConfigError) << "eight groups of which each takes half the memory or more";
-  options.local_ranks = 2;  // half a group
+  options.device.local_ranks = 2;  // half a group
   const Job job = prepare_job(options);
   EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
-  options.local_ranks = 1000;  // too many ranks are rejected later, at the rendezvous
+  options.device.local_ranks = 1000;  // too many ranks are rejected later, at the rendezvous
   EXPECT_EQ(resolve_job(options).local_ranks(), 32);
 }
 
 TEST(JobShapeTest, OnlyScheduledPairsRunConcurrently) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 8});
-  options.pairs = Pairs::Together;
+  options.schedule.pairs = Pairs::Together;
   EXPECT_THROW((void)resolve_job(options), ConfigError);
-  options.schedule = "dualpipe";
+  options.schedule.name = "dualpipe";
   EXPECT_EQ(resolve_job(options).run.num_ranks(), 4);
   const Job job = prepare_job(options);
   const auto is_pair = [](const Instruction& instruction) { return begins_pair(instruction); };
   EXPECT_TRUE(std::ranges::any_of(job.programs.training.workers[0], is_pair));
-  options.pairs = Pairs::InOrder;
+  options.schedule.pairs = Pairs::InOrder;
   EXPECT_FALSE(std::ranges::any_of(prepare_job(options).programs.training.workers[0], is_pair));
 }
 

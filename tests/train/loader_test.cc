@@ -12,8 +12,8 @@ constexpr std::int64_t kLoaderSteps = 3;
 
 Job job_of(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
-  options.steps = kLoaderSteps;
-  options.validate_every = 1;
+  options.updates.steps = kLoaderSteps;
+  options.data.validate_every = 1;
   return prepare_job(options);
 }
 
@@ -72,9 +72,9 @@ TEST(LoaderTest, ValidatesOnTheValidationSplit) {
 TEST(LoaderTest, CountsNoValidationWindowTwice) {
   for (const std::string model : {"gpt2-tiny", "bert-tiny"}) {
     TrainOptions options = testing::small_options(model, "1f1b", {4, 4});
-    options.validate_every = 1;
+    options.data.validate_every = 1;
     const std::int64_t windows = prepare_job(options).data.validation->count();
-    options.micro_batch_size = windows / 3 + 1;  // The fourth micro-batch repeats the first windows
+    options.data.micro_batch_size = windows / 3 + 1;  // The fourth micro-batch repeats the first windows
     const Job job = prepare_job(options);
     const Loader loader(job, {GroupId(0), WorkerId(0)}, at::kCPU);
     std::int64_t targets = 0;

@@ -18,10 +18,10 @@ using benchmarks::WorkerMemory;
 std::vector<WorkerMemory> compare(const std::string& schedule, const std::string& recompute,
                                   Sizes sizes = Sizes::Measured) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8, 2});
-  options.overrides = {.layers = 4, .hidden = 64, .heads = 2};
-  options.sequence = 64;
-  options.recompute = parse_stages(kRecomputeFlag, recompute);
-  options.steps = 2;
+  options.model.overrides = {.layers = 4, .hidden = 64, .heads = 2};
+  options.data.sequence = 64;
+  options.memory.recompute = parse_stages(kRecomputeFlag, recompute);
+  options.updates.steps = 2;
   const Job job = prepare_job(options);
   const FileDescriptor store(check_system(::memfd_create("store", MFD_CLOEXEC), "create the store"));
   std::vector<WorkerMemory> workers;

@@ -20,10 +20,10 @@ constexpr std::int64_t kMuonSteps = 4;
 TrainOptions muon(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1,
                   const std::string& model = "gpt2-tiny") {
   TrainOptions options = testing::small_options(model, schedule, shape);
-  options.data_parallel = data_parallel;
-  options.clip = 0.5;  // clips
-  options.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
-  options.learning_rate.peak = 0.01;
+  options.parallel.data_parallel = data_parallel;
+  options.updates.clip = 0.5;  // clips
+  options.updates.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
+  options.updates.learning_rate.peak = 0.01;
   return options;
 }
 
@@ -50,7 +50,7 @@ TEST(MuonTrainingTest, EverySynchronousScheduleEqualsTheUnpipelinedModel) {
           for (const bool shards : {false, true}) {
             if (model != "gpt2-tiny" && (stages == 4 || (groups == 2) != shards)) continue;
             TrainOptions options = muon(schedule, {stages, 8 / groups}, groups, model);
-            options.shard_optimizer = shards;
+            options.memory.shard_optimizer = shards;
             expect_equal(testing::train(options, kMuonSteps), expected, 1e-10,
                          model + " " + schedule + " D" + std::to_string(stages) + " W" + std::to_string(groups));
           }
@@ -63,10 +63,10 @@ TEST(MuonTrainingTest, EverySynchronousScheduleEqualsTheUnpipelinedModel) {
 TEST(MuonTrainingTest, CanonicalSumsGiveTheSameBitsWhoeverIterates) {
   const auto canonical = [](const std::string& schedule, const PipelineShape& shape, std::int64_t groups, bool shards) {
     TrainOptions options = muon(schedule, shape, groups);
-    options.dtype = DataType::Float32;
-    options.reduction = ReductionOrder::Canonical;
-    options.overrides.tied = true;
-    options.shard_optimizer = shards;
+    options.numbers.dtype = DataType::Float32;
+    options.numbers.reduction = ReductionOrder::Canonical;
+    options.model.overrides.tied = true;
+    options.memory.shard_optimizer = shards;
     return options;
   };
   const testing::Trained expected = testing::train(canonical("none", {1, 8}, 1, false), kMuonSteps);
@@ -86,10 +86,10 @@ TEST(MuonTrainingTest, CanonicalSumsGiveTheSameBitsWhoeverIterates) {
 
 TEST(MuonTrainingTest, ShardsKeepTheBitsOfLayersInBfloat16) {
   TrainOptions options = muon("chimera", {2, 4});
-  options.dtype = DataType::BFloat16;
-  options.reduction = ReductionOrder::Canonical;
+  options.numbers.dtype = DataType::BFloat16;
+  options.numbers.reduction = ReductionOrder::Canonical;
   const testing::Trained expected = testing::train(options, kMuonSteps);
-  options.shard_optimizer = true;
+  options.memory.shard_optimizer = true;
   const testing::Trained actual = testing::train(options, kMuonSteps);
   EXPECT_EQ(actual.gradient_norms, expected.gradient_norms);
   EXPECT_EQ(actual.parameters_hashes, expected.parameters_hashes);
@@ -97,21 +97,21 @@ TEST(MuonTrainingTest, ShardsKeepTheBitsOfLayersInBfloat16) {
 
 TEST(MuonTrainingTest, IterationsInBfloat16KeepTheBitsToo) {
   TrainOptions options = muon("none", {1, 4});
-  options.dtype = DataType::Float32;
-  options.reduction = ReductionOrder::Canonical;
-  options.optimizer.muon.iterations = DataType::BFloat16;
+  options.numbers.dtype = DataType::Float32;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.updates.optimizer.muon.iterations = DataType::BFloat16;
   const testing::Trained expected = testing::train(options, kMuonSteps);
-  options.schedule = "chimera";
-  options.shape = {4, 4};
+  options.schedule.name = "chimera";
+  options.schedule.shape = {4, 4};
   EXPECT_EQ(testing::train(options, kMuonSteps).parameters_hashes, expected.parameters_hashes);
-  options.optimizer.muon.iterations = DataType::Float32;
+  options.updates.optimizer.muon.iterations = DataType::Float32;
   EXPECT_NE(testing::train(options, kMuonSteps).parameters_hashes, expected.parameters_hashes);
 }
 
 TEST(MuonTrainingTest, ReplicasTogetherHoldShardedStateOnce) {
   const auto bytes_of_all = [](bool shards) {
     TrainOptions options = muon("chimera", {2, 4});
-    options.shard_optimizer = shards;
+    options.memory.shard_optimizer = shards;
     const Job job = prepare_job(options);
     std::int64_t bytes = 0;
     run_rank_threads(2, job.run.rank_groups(), [&](RankId rank, Transport& transport) {
@@ -127,9 +127,9 @@ TEST(MuonTrainingTest, ReplicasTogetherHoldShardedStateOnce) {
 
 TEST(MuonTrainingTest, ResumesInOtherLayouts) {
   const auto run = [](TrainOptions options, std::int64_t from, const std::string& save, const std::string& resume) {
-    options.dtype = DataType::Float32;
-    options.reduction = ReductionOrder::Canonical;
-    options.steps = kMuonSteps;
+    options.numbers.dtype = DataType::Float32;
+    options.numbers.reduction = ReductionOrder::Canonical;
+    options.updates.steps = kMuonSteps;
     if (!save.empty()) options.checkpoint = {.folder = save, .every = {.steps = 2, .seconds = 0}, .keep = {}};
     if (!resume.empty()) options.resume.from = checkpoint_path(resume, 2);
     const Job job = prepare_job(options);
@@ -148,7 +148,7 @@ TEST(MuonTrainingTest, ResumesInOtherLayouts) {
   const testing::Scratch scratch;
   const auto whole = run(muon("chimera", {4, 4}), 0, scratch.path("run"), "");
   TrainOptions sharded = muon("chimera-zb", {2, 2}, 2);
-  sharded.shard_optimizer = true;
+  sharded.memory.shard_optimizer = true;
   EXPECT_THAT(run(sharded, 2, scratch.path("sharded"), scratch.path("run")), ElementsAre(whole[2], whole[3]));
   const auto other = run(sharded, 0, scratch.path("other"), "");
   EXPECT_EQ(other, whole) << "saving changes nothing";

@@ -69,7 +69,7 @@ TEST(MeasuredStepTest, FindsTheCausesOfIdleTime) {
 
 TEST(MeasuredStepTest, RecomputationsAreNotIdleTime) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 1});
-  options.recompute = {StageRule::Full};
+  options.memory.recompute = {StageRule::Full};
   const Job job = prepare_job(options);
   auto ends = kOneMicroBatch;
   ends[0]["recompute for 0B0"] = 2;
@@ -146,8 +146,8 @@ std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& o
 
 struct TracedRun {
   explicit TracedRun(TrainOptions options) {
-    options.steps = 2;
-    options.transport = TransportKind::Threads;  // all ranks share a clock
+    options.updates.steps = 2;
+    options.device.transport = TransportKind::Threads;  // all ranks share a clock
     job.emplace(prepare_job(options));
     steps = measured_steps(*job, trained(*job, 2, op_times));
   }
@@ -158,8 +158,8 @@ struct TracedRun {
 
 TrainOptions options_of_two_groups() {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
-  options.data_parallel = 2;
-  options.recompute = {StageRule::Full};
+  options.parallel.data_parallel = 2;
+  options.memory.recompute = {StageRule::Full};
   return options;
 }
 
@@ -217,14 +217,14 @@ TEST(ObservationTest, TheTraceHasATrackForEachRank) {
   expect_tracks(options_of_two_groups(), "group 1, worker 3", 2);
   // Each t has the ops of its worker, messages to the same t, and gradient sums with the same t.
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
-  options.tensor_parallel = 2;
-  options.recompute = {StageRule::Full};
+  options.parallel.tensor_parallel = 2;
+  options.memory.recompute = {StageRule::Full};
   expect_tracks(options, "worker 3, t 1", 2);
 }
 
 TEST(ObservationTest, SimulateReadsTheMeasuredCostsOfSplitLayers) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 2});
-  options.tensor_parallel = 2;
+  options.parallel.tensor_parallel = 2;
   const TracedRun run(options);
   ASSERT_EQ(run.steps.front().size(), 2U);
   EXPECT_EQ(run.steps.front()[1].lane, 1);

@@ -15,7 +15,7 @@ constexpr std::int64_t kOffloadSteps = 2;
 
 void expect_bits_without_offload(const TrainOptions& options, const std::string& what) {
   TrainOptions offloading = options;
-  offloading.offload = {StageRule::Full};
+  offloading.memory.offload = {StageRule::Full};
   const auto expected = testing::train(options, kOffloadSteps);
   const auto trained = testing::train(offloading, kOffloadSteps);
   EXPECT_EQ(trained.losses, expected.losses) << what;
@@ -39,48 +39,48 @@ TEST(OffloadTrainingTest, EveryKindOfBackwardReadsTheSameBits) {
   for (const char* schedule : {"1f1b", "chimera", "chimera-zb"}) {
     TrainOptions options = testing::small_options("gpt2-tiny", schedule, {4, 8});
     expect_bits_without_offload(options, schedule);
-    options.recompute = parse_stages(kRecomputeFlag, "0,2");
+    options.memory.recompute = parse_stages(kRecomputeFlag, "0,2");
     expect_bits_without_offload(options, std::string(schedule) + ", two stages recomputed");
-    options.offload = {StageRule::Full};
+    options.memory.offload = {StageRule::Full};
     EXPECT_TRUE(offloads(options)) << schedule;
   }
 }
 
 TEST(OffloadTrainingTest, EveryModelAndShapeReadsTheSameBits) {
   TrainOptions bert = testing::small_options("bert-tiny", "chimera", {2, 8});
-  bert.dropout = 0.1;
+  bert.model.dropout = 0.1;
   expect_bits_without_offload(bert, "BERT with dropout");
   TrainOptions llama = testing::small_options("llama-tiny", "zb-v", {2, 8});
-  llama.recompute = {StageRule::Attention};
-  llama.dtype = DataType::Float32;
+  llama.memory.recompute = {StageRule::Attention};
+  llama.numbers.dtype = DataType::Float32;
   expect_bits_without_offload(llama, "Llama with recomputed attention");
   expect_bits_without_offload(
       testing::small_options("gpt2-tiny", "1f1b", {.stages = 2, .micro_batches = 6, .slices = 2}), "slices");
   TrainOptions pairs = testing::small_options("gpt2-tiny", "dualpipev", {2, 8});
-  pairs.pairs = Pairs::Together;
-  pairs.reduction = ReductionOrder::Canonical;
+  pairs.schedule.pairs = Pairs::Together;
+  pairs.numbers.reduction = ReductionOrder::Canonical;
   expect_bits_without_offload(pairs, "concurrent pairs, canonical");
   TrainOptions tied = testing::small_options("gpt2-tiny", "chimera", {2, 8});
-  tied.overrides.tied = true;
-  tied.reduction = ReductionOrder::Canonical;
+  tied.model.overrides.tied = true;
+  tied.numbers.reduction = ReductionOrder::Canonical;
   expect_bits_without_offload(tied, "tied, canonical");
 }
 
 TEST(OffloadTrainingTest, AutoOffloadsWhatMemoryRequires) {
   TrainOptions options = testing::small_options("gpt2-tiny", "gpipe", {2, 8});
-  options.offload = {StageRule::Auto};
+  options.memory.offload = {StageRule::Auto};
   EXPECT_THROW((void)prepare_job(options), ConfigError) << "without --memory";
-  options.memory = 1;
+  options.memory.gib = 1;
   EXPECT_FALSE(offloads(options)) << "1 GiB is enough";
   const auto peak = [&] {
     const Job job = prepare_job(options);
     return forecast(job, assumed_machine(job)).peak_bytes();
   };
   const double roomy = peak();
-  options.memory = 0.9 * roomy / (1 << 30);
+  options.memory.gib = 0.9 * roomy / (1 << 30);
   EXPECT_TRUE(offloads(options));
   EXPECT_LT(peak(), roomy);
-  options.memory = 1e-6;
+  options.memory.gib = 1e-6;
   EXPECT_THROW((void)prepare_job(options), ConfigError);
 }
 

@@ -112,9 +112,9 @@ TEST(PairQueuesTest, PendingMessagesDoNotGrowWithMicroBatches) {
 
 TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
-  options.reduction = ReductionOrder::Canonical;
-  options.dtype = DataType::Float32;
-  options.data_parallel = 2;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.numbers.dtype = DataType::Float32;
+  options.parallel.data_parallel = 2;
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses, ElementsAreArray(testing::train(options, kPairSteps).losses));
@@ -122,8 +122,8 @@ TEST(PairQueuesTest, CanonicalSumsAndGroupsGiveTheBitsOfThreads) {
 
 TEST(PairQueuesTest, ShardedOptimizersExchangeUpdates) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
-  options.data_parallel = 2;
-  options.shard_optimizer = true;
+  options.parallel.data_parallel = 2;
+  options.memory.shard_optimizer = true;
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses,
@@ -135,8 +135,8 @@ TEST(PairQueuesTest, SumsInsideOpsDoNotDeadlock) {
   for (const char* schedule : {"1f1b", "chimera", "zb-v"}) {
     for (const SequenceParallel tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
       TrainOptions options = testing::small_options("gpt2-tiny", schedule, {2, 4});
-      options.tensor_parallel = 2;
-      options.sequence_parallel = tokens;
+      options.parallel.tensor_parallel = 2;
+      options.parallel.sequence_parallel = tokens;
       const Outcome outcome = train_over_pairs(prepare_job(options));
       ASSERT_EQ(outcome.error, "") << schedule;
       EXPECT_THAT(outcome.losses,
@@ -148,8 +148,8 @@ TEST(PairQueuesTest, SumsInsideOpsDoNotDeadlock) {
 TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {3, 3});
   EXPECT_THAT(communicating_pairs(prepare_job(options)), ElementsAre(RankPair{0, 1}, RankPair{1, 2}));
-  options.data_parallel = 2;
-  options.replica_layout = ReplicaLayout::Far;
+  options.parallel.data_parallel = 2;
+  options.parallel.replica_layout = ReplicaLayout::Far;
   EXPECT_THAT(communicating_pairs(prepare_job(options)),
               ElementsAre(RankPair{0, 1}, RankPair{1, 2}, RankPair{3, 4}, RankPair{4, 5}));
 }
@@ -157,7 +157,7 @@ TEST(PairQueuesTest, OnlyRanksThatExchangeMessagesHaveACommunicator) {
 /// Trains over pairwise communicators, with `act` before the first step and after each step of rank 0.
 template <class Act>
 std::string train_and_act(const TrainOptions& options, testing::FakeNetwork& network, const Job& job, Act&& act) {
-  const auto ranks = static_cast<int>(options.data_parallel * 4);
+  const auto ranks = static_cast<int>(options.parallel.data_parallel * 4);
   const auto train = [&](RankId rank) {
     at::set_num_threads(1);
     const auto transport =
@@ -179,7 +179,7 @@ std::string train_and_act(const TrainOptions& options, testing::FakeNetwork& net
 TEST(PairQueuesTest, StepsConnectNoSums) {
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
-    options.reduction = reduction;
+    options.numbers.reduction = reduction;
     const Job job = prepare_job(options);
     testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
     std::vector<std::size_t> connections;
@@ -194,7 +194,7 @@ TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
   using Kind = testing::FakeNetwork::Kind;
   const auto bytes_of_a_step = [](bool shards, Kind kind) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {4, 4});
-    options.shard_optimizer = shards;
+    options.memory.shard_optimizer = shards;
     const Job job = prepare_job(options);
     testing::FakeNetwork network(4, job.run.rank_groups(), communicating_pairs(job));
     std::vector<std::int64_t> sent;
@@ -215,11 +215,11 @@ TEST(PairQueuesTest, ShardedOptimizersHalveTheBytesOfGradientSums) {
 /// A reduction's result exists only on its owner; others have NaN on this network.
 TEST(PairQueuesTest, CanonicalShardsHaveTheBitsOfThreads) {
   TrainOptions options = testing::small_options("gpt2-tiny", "chimera", {2, 4});
-  options.reduction = ReductionOrder::Canonical;
-  options.dtype = DataType::Float32;
-  options.data_parallel = 2;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.numbers.dtype = DataType::Float32;
+  options.parallel.data_parallel = 2;
   const auto whole = testing::train(options, kPairSteps).losses;
-  options.shard_optimizer = true;
+  options.memory.shard_optimizer = true;
   const Outcome outcome = train_over_pairs(prepare_job(options));
   ASSERT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.losses, ElementsAreArray(whole));

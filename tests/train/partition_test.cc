@@ -20,9 +20,9 @@ class PartitionTrainingTest : public ::testing::TestWithParam<PartitionCase> {
  protected:
   TrainOptions options() const {
     TrainOptions options = testing::small_options("gpt2-tiny", GetParam().schedule, GetParam().shape);
-    options.partition = parse_partition(GetParam().partition);
-    options.clip = 0.5;
-    options.learning_rate.peak = 0.01;
+    options.schedule.partition = parse_partition(GetParam().partition);
+    options.updates.clip = 0.5;
+    options.updates.learning_rate.peak = 0.01;
     return options;
   }
 };
@@ -43,10 +43,10 @@ TEST_P(PartitionTrainingTest, LossesAndGradientsAreThoseOfTheUnpipelinedModel) {
 
 TEST_P(PartitionTrainingTest, CanonicalReductionKeepsEveryBit) {
   TrainOptions canonical = options();
-  canonical.dtype = DataType::Float32;
-  canonical.reduction = ReductionOrder::Canonical;
+  canonical.numbers.dtype = DataType::Float32;
+  canonical.numbers.reduction = ReductionOrder::Canonical;
   const auto uneven = testing::train(canonical, 2);
-  canonical.partition = parse_partition("even");
+  canonical.schedule.partition = parse_partition("even");
   const auto even = testing::train(canonical, 2);
   EXPECT_EQ(uneven.losses, even.losses);
   EXPECT_EQ(uneven.parameters_hashes, even.parameters_hashes);
@@ -67,19 +67,19 @@ INSTANTIATE_TEST_SUITE_P(Schedules, PartitionTrainingTest,
 
 TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {2, 8});
-  options.overrides.vocabulary = 4096;  // its head has the FLOPs of many blocks
-  options.partition = parse_partition("3,5");
+  options.model.overrides.vocabulary = 4096;  // its head has the FLOPs of many blocks
+  options.schedule.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "3,5");
-  options.partition = parse_partition("balanced");
+  options.schedule.partition = parse_partition("balanced");
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1");
-  options.partition = TrainOptions().partition;
+  options.schedule.partition = TrainOptions().schedule.partition;
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1") << "balanced by default where that is faster";
   EXPECT_THAT(partition_line(prepare_job(options)), ::testing::HasSubstr("7,1 (faster than even"));
-  options.partition = parse_partition("even");
+  options.schedule.partition = parse_partition("even");
   EXPECT_EQ(to_text(prepare_job(options).partition), "4,4");
   EXPECT_EQ(partition_line(prepare_job(options)), "");
-  options.schedule = "none";
-  options.partition = parse_partition("3,5");
+  options.schedule.name = "none";
+  options.schedule.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "8");
 }
 
@@ -92,14 +92,14 @@ TEST(PartitionTrainingJobTest, TheForecastNeverCallsTheDefaultSlowerThanEven) {
       for (const std::int64_t groups : {1, 4}) {
         for (const std::int64_t sequence : {16, 128}) {
           TrainOptions options = testing::small_options("gpt2", schedule, {stages, 2 * stages});
-          options.overrides = {.layers = 8, .hidden = 256, .heads = 4};
-          options.sequence = sequence;
-          options.data_parallel = groups;
-          options.dtype = DataType::Float32;
+          options.model.overrides = {.layers = 8, .hidden = 256, .heads = 4};
+          options.data.sequence = sequence;
+          options.parallel.data_parallel = groups;
+          options.numbers.dtype = DataType::Float32;
           const Job job = partition_job(resolve_job(options));
-          options.partition = parse_partition("balanced");
+          options.schedule.partition = parse_partition("balanced");
           const Job balanced = partition_job(resolve_job(options));
-          options.partition = parse_partition("even");
+          options.schedule.partition = parse_partition("even");
           const Job even = partition_job(resolve_job(options));
           uneven += job.partition != even.partition ? 1 : 0;
           kept += job.partition == even.partition && balanced.partition != even.partition ? 1 : 0;

@@ -83,18 +83,18 @@ class RecordedStepsTest : public ::testing::Test {
       const auto stages = make_stages_of_worker(job.run, place.worker, [&](StageId id) {
         return make_stage(job.model, job.partition[id.index()], at::kDouble, initial_values_of(1), {}, kRecordedDevice);
       });
-      const TensorSpec message{{job.run.samples_per_op(), options.sequence, job.model.hidden}, at::kDouble};
+      const TensorSpec message{{job.run.samples_per_op(), options.data.sequence, job.model.hidden}, at::kDouble};
       Executor executor(place.worker, borrow<Stage>(stages), transport, message, program_shape(job.run, place.group));
       const auto batch = [&](std::int64_t of) {
         return [&, of](StageId, MicroBatchId id) { return padded_batch(job, place.group, of, id); };
       };
       const auto& program = job.programs.training.workers[place.worker.index()];
-      if (options.op_graphs) executor.record_ops(program, batch(0), graph_capture_on(gpus_));
+      if (options.numbers.op_graphs) executor.record_ops(program, batch(0), graph_capture_on(gpus_));
       for (std::int64_t step = 0; step < kRecordedSteps; ++step) {
         const StepHooks hooks{
             .load = batch(step),
             .update = {.all_stages = [](double) {}},
-            .recording = {.record = options.cuda_graphs ? graph_capture_on(gpus_) : CaptureGraph(),
+            .recording = {.record = options.numbers.cuda_graphs ? graph_capture_on(gpus_) : CaptureGraph(),
                           .load_next = batch(step + 1)},
         };
         const StepResult result = executor.run(program, hooks);
@@ -156,20 +156,20 @@ class RecordedStepsTest : public ::testing::Test {
 
 TrainOptions recorded_steps_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
-  options.gpu = 0;
-  options.clip = 0.5;  // less than the norm
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Processes;
+  options.device.gpu = 0;
+  options.updates.clip = 0.5;  // less than the norm
   return options;
 }
 
 TrainOptions with_op_graphs(TrainOptions options) {
-  options.op_graphs = true;
+  options.numbers.op_graphs = true;
   return options;
 }
 
 TrainOptions recorded(TrainOptions options) {
-  options.cuda_graphs = true;
+  options.numbers.cuda_graphs = true;
   return options;
 }
 
@@ -193,18 +193,18 @@ TEST_F(RecordedStepsTest, EveryKindOfScheduleTrainsAsWithoutRecording) {
 TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecording) {
   std::map<std::string, TrainOptions> ways;
   ways["recomputation"] = recorded_steps_options("gpt2-tiny", "chimera");
-  ways["recomputation"].recompute.rule = StageRule::Full;
+  ways["recomputation"].memory.recompute.rule = StageRule::Full;
   ways["recomputed attention"] = recorded_steps_options("llama-tiny", "zb-h1");
-  ways["recomputed attention"].recompute.rule = StageRule::Attention;
+  ways["recomputed attention"].memory.recompute.rule = StageRule::Attention;
   ways["copies"] = recorded_steps_options("gpt2-tiny", "1f1b");
-  ways["copies"].shape = {2, 4};
-  ways["copies"].data_parallel = 2;
+  ways["copies"].schedule.shape = {2, 4};
+  ways["copies"].parallel.data_parallel = 2;
   ways["sharded optimizer"] = ways["copies"];
-  ways["sharded optimizer"].shard_optimizer = true;
+  ways["sharded optimizer"].memory.shard_optimizer = true;
   ways["canonical sums"] = ways["copies"];
-  ways["canonical sums"].reduction = ReductionOrder::Canonical;
+  ways["canonical sums"].numbers.reduction = ReductionOrder::Canonical;
   ways["bfloat16"] = recorded_steps_options("llama-tiny", "1f1b");
-  ways["bfloat16"].dtype = DataType::BFloat16;
+  ways["bfloat16"].numbers.dtype = DataType::BFloat16;
   for (const auto& [name, options] : ways) {
     SCOPED_TRACE(name);
     const Outcome as_it_is = train(options);
@@ -241,7 +241,7 @@ TEST_F(RecordedStepsTest, RecordedOpsDoNotGrowWithMicroBatches) {
   std::vector<int> counts;
   for (const std::int64_t micro_batches : {4, 8, 16}) {
     TrainOptions options = recorded_steps_options("gpt2-tiny", "1f1b");
-    options.shape = {4, micro_batches};
+    options.schedule.shape = {4, micro_batches};
     recordings_ = releases_ = pools_ = 0;
     ASSERT_EQ(train(with_op_graphs(options)).error, "");
     counts.push_back(recordings_);
@@ -261,8 +261,8 @@ TEST_F(RecordedStepsTest, HostLaunchesAFewGraphsPerRecordedOp) {
 /// Ops of micro-batches of other sizes run without a graph. No other rank needs to know.
 TEST_F(RecordedStepsTest, MicroBatchesOfOtherSizesRunWithoutTheirGraphs) {
   TrainOptions options = recorded_steps_options("bert-tiny", "1f1b");
-  options.shape = {2, 4};
-  options.data_parallel = 2;
+  options.schedule.shape = {2, 4};
+  options.parallel.data_parallel = 2;
   const Outcome as_it_is = train_padded(options);
   ASSERT_EQ(as_it_is.error, "");
   const Outcome outcome = train_padded(with_op_graphs(options));
@@ -274,14 +274,14 @@ TEST_F(RecordedStepsTest, MicroBatchesOfOtherSizesRunWithoutTheirGraphs) {
 TEST_F(RecordedStepsTest, OtherWaysOfComputingTrainAsWithoutRecordedOps) {
   std::map<std::string, TrainOptions> ways;
   ways["recomputation"] = recorded_steps_options("gpt2-tiny", "chimera");
-  ways["recomputation"].recompute.rule = StageRule::Full;
+  ways["recomputation"].memory.recompute.rule = StageRule::Full;
   ways["recomputed attention"] = recorded_steps_options("llama-tiny", "zb-h1");
-  ways["recomputed attention"].recompute.rule = StageRule::Attention;
+  ways["recomputed attention"].memory.recompute.rule = StageRule::Attention;
   ways["copies"] = recorded_steps_options("gpt2-tiny", "1f1b");
-  ways["copies"].shape = {2, 4};
-  ways["copies"].data_parallel = 2;
+  ways["copies"].schedule.shape = {2, 4};
+  ways["copies"].parallel.data_parallel = 2;
   ways["bfloat16"] = recorded_steps_options("llama-tiny", "1f1b");
-  ways["bfloat16"].dtype = DataType::BFloat16;
+  ways["bfloat16"].numbers.dtype = DataType::BFloat16;
   for (const auto& [name, options] : ways) {
     SCOPED_TRACE(name);
     const Outcome as_it_is = train(options);
@@ -299,8 +299,8 @@ TEST_F(RecordedStepsTest, DropoutOfRecordedOpsHasTheMasksOfRunsWithoutGraphs) {
     for (const StageRule recomputed : {StageRule::None, StageRule::Attention}) {
       SCOPED_TRACE(std::string(model) + ", recomputed: " + std::string(to_text(recomputed)));
       TrainOptions options = recorded_steps_options(model, schedule);
-      options.dropout = 0.1;
-      options.recompute.rule = recomputed;
+      options.model.dropout = 0.1;
+      options.memory.recompute.rule = recomputed;
       const Outcome as_it_is = train(options);
       ASSERT_EQ(as_it_is.error, "");
       recordings_ = releases_ = pools_ = 0;
@@ -317,8 +317,8 @@ TEST_F(RecordedStepsTest, DropoutOfRecordedOpsHasTheMasksOfRunsWithoutGraphs) {
 /// NCCL requires that all members of a communicator capture an operation, and repeat it from that capture.
 TEST_F(RecordedStepsTest, AllRanksRecordAgainIfOneGroupHasOtherSizes) {
   TrainOptions options = recorded_steps_options("bert-tiny", "1f1b");
-  options.shape = {2, 4};
-  options.data_parallel = 2;
+  options.schedule.shape = {2, 4};
+  options.parallel.data_parallel = 2;
   const Outcome as_it_is = train_padded(options);
   ASSERT_EQ(as_it_is.error, "");
   const Outcome outcome = train_padded(recorded(options));
@@ -425,25 +425,25 @@ TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
     }
   };
   TrainOptions options;
-  options.cuda_graphs = true;
+  options.numbers.cuda_graphs = true;
   EXPECT_THAT(refusal_of(options, 1), HasSubstr("use --device cuda"));
-  options.device = DeviceKind::Cuda;
+  options.device.kind = DeviceKind::Cuda;
   EXPECT_EQ(refusal_of(options, 4), "");
-  options.dropout = 0.1;
+  options.model.dropout = 0.1;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --dropout 0"));
-  options.dropout = 0;
-  options.offload = {StageRule::Full};
+  options.model.dropout = 0;
+  options.memory.offload = {StageRule::Full};
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --offload none"));
-  options.offload = {};
-  options.transport = TransportKind::Threads;
+  options.memory.offload = {};
+  options.device.transport = TransportKind::Threads;
   EXPECT_THAT(refusal_of(options, 4), HasSubstr("use --transport processes"));
   EXPECT_EQ(refusal_of(options, 1), "");
-  options.op_graphs = true;
+  options.numbers.op_graphs = true;
   EXPECT_THAT(refusal_of(options, 1), HasSubstr("leave out one of them"));
-  options.cuda_graphs = false;
-  options.dropout = 0.1;
+  options.numbers.cuda_graphs = false;
+  options.model.dropout = 0.1;
   EXPECT_EQ(refusal_of(options, 1), "") << "each repetition draws its own masks";
-  options.reduction = ReductionOrder::Canonical;
+  options.numbers.reduction = ReductionOrder::Canonical;
   EXPECT_THAT(refusal_of(options, 1), HasSubstr("--op-graphs: gradients of blocks"));
 }
 

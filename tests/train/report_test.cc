@@ -116,7 +116,7 @@ TEST(ReportTest, RemainingTimeUsesTheLastSteps) {
 TEST(ReportTest, StepFlopsAreThoseOfAllSamples) {
   const auto flops_of = [](const PipelineShape& shape, std::int64_t data_parallel) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", shape);
-    options.data_parallel = data_parallel;
+    options.parallel.data_parallel = data_parallel;
     return step_flops(prepare_job(options));
   };
   EXPECT_GT(flops_of({2, 4}, 1), 0);
@@ -183,18 +183,18 @@ TEST(ReportTest, SummaryNamesTheLargestPartOfTheDifference) {
                 "rank +1.0000 s, rest +0.2500 s\n  beside ops, most time goes to messages (21 % of a step)\n  it is "
                 "unknown how much other "
                 "processes used the cores, which "));
-  job.options.planned_step_seconds = 5;
+  job.options.planned.step_seconds = 5;
   const std::string planned = speed_summary(job, run, 4);
   EXPECT_THAT(planned, HasSubstr("simulated 16.0000 s (-20.0 %); planned 5.0000 s (-75.0 %)\n"));
   EXPECT_THAT(planned, HasSubstr("  measured - planned = +15.0000 s: ops +11.0000 s, messages +0.2500 s, "));
   EXPECT_THAT(planned, HasSubstr("\n  ops and updates alone take longer than the planned step: "));
-  job.options.planned_step_seconds = 19;
+  job.options.planned.step_seconds = 19;
   EXPECT_THAT(speed_summary(job, run, 4), Not(HasSubstr("most time"))) << "a small difference";
 }
 
 TEST(ReportTest, SummaryBlamesOtherProcesses) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  job.options.planned_step_seconds = 5;
+  job.options.planned.step_seconds = 5;
   RunSummary run = slower_than_simulated(job);
   run.others_share = 0.04;
   EXPECT_THAT(speed_summary(job, run, 4),
@@ -212,7 +212,7 @@ TEST(ReportTest, EndsWithWhatToDoNext) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("the trained model is not kept"));
   job.options.checkpoint.folder = "run";
-  job.options.report = "report.html";
+  job.options.output.report = "report.html";
   EXPECT_THAT(end_of_run_text(job, ""), ::testing::StartsWith("saved run/step-00000020\n"));
   EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("\nreport: report.html\n"));
   EXPECT_THAT(end_of_run_text(job, ""), EndsWith("\nuse the model: chimera generate --from run --prompt TEXT, or "
@@ -222,7 +222,7 @@ TEST(ReportTest, EndsWithWhatToDoNext) {
   job.model.family = Family::Bert;
   EXPECT_THAT(end_of_run_text(job, ""), HasSubstr("\nuse the model: chimera evaluate --from run"));
   EXPECT_THAT(end_of_run_text(job, "hf"), HasSubstr("\nexported hf\n"));
-  job.first_step = job.options.steps;
+  job.first_step = job.options.updates.steps;
   EXPECT_THAT(end_of_run_text(job, ""), ::testing::StartsWith("nothing is left to do: all 20 steps are done"));
 }
 

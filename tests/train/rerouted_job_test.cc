@@ -34,12 +34,12 @@ constexpr std::int64_t kReroutedSteps = 3;
 /// 8 micro-batches per step, over all groups.
 TrainOptions rerouted_options(const std::string& schedule, const PipelineShape& shape, std::int64_t groups = 1) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.dtype = DataType::Float32;
-  options.data_parallel = groups;
-  options.reduction = ReductionOrder::Canonical;
-  options.clip = 0.5;
-  options.dropout = 0.1;
-  options.overrides.tied = true;
+  options.numbers.dtype = DataType::Float32;
+  options.parallel.data_parallel = groups;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.updates.clip = 0.5;
+  options.model.dropout = 0.1;
+  options.model.overrides.tied = true;
   return options;
 }
 
@@ -72,7 +72,7 @@ TEST(ReroutedJobTest, WithoutSeveralRanksAllBitsStay) {
     for (const std::string name : {"1f1b", "zb-h1", "chimera", "gpipe"}) {
       SCOPED_TRACE(name);
       TrainOptions options = rerouted_options(name, {2, 4}, 2);
-      options.replica_layout = layout;
+      options.parallel.replica_layout = layout;
       expect_bits_without(options, {RankId(1)});
       expect_bits_without(options, {RankId(0), RankId(3)});
     }
@@ -81,7 +81,7 @@ TEST(ReroutedJobTest, WithoutSeveralRanksAllBitsStay) {
 
 TEST(ReroutedJobTest, NaturalSumsEqualTheUnpipelinedModel) {
   TrainOptions options = testing::small_options("bert-tiny", "chimera", {4, 8});
-  options.validate_every = kReroutedSteps;
+  options.data.validate_every = kReroutedSteps;
   const testing::Trained whole = testing::train_unpipelined(options, kReroutedSteps);
   const testing::Trained rest =
       testing::train(rerouted_job(prepare_job(options), {.lost = {RankId(3)}}), kReroutedSteps);
@@ -170,7 +170,7 @@ TEST(ReroutedJobTest, CopiesOfStagesReplaceLostHolders) {
   for (const OptimizerKind optimizer : {OptimizerKind::AdamW, OptimizerKind::Muon}) {
     TrainOptions options = rerouted_options("chimera", {4, 8});
     TrainOptions alone = rerouted_options("none", {1, 8});
-    options.optimizer.kind = alone.optimizer.kind = optimizer;
+    options.updates.optimizer.kind = alone.updates.optimizer.kind = optimizer;
     EXPECT_THAT(hashes_of_jobs(jobs_with_copies(options, RankId(2))),
                 ElementsAreArray(testing::train(alone, 12).parameters_hashes));
   }
@@ -181,9 +181,9 @@ TEST(ReroutedJobTest, CopiesReplaceLostHoldersOfSeveralGroupsOrPipelines) {
   TrainOptions pipelines = rerouted_options("chimera-zb", {8, 16, 4});
   TrainOptions alone = rerouted_options("none", {1, 16});
   for (TrainOptions* options : {&groups, &pipelines, &alone}) {
-    options->overrides.layers = 8;
-    options->overrides.tied = false;
-    options->reduction_blocks = 16;
+    options->model.overrides.layers = 8;
+    options->model.overrides.tied = false;
+    options->numbers.reduction_blocks = 16;
   }
   const auto expected = testing::train(alone, 12).parameters_hashes;
   EXPECT_THAT(hashes_of_jobs(jobs_with_copies(groups, RankId(1))), ElementsAreArray(expected));
@@ -200,8 +200,8 @@ TEST(ReroutedJobTest, CopiesOnADeviceReplaceLostHolders) {
   TrainOptions options = rerouted_options("chimera", {4, 8});
   TrainOptions alone = rerouted_options("none", {1, 8});
   for (TrainOptions* each : {&options, &alone}) {
-    each->device = DeviceKind::Cuda;
-    each->transport = TransportKind::Threads;
+    each->device.kind = DeviceKind::Cuda;
+    each->device.transport = TransportKind::Threads;
   }
   EXPECT_THAT(hashes_of_jobs(jobs_with_copies(options, RankId(2))),
               ElementsAreArray(testing::train(alone, 12).parameters_hashes));
@@ -212,10 +212,10 @@ struct FourGpus {
   explicit FourGpus(int multiprocessors) { gpus.each.multiprocessors = multiprocessors; }
   static TrainOptions options() {
     TrainOptions options = rerouted_options("chimera", {4, 8});
-    options.device = DeviceKind::Cuda;
-    options.transport = TransportKind::Processes;
-    options.recover = Recover::Reroute;
-    options.overrides.tied = false;
+    options.device.kind = DeviceKind::Cuda;
+    options.device.transport = TransportKind::Processes;
+    options.recovery.recover = Recover::Reroute;
+    options.model.overrides.tied = false;
     return options;
   }
   testing::FakeAccelerator gpus;
@@ -245,13 +245,13 @@ TEST(ReroutedJobTest, NoCopyIsMadeThatAGpuDoesNotHold) {
 
 TEST(ReroutedJobTest, EachLostRankMustLeaveFewCommunicators) {
   TrainOptions options = FourGpus::options();
-  options.shape.stages = 8;
-  options.overrides.layers = 8;
-  options.spare_seconds = 5;
+  options.schedule.shape.stages = 8;
+  options.model.overrides.layers = 8;
+  options.recovery.spare_seconds = 5;
   const auto patience = [&](int multiprocessors, Recover recover) {
     FourGpus gpus(multiprocessors);
     gpus.gpus.devices = 8;
-    options.recover = recover;
+    options.recovery.recover = recover;
     return spare_patience(prepare_job(options));
   };
   // Without rank 0 they need as few as with it. Without rank 1 its twin exchanges messages with 4 others.
@@ -268,12 +268,12 @@ TEST(ReroutedJobTest, CopiesNeedMemoryAndNoTiedMatrix) {
   const auto copies = [&](std::int64_t lost) {
     return balanced(prepare_job(options), {.lost = {RankId(lost)}}).extra_copies;
   };
-  options.overrides.tied = true;
+  options.model.overrides.tied = true;
   EXPECT_THAT(copies(0), IsEmpty());
   EXPECT_THAT(copies(1), SizeIs(2));
-  options.overrides.tied = false;
+  options.model.overrides.tied = false;
   EXPECT_THAT(copies(0), SizeIs(2));
-  options.memory = 1e-6;
+  options.memory.gib = 1e-6;
   EXPECT_THAT(copies(0), IsEmpty());
 }
 

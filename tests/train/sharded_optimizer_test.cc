@@ -31,17 +31,18 @@ TEST(ShardedOptimizerTest, OwnersHaveConsecutiveParametersOfSimilarSize) {
 
 TrainOptions sharded_options(const std::string& schedule, const PipelineShape& shape, std::int64_t data_parallel = 1) {
   TrainOptions options = testing::small_options("gpt2-tiny", schedule, shape);
-  options.data_parallel = data_parallel;
-  options.clip = 0.5;  // clips
-  options.learning_rate.peak = 0.01;
+  options.parallel.data_parallel = data_parallel;
+  options.updates.clip = 0.5;  // clips
+  options.updates.learning_rate.peak = 0.01;
   return options;
 }
 
 void expect_same_with_and_without(TrainOptions options) {
   const auto whole = testing::train(options, 4);
-  options.shard_optimizer = true;
+  options.memory.shard_optimizer = true;
   const auto sharded = testing::train(options, 4);
-  const std::string what = options.schedule + " " + to_text(options.optimizer.kind) + " " + to_text(options.reduction);
+  const std::string what =
+      options.schedule.name + " " + to_text(options.updates.optimizer.kind) + " " + to_text(options.numbers.reduction);
   EXPECT_EQ(sharded.losses, whole.losses) << what;
   EXPECT_EQ(sharded.gradient_norms, whole.gradient_norms) << what;
   EXPECT_EQ(sharded.parameters_hashes, whole.parameters_hashes) << what;
@@ -65,15 +66,15 @@ TEST(ShardedOptimizerTest, ComputesTheSameBitsWithMoreCopies) {
 
 TEST(ShardedOptimizerTest, ComputesTheSameBitsWithEveryOtherFlag) {
   TrainOptions options = sharded_options("chimera", {4, 8}, 2);
-  options.dtype = DataType::Float32;
-  options.reduction = ReductionOrder::Canonical;
-  options.recompute = {StageRule::Full};
-  options.dropout = 0.1;
-  options.replica_layout = ReplicaLayout::Far;
-  options.sync = AllReducePlacement::Eager;
+  options.numbers.dtype = DataType::Float32;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.memory.recompute = {StageRule::Full};
+  options.model.dropout = 0.1;
+  options.parallel.replica_layout = ReplicaLayout::Far;
+  options.schedule.sync = AllReducePlacement::Eager;
   expect_same_with_and_without(options);
   for (const OptimizerKind kind : {OptimizerKind::Sgd, OptimizerKind::Lamb}) {
-    options.optimizer.kind = kind;
+    options.updates.optimizer.kind = kind;
     expect_same_with_and_without(options);
   }
 }
@@ -85,12 +86,12 @@ TEST(ShardedOptimizerTest, AStageHeldByOneWorkerIsNotSharded) {
 
 TEST(ShardedOptimizerTest, ATiedMatrixHasOneOwner) {
   TrainOptions options = sharded_options("chimera", {4, 8}, 2);
-  options.overrides.tied = true;
+  options.model.overrides.tied = true;
   expect_same_with_and_without(options);
-  options.optimizer.kind = OptimizerKind::Lamb;
+  options.updates.optimizer.kind = OptimizerKind::Lamb;
   expect_same_with_and_without(options);
-  options.schedule = "1f1b";
-  options.data_parallel = 1;
+  options.schedule.name = "1f1b";
+  options.parallel.data_parallel = 1;
   expect_same_with_and_without(options);
 }
 
@@ -156,10 +157,10 @@ class OnlyOwnSums final : public ForwardingTransport {
 TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
   for (const ReductionOrder reduction : {ReductionOrder::Natural, ReductionOrder::Canonical}) {
     TrainOptions options = sharded_options("chimera", {2, 4}, 2);
-    options.overrides.tied = true;
-    options.reduction = reduction;
+    options.model.overrides.tied = true;
+    options.numbers.reduction = reduction;
     const auto whole = testing::train(options, 3);
-    options.shard_optimizer = true;
+    options.memory.shard_optimizer = true;
     const Job job = prepare_job(options);
     run_rank_threads(static_cast<int>(job.run.num_ranks()), job.run.rank_groups(), [&](RankId rank, Transport& ranks) {
       at::set_num_threads(1);
@@ -177,11 +178,11 @@ TEST(ShardedOptimizerTest, NothingReadsTheSumsOfOtherOwners) {
 
 TEST(ShardedOptimizerTest, TwoRanksUpdateEachShard) {
   TrainOptions options = sharded_options("chimera", {4, 8, 4});
-  options.reduction = ReductionOrder::Canonical;
-  options.overrides.tied = true;
-  options.recover = Recover::Reroute;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.model.overrides.tied = true;
+  options.recovery.recover = Recover::Reroute;
   expect_same_with_and_without(options);
-  options.optimizer.kind = OptimizerKind::Muon;
+  options.updates.optimizer.kind = OptimizerKind::Muon;
   expect_same_with_and_without(options);
   EXPECT_EQ(
       shard_holders({RankId(2), RankId(5), RankId(6), RankId(7)}, true),
@@ -207,8 +208,8 @@ TEST(ShardedOptimizerTest, GathersParametersStageByStage) {
 TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
   const auto state_of_all = [](bool shards, Recover recover = Recover::None) {
     TrainOptions options = sharded_options("chimera", {2, 2}, 2);
-    options.shard_optimizer = shards;
-    options.recover = recover;
+    options.memory.shard_optimizer = shards;
+    options.recovery.recover = recover;
     const Job job = prepare_job(options);
     std::int64_t bytes = 0;
     ThreadHub hub(static_cast<int>(job.run.num_ranks()), job.run.rank_groups());
@@ -224,7 +225,7 @@ TEST(ShardedOptimizerTest, ReplicasTogetherHoldTheStateOnce) {
 
 /// GiB that the error message names for a model too large for any machine.
 double needed(TrainOptions options) {
-  options.overrides.hidden = 1'000'000;
+  options.model.overrides.hidden = 1'000'000;
   try {
     static_cast<void>(prepare_job(options));
   } catch (const ConfigError& error) {
@@ -240,16 +241,16 @@ TEST(ShardedOptimizerTest, MemoryCheckCountsShards) {
   TrainOptions options = sharded_options("chimera", {2, 2});
   const double copy = needed(sharded_options("none", {1, 2})) / 4;  // weights, gradients, two moments
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "two copies of everything";
-  options.shard_optimizer = true;
+  options.memory.shard_optimizer = true;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3) << "the moments once";
-  options.data_parallel = 2;
-  options.recover = Recover::Twin;
+  options.parallel.data_parallel = 2;
+  options.recovery.recover = Recover::Twin;
   EXPECT_NEAR(needed(options) / copy, 12, 1e-3) << "four copies, and the moments twice";
-  options.data_parallel = 1;
-  options.recover = Recover::None;
-  options.reduction = ReductionOrder::Canonical;
+  options.parallel.data_parallel = 1;
+  options.recovery.recover = Recover::None;
+  options.numbers.reduction = ReductionOrder::Canonical;
   EXPECT_NEAR(needed(options) / copy, 8, 1e-3) << "and each copy's block";
-  options.optimizer.kind = OptimizerKind::Sgd;
+  options.updates.optimizer.kind = OptimizerKind::Sgd;
   EXPECT_NEAR(needed(options) / copy, 6, 1e-3);
 }
 

@@ -56,8 +56,8 @@ Schedule schedule_of(const std::string& name, std::int64_t stages) {
 
 TrainOptions in_slices(const std::string& model, const std::string& schedule, std::int64_t stages) {
   TrainOptions options = testing::small_options(model, schedule, {stages, kSlicedMicroBatches});
-  options.given = std::make_shared<const Schedule>(cut(schedule_of(schedule, stages), kSlices));
-  options.schedule_file = schedule + ".json";
+  options.schedule.given = std::make_shared<const Schedule>(cut(schedule_of(schedule, stages), kSlices));
+  options.schedule.file = schedule + ".json";
   return options;
 }
 
@@ -100,25 +100,25 @@ const std::vector<Setting> kSettings = {
 };
 
 TrainOptions with(TrainOptions options, const Setting& setting) {
-  options.dropout = setting.dropout;
-  options.overrides.tied = setting.tied;
-  options.recompute = {setting.recompute};
-  options.data_parallel = setting.groups;
+  options.model.dropout = setting.dropout;
+  options.model.overrides.tied = setting.tied;
+  options.memory.recompute = {setting.recompute};
+  options.parallel.data_parallel = setting.groups;
   if (!setting.splits_documents) return options;
-  options.data = documents();
-  options.documents = Documents::Split;
+  options.data.training = documents();
+  options.data.documents = Documents::Split;
   return options;
 }
 
 /// The unpipelined model on whole micro-batches, cached.
 const testing::Trained& whole_run(TrainOptions options, const std::string& setting) {
   static std::map<std::string, testing::Trained> known;
-  const auto [found, is_new] = known.try_emplace(options.model + ", " + setting);
+  const auto [found, is_new] = known.try_emplace(options.model.name + ", " + setting);
   if (!is_new) return found->second;
-  options.given = nullptr;
-  options.shape = {1, kSlicedMicroBatches * options.data_parallel};
-  options.data_parallel = 1;
-  options.recompute = {StageRule::None};
+  options.schedule.given = nullptr;
+  options.schedule.shape = {1, kSlicedMicroBatches * options.parallel.data_parallel};
+  options.parallel.data_parallel = 1;
+  options.memory.recompute = {StageRule::None};
   return found->second = testing::train_unpipelined(options, 1);
 }
 
@@ -182,14 +182,14 @@ TEST(SlicesOfSchedulesTest, GeneratedSlicesGiveTheResultsOfTheUnpipelinedModel) 
 
 TEST(SlicesOfSchedulesTest, UnequalLengthsAndValidationGiveTheResultsOfTheUnpipelinedModel) {
   TrainOptions options = in_slices("llama-tiny", "chimera", 2);
-  options.slice_lengths = {9, 1, 6};
-  options.clip = 0.5;
-  options.learning_rate.peak = 0.01;
-  options.validate_every = 5;
+  options.schedule.slice_lengths = {9, 1, 6};
+  options.updates.clip = 0.5;
+  options.updates.learning_rate.peak = 0.01;
+  options.data.validate_every = 5;
   TrainOptions whole = options;
-  whole.given = nullptr;
-  whole.slice_lengths = {};
-  whole.shape = {1, kSlicedMicroBatches};
+  whole.schedule.given = nullptr;
+  whole.schedule.slice_lengths = {};
+  whole.schedule.shape = {1, kSlicedMicroBatches};
   const auto sliced = testing::train(options, 5);
   const auto expected = testing::train_unpipelined(whole, 5);
   for (std::size_t step = 0; step < 5; ++step) {
@@ -200,11 +200,11 @@ TEST(SlicesOfSchedulesTest, UnequalLengthsAndValidationGiveTheResultsOfTheUnpipe
 
 TEST(SlicesOfSchedulesTest, CanonicalBitsAreEqualForTheSameSlices) {
   const auto canonical = [](TrainOptions options) {
-    options.dtype = DataType::Float32;
-    options.reduction = ReductionOrder::Canonical;
-    options.dropout = 0.1;
-    options.clip = 0.5;
-    options.learning_rate.peak = 0.01;
+    options.numbers.dtype = DataType::Float32;
+    options.numbers.reduction = ReductionOrder::Canonical;
+    options.model.dropout = 0.1;
+    options.updates.clip = 0.5;
+    options.updates.learning_rate.peak = 0.01;
     return testing::train(options, 3);
   };
   PipelineShape shape{1, kSlicedMicroBatches};
@@ -213,7 +213,7 @@ TEST(SlicesOfSchedulesTest, CanonicalBitsAreEqualForTheSameSlices) {
   for (const char* schedule : {"gpipe", "1f1b", "chimera", "zb-h1", "zb-v"}) {
     TrainOptions options = in_slices("gpt2-tiny", schedule, 2);
     for (const StageRule rule : {StageRule::None, StageRule::Full, StageRule::Attention}) {
-      options.recompute = {rule};
+      options.memory.recompute = {rule};
       const auto trained = canonical(options);
       EXPECT_THAT(trained.losses, ElementsAreArray(expected.losses)) << schedule;
       EXPECT_THAT(trained.gradient_norms, ElementsAreArray(expected.gradient_norms)) << schedule;
@@ -227,14 +227,14 @@ TEST(SlicesOfSchedulesTest, InBfloat16LossStaysWithinHalfAPercentOfFloat32) {
   constexpr std::int64_t kSteps = 20;
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
     TrainOptions options = testing::small_options(model, "1f1b", {2, 2});
-    options.overrides = {.layers = 2, .hidden = 32, .heads = 2};
-    options.micro_batch_size = 4;
-    options.clip = 1;
-    options.dtype = DataType::Float32;
+    options.model.overrides = {.layers = 2, .hidden = 32, .heads = 2};
+    options.data.micro_batch_size = 4;
+    options.updates.clip = 1;
+    options.numbers.dtype = DataType::Float32;
     const auto wide = testing::train(options, kSteps);
-    options.shape.slices = 4;
-    options.dtype = DataType::BFloat16;
-    options.force_bfloat16 = true;
+    options.schedule.shape.slices = 4;
+    options.numbers.dtype = DataType::BFloat16;
+    options.numbers.force_bfloat16 = true;
     const auto narrow = testing::train(options, kSteps);
     for (const std::ptrdiff_t first : {0, 10}) {
       const auto sum = [&](const std::vector<double>& losses) {
@@ -250,8 +250,8 @@ TEST(SliceBoundsTest, SlicesTakeEqualTimes) {
     PipelineShape shape{2, 2};
     shape.slices = slices;
     TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", shape);
-    options.sequence = 1024;
-    options.slice_lengths = lengths;
+    options.data.sequence = 1024;
+    options.schedule.slice_lengths = lengths;
     return resolve_job(options);
   };
   EXPECT_THAT(job(1).slice_bounds, ElementsAre());
@@ -271,20 +271,20 @@ TEST(SliceBoundsTest, RunsThatCannotBeCutAreRefused) {
   TrainOptions other = testing::small_options("bert-tiny", "1f1b", shape);
   expect_refused(other, "--slices 4: each token of model bert-tiny attends to all others");
   other = options;
-  other.sequence = 3;
+  other.data.sequence = 3;
   expect_refused(other, "--slices 4: a sequence has only 3 tokens");
   other = options;
   for (const std::vector<std::int64_t>& lengths :
        std::vector<std::vector<std::int64_t>>{{8, 8}, {4, 4, 4, 5}, {8, 8, 4, -4}}) {
-    other.slice_lengths = lengths;
+    other.schedule.slice_lengths = lengths;
     expect_refused(other, "must be 4 positive numbers that add up to --sequence 16");
   }
   other = options;
-  other.shape.slices = 1;
-  other.slice_lengths = {16};
+  other.schedule.shape.slices = 1;
+  other.schedule.slice_lengths = {16};
   expect_refused(other, "--slice-lengths is for --slices");
   other = options;
-  other.cuda_graphs = true;
+  other.numbers.cuda_graphs = true;
   expect_refused(other, "--cuda-graphs");
   expect_refused(in_slices("bert-tiny", "1f1b", 2), "1f1b.json: slices 3: each token of model bert-tiny");
 }

@@ -43,21 +43,21 @@ std::string wide_heads(std::int64_t key_value_heads = 4) {
 TrainOptions options_of(const std::string& model, std::int64_t tensor_parallel, const std::string& schedule,
                         const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
-  options.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 261};
-  if (model == "llama-tiny") options.overrides.key_value_heads = 4;
-  if (model.ends_with(".toml")) options.overrides = {};
-  options.tensor_parallel = tensor_parallel;
+  options.model.overrides = {.layers = 4, .hidden = 32, .heads = 8, .vocabulary = 261};
+  if (model == "llama-tiny") options.model.overrides.key_value_heads = 4;
+  if (model.ends_with(".toml")) options.model.overrides = {};
+  options.parallel.tensor_parallel = tensor_parallel;
   return options;
 }
 
 testing::Trained reference(TrainOptions options, std::int64_t steps) {
-  options.tensor_parallel = 1;
-  options.shape.micro_batches *= options.data_parallel;
-  options.data_parallel = 1;
-  options.shape.slices = 1;
-  options.slice_lengths.clear();
-  options.recompute = {};
-  options.memory = 0;
+  options.parallel.tensor_parallel = 1;
+  options.schedule.shape.micro_batches *= options.parallel.data_parallel;
+  options.parallel.data_parallel = 1;
+  options.schedule.shape.slices = 1;
+  options.schedule.slice_lengths.clear();
+  options.memory.recompute = {};
+  options.memory.gib = 0;
   return testing::train_unpipelined(options, steps);
 }
 
@@ -83,12 +83,13 @@ double compare(const testing::Trained& trained, const TensorRanks& ranks, const 
 }
 
 std::string name_of(const TrainOptions& options) {
-  return fmt::format("{} {} T = {}, recompute {}, tokens cut: {}", options.model, options.schedule,
-                     options.tensor_parallel, to_text(options.recompute.rule), to_text(options.sequence_parallel));
+  return fmt::format("{} {} T = {}, recompute {}, tokens cut: {}", options.model.name, options.schedule.name,
+                     options.parallel.tensor_parallel, to_text(options.memory.recompute.rule),
+                     to_text(options.parallel.sequence_parallel));
 }
 
 void expect_same_gradients(TrainOptions options, SequenceParallel tokens = SequenceParallel::Auto) {
-  options.sequence_parallel = tokens;
+  options.parallel.sequence_parallel = tokens;
   SCOPED_TRACE(name_of(options));
   compare(testing::train(options, 1), prepare_job(options).ranks(), reference(options, 1));
 }
@@ -112,7 +113,7 @@ TEST(SplitLayersTest, AnUntiedHeadHasItsOwnRows) {
   for (const char* model : {"gpt2-tiny", "bert-tiny"}) {
     for (const bool tied : {false, true}) {
       TrainOptions options = options_of(model, 2, "1f1b", {2, 2});
-      options.overrides.tied = tied;
+      options.model.overrides.tied = tied;
       expect_same_gradients(options);
     }
   }
@@ -132,8 +133,8 @@ TEST(SplitLayersMatrixTest, EveryCombinationComputesTheGradientsOfOneRank) {
       for (const StageRule rule : {StageRule::None, StageRule::Attention, StageRule::Full}) {
         const auto with = [&](std::int64_t ranks, SequenceParallel tokens) {
           TrainOptions options = options_of(model, ranks, schedule.first, schedule.second);
-          options.recompute.rule = rule;
-          options.sequence_parallel = tokens;
+          options.memory.recompute.rule = rule;
+          options.parallel.sequence_parallel = tokens;
           return options;
         };
         const auto one_rank = testing::train(with(1, SequenceParallel::Auto), 1);
@@ -159,16 +160,16 @@ TEST(SplitLayersTest, MoreRanksThanHeadsOfKeysAndValuesHaveThemAll) {
     for (const char* schedule : {"zb-h1", "chimera"}) {
       for (const StageRule rule : {StageRule::None, StageRule::Attention}) {
         TrainOptions options = options_of("llama-tiny", 4, schedule, {2, 2});
-        options.overrides.key_value_heads = heads;
-        options.recompute.rule = rule;
-        options.dropout = 0.3;
+        options.model.overrides.key_value_heads = heads;
+        options.memory.recompute.rule = rule;
+        options.model.dropout = 0.3;
         expect_same_gradients(options);
         expect_same_gradients(options, SequenceParallel::None);
       }
     }
     TrainOptions sliced = options_of("llama-tiny", 4, "1f1b", {2, 2});
-    sliced.overrides.key_value_heads = heads;
-    sliced.shape.slices = 2;
+    sliced.model.overrides.key_value_heads = heads;
+    sliced.schedule.shape.slices = 2;
     expect_same_gradients(sliced);
     expect_same_gradients(options_of(wide_heads(heads), 4, "zb-v", {2, 4}));
   }
@@ -178,10 +179,10 @@ TEST(SplitLayersTest, MoreRanksThanHeadsOfKeysAndValuesHaveThemAll) {
 TrainOptions uneven_options(const std::string& model, std::int64_t ranks, const std::string& schedule,
                             std::int64_t key_value_heads = 1) {
   TrainOptions options = options_of(model, ranks, schedule, {2, 2});
-  options.overrides = {.layers = 4, .hidden = 28, .heads = 7, .vocabulary = 261};
+  options.model.overrides = {.layers = 4, .hidden = 28, .heads = 7, .vocabulary = 261};
   if (model != "llama-tiny") return options;
-  options.overrides.key_value_heads = key_value_heads;
-  if (key_value_heads == 3) options.overrides.heads = 6, options.overrides.hidden = 24;
+  options.model.overrides.key_value_heads = key_value_heads;
+  if (key_value_heads == 3) options.model.overrides.heads = 6, options.model.overrides.hidden = 24;
   return options;
 }
 
@@ -190,7 +191,7 @@ TEST(SplitLayersTest, RanksMayHaveUnequalNumbersOfHeads) {
     for (const char* schedule : {"zb-h1", "chimera"}) {
       for (const char* model : {"gpt2-tiny", "bert-tiny", "llama-tiny"}) {
         TrainOptions options = uneven_options(model, ranks, schedule);
-        options.dropout = 0.3;
+        options.model.dropout = 0.3;
         expect_same_gradients(options);
         expect_same_gradients(options, SequenceParallel::None);
       }
@@ -199,15 +200,15 @@ TEST(SplitLayersTest, RanksMayHaveUnequalNumbersOfHeads) {
   }
   TrainOptions groups = uneven_options("llama-tiny", 2, "1f1b", 3);
   expect_same_gradients(groups);
-  groups.shape.slices = 2;
+  groups.schedule.shape.slices = 2;
   expect_same_gradients(groups);
 }
 
 TEST(SplitLayersTest, GroupsOfDataParallelismAddRankByRank) {
   for (const ReplicaLayout layout : {ReplicaLayout::Near, ReplicaLayout::Far}) {
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
-    options.data_parallel = 2;
-    options.replica_layout = layout;
+    options.parallel.data_parallel = 2;
+    options.parallel.replica_layout = layout;
     expect_same_gradients(options);
   }
 }
@@ -225,7 +226,7 @@ TEST(SplitLayersTest, DropoutMasksAreThoseOfTheWholeTensor) {
       PipelineShape shape{2, 2};
       shape.slices = slices;
       TrainOptions options = options_of(model, 4, "1f1b", shape);
-      options.dropout = 0.3;
+      options.model.dropout = 0.3;
       expect_same_gradients(options);
       expect_same_gradients(options, SequenceParallel::None);
     }
@@ -236,14 +237,14 @@ void expect_same_steps(OptimizerKind optimizer) {
   for (const bool shards : {false, true}) {
     SCOPED_TRACE(fmt::format("{}, sharded: {}", to_text(optimizer), shards));
     TrainOptions options = options_of("gpt2-tiny", 2, "chimera", {2, 2});
-    options.optimizer.kind = optimizer;
-    options.clip = 0.5;
-    options.data_parallel = 2;
-    options.shard_optimizer = shards;
-    options.learning_rate.peak = 0.01;
-    options.validate_every = 6;
+    options.updates.optimizer.kind = optimizer;
+    options.updates.clip = 0.5;
+    options.parallel.data_parallel = 2;
+    options.memory.shard_optimizer = shards;
+    options.updates.learning_rate.peak = 0.01;
+    options.data.validate_every = 6;
     const auto trained = testing::train(options, 6);
-    options.shard_optimizer = false;
+    options.memory.shard_optimizer = false;
     const auto expected = reference(options, 6);
     for (std::size_t step = 0; step < 6; ++step) {
       EXPECT_NEAR(trained.losses[step], expected.losses[step], 1e-11 * expected.losses[step]) << "step " << step + 1;
@@ -269,7 +270,7 @@ void expect_same_parameters(TrainOptions options) {
   SCOPED_TRACE(name_of(options));
   const auto trained = testing::train(options, 3);
   const TensorRanks ranks = prepare_job(options).ranks();
-  options.tensor_parallel = 1;
+  options.parallel.tensor_parallel = 1;
   const auto expected = testing::train(options, 3);
   for (const auto& [name, whole] : expected.parameters) {
     for (const at::Tensor& actual : testing::wholes_of(name, trained.parameters.at(name), ranks, whole.front()))
@@ -281,13 +282,13 @@ TEST(SplitLayersTest, MuonIteratesWholeMatricesOfEveryFamily) {
   for (const std::string& model : models()) {
     for (const std::string schedule : {"zb-h1", "pipedream"}) {
       TrainOptions options = options_of(model, 4, schedule, {2, 4});
-      options.overrides.tied = false;
+      options.model.overrides.tied = false;
       if (model == wide_heads()) {
         if (schedule == "pipedream") continue;  // tied
-        options.overrides = {};
+        options.model.overrides = {};
       }
-      options.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
-      options.learning_rate.peak = 0.01;
+      options.updates.optimizer = {.kind = OptimizerKind::Muon, .weight_decay = 0.1};
+      options.updates.learning_rate.peak = 0.01;
       expect_same_parameters(options);
     }
   }
@@ -297,10 +298,10 @@ TEST(SplitLayersTest, OptimizersOfWholeMatricesAllowUnequalParts) {
   for (const OptimizerKind kind : {OptimizerKind::Muon, OptimizerKind::Lamb}) {
     for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
       TrainOptions options = uneven_options(model, 4, "zb-h1");
-      options.optimizer = {.kind = kind, .weight_decay = 0.1};
-      options.learning_rate.peak = 0.01;
-      options.data_parallel = 2;
-      options.shard_optimizer = true;
+      options.updates.optimizer = {.kind = kind, .weight_decay = 0.1};
+      options.updates.learning_rate.peak = 0.01;
+      options.parallel.data_parallel = 2;
+      options.memory.shard_optimizer = true;
       expect_same_parameters(options);
     }
   }
@@ -326,13 +327,13 @@ std::map<std::int64_t, double> run(const TrainOptions& options) {
 TEST(SplitLayersTest, EveryLayoutResumesFromEveryOther) {
   const auto layout = [](std::int64_t ranks, const std::string& schedule, std::int64_t stages, std::int64_t groups) {
     TrainOptions options = options_of("gpt2-tiny", ranks, schedule, {stages, 4 / groups});
-    options.overrides.tied = true;
-    options.data_parallel = groups;
-    options.shard_optimizer = groups > 1;
-    options.steps = 4;
-    options.learning_rate.peak = 0.01;
-    options.clip = 0.5;
-    options.dropout = 0.1;
+    options.model.overrides.tied = true;
+    options.parallel.data_parallel = groups;
+    options.memory.shard_optimizer = groups > 1;
+    options.updates.steps = 4;
+    options.updates.learning_rate.peak = 0.01;
+    options.updates.clip = 0.5;
+    options.model.dropout = 0.1;
     return options;
   };
   const std::vector<TrainOptions> layouts = {
@@ -361,10 +362,10 @@ TEST(SplitLayersTest, EveryLayoutResumesFromEveryOther) {
 }
 
 void expect_to_resume(TrainOptions options) {
-  options.steps = 4;
-  options.learning_rate.peak = 0.01;
+  options.updates.steps = 4;
+  options.updates.learning_rate.peak = 0.01;
   const auto layout = [&](std::int64_t ranks) {
-    options.tensor_parallel = ranks;
+    options.parallel.tensor_parallel = ranks;
     return options;
   };
   const auto undisturbed = run(layout(1));
@@ -384,7 +385,7 @@ void expect_to_resume(TrainOptions options) {
 
 TEST(SplitLayersTest, RanksWithAllKeysAndValuesResumeFromPartsAndWrite) {
   TrainOptions options = options_of("llama-tiny", 1, "chimera", {2, 2});
-  options.overrides.key_value_heads = 2;
+  options.model.overrides.key_value_heads = 2;
   expect_to_resume(options);
 }
 
@@ -396,41 +397,41 @@ TEST(SplitLayersTest, RanksWithUnequalPartsResume) {
 // Less memory than all activations need, for one of T ranks.
 TEST(SplitLayersTest, StagesThatRecomputeAreChosenForTheMemoryOfARank) {
   TrainOptions options = options_of("gpt2-tiny", 2, "1f1b", {2, 4});
-  options.recompute.rule = StageRule::Auto;
-  options.memory = 1;
+  options.memory.recompute.rule = StageRule::Auto;
+  options.memory.gib = 1;
   ASSERT_THAT(prepare_job(options).stages.recompute, ::testing::IsEmpty());
   const auto least_memory = [](TrainOptions tried) {
     double fits = 1;
     for (double too_little = 0; fits - too_little > 1e-7;) {
-      tried.memory = (fits + too_little) / 2;
+      tried.memory.gib = (fits + too_little) / 2;
       try {
-        (prepare_job(tried).stages.recompute.empty() ? fits : too_little) = tried.memory;
+        (prepare_job(tried).stages.recompute.empty() ? fits : too_little) = tried.memory.gib;
       } catch (const ConfigError&) {
-        too_little = tried.memory;
+        too_little = tried.memory.gib;
       }
     }
     return fits;
   };
   const double memory = least_memory(options);
-  options.memory = 0.99 * memory;
+  options.memory.gib = 0.99 * memory;
   EXPECT_THAT(prepare_job(options).stages.recompute, ::testing::Not(::testing::IsEmpty()));
   expect_same_gradients(options);
   TrainOptions whole = options;
-  whole.tensor_parallel = 1;
+  whole.parallel.tensor_parallel = 1;
   EXPECT_GT(least_memory(whole), memory);
 }
 
 TEST(SplitLayersTest, TokensAreCutOnlyWhereTDividesThem) {
   TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
   EXPECT_TRUE(prepare_job(options).cuts_tokens());
-  options.sequence = 18;
+  options.data.sequence = 18;
   EXPECT_FALSE(prepare_job(options).cuts_tokens());
   expect_same_gradients(options);
-  options.sequence = 16;
-  options.shape.slices = 2;
-  options.slice_lengths = {10, 6};
+  options.data.sequence = 16;
+  options.schedule.shape.slices = 2;
+  options.schedule.slice_lengths = {10, 6};
   EXPECT_FALSE(prepare_job(options).cuts_tokens());
-  options.slice_lengths = {12, 4};
+  options.schedule.slice_lengths = {12, 4};
   EXPECT_TRUE(prepare_job(options).cuts_tokens());
   expect_same_gradients(options);
 }
@@ -438,8 +439,8 @@ TEST(SplitLayersTest, TokensAreCutOnlyWhereTDividesThem) {
 TEST(SplitLayersTest, CanonicalSumsHaveTheSameBitsInEverySchedule) {
   const auto hash_of = [](const std::string& schedule, std::int64_t data_parallel) {
     TrainOptions options = options_of("gpt2-tiny", 2, schedule, {2, 4 / data_parallel});
-    options.data_parallel = data_parallel;
-    options.reduction = ReductionOrder::Canonical;
+    options.parallel.data_parallel = data_parallel;
+    options.numbers.reduction = ReductionOrder::Canonical;
     return testing::train(options, 2).parameters_hashes.back();
   };
   const std::string hash = hash_of("gpipe", 1);
@@ -456,7 +457,7 @@ TEST(SplitLayersTest, TheReportSaysHowManyRanksShareLayers) {
 TEST(SplitLayersTest, MoreRanksThanPartsAreRefused) {
   const auto prepare = [](std::int64_t ranks, const ModelOverrides& overrides) {
     TrainOptions options = options_of("llama-tiny", ranks, "1f1b", {2, 4});
-    options.overrides = overrides;
+    options.model.overrides = overrides;
     return [options] { (void)prepare_job(options); };
   };
   EXPECT_THAT(prepare(3, {.layers = 4, .hidden = 16, .heads = 4}),
@@ -477,13 +478,13 @@ TEST(SplitLayersTest, WhatSplitLayersDoNotHaveYetIsRefusedByName) {
                 ThrowsMessage<ConfigError>(HasSubstr("--tensor-parallel 2: " + what + " is not supported yet")));
   };
   expect_refused("--device cuda with --transport threads", [](TrainOptions& o) {
-    o.device = DeviceKind::Cuda;
-    o.transport = TransportKind::Threads;
+    o.device.kind = DeviceKind::Cuda;
+    o.device.transport = TransportKind::Threads;
   });
   expect_refused("--cuda-graphs or --op-graphs", [](TrainOptions& o) {
-    o.device = DeviceKind::Cuda;
-    o.transport = TransportKind::Processes;
-    o.op_graphs = true;
+    o.device.kind = DeviceKind::Cuda;
+    o.device.transport = TransportKind::Processes;
+    o.numbers.op_graphs = true;
   });
 }
 

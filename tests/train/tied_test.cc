@@ -23,16 +23,16 @@ constexpr std::int64_t kTiedSteps = 2;
 
 TrainOptions tied(const std::string& model, const std::string& schedule, const PipelineShape& shape) {
   TrainOptions options = testing::small_options(model, schedule, shape);
-  options.overrides.tied = true;
-  options.clip = 0.5;  // clips
-  options.learning_rate.peak = 0.01;
+  options.model.overrides.tied = true;
+  options.updates.clip = 0.5;  // clips
+  options.updates.learning_rate.peak = 0.01;
   return options;
 }
 
 TrainOptions canonical(TrainOptions options, DataType dtype) {
-  options.dtype = dtype;
-  options.reduction = ReductionOrder::Canonical;
-  options.dropout = 0.1;
+  options.numbers.dtype = dtype;
+  options.numbers.reduction = ReductionOrder::Canonical;
+  options.model.dropout = 0.1;
   return options;
 }
 
@@ -41,15 +41,16 @@ std::string matrix_of(const std::string& model) { return tied_parameter(find_mod
 /// The unpipelined run on the same micro-batches, cached.
 const testing::Trained& tied_reference(TrainOptions options) {
   const Job job = prepare_job(options);
-  options.micro_batch_size = job.run.samples_per_op();
-  options.shape = {1, job.run.micro_batches()};
-  options.data_parallel = 1;
-  options.recompute = {StageRule::None};
-  options.schedule = "none";
+  options.data.micro_batch_size = job.run.samples_per_op();
+  options.schedule.shape = {1, job.run.micro_batches()};
+  options.parallel.data_parallel = 1;
+  options.memory.recompute = {StageRule::None};
+  options.schedule.name = "none";
   static std::map<std::string, testing::Trained> known;
-  const std::string key = options.model + to_text(options.dtype) + to_text(options.reduction) +
-                          std::to_string(options.micro_batch_size) + "," + std::to_string(job.run.micro_batches()) +
-                          "," + std::to_string(options.reduction_blocks);
+  const std::string key = options.model.name + to_text(options.numbers.dtype) + to_text(options.numbers.reduction) +
+                          std::to_string(options.data.micro_batch_size) + "," +
+                          std::to_string(job.run.micro_batches()) + "," +
+                          std::to_string(options.numbers.reduction_blocks);
   const auto found = known.find(key);
   return found != known.end() ? found->second : known[key] = testing::train(options, kTiedSteps);
 }
@@ -57,7 +58,7 @@ const testing::Trained& tied_reference(TrainOptions options) {
 void expect_one_matrix(const TrainOptions& options, const testing::Trained& trained, const std::string& what) {
   EXPECT_FALSE(trained.parameters.contains("lm_head.weight")) << what;
   const auto owners = prepare_job(options).run.rank_groups().back().size();
-  EXPECT_EQ(trained.parameters.at(matrix_of(options.model)).size(), owners) << what;
+  EXPECT_EQ(trained.parameters.at(matrix_of(options.model.name)).size(), owners) << what;
   for (const auto& [name, copies] : trained.parameters) {
     for (const at::Tensor& copy : copies) EXPECT_TRUE(at::equal(copy, copies[0])) << what << ": copies of " << name;
   }
@@ -128,16 +129,16 @@ TEST(TiedTest, EveryScheduleComputesTheBitsOfTheUnpipelinedModel) {
 TEST(TiedTest, GroupsRecomputationAndTheTimeOfSumsChangeNothing) {
   for (const char* name : {"1f1b", "chimera", "zb-v", "zb-h1"}) {
     TrainOptions options = tied("gpt2-tiny", name, {4, kTiedMicroBatches / 2});
-    options.data_parallel = 2;
+    options.parallel.data_parallel = 2;
     expect_same_numbers(options, name + std::string(", two groups"));
     expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", two groups, canonical"));
     options = tied("gpt2-tiny", name, {4, kTiedMicroBatches});
-    options.recompute = {StageRule::Full};
+    options.memory.recompute = {StageRule::Full};
     expect_same_numbers(options, name + std::string(", recomputed"));
     expect_tied_bits(canonical(options, DataType::Float32), name + std::string(", recomputed, canonical"));
     for (const AllReducePlacement sync : {AllReducePlacement::Post, AllReducePlacement::Eager}) {
       options = canonical(tied("gpt2-tiny", name, {4, kTiedMicroBatches}), DataType::Float32);
-      options.sync = sync;
+      options.schedule.sync = sync;
       expect_tied_bits(options, name + std::string(", ") + to_text(sync));
     }
   }
@@ -147,7 +148,7 @@ TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
   for (const char* name : {"1f1b", "chimera"}) {
     TrainOptions options = canonical(tied("gpt2-tiny", name, {2, 12}), DataType::Float32);
     for (const std::int64_t blocks : {2, 6, 12}) {  // 6 and 12 give incomplete trees
-      options.reduction_blocks = blocks;
+      options.numbers.reduction_blocks = blocks;
       expect_tied_bits(options, fmt::format("{}, {} blocks", name, blocks));
     }
   }
@@ -155,7 +156,7 @@ TEST(TiedTest, AnyNumberOfBlocksIsAddedInOneOrder) {
 
 TEST(TiedTest, TheNormCountsTheMatrixOnceWithTheGradientsOfBothUses) {
   TrainOptions options = tied("gpt2-tiny", "chimera", {4, 4});
-  options.clip = 0;
+  options.updates.clip = 0;
   const auto trained = testing::train(options, 1);
   const at::Tensor& gradient = trained.gradients.at("wte.weight")[0];
   EXPECT_GT(gradient.abs().min().item<double>(), 0) << "the head gives every token one, in the text or not";

@@ -123,8 +123,8 @@ constexpr std::int64_t kWarmSteps = 3;
 
 TrainOptions warm_up_options(const std::string& model, const std::string& schedule) {
   TrainOptions options = testing::small_options(model, schedule, {4, 4});
-  options.clip = 0.5;  // less than the norm
-  options.validate_every = 1;
+  options.updates.clip = 0.5;  // less than the norm
+  options.data.validate_every = 1;
   return options;
 }
 
@@ -136,31 +136,31 @@ std::map<std::string, TrainOptions> all_options() {
     }
   }
   all["recomputation"] = warm_up_options("gpt2-tiny", "chimera");
-  all["recomputation"].recompute.rule = StageRule::Full;
+  all["recomputation"].memory.recompute.rule = StageRule::Full;
   all["recomputed attention"] = warm_up_options("llama-tiny", "zb-h1");
-  all["recomputed attention"].recompute.rule = StageRule::Attention;
+  all["recomputed attention"].memory.recompute.rule = StageRule::Attention;
   all["dropout"] = warm_up_options("bert-tiny", "chimera");
-  all["dropout"].dropout = 0.1;
+  all["dropout"].model.dropout = 0.1;
   all["copies"] = warm_up_options("gpt2-tiny", "1f1b");
-  all["copies"].shape = {2, 4};
-  all["copies"].data_parallel = 2;
+  all["copies"].schedule.shape = {2, 4};
+  all["copies"].parallel.data_parallel = 2;
   all["sharded optimizer"] = all["copies"];
-  all["sharded optimizer"].shard_optimizer = true;
+  all["sharded optimizer"].memory.shard_optimizer = true;
   all["canonical sums"] = warm_up_options("gpt2-tiny", "chimera");
-  all["canonical sums"].reduction = ReductionOrder::Canonical;
+  all["canonical sums"].numbers.reduction = ReductionOrder::Canonical;
   all["sharded canonical sums"] = all["canonical sums"];
-  all["sharded canonical sums"].shard_optimizer = true;
+  all["sharded canonical sums"].memory.shard_optimizer = true;
   all["bfloat16"] = warm_up_options("llama-tiny", "1f1b");
-  all["bfloat16"].dtype = DataType::BFloat16;
-  all["bfloat16"].force_bfloat16 = true;
+  all["bfloat16"].numbers.dtype = DataType::BFloat16;
+  all["bfloat16"].numbers.force_bfloat16 = true;
   for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"}) {
     for (const SequenceParallel tokens : {SequenceParallel::Auto, SequenceParallel::None}) {
       TrainOptions& options = all[model + " split layers, tokens cut: " + std::string(to_text(tokens))];
       options = warm_up_options(model, model == "bert-tiny" ? "chimera" : "zb-h1");
-      options.shape = {2, 4};
-      options.overrides.key_value_heads.reset();
-      options.tensor_parallel = 2;
-      options.sequence_parallel = tokens;
+      options.schedule.shape = {2, 4};
+      options.model.overrides.key_value_heads.reset();
+      options.parallel.tensor_parallel = 2;
+      options.parallel.sequence_parallel = tokens;
     }
   }
   return all;
@@ -171,9 +171,9 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     SCOPED_TRACE(name);
     FakeDevice::get().clear();
     TrainOptions options = on_cpu;
-    options.device = DeviceKind::Cuda;
-    options.transport = TransportKind::Processes;
-    if (options.tensor_parallel == 1) options.gpu = 0;
+    options.device.kind = DeviceKind::Cuda;
+    options.device.transport = TransportKind::Processes;
+    if (options.parallel.tensor_parallel == 1) options.device.gpu = 0;
     const Job job = prepare_job(options);
     testing::Trained trained;
     std::int64_t pinned = 0;
@@ -195,13 +195,13 @@ TEST_F(WarmUpTest, BuiltInModelsUseNoOpFirstWhileATransferIsPending) {
     };
     std::int64_t reduced = 0;
     ASSERT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), job.canonical.has_value(), train,
-                         &reduced, options.tensor_parallel > 1),
+                         &reduced, options.parallel.tensor_parallel > 1),
               "");
     EXPECT_EQ(FakeDevice::pinned_blocks(), pinned);
     EXPECT_EQ(reduced > 0, name == "sharded optimizer");
-    if (options.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
+    if (options.model.dropout > 0) continue;  // A device draws other masks; FakeDeviceTest compares its schedules
     const testing::Trained expected = testing::train(on_cpu, kWarmSteps);
-    const double tolerance = options.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
+    const double tolerance = options.numbers.dtype == DataType::BFloat16 ? 1e-3 : 1e-9;  // other products on a device
     EXPECT_THAT(trained.losses, Pointwise(DoubleNear(tolerance), expected.losses));
     EXPECT_NEAR(trained.validation_losses.at(0), expected.validation_losses.at(0), tolerance);
   }
@@ -213,11 +213,11 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
     for (const StageRule recompute : {StageRule::None, StageRule::Full}) {
       SCOPED_TRACE(schedule + (recompute == StageRule::Full ? ", recomputed" : ""));
       TrainOptions options = warm_up_options("gpt2-tiny", schedule);
-      options.shape = {4, 8};
-      options.device = DeviceKind::Cuda;
-      options.transport = TransportKind::Processes;
-      options.gpu = 0;
-      options.recompute.rule = recompute;
+      options.schedule.shape = {4, 8};
+      options.device.kind = DeviceKind::Cuda;
+      options.device.transport = TransportKind::Processes;
+      options.device.gpu = 0;
+      options.memory.recompute.rule = recompute;
       const Job job = prepare_job(options);
       MemoryMeter meter(4);
       const auto train = [&](RankId rank, Transport& transport) {
@@ -235,7 +235,7 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
           }
         }
         // Less than a message: numbers and samples that stay from step to step.
-        const std::int64_t small = 2 * options.sequence * options.micro_batch_size * job.model.hidden;
+        const std::int64_t small = 2 * options.data.sequence * options.data.micro_batch_size * job.model.hidden;
         EXPECT_GE(warm_up + small, steps) << "rank " << rank.value();
       };
       EXPECT_EQ(on_devices(job.num_ranks(), job.rank_groups(), communicating_pairs(job), false, train), "");
@@ -246,9 +246,9 @@ TEST_F(WarmUpTest, NeedsAtLeastTheMemoryOfTheFirstSteps) {
 /// Later, an allocator that is out of memory would wait for receives.
 TEST_F(WarmUpTest, AFullGpuEndsTheRunBeforeTheFirstTransfer) {
   TrainOptions options = warm_up_options("gpt2-tiny", "1f1b");
-  options.device = DeviceKind::Cuda;
-  options.transport = TransportKind::Processes;
-  options.gpu = 0;
+  options.device.kind = DeviceKind::Cuda;
+  options.device.transport = TransportKind::Processes;
+  options.device.gpu = 0;
   const Job job = prepare_job(options);
   gpus_.used = gpus_.each.memory_bytes - kGpuMargin + 1;
   const auto train = [&](RankId rank, Transport& transport) {

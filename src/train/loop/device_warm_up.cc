@@ -15,7 +15,7 @@ void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, 
   const Job& job = self.job;
   const TrainOptions& options = job.options;
   if (self.device.is_cpu()) return;
-  if (job.num_ranks() == 1 && !options.op_graphs) return;
+  if (job.num_ranks() == 1 && !options.numbers.op_graphs) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {
     const auto load = [&](StageId stage, MicroBatchId id) {
       MicroBatch batch = loader.training(step, stage, id);
@@ -32,9 +32,9 @@ void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, 
   for (const bool is_masked : {false, true}) {
     if (is_masked && is_causal(job.model.family)) continue;
     warm(job.programs.training, /*trains=*/true, is_masked);
-    if (options.validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
+    if (options.data.validate_every > 0) warm(job.programs.validation, /*trains=*/false, is_masked);
   }
-  if (options.op_graphs) {
+  if (options.numbers.op_graphs) {
     const auto load = [&](StageId stage, MicroBatchId id) { return loader.training(step, stage, id); };
     executor.record_ops(job.programs.training.workers[self.place.worker.index()], load,
                         graph_capture_on(accelerator()));

@@ -26,8 +26,8 @@ using Tensors = std::map<std::string, at::Tensor>;
 Tensors first_weights(const Job& job) {
   // The initial values depend on seed and parameter name alone, so one stage with all layers has those of every layout.
   const StandaloneStage whole(job.model, even_partition(job.model.layers, 1).front(),
-                              scalar_type(master_type(job.options.dtype)),
-                              folder_or_random_values(job.from, job.options.seed));
+                              scalar_type(master_type(job.options.numbers.dtype)),
+                              folder_or_random_values(job.from, job.options.data.seed));
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
@@ -39,7 +39,7 @@ Tensors first_weights(const Job& job) {
 
 Tensors all_batches(const Job& job) {
   std::map<std::string, std::vector<at::Tensor>> steps;
-  for (std::int64_t step = 0; step < job.options.steps; ++step) {
+  for (std::int64_t step = 0; step < job.options.updates.steps; ++step) {
     const MicroBatch batch =
         make_micro_batch(*job.data.training, job.model.family, {step, 0, job.run.mini_batch(), job.run.mini_batch()});
     steps["tokens"].push_back(batch.tokens);
@@ -61,23 +61,23 @@ std::string settings(const Job& job) {
   nlohmann::ordered_json text = {{"model", sizes},
                                  {"micro_batches", job.run.micro_batches()},
                                  {"micro_batch_size", job.run.samples_per_op()},
-                                 {"sequence", options.sequence},
-                                 {"dtype", to_text(options.dtype)},
-                                 {"optimizer", to_text(options.optimizer.kind)},
-                                 {"weight_decay", options.optimizer.weight_decay},
-                                 {"decay", to_text(options.optimizer.decayed)},
-                                 {"betas", {options.optimizer.beta1, options.optimizer.beta2}},
-                                 {"epsilon", options.optimizer.epsilon},
-                                 {"clip", options.clip}};
-  if (options.optimizer.kind == OptimizerKind::Muon) {
-    const MuonOptions& muon = options.optimizer.muon;
+                                 {"sequence", options.data.sequence},
+                                 {"dtype", to_text(options.numbers.dtype)},
+                                 {"optimizer", to_text(options.updates.optimizer.kind)},
+                                 {"weight_decay", options.updates.optimizer.weight_decay},
+                                 {"decay", to_text(options.updates.optimizer.decayed)},
+                                 {"betas", {options.updates.optimizer.beta1, options.updates.optimizer.beta2}},
+                                 {"epsilon", options.updates.optimizer.epsilon},
+                                 {"clip", options.updates.clip}};
+  if (options.updates.optimizer.kind == OptimizerKind::Muon) {
+    const MuonOptions& muon = options.updates.optimizer.muon;
     text["momentum"] = muon.momentum;
     text["muon_adjust"] = to_text(muon.adjust);
-    text["muon_dtype"] = to_text(muon.iterations.value_or(options.dtype));
+    text["muon_dtype"] = to_text(muon.iterations.value_or(options.numbers.dtype));
     text["muon_exclude"] = muon.exclude;
   }
-  for (std::int64_t step = 0; step < options.steps; ++step) {
-    text["learning_rates"].push_back(options.learning_rate.at(step, options.steps));
+  for (std::int64_t step = 0; step < options.updates.steps; ++step) {
+    text["learning_rates"].push_back(options.updates.learning_rate.at(step, options.updates.steps));
   }
   return json_text(text, 1) + "\n";
 }

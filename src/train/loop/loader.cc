@@ -74,7 +74,7 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
 void Loader::begin_step(std::int64_t step) {
   prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
   for (const std::int64_t announced : {step, step + 1}) {
-    if (announced == job_.options.steps) return;
+    if (announced == job_.options.updates.steps) return;
     std::vector<BatchPosition> places;
     for (const MicroBatchId micro_batch : micro_batches_) places.push_back(place_of(announced, micro_batch));
     prefetcher_.prefetch(places);
@@ -88,7 +88,7 @@ void Loader::warm_up(std::int64_t step) {
   constexpr int kMoreSteps = 2;
   std::vector<at::Tensor> more;
   for (const MicroBatchId micro_batch : micro_batches_) {
-    if (step + 1 < job_.options.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
+    if (step + 1 < job_.options.updates.steps) static_cast<void>(prefetcher_.get(place_of(step + 1, micro_batch)));
     MicroBatch batch = prefetcher_.get(place_of(step, micro_batch));
     for (const at::Tensor* tensor : tensors_of(batch)) {
       for (int i = 0; i < kMoreSteps; ++i) {
@@ -103,11 +103,11 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
   // Even a stage that reads no samples needs their position, because dropout masks depend on it.
   const BatchPosition place = place_of(step, micro_batch);
   if (reads_samples(stage)) batch = on_device(prefetcher_.get(place), device_);
-  batch.dropout = {.probability = job_.options.dropout,
-                   .seed = static_cast<std::uint64_t>(job_.options.seed),
+  batch.dropout = {.probability = job_.options.model.dropout,
+                   .seed = static_cast<std::uint64_t>(job_.options.data.seed),
                    .step = step,
                    .first_sample = place.first};
-  batch.recompute_attention = job_.options.recompute.rule == StageRule::Attention;
+  batch.recompute_attention = job_.options.memory.recompute.rule == StageRule::Attention;
   // Each update uses the mean loss of its own samples.
   batch.token_loss_scale *= static_cast<double>(job_.run.updates());
   batch.sentence_loss_scale *= static_cast<double>(job_.run.updates());
@@ -143,7 +143,7 @@ MicroBatch Loader::checked(MicroBatch batch) const {
 /// Blocks of causal models read only hidden states, unless attention is limited to documents.
 bool Loader::reads_samples(StageId stage) const {
   const bool first_or_last = stage == StageId(0) || stage.value() + 1 == job_.run.schedule.stages;
-  return first_or_last || !is_causal(job_.model.family) || job_.options.documents == Documents::Split;
+  return first_or_last || !is_causal(job_.model.family) || job_.options.data.documents == Documents::Split;
 }
 
 BatchPosition Loader::place_of(std::int64_t step, MicroBatchId micro_batch) const {

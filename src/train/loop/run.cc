@@ -94,7 +94,7 @@ void use_threads(const Job& job) {
 }
 
 std::optional<MemoryMeter> meter_of(const Job& job) {
-  if (job.options.tensor_memory.empty()) return std::nullopt;
+  if (job.options.output.tensor_memory.empty()) return std::nullopt;
   return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
 }
 
@@ -103,7 +103,7 @@ void write_tensor_memory(const Job& job, RankId rank, Transport& transport, cons
   const double own = static_cast<double>(meter.usage(job.launched_rank(rank)).peak);
   for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
   if (rank != RankId(0)) return;
-  write_final_output(job, "--tensor-memory", job.options.tensor_memory,
+  write_final_output(job, "--tensor-memory", job.options.output.tensor_memory,
                      fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
 }
 
@@ -191,7 +191,7 @@ class LastingTrainer {
           calls.on_step(step);
         };
         const std::int64_t next = trainer_->position().done() + 1;
-        const bool balances = rerouted_ && next < launched_.options.steps;
+        const bool balances = rerouted_ && next < launched_.options.updates.steps;
         RunSummary summary = trainer_->run(on_step, balances ? std::optional(next) : std::nullopt);
         if (balances && trainer_->position().done() == next) {  // Else stopped by a signal
           balance(calls);
@@ -332,7 +332,7 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
   const TrainOptions& options = job.options;
   const auto save = [&] {
     std::string folder =
-        options.checkpoint.folder.empty() ? options.export_folder + ".checkpoint" : options.checkpoint.folder;
+        options.checkpoint.folder.empty() ? options.exported.folder + ".checkpoint" : options.checkpoint.folder;
     if (!is_saved || (options.checkpoint.folder.empty() && !trainer.save_in(folder))) folder.clear();
     return folder;
   };
@@ -343,7 +343,7 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
     throw;
   } catch (const std::exception& error) {
     const std::string folder = save();
-    throw Error(fmt::format("--export {}: {}; {}", options.export_folder, error.what(),
+    throw Error(fmt::format("--export {}: {}; {}", options.exported.folder, error.what(),
                             folder.empty()
                                 ? "the last step is not saved either"
                                 : fmt::format("the model is saved in {}; `chimera export {} --output DIR` exports it",
@@ -372,12 +372,14 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const auto open_files = [&] {
       speaks = trainer->rank() == RankId(0);
       if (!speaks) return;
-      if (!job.options.export_folder.empty() && !exported_to) exported_to.emplace(job.options.export_folder);
-      if (!progress) progress.emplace(job.first_step, job.options.steps, job.options.log_every);
+      if (!job.options.exported.folder.empty() && !exported_to) exported_to.emplace(job.options.exported.folder);
+      if (!progress) progress.emplace(job.first_step, job.options.updates.steps, job.options.output.log_every);
       if (metrics || events) return;
-      if (!job.options.report.empty()) lines = read_kept_lines(job.options.metrics, last_closed_step(*trainer));
-      if (!job.options.tensorboard.empty()) events.emplace(job.options.tensorboard, last_closed_step(*trainer) + 1);
-      if (!job.options.metrics.empty()) metrics.emplace(job.options.metrics, last_closed_step(*trainer));
+      if (!job.options.output.report.empty())
+        lines = read_kept_lines(job.options.output.metrics, last_closed_step(*trainer));
+      if (!job.options.output.tensorboard.empty())
+        events.emplace(job.options.output.tensorboard, last_closed_step(*trainer) + 1);
+      if (!job.options.output.metrics.empty()) metrics.emplace(job.options.output.metrics, last_closed_step(*trainer));
     };
     bool has_warned = false;
     std::int64_t spoken = 0;  // Last reported step
@@ -390,7 +392,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       progress.reset();
       exported_to.reset();
     };
-    RemainingTime pace(job.options.steps);
+    RemainingTime pace(job.options.updates.steps);
     auto last = std::chrono::steady_clock::now();
     const auto on_step = [&](StepMetrics step) {
       const auto now = std::chrono::steady_clock::now();
@@ -403,7 +405,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       if (step.utilization > 1 && !std::exchange(has_warned, true))
         messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
       if (metrics) metrics->write(step);
-      if (!job.options.report.empty()) lines += to_json_line(step);
+      if (!job.options.output.report.empty()) lines += to_json_line(step);
       if (events) events->write(step);
       progress->show(step);
     };
@@ -415,7 +417,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     } else {
       trainer.emplace(job, rank, transport);
       open_files();
-      trainer->trace(job.options.observes());
+      trainer->trace(job.options.output.observes());
       run = trainer->run(on_step);
     }
     // Everything below only reports. An error there must not cost the result of the training.
@@ -423,7 +425,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const bool is_saved = lasting ? lasting->is_saved() : trainer->finish_checkpoints();
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
     std::string exported;
-    if (run.is_whole && !job.options.export_folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
+    if (run.is_whole && !job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
@@ -504,13 +506,13 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
   note_progress({RankProgress::Phase::Joining});
   // A failed rank of Gloo stays until the culprit is known, but peers must notice at once.
   const bool breaks = rank.placed && !uses_gpu(job.options);
-  return open_transport(
-      job, {.rank = RankId(rank.rank),
-            .rendezvous = rank.rendezvous,
-            .compared = fingerprint(job),
-            .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
-            .start_up_timeout = rank.placed ? milliseconds(job.options.rendezvous_seconds) : kGlooDefaultTimeout,
-            .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
+  return open_transport(job, {.rank = RankId(rank.rank),
+                              .rendezvous = rank.rendezvous,
+                              .compared = fingerprint(job),
+                              .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
+                              .start_up_timeout = rank.placed ? milliseconds(job.options.recovery.rendezvous_seconds)
+                                                              : kGlooDefaultTimeout,
+                              .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
 }
 
 }  // namespace
@@ -525,9 +527,9 @@ int run_threads(const Job& job) {
   std::atomic<bool> is_whole = true;
   const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
   // No launcher watches thread ranks, so this process detects its own hangs.
-  ThreadHangWatch watch(ranks, milliseconds(job.options.hang_seconds),
-                        milliseconds(job.options.hang_seconds_at_start()), !uses_gpu(job.options),
-                        job.options.cuda_graphs);
+  ThreadHangWatch watch(ranks, milliseconds(job.options.recovery.hang_seconds),
+                        milliseconds(job.options.recovery.hang_seconds_at_start()), !uses_gpu(job.options),
+                        job.options.numbers.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadHangWatch::Rank watched(watch, static_cast<int>(rank.value()));
     const FlightRecordingScope recorded(job, static_cast<int>(rank.value()));

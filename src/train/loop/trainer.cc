@@ -21,8 +21,9 @@ namespace {
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const Job& job) {
-  const std::int64_t tokens = job.options.sequence / (job.cuts_tokens() ? job.options.tensor_parallel : 1);
-  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(job.options.dtype)};
+  const std::int64_t tokens =
+      job.options.data.sequence / (job.cuts_tokens() ? job.options.parallel.tensor_parallel : 1);
+  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(job.options.numbers.dtype)};
 }
 
 ProgramShape program_shape_of(const RankContext& self) {
@@ -31,7 +32,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  shape.scatters = job.options.shard_optimizer && !job.has_second_shards();
+  shape.scatters = job.options.memory.shard_optimizer && !job.has_second_shards();
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
   if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
@@ -62,8 +63,10 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
       loader_(job, self_.place, self_.device),
       progress_(self_.device, [this] { self_.transport.require_peers(); }),
       model_(kept != nullptr ? TrainedModel(self_, kept->model) : TrainedModel(self_, origin)),
-      driver_(job.run, UpdateRule{job.options.learning_rate, job.options.steps, job.options.clip}, self_.place.worker,
-              model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_), model_.tied()),
+      driver_(job.run,
+              UpdateRule{job.options.updates.learning_rate, job.options.updates.steps, job.options.updates.clip},
+              self_.place.worker, model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_),
+              model_.tied()),
       validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
       losses_(self_),
@@ -82,7 +85,7 @@ Trainer::Kept Trainer::keep() const {
 }
 
 RunSummary Trainer::run(const OnStep& on_step, std::optional<std::int64_t> until) {
-  const std::int64_t steps = until.value_or(options().steps);
+  const std::int64_t steps = until.value_or(options().updates.steps);
   // A run that resumes after a rank loss may have updated weights of a step that was never closed. It closes that step
   // first.
   if (steps_.is_closed()) replicas_.ensure_hashes(steps_.done());
@@ -97,7 +100,7 @@ RunSummary Trainer::run(const OnStep& on_step, std::optional<std::int64_t> until
   }
   RunSummary summary;
   if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
-  summary.is_whole = steps_.done() == options().steps;
+  summary.is_whole = steps_.done() == options().updates.steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();
   return summary;
@@ -156,13 +159,13 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
           .skip_non_finite = losses_.skip_hook(step + 1),
           .is_left_out = losses_.leaves_out(step + 1)},
       .observation = progress_.observe(step + 1),
-      .recording = {.record = options().cuda_graphs ? graph_capture_on(accelerator()) : CaptureGraph()},
+      .recording = {.record = options().numbers.cuda_graphs ? graph_capture_on(accelerator()) : CaptureGraph()},
       .votes = checkpointer_ ? &checkpointer_->votes() : nullptr,
   };
   hooks.observation.on_instruction = [this](const Instruction& instruction) { note_instruction(instruction); };
   hooks.observation.used_memory = used_memory_of(self_.device);
   hooks.observation.tracer = tracer_ ? &*tracer_ : nullptr;
-  if (step + 1 < options().steps) {
+  if (step + 1 < options().updates.steps) {
     hooks.recording.load_next = [this, step](StageId stage, MicroBatchId id) {
       return loader_.training(step + 1, stage, id);
     };
@@ -173,7 +176,7 @@ StepHooks Trainer::hooks_of(std::int64_t step) {
 void Trainer::note_instruction(const Instruction& instruction) {
   if (instruction.kind == InstructionKind::UpdateWeights) model_.complete_gradients(instruction.op.stage);
   if (instruction.kind == InstructionKind::ReduceScalars) {  // A synchronous schedule has all gradients here
-    if (options().watches_weights()) replicas_.require_unchanged();
+    if (options().recovery.watches_weights()) replicas_.require_unchanged();
     if (!self_.job.run.schedule.updates) model_.complete_gradients();
     replacement_.note_gradients_complete(steps_.step());
   }
@@ -206,7 +209,7 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
   metrics.loss = result.loss;
   metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = driver_.learning_rate(metrics.step - 1);
-  metrics.tokens = self_.job.run.mini_batch() * options().sequence;
+  metrics.tokens = self_.job.run.mini_batch() * options().data.sequence;
   metrics.step_seconds = seconds;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / seconds;
   metrics.peak_memory_bytes = result.peak_memory_bytes;
@@ -227,12 +230,12 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
 /// Returns whether the run continues.
 bool Trainer::close_step(const OnStep& on_step) {
   const auto is_due = [&](std::int64_t every) {
-    return every > 0 && (last_.step % every == 0 || last_.step == options().steps);
+    return every > 0 && (last_.step % every == 0 || last_.step == options().updates.steps);
   };
-  if (is_due(options().steps_between_comparisons())) replicas_.compare(last_.step);
+  if (is_due(options().recovery.steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
-  if (is_due(options().validate_every)) last_.validation_loss = validation_.loss(last_.step);
-  if (is_due(options().sample_every)) last_.sample = validation_.sample(last_.step);
+  if (is_due(options().data.validate_every)) last_.validation_loss = validation_.loss(last_.step);
+  if (is_due(options().data.sample_every)) last_.sample = validation_.sample(last_.step);
   // Metrics are written before a save, so that a checkpoint never has a step that the metrics lack.
   on_step(last_);
   const bool continues = !checkpointer_ || save_if_due();
@@ -244,7 +247,8 @@ bool Trainer::close_step(const OnStep& on_step) {
 bool Trainer::save_if_due() {
   const bool is_due = checkpointer_->is_due(last_.step);
   const bool stops = checkpointer_->stops_after(last_.step);
-  if ((is_due || stops) && last_.step % options().steps_between_comparisons() != 0) replicas_.compare(last_.step);
+  if ((is_due || stops) && last_.step % options().recovery.steps_between_comparisons() != 0)
+    replicas_.compare(last_.step);
   if (is_due) checkpointer_->save(last_);
   return !stops;
 }
@@ -261,7 +265,7 @@ void Trainer::drop_step() {
   fault_point("leave");
   await_device(self_.device);
   driver_.executor().drop();
-  if (options().watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
+  if (options().recovery.watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
   replicas_.forget();
   if (checkpointer_) checkpointer_->drop();
 }

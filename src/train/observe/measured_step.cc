@@ -279,9 +279,9 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
   }
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.
-  if (job.options.pairs == Pairs::Together) costs.pair = 0;
+  if (job.options.schedule.pairs == Pairs::Together) costs.pair = 0;
   if (job.slice_bounds.empty()) return costs;
-  costs.slices = {attention_share(job.model, job.options.sequence), as_fractions(job.slice_bounds)};
+  costs.slices = {attention_share(job.model, job.options.data.sequence), as_fractions(job.slice_bounds)};
   return costs;
 }
 
@@ -301,7 +301,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
     costs.all_reduce->data_parallel = job.run.ranks.data_parallel;
     costs.all_reduce->every_stage = job.canonical.has_value();
   }
-  costs.all_reduce_placement = job.options.sync;
+  costs.all_reduce_placement = job.options.schedule.sync;
   return costs;
 }
 

@@ -25,7 +25,7 @@ std::string subtitle_of(const Job& job) {
   const std::int64_t ranks = job.num_ranks();
   return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.run.schedule.stages,
                      ranks, ranks == 1 ? "worker" : "workers", job.run.micro_batches(), job.run.samples_per_op(),
-                     job.options.sequence, to_text(job.options.dtype));
+                     job.options.data.sequence, to_text(job.options.numbers.dtype));
 }
 
 std::string note_of(const Job& job, const StepForecast& made, int cores) {
@@ -190,7 +190,7 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
 
 std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
   // Thread ranks share a clock. Processes on several hosts do not.
-  const bool one_clock = job.options.transport == TransportKind::Threads;
+  const bool one_clock = job.options.device.transport == TransportKind::Threads;
   const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
   const auto of_all = [&](const std::vector<double>& times) {
     return gather(moved(times, offset), rank, job.num_ranks(), transport);
@@ -207,7 +207,7 @@ std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job, const std:
   for (const RecordedStep& step : recorded) {
     auto& groups = steps.emplace_back();
     for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group) {
-      for (std::int64_t lane = 0; lane < job.options.tensor_parallel; ++lane)
+      for (std::int64_t lane = 0; lane < job.options.parallel.tensor_parallel; ++lane)
         groups.push_back(measured_step(job, GroupId(group), step, lane));
     }
   }
@@ -240,14 +240,15 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
   auto steps = measured_steps(job, recorded);
-  if (!options.trace.empty()) write_final_output(job, "--trace", options.trace, trace_text(job, steps));
+  if (!options.output.trace.empty()) write_final_output(job, "--trace", options.output.trace, trace_text(job, steps));
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
-  if (!options.op_times.empty()) write_final_output(job, "--op-times", options.op_times, costs_to_json(costs));
-  if (!options.timeline.empty())
-    write_final_output(job, "--timeline", options.timeline, timeline_page(job, steps, costs));
-  if (!options.report.empty()) {
-    write_final_output(job, "--report", options.report,
+  if (!options.output.op_times.empty())
+    write_final_output(job, "--op-times", options.output.op_times, costs_to_json(costs));
+  if (!options.output.timeline.empty())
+    write_final_output(job, "--timeline", options.output.timeline, timeline_page(job, steps, costs));
+  if (!options.output.report.empty()) {
+    write_final_output(job, "--report", options.output.report,
                        report_text(job, run, metrics, timeline_panels(job, steps, costs)));
   }
 }

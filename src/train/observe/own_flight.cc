@@ -11,10 +11,10 @@ FlightJob flight_job(const Job& job) {
   FlightJob flight{.schedule = job.run.schedule.name,
                    .ranks = std::vector<GroupWorker>(job.launched_count(), kAbsent),
                    .sums = job.rank_groups(),
-                   .tensor_parallel = job.options.tensor_parallel,
-                   .planned_step_seconds = job.options.planned_step_seconds,
-                   .planned_ops = job.options.planned_ops,
-                   .planned_by = job.options.planned_by};
+                   .tensor_parallel = job.options.parallel.tensor_parallel,
+                   .planned_step_seconds = job.options.planned.step_seconds,
+                   .planned_ops = job.options.planned.ops,
+                   .planned_by = job.options.planned.by};
   for (RankId rank(0); rank.value() < job.num_ranks(); rank = RankId(rank.value() + 1))
     flight.ranks[job.launched_rank(rank).index()] = job.run.ranks.place(job.ranks().in_lane(rank));
   for (std::vector<RankId>& members : flight.sums) {

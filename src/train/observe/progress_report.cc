@@ -45,8 +45,8 @@ std::string groups_in_words(const Job& job) {
   std::string text;
   if (job.run.ranks.data_parallel > 1)
     text += fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
-  if (job.options.tensor_parallel > 1)
-    text += fmt::format(", {} on the layers of a worker", job.options.tensor_parallel);
+  if (job.options.parallel.tensor_parallel > 1)
+    text += fmt::format(", {} on the layers of a worker", job.options.parallel.tensor_parallel);
   return text;
 }
 
@@ -209,26 +209,27 @@ std::string end_of_run_text(const Job& job, const std::string& exported) {
   const TrainOptions& options = job.options;
   const std::string& folder = options.checkpoint.folder;
   std::string text;
-  if (job.first_step >= options.steps) {
-    text += fmt::format("nothing is left to do: all {} steps are done; a larger --steps trains on\n", options.steps);
+  if (job.first_step >= options.updates.steps) {
+    text += fmt::format("nothing is left to do: all {} steps are done; a larger --steps trains on\n",
+                        options.updates.steps);
   }
-  if (!folder.empty()) text += fmt::format("saved {}\n", checkpoint_path(folder, options.steps));
+  if (!folder.empty()) text += fmt::format("saved {}\n", checkpoint_path(folder, options.updates.steps));
   if (!exported.empty()) text += fmt::format("exported {}\n", exported);
   const std::string& model = exported.empty() ? folder : exported;
   if (model.empty()) return text + "the trained model is not kept, as there was no --checkpoint and no --export\n";
-  if (!options.report.empty()) text += fmt::format("report: {}\n", options.report);
+  if (!options.output.report.empty()) text += fmt::format("report: {}\n", options.output.report);
   if (!folder.empty()) text += "continue: the same command with a larger --steps and --resume auto\n";
   text += "use the model: ";
   if (is_causal(job.model.family)) {
     text += fmt::format("chimera generate --from {} --prompt TEXT{}, or ", shell_word(model),
                         job.data.tokenizer.empty() ? " --tokenizer FILE" : "");
   }
-  return text +
-         fmt::format("chimera evaluate --from {} --data FILE --sequence {}\n", shell_word(model), options.sequence);
+  return text + fmt::format("chimera evaluate --from {} --data FILE --sequence {}\n", shell_word(model),
+                            options.data.sequence);
 }
 
 std::string partition_line(const Job& job) {
-  const PartitionRule rule = job.options.partition.rule;
+  const PartitionRule rule = job.options.schedule.partition.rule;
   const std::int64_t stages = std::ssize(job.partition);
   const bool is_chosen = rule == PartitionRule::Auto && job.partition != even_partition(job.model.layers, stages);
   if (stages == 1 || (!is_chosen && rule != PartitionRule::Balanced && rule != PartitionRule::Listed)) return "";
@@ -237,7 +238,7 @@ std::string partition_line(const Job& job) {
 }
 
 std::string learning_rate_line(const TrainOptions& options) {
-  const LearningRate& rate = options.learning_rate;
+  const LearningRate& rate = options.updates.learning_rate;
   return fmt::format("learning rate: {:g}, {} steps of warm-up, {}\n", rate.peak, rate.warmup, to_text(rate.shape));
 }
 
@@ -245,17 +246,17 @@ std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text =
       fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
-                  job.model.layers, job.model.hidden, to_text(options.dtype));
-  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.transport);
+                  job.model.layers, job.model.hidden, to_text(options.numbers.dtype));
+  const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.device.transport);
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.run.schedule.name, job.run.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
-                      job.run.micro_batches(), job.run.samples_per_op(), options.sequence);
+                      job.run.micro_batches(), job.run.samples_per_op(), options.data.sequence);
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
     text += fmt::format("data: {}\n", job.data.corpus->opened.description);
   if (job.first_step > 0) text += fmt::format("continues from {}\n", job.options.resume.from);
   text += learning_rate_line(options);
-  if (options.checkpoint.folder.empty() && options.export_folder.empty())
+  if (options.checkpoint.folder.empty() && options.exported.folder.empty())
     text += "the trained model will not be kept; --checkpoint or --export keeps it\n";
   text += partition_line(job);
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {

@@ -46,7 +46,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
     times.waits.ranks = rank[3] / steps;
   }
   // Thread ranks are one process. Ranks of other hosts use other cores.
-  if (self.job.options.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
+  if (self.job.options.device.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
   if (end && self.job.local_ranks() == ranks) summary.others_share = load_of_others(*begin_, *end, job_cpu_seconds);
   const auto op_times = gather(own.op_times().numbers(), self.world_rank, ranks, self.transport);
   for (std::size_t rank = 0; rank < op_times.size(); ++rank) summary.ranks[rank].op_times = OpTimes(op_times[rank]);

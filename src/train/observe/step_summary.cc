@@ -28,7 +28,7 @@ std::string explain_difference(const Job& job, const RunSummary& run, const Step
   constexpr double kLarge = 0.1;
   const std::string load = run.others_share ? "  " + load_text(run.others_share) + "\n" : "";
   if (uses_gpu(job.options)) return load;
-  const double planned = job.options.planned_step_seconds;
+  const double planned = job.options.planned.step_seconds;
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
   const double ops = planned > 0 ? made.step_seconds - planned : 0;
@@ -83,7 +83,7 @@ StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
   const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.run.ranks.data_parallel * job.options.tensor_parallel) /
+  work *= static_cast<double>(job.run.ranks.data_parallel * job.options.parallel.tensor_parallel) /
           static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
@@ -96,7 +96,7 @@ std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
   const StepForecast made = forecast(job, run, cores);
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); simulated {}", run.step_seconds,
                                  compared(made.step_seconds, run.step_seconds));
-  const double planned = job.options.planned_step_seconds;
+  const double planned = job.options.planned.step_seconds;
   if (planned > 0) text += "; planned " + compared(planned, run.step_seconds);
   text += fmt::format(
       "\n  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
@@ -120,10 +120,10 @@ std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
 SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
   SpeedAnalysis report{.steps = run.steps,
                        .step_seconds = run.step_seconds,
-                       .planned = job.options.planned_step_seconds,
+                       .planned = job.options.planned.step_seconds,
                        .simulated = forecast(job, run, cores).step_seconds,
                        .others_share = run.others_share,
-                       .profile = job.options.planned_by,
+                       .profile = job.options.planned.by,
                        .parts = {.ops = run.compute_seconds,
                                  .messages = run.waits.messages,
                                  .sums = run.waits.sums,
@@ -134,7 +134,7 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
     for (std::size_t index = 0; index < kOpKinds; ++index) {
       const auto kind = static_cast<OpKind>(index);
       if (run.op_times.count(StageId(stage), kind) == 0) continue;
-      const auto& planned = job.options.planned_ops;
+      const auto& planned = job.options.planned.ops;
       const Duration mean = run.op_times.mean(StageId(stage), kind);
       report.ops.push_back({.kind = kind,
                             .stage = stage,

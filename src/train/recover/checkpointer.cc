@@ -193,7 +193,7 @@ bool Checkpointer::is_due(std::int64_t step) {
   const SaveInterval& every = job_.options.checkpoint.every;
   if (votes_.wanted > 0 || (every.steps > 0 && step % every.steps == 0)) plans_.is_due = true;
   if (votes_.stop > 0) plans_.is_stopping = true;
-  const bool is_last = step == job_.options.steps || stops_after(step);  // Saved by finish()
+  const bool is_last = step == job_.options.updates.steps || stops_after(step);  // Saved by finish()
   return plans_.is_due && current_.phase == Phase::Idle && !is_last && may_save_after(step);
 }
 

@@ -32,7 +32,7 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 
 std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
   // Our launcher sees its processes die, and a run on one host ends with the host.
-  if (!rank.placed || rank.rendezvous.host.empty() || job.options.hang_seconds == 0) return nullptr;
+  if (!rank.placed || rank.rendezvous.host.empty() || job.options.recovery.hang_seconds == 0) return nullptr;
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
   FileDescriptor socket;

@@ -13,7 +13,7 @@
 namespace chimera {
 
 std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t step) const {
-  if (!leaves_out(step) && !self_.job.options.skips_non_finite(step)) return nullptr;
+  if (!leaves_out(step) && !self_.job.options.recovery.skips_non_finite(step)) return nullptr;
   return [this, step](const std::string& what, bool is_own) {
     // Single bad mini-batches are skipped. A model that has diverged would skip all further steps in silence.
     if (skipped_in_row_ == kMaxSkippedInRow) {
@@ -29,7 +29,7 @@ std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t 
 
 void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
   if (!leaves_out(metrics.step)) skipped_in_row_ = metrics.is_skipped ? skipped_in_row_ + 1 : 0;
-  const double spike = self_.job.options.spike;
+  const double spike = self_.job.options.recovery.spike;
   if (spike == 0) return;
   metrics.loss_watch = watch;
   if (metrics.is_skipped) return;
@@ -41,7 +41,7 @@ void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
 void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch) const {
   const TrainOptions& options = self_.job.options;
   // The mini-batches that cause a spike usually lie a few steps before it.
-  const LeftOutSteps range{std::max<std::int64_t>(metrics.step - options.spike_skip + 1, 1), metrics.step};
+  const LeftOutSteps range{std::max<std::int64_t>(metrics.step - options.recovery.spike_skip + 1, 1), metrics.step};
   const bool is_first = self_.rank == RankId(0);
   if (is_first) {
     std::vector<LeftOutSteps> all = self_.job.left_out;
@@ -52,7 +52,7 @@ void LossGuard::end_for_spike(const StepMetrics& metrics, const LossWatch& watch
       fmt::format("the loss, {:.4f}, is {:.1f} deviations of {:.4f} above the expected {:.4f} (--spike {:g}); "
                   "steps {} to {} make no update from now on",
                   metrics.loss, watch.deviations_above(metrics.loss), watch.deviation(), watch.expected(),
-                  options.spike, range.first, range.last),
+                  options.recovery.spike, range.first, range.last),
       is_first, self_.transport);
 }
 

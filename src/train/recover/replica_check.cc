@@ -117,7 +117,7 @@ void ReplicaCheck::compare(std::int64_t step) {
   hashes_ = hash_state();
   const auto differing = differing_stages(copies_, hashes_, self_.world_rank, self_.transport);
   if (differing.empty()) return;
-  const bool repairs = self_.job.options.different_copies == DifferentCopies::Repair &&
+  const bool repairs = self_.job.options.recovery.different_copies == DifferentCopies::Repair &&
                        std::ranges::all_of(differing, &DeviatingStage::has_majority);
   if (!repairs) {
     const DeviatingStage& first = differing.front();
@@ -129,7 +129,7 @@ void ReplicaCheck::compare(std::int64_t step) {
 }
 
 void ReplicaCheck::ensure_hashes(std::int64_t step) {
-  if (self_.job.options.different_copies == DifferentCopies::Repair && hashes_.empty()) compare(step);
+  if (self_.job.options.recovery.different_copies == DifferentCopies::Repair && hashes_.empty()) compare(step);
 }
 
 void ReplicaCheck::repair(const DeviatingStage& stage, std::int64_t step) {

@@ -75,11 +75,11 @@ std::string find_recorded(const std::string& checkpoint, const std::string& reco
 
 std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& options, const std::string& tokenizer,
                                                       const ModelConfig& model) {
-  if (options.sample_every == 0 && options.prompt.empty()) return nullptr;
-  if (options.sample_every == 0) throw ConfigError("--prompt is for --sample-every");
+  if (options.data.sample_every == 0 && options.data.prompt.empty()) return nullptr;
+  if (options.data.sample_every == 0) throw ConfigError("--prompt is for --sample-every");
   require_continuable(model);
-  if (options.prompt.empty()) throw ConfigError("--sample-every needs a text to continue; give --prompt");
-  if (const auto place = find_invalid_utf8(options.prompt)) {
+  if (options.data.prompt.empty()) throw ConfigError("--sample-every needs a text to continue; give --prompt");
+  if (const auto place = find_invalid_utf8(options.data.prompt)) {
     throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
   }
   if (tokenizer.empty()) {
@@ -87,7 +87,7 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   }
   auto result = std::make_shared<TrainingPrompt>();
   result->tokenizer = open_tokenizer(tokenizer);
-  result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.prompt));
+  result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.data.prompt));
   require_in_vocabulary(result->prompt.ids, model, "--prompt");
   result->options.tokens = std::min(kSampleTokens, most_new_tokens(model, std::ssize(result->prompt.ids), "--prompt"));
   return result;

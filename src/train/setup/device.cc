@@ -49,7 +49,7 @@ constexpr std::array kPeaks = {
 
 const Accelerator* replacement = nullptr;
 
-bool has_processes(const TrainOptions& options) { return options.transport == TransportKind::Processes; }
+bool has_processes(const TrainOptions& options) { return options.device.transport == TransportKind::Processes; }
 
 /// Any replica of a stage may have to send its state to any other.
 void add_twins(const Job& job, std::set<RankPair>& pairs) {
@@ -113,11 +113,11 @@ void require_fast_numbers(DataType dtype, bool native) {
       "--dtype float32, or --force-bfloat16 to use it anyway");
 }
 
-bool uses_gpu(const TrainOptions& options) { return options.device == DeviceKind::Cuda; }
+bool uses_gpu(const TrainOptions& options) { return options.device.kind == DeviceKind::Cuda; }
 
 at::Device device_of(const TrainOptions& options, RankId rank) {
   if (!uses_gpu(options)) return at::kCPU;
-  int own = options.gpu.value_or(static_cast<int>(rank.value()));
+  int own = options.device.gpu.value_or(static_cast<int>(rank.value()));
   if (ranks_share_gpus()) own %= accelerator().num_devices();
   return {accelerator().type(), static_cast<c10::DeviceIndex>(has_processes(options) ? own : 0)};
 }
@@ -127,28 +127,28 @@ std::int64_t receives_ahead(const TrainOptions& options) {
 }
 
 Workload workload_of(const TrainOptions& options) {
-  Workload workload = workload_of(options.dtype, options.optimizer.kind, options.sequence);
+  Workload workload = workload_of(options.numbers.dtype, options.updates.optimizer.kind, options.data.sequence);
   if (workload.iteration_bytes > 0)
-    workload.iteration_bytes = bytes_of(options.optimizer.muon.iterations.value_or(options.dtype));
-  workload.micro_batch_size = options.micro_batch_size;
-  workload.dropout = options.dropout > 0;
-  workload.split_documents = options.documents == Documents::Split;
-  workload.recompute_attention = options.recompute.rule == StageRule::Attention;
+    workload.iteration_bytes = bytes_of(options.updates.optimizer.muon.iterations.value_or(options.numbers.dtype));
+  workload.micro_batch_size = options.data.micro_batch_size;
+  workload.dropout = options.model.dropout > 0;
+  workload.split_documents = options.data.documents == Documents::Split;
+  workload.recompute_attention = options.memory.recompute.rule == StageRule::Attention;
   if (uses_gpu(options)) workload.logits_of_chunk = kLogitsOfGpuChunk;
   return workload;
 }
 
 ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, double memory_bytes) {
   if (!uses_gpu(options)) return {};
-  const bool is_known = options.profile != nullptr && options.profile->reserved.all() > 0;
-  ReservedBytes reserved = is_known ? options.profile->reserved : reserved_on_gpu(memory_bytes);
-  if (options.cuda_graphs || options.op_graphs) reserved.graphs = kGraphBytes;
+  const bool is_known = options.schedule.profile != nullptr && options.schedule.profile->reserved.all() > 0;
+  ReservedBytes reserved = is_known ? options.schedule.profile->reserved : reserved_on_gpu(memory_bytes);
+  if (options.numbers.cuda_graphs || options.numbers.op_graphs) reserved.graphs = kGraphBytes;
   if (!has_processes(options) || ranks == 1) reserved.communicators = 0;
   return reserved;
 }
 
 void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
-  const GpuTraits gpu = accelerator().traits(job.options.gpu.value_or(0));
+  const GpuTraits gpu = accelerator().traits(job.options.device.gpu.value_or(0));
   const std::int64_t ranks = job.num_ranks();
   const auto memory = static_cast<double>(gpu.memory_bytes);
   const ReservedBytes reserved = reserved_of(job.options, ranks, memory);
@@ -162,13 +162,13 @@ void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
                   "--micro-batch-size, --recompute full{}",
                   bytes_text(needed), sharing == 1 ? "the fullest rank" : fmt::format("{} ranks on a GPU", sharing),
                   to_text(reserved), bytes_text(memory), gpu.name,
-                  job.options.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
+                  job.options.schedule.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
 }
 
 int intra_op_threads(const Job& job) {
-  if (job.options.threads > 0) return static_cast<int>(job.options.threads);
+  if (job.options.device.threads > 0) return static_cast<int>(job.options.device.threads);
   // Products of several threads add in an order that depends on the number of threads.
-  if (job.options.reduction == ReductionOrder::Canonical) return 1;
+  if (job.options.numbers.reduction == ReductionOrder::Canonical) return 1;
   return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
 }
 
@@ -177,11 +177,12 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   add_communicating_pairs(job.run.ranks, job.programs.training, pairs);
   add_communicating_pairs(job.run.ranks, job.programs.validation, pairs);
   for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
-  const bool copies_are_given = job.options.outlives_ranks() || job.options.different_copies == DifferentCopies::Repair;
+  const bool copies_are_given =
+      job.options.recovery.outlives_ranks() || job.options.recovery.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job, pairs);
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};
-  if (job.options.observes()) {  // Clock measurement
+  if (job.options.output.observes()) {  // Clock measurement
     for (int rank = 1; rank < static_cast<int>(job.num_ranks()); ++rank) pairs.insert({0, rank});
   }
   return {pairs.begin(), pairs.end()};
@@ -221,24 +222,24 @@ void replace_accelerator(const Accelerator* other) { replacement = other; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;
-  if (options.observes()) {
+  if (options.output.observes()) {
     throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
   }
   // CUDA reads its variables at its first use, so they are set before the library is opened.
-  if (options.cuda_graphs) set_unless_set(graph_variables());
+  if (options.numbers.cuda_graphs) set_unless_set(graph_variables());
   if (has_processes(options)) set_unless_set(cuda_variables());
-  if (options.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
+  if (options.numbers.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
   const Accelerator& gpus = accelerator();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
     throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
   }
-  if (has_processes(options) && !options.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
+  if (has_processes(options) && !options.device.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
     throw ConfigError(
         fmt::format("--device cuda: {} processes need a GPU each, this machine has {}; use --transport threads, which "
                     "share one GPU",
                     ranks, gpus.num_devices()));
   }
-  require_numbers(options, gpus.traits(options.gpu.value_or(0)));
+  require_numbers(options, gpus.traits(options.device.gpu.value_or(0)));
 }
 
 std::optional<GpuResources> gpu_resources(const Job& job) {
@@ -254,13 +255,14 @@ std::optional<GpuResources> gpu_resources(const Job& job) {
 
 void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
   if (!uses_gpu(options)) {
-    if (options.tf32) throw ConfigError("--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda");
-    if (!options.force_bfloat16) require_fast_numbers(options.dtype, has_native_bfloat16());
+    if (options.numbers.tf32)
+      throw ConfigError("--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda");
+    if (!options.numbers.force_bfloat16) require_fast_numbers(options.numbers.dtype, has_native_bfloat16());
     return;
   }
-  if (options.tf32 && !gpu.has_tf32)
+  if (options.numbers.tf32 && !gpu.has_tf32)
     throw ConfigError(fmt::format("--tf32: {} does not have TensorFloat32; leave it out", gpu.name));
-  if (options.dtype != DataType::BFloat16 || options.force_bfloat16 || gpu.has_bfloat16) return;
+  if (options.numbers.dtype != DataType::BFloat16 || options.numbers.force_bfloat16 || gpu.has_bfloat16) return;
   throw ConfigError(fmt::format(
       "--dtype bfloat16: {} emulates it; use --dtype float32, or --force-bfloat16 to use it anyway", gpu.name));
 }
@@ -280,17 +282,18 @@ CaptureGraph graph_capture_on(const Accelerator& gpus) {
 }
 
 void require_recordable(const TrainOptions& options, std::int64_t ranks) {
-  if (!options.cuda_graphs && !options.op_graphs) return;
+  if (!options.numbers.cuda_graphs && !options.numbers.op_graphs) return;
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError((options.op_graphs ? "--op-graphs: " : "--cuda-graphs: ") + why);
+    throw ConfigError((options.numbers.op_graphs ? "--op-graphs: " : "--cuda-graphs: ") + why);
   };
-  if (options.cuda_graphs && options.op_graphs) refuse("--cuda-graphs records the ops too; leave out one of them");
-  if (options.op_graphs && options.reduction == ReductionOrder::Canonical) {
+  if (options.numbers.cuda_graphs && options.numbers.op_graphs)
+    refuse("--cuda-graphs records the ops too; leave out one of them");
+  if (options.numbers.op_graphs && options.numbers.reduction == ReductionOrder::Canonical) {
     refuse("gradients of blocks have addresses of their own; use --reduction natural, or leave it out");
   }
   if (!uses_gpu(options)) refuse("only GPUs have CUDA graphs; leave it out, or use --device cuda");
-  if (options.offload.rule != StageRule::None) refuse("a graph keeps its memory; use --offload none");
-  if (options.cuda_graphs && options.dropout > 0)
+  if (options.memory.offload.rule != StageRule::None) refuse("a graph keeps its memory; use --offload none");
+  if (options.numbers.cuda_graphs && options.model.dropout > 0)
     refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
   if (!has_processes(options) && ranks > 1) {
     refuse("a graph belongs to one rank, but threads share tensors; use --transport processes, or leave it out");
@@ -308,9 +311,9 @@ int gpu_of(int local_rank, int local_size, int visible) {
 
 void assign_gpu(TrainOptions& options, int local_rank, int local_size) {
   if (!uses_gpu(options) || !has_processes(options)) return;
-  options.gpu = 0;
+  options.device.gpu = 0;
   require_device(options, local_size);
-  options.gpu = gpu_of(local_rank, local_size, accelerator().num_devices());
+  options.device.gpu = gpu_of(local_rank, local_size, accelerator().num_devices());
 }
 
 std::function<double()> peak_memory_of(at::Device device) {
@@ -349,20 +352,20 @@ void require_gpu_margin(at::Device device) {
 GpuPeak gpu_peak(const Job& job) {
   const TrainOptions& options = job.options;
   const std::string name = accelerator().traits(static_cast<int>(device_of(options, RankId(0)).index())).name;
-  const bool is_tf32 = options.dtype == DataType::Float32 && options.tf32;
+  const bool is_tf32 = options.numbers.dtype == DataType::Float32 && options.numbers.tf32;
   double share = 0;  // Of the bfloat16 peak
-  if (options.dtype == DataType::BFloat16) share = 1;
+  if (options.numbers.dtype == DataType::BFloat16) share = 1;
   if (is_tf32) share = 0.5;
   const auto ranks = static_cast<int>(job.num_ranks());
   int gpus = has_processes(options) ? ranks : 1;
   if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
   return {.flops = share * gpus * bfloat16_peak(name),
-          .what = fmt::format("{} with {}{}", name, to_text(options.dtype), is_tf32 ? " and --tf32" : "")};
+          .what = fmt::format("{} with {}{}", name, to_text(options.numbers.dtype), is_tf32 ? " and --tf32" : "")};
 }
 
 void set_matmul_precision(const TrainOptions& options) {
   if (!uses_gpu(options)) return;
-  at::globalContext().setFloat32MatmulPrecision(options.tf32 ? "high" : "highest");
+  at::globalContext().setFloat32MatmulPrecision(options.numbers.tf32 ? "high" : "highest");
   at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
 }
 

@@ -44,18 +44,18 @@ PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
   problem.memory_bytes = machine.memory_bytes;
   problem.workload = workload_of(job.options);
   problem.workload.cuts_tokens = job.cuts_tokens();
-  problem.sync = job.options.sync;
-  problem.shard_optimizer = job.options.shard_optimizer;
+  problem.sync = job.options.schedule.sync;
+  problem.shard_optimizer = job.options.memory.shard_optimizer;
   problem.second_shards = job.has_second_shards();
   return problem;
 }
 
 Candidate candidate_of(const Job& job, const PlanProblem& problem) {
   Candidate candidate{.schedule = job.run.schedule.name,
-                      .shape = job.options.shape,
+                      .shape = job.options.schedule.shape,
                       .data_parallel = job.run.ranks.data_parallel,
-                      .micro_batch_size = job.options.micro_batch_size,
-                      .tensor_parallel = job.options.tensor_parallel,
+                      .micro_batch_size = job.options.data.micro_batch_size,
+                      .tensor_parallel = job.options.parallel.tensor_parallel,
                       .recompute = job.stages.recompute,
                       .offload = job.stages.offload,
                       .recompute_attention = problem.workload.recompute_attention,
@@ -81,7 +81,7 @@ StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate&
   StageModel model = stage_model(problem, candidate, job.run.schedule, job.partition);
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
+  if (job.options.schedule.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
   model.reserved_bytes = reserved_by(job, problem.machine).all();
   if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
   return model;
@@ -132,7 +132,7 @@ MachineProfile machine_at(double speed, const Job& job) {
     machine.layers.push_back({kind,
                               job.model,
                               workload.sequence,
-                              job.options.dtype,
+                              job.options.numbers.dtype,
                               {{.micro_batch_size = workload.micro_batch_size,
                                 .forward = work.forward_flops / speed,
                                 .input_gradient = work.input_gradient_flops / speed,
@@ -148,7 +148,7 @@ MachineProfile machine_at(double speed, const Job& job) {
 MachineProfile assumed_machine(const Job& job) {
   const int threads = intra_op_threads(job);
   // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
-  const double speed = product_speed(scalar_type(job.options.dtype), threads);
+  const double speed = product_speed(scalar_type(job.options.numbers.dtype), threads);
   MachineProfile machine = machine_at(speed, job);
   machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
                              speed / 1e9);

@@ -93,23 +93,23 @@ struct Job {
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
   /// before validations, samples and saves.
   [[nodiscard]] FlushInterval flush_interval(std::int64_t step) const {
-    std::int64_t pause = std::gcd(options.validate_every, options.sample_every);  // gcd(a, 0) = a
+    std::int64_t pause = std::gcd(options.data.validate_every, options.data.sample_every);  // gcd(a, 0) = a
     if (!options.checkpoint.folder.empty()) pause = std::gcd(pause, options.checkpoint.every.steps);
-    const std::int64_t longest = pause > 0 ? pause : options.steps;
+    const std::int64_t longest = pause > 0 ? pause : options.updates.steps;
     const std::int64_t first = step / longest * longest;
-    return {first, std::min(longest, options.steps - first)};
+    return {first, std::min(longest, options.updates.steps - first)};
   }
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const {
-    return {run.num_ranks(), options.tensor_parallel, head_groups(model, options.tensor_parallel)};
+    return {run.num_ranks(), options.parallel.tensor_parallel, head_groups(model, options.parallel.tensor_parallel)};
   }
   [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
   [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
   /// Returns whether the ranks that share layers divide the tokens between these layers (SequenceParallel).
   [[nodiscard]] bool cuts_tokens() const {
-    const std::int64_t t = options.tensor_parallel;
+    const std::int64_t t = options.parallel.tensor_parallel;
     const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };
-    return t > 1 && options.sequence_parallel == SequenceParallel::Auto && is_cut(options.sequence) &&
+    return t > 1 && options.parallel.sequence_parallel == SequenceParallel::Auto && is_cut(options.data.sequence) &&
            std::ranges::all_of(slice_bounds, is_cut);
   }
   /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
@@ -119,12 +119,14 @@ struct Job {
     return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
   }
   /// Returns whether two ranks update each shard of the optimizer.
-  [[nodiscard]] bool has_second_shards() const { return options.shard_optimizer && options.outlives_ranks(); }
+  [[nodiscard]] bool has_second_shards() const {
+    return options.memory.shard_optimizer && options.recovery.outlives_ranks();
+  }
   /// Returns [group][shard]: the running ranks that update the shard. The first sends it, and writes it to checkpoints.
   [[nodiscard]] std::vector<RankGroups> shards() const;
   /// Returns the number of ranks on this host.
   [[nodiscard]] std::int64_t local_ranks() const {
-    return std::min<std::int64_t>(options.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
+    return std::min<std::int64_t>(options.device.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
   }
 };
 

@@ -82,9 +82,9 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
   const auto muon_exclude = [](const nlohmann::ordered_json& run) {
     return run.at("hyperparameters").value("muon_exclude", std::vector<std::string>{});
   };
-  if (job.options.optimizer.kind == OptimizerKind::Muon) {
+  if (job.options.updates.optimizer.kind == OptimizerKind::Muon) {
     const auto there = muon_exclude(checkpoint.manifest.run);
-    if (there != job.options.optimizer.muon.exclude) {
+    if (there != job.options.updates.optimizer.muon.exclude) {
       refuse(checkpoint, fmt::format("its run had {}; give the same, because other matrices have no momentum",
                                      there.empty() ? "no --muon-exclude"
                                                    : fmt::format("--muon-exclude {}", fmt::join(there, ","))));
@@ -108,10 +108,10 @@ void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
   constexpr double kJump = 0.01;  // Relative to the saved run's last rate
   const TrainOptions& options = job.options;
   const std::int64_t step = checkpoint.manifest.step;
-  if (options.resume.is_checked || step >= options.steps) return;
-  const double here = options.learning_rate.at(step - 1, options.steps);
+  if (options.resume.is_checked || step >= options.updates.steps) return;
+  const double here = options.updates.learning_rate.at(step - 1, options.updates.steps);
   const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
-  const double next = options.learning_rate.at(step, options.steps);
+  const double next = options.updates.learning_rate.at(step, options.updates.steps);
   if (std::abs(here - there) <= kJump * there || std::abs(next - there) <= kJump * there) return;
   messages().write(fmt::format(
       "chimera: --resume {}: the learning rate jumps from {:.3g} in step {} to {:.3g} in step {}, because its "
@@ -123,9 +123,10 @@ void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
 void take_rates(TrainOptions& options, const nlohmann::ordered_json& run) {
   const auto numbers = run.find("hyperparameters");
   if (numbers == run.end() || !numbers->is_object()) return;
-  LearningRate& rate = options.learning_rate;
-  if (options.usual_peak) rate.peak = numbers->value("learning_rate", rate.peak);
-  if (options.usual_warmup) rate.warmup = std::min(numbers->value("warmup", rate.warmup), options.steps);
+  LearningRate& rate = options.updates.learning_rate;
+  if (options.updates.usual_peak) rate.peak = numbers->value("learning_rate", rate.peak);
+  if (options.updates.usual_warmup)
+    rate.warmup = std::min(numbers->value("warmup", rate.warmup), options.updates.steps);
 }
 
 /// The data continue after the last sample, also with another mini-batch.
@@ -133,9 +134,9 @@ void take_position(Job& job, const Checkpoint& checkpoint) {
   const auto& progress = checkpoint.manifest.run.at("progress");
   const std::int64_t own = job.first_step * job.run.mini_batch();
   job.sample_shift = progress.value("samples", own) - own;
-  const std::int64_t tokens = own * job.options.sequence;
+  const std::int64_t tokens = own * job.options.data.sequence;
   job.token_shift = progress.value("tokens", tokens) - tokens;
-  if (job.sample_shift == 0 || !job.options.reports) return;
+  if (job.sample_shift == 0 || !job.options.output.reports) return;
   messages().write(fmt::format("chimera: --resume {}: continues after {} samples, with mini-batches of {}\n",
                                checkpoint.path, own + job.sample_shift, job.run.mini_batch()));
 }
@@ -143,11 +144,11 @@ void take_position(Job& job, const Checkpoint& checkpoint) {
 /// An asynchronous schedule can start only after a flush.
 void require_beginning(const Job& job, const Checkpoint& checkpoint) {
   const std::int64_t step = checkpoint.manifest.step;
-  if (step > job.options.steps) {
-    refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.steps));
+  if (step > job.options.updates.steps) {
+    refuse(checkpoint, fmt::format("has done {} steps; --steps {} are fewer", step, job.options.updates.steps));
   }
   // A resumed pipeline starts empty, which changes an asynchronous run unless it was empty there before.
-  if (!job.run.schedule.updates || step == job.options.steps || job.flush_interval(step).first == step) return;
+  if (!job.run.schedule.updates || step == job.options.updates.steps || job.flush_interval(step).first == step) return;
   refuse(checkpoint, fmt::format("schedule {} is asynchronous and cannot start at step {}, because it has no flush "
                                  "there; give a --save-every that divides this step",
                                  job.run.schedule.name, step));
@@ -195,7 +196,7 @@ void require_saving(const Job& job) {
 /// Returns the tokenizer's files, and the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
   std::map<std::string, std::string> files = job.data.tokenizer_texts;
-  const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.dtype)));
+  const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.numbers.dtype)));
   try {
     files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
     if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
@@ -218,7 +219,7 @@ void take_retention(Job& job, const nlohmann::ordered_json& run) {
   };
   take("last", options.keeps_last, 1, options.keep.last);
   take("every", options.keeps_every, 0, options.keep.every);
-  if (options.folder.empty() || options.keep == usual || !job.options.reports) return;
+  if (options.folder.empty() || options.keep == usual || !job.options.output.reports) return;
   messages().write(
       fmt::format("chimera: --keep {} --keep-every {}, as in the saved run\n", options.keep.last, options.keep.every));
 }
@@ -263,7 +264,7 @@ void require_space(const Job& job, std::int64_t first_step) {
     throw ConfigError(fmt::format("--checkpoint {}: a checkpoint needs {}, and {} are free there", options.folder,
                                   bytes_text(one), bytes_text(free)));
   }
-  const std::int64_t steps = job.options.steps - first_step;
+  const std::int64_t steps = job.options.updates.steps - first_step;
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
   const auto existing = static_cast<std::int64_t>(list_steps(options.folder).size());
   // The oldest checkpoint is removed when the next one is complete.
@@ -279,13 +280,13 @@ void require_space(const Job& job, std::int64_t first_step) {
 void open_checkpoints(Job& job) {
   const std::string asked = std::exchange(job.options.resume.from, kNone);
   job.options.resume.is_auto = asked == kAuto;
-  const bool may_save = !job.options.checkpoint.folder.empty() || !job.options.export_folder.empty();
+  const bool may_save = !job.options.checkpoint.folder.empty() || !job.options.exported.folder.empty();
   if ((asked.empty() || asked == kNone) && !may_save) return;
   require_saving(job);
   if (!job.options.resume.is_checked) require_own_latest(job.options);
   try {
     NewestCheckpoint newest = look_up(job.options, asked);
-    if (job.options.reports) report_rejected(newest);
+    if (job.options.output.reports) report_rejected(newest);
     if (newest.checkpoint) take_rates(job.options, newest.checkpoint->manifest.run);
     auto checkpoints = std::make_shared<JobCheckpoints>();
     checkpoints->record = run_record(job);
@@ -310,7 +311,7 @@ void open_checkpoints(Job& job) {
     throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
   }
   // Ranks would all report the same.
-  if (job.options.reports) require_space(job, job.first_step);
+  if (job.options.output.reports) require_space(job, job.first_step);
   if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
 }
 

@@ -146,37 +146,37 @@ Json model_section(const Job& job) {
 Json data_section(const Job& job) {
   const TrainOptions& o = job.options;
   return {{bytes_of_data(job) > kHashedWhole ? kSampledContent : kContent, fmt::format("{:016x}", data_hash(job))},
-          {"documents", to_text(o.documents)},
-          {"end_of_document", o.end_of_document},
-          {"sequence", o.sequence},
+          {"documents", to_text(o.data.documents)},
+          {"end_of_document", o.data.end_of_document},
+          {"sequence", o.data.sequence},
           {"mini_batch", job.run.mini_batch()},
-          {"seed", o.seed}};
+          {"seed", o.data.seed}};
 }
 
 /// Keys are the flags' names with underscores (flag_of()).
 Json hyperparameters(const TrainOptions& o) {
-  const LearningRate& rate = o.learning_rate;
-  Json numbers = {{"steps", o.steps},
+  const LearningRate& rate = o.updates.learning_rate;
+  Json numbers = {{"steps", o.updates.steps},
                   {"learning_rate", rate.peak},
                   {"min_learning_rate", rate.minimum ? Json(*rate.minimum) : Json()},
                   {"learning_rate_shape", to_text(rate.shape)},
                   {"warmup", rate.warmup},
                   {"cooldown", rate.cooldown ? Json(*rate.cooldown) : Json()},
                   {"cooldown_shape", to_text(rate.cooldown_shape)},
-                  {"weight_decay", o.optimizer.weight_decay},
-                  {"decay", to_text(o.optimizer.decayed)},
-                  {"beta1", o.optimizer.beta1},
-                  {"beta2", o.optimizer.beta2},
-                  {"epsilon", o.optimizer.epsilon},
-                  {"clip", o.clip},
-                  {"dropout", o.dropout},
-                  {"dtype", to_text(o.dtype)},
-                  {"reduction", to_text(o.reduction)}};
-  if (o.optimizer.kind == OptimizerKind::Muon) {
-    const MuonOptions& muon = o.optimizer.muon;
+                  {"weight_decay", o.updates.optimizer.weight_decay},
+                  {"decay", to_text(o.updates.optimizer.decayed)},
+                  {"beta1", o.updates.optimizer.beta1},
+                  {"beta2", o.updates.optimizer.beta2},
+                  {"epsilon", o.updates.optimizer.epsilon},
+                  {"clip", o.updates.clip},
+                  {"dropout", o.model.dropout},
+                  {"dtype", to_text(o.numbers.dtype)},
+                  {"reduction", to_text(o.numbers.reduction)}};
+  if (o.updates.optimizer.kind == OptimizerKind::Muon) {
+    const MuonOptions& muon = o.updates.optimizer.muon;
     numbers["momentum"] = muon.momentum;
     numbers["muon_adjust"] = to_text(muon.adjust);
-    numbers["muon_dtype"] = to_text(muon.iterations.value_or(o.dtype));
+    numbers["muon_dtype"] = to_text(muon.iterations.value_or(o.numbers.dtype));
     numbers["muon_exclude"] = muon.exclude;
   }
   return numbers;
@@ -192,12 +192,12 @@ Json layout_section(const Job& job) {
           {"micro_batches", job.run.schedule.micro_batches},
           {"micro_batch_size", job.run.samples_per_op()},
           {"data_parallel", job.run.ranks.data_parallel},
-          {"tensor_parallel", o.tensor_parallel},
+          {"tensor_parallel", o.parallel.tensor_parallel},
           {"ranks", job.num_ranks()},
           {"partition", layers},
-          {"transport", to_text(o.transport)},
-          {"device", to_text(o.device)},
-          {"shard_optimizer", o.shard_optimizer},
+          {"transport", to_text(o.device.transport)},
+          {"device", to_text(o.device.kind)},
+          {"shard_optimizer", o.memory.shard_optimizer},
           {"threads", intra_op_threads(job)}};
 }
 
@@ -247,7 +247,7 @@ Fingerprint fingerprint(const Job& job) {
   // depends on almost every flag.
   Json ends = Json::array();
   for (const StageLayers& stage : job.partition) ends.push_back(stage.end_layer);
-  Json left_out = {o.spike, o.spike_skip};
+  Json left_out = {o.recovery.spike, o.recovery.spike_skip};
   for (const LeftOutSteps& steps : job.left_out) left_out.push_back({steps.first, steps.last});
   const CheckpointOptions& saves = o.checkpoint;
   Fingerprint parts = {
@@ -256,24 +256,24 @@ Fingerprint fingerprint(const Job& job) {
       {"--from", job.from ? hash_folder(*job.from) : 0},
       {"--partition", hash_of(ends)},
       {"the data", data_hash(job)},
-      {"--seed", hash_of(o.seed)},
+      {"--seed", hash_of(o.data.seed)},
       {"--device, --tf32, --cuda-graphs, --op-graphs",
-       hash_of({to_text(o.device), o.tf32, o.cuda_graphs, o.op_graphs})},
-      {"--tensor-parallel", hash_of({o.tensor_parallel, job.cuts_tokens()})},
+       hash_of({to_text(o.device.kind), o.numbers.tf32, o.numbers.cuda_graphs, o.numbers.op_graphs})},
+      {"--tensor-parallel", hash_of({o.parallel.tensor_parallel, job.cuts_tokens()})},
       {"--micro-batch-size", hash_of(job.run.samples_per_op())},
-      {"--sequence", hash_of(o.sequence)},
-      {"--optimizer", hash_of(to_text(o.optimizer.kind))},
-      {"--shard-optimizer", hash_of(o.shard_optimizer)},
-      {"--reduction-blocks", hash_of(o.reduction_blocks)},
-      {"--documents", hash_of({to_text(o.documents), o.end_of_document})},
+      {"--sequence", hash_of(o.data.sequence)},
+      {"--optimizer", hash_of(to_text(o.updates.optimizer.kind))},
+      {"--shard-optimizer", hash_of(o.memory.shard_optimizer)},
+      {"--reduction-blocks", hash_of(o.numbers.reduction_blocks)},
+      {"--documents", hash_of({to_text(o.data.documents), o.data.end_of_document})},
       {"--spike, --spike-skip", hash_of(left_out)},
-      {"--verify-messages", hash_of(o.verify_messages)},
-      {"--on-different-copies", hash_of(to_text(o.different_copies))},
-      {"--validate-every", hash_of(o.validate_every)},
-      {"--validate-batches", hash_of(o.validate_batches)},
-      {"--sample-every, --prompt", hash_of({o.sample_every, o.prompt})},
-      {"--trace, --op-times, --timeline", hash_of(o.observes())},
-      {"--export", hash_of({o.export_folder, o.export_dtype, o.export_shard_bytes})},
+      {"--verify-messages", hash_of(o.recovery.verify_messages)},
+      {"--on-different-copies", hash_of(to_text(o.recovery.different_copies))},
+      {"--validate-every", hash_of(o.data.validate_every)},
+      {"--validate-batches", hash_of(o.data.validate_batches)},
+      {"--sample-every, --prompt", hash_of({o.data.sample_every, o.data.prompt})},
+      {"--trace, --op-times, --timeline", hash_of(o.output.observes())},
+      {"--export", hash_of({o.exported.folder, o.exported.dtype, o.exported.shard_bytes})},
       {"--checkpoint, --save-every, --keep",
        hash_of({saves.folder, saves.every.steps, saves.every.seconds, saves.keep.last, saves.keep.every})},
       {kResumeFlag, hash_of({o.resume.from, job.first_step})}};
@@ -288,7 +288,7 @@ Json run_record(const Job& job) {
   if (job.canonical) numbers["block_size"] = job.canonical->block_size;
   if (job.canonical) numbers["micro_batch_size"] = job.run.samples_per_op();
   return {{"model", model_section(job)},
-          {"optimizer", {{"kind", to_text(job.options.optimizer.kind)}}},
+          {"optimizer", {{"kind", to_text(job.options.updates.optimizer.kind)}}},
           {"data", data_section(job)},
           {"hyperparameters", numbers},
           {"layout", layout_section(job)},

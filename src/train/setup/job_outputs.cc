@@ -64,8 +64,8 @@ void require_no_input(const Output& output, const TrainOptions& options) {
     throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
   };
   // An output that replaces an input would destroy it, or read its own output in the next run.
-  std::vector<std::string> files = options.files_read;
-  files.insert(files.end(), {options.model, options.schedule_file, options.tokenizer, options.from});
+  std::vector<std::string> files = options.output.files_read;
+  files.insert(files.end(), {options.model.name, options.schedule.file, options.data.tokenizer, options.model.from});
   std::error_code absent;
   const bool exists = std::filesystem::exists(path, absent);
   for (const std::string& file : files) {
@@ -74,7 +74,7 @@ void require_no_input(const Output& output, const TrainOptions& options) {
       refuse("the run reads this file; give another one");
     }
   }
-  for (const std::string& data : {options.data, options.validation}) {
+  for (const std::string& data : {options.data.training, options.data.validation}) {
     for (const MixtureEntry& entry : parse_mixture(data)) {
       if (is_same_file(path, entry.path)) refuse("the run reads this file; give another one");
       if (!is_in_folder(path, entry.path) || !has_name_of_data(path)) continue;
@@ -108,8 +108,8 @@ void require_appendable(const Output& output) {
 
 void require_own_metrics(const Job& job) {
   const TrainOptions& options = job.options;
-  const std::string& path = options.metrics;
-  if (options.overwrite || options.is_restart) return require_unlocked_lines(path);
+  const std::string& path = options.output.metrics;
+  if (options.output.overwrite || options.recovery.is_restart) return require_unlocked_lines(path);
   // A resumed run continues its own file. The line of the checkpoint's step must have the loss of the checkpoint.
   if (job.first_step > 0) {
     const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
@@ -127,11 +127,11 @@ void require_own_metrics(const Job& job) {
 /// As require_own_metrics(). Events of a run that resumes are not compared: a restart event ends their old tail.
 void require_own_events(const Job& job) {
   const TrainOptions& options = job.options;
-  const bool restarts = options.is_restart || job.first_step > 0 ||
-                        (options.resume.is_auto && is_in_folder(options.tensorboard, options.checkpoint.folder));
-  if (options.overwrite || restarts || !has_events(options.tensorboard)) return;
+  const bool restarts = options.recovery.is_restart || job.first_step > 0 ||
+                        (options.resume.is_auto && is_in_folder(options.output.tensorboard, options.checkpoint.folder));
+  if (options.output.overwrite || restarts || !has_events(options.output.tensorboard)) return;
   throw ConfigError(fmt::format("--tensorboard {}: has events of another run; give another folder, or --overwrite",
-                                options.tensorboard));
+                                options.output.tensorboard));
 }
 
 bool is_in_use(const std::string& path) {
@@ -178,53 +178,53 @@ void require_folder(const std::string& flag, const std::string& path) {
 
 void require_outputs(const Job& job) {
   const TrainOptions& options = job.options;
-  if (!options.tensor_memory.empty() && options.device != DeviceKind::Cpu) {
+  if (!options.output.tensor_memory.empty() && options.device.kind != DeviceKind::Cpu) {
     throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
   }
   std::vector<Output> given;
   for (const Output& output :
-       std::initializer_list<Output>{{"--metrics", options.metrics, ""},
-                                     {"--trace", options.trace, "{\"displayTimeUnit\""},
-                                     {"--op-times", options.op_times, "{\n \"latency\""},
-                                     {"--tensor-memory", options.tensor_memory, "{\"peak_bytes\""},
-                                     {"--timeline", options.timeline, "<!doctype html>"},
-                                     {"--report", options.report, "<!doctype html>"}}) {
+       std::initializer_list<Output>{{"--metrics", options.output.metrics, ""},
+                                     {"--trace", options.output.trace, "{\"displayTimeUnit\""},
+                                     {"--op-times", options.output.op_times, "{\n \"latency\""},
+                                     {"--tensor-memory", options.output.tensor_memory, "{\"peak_bytes\""},
+                                     {"--timeline", options.output.timeline, "<!doctype html>"},
+                                     {"--report", options.output.report, "<!doctype html>"}}) {
     if (output.path.empty()) continue;
     require_no_input(output, options);
     for (const Output& other : given) require_distinct(output, other);
     given.push_back(output);
   }
   if (!options.checkpoint.folder.empty()) require_folder("--checkpoint", options.checkpoint.folder);
-  if (const std::string flight = options.flight_folder(); options.reports && !flight.empty()) {
+  if (const std::string flight = options.flight_folder(); options.output.reports && !flight.empty()) {
     require_folder("--flight-record", flight);
     name_flag("--flight-record", [&] {
       require_flight_folder(flight);
-      if (!options.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
+      if (!options.recovery.is_restart) require_no_recording(flight);  // the locks of a lost host may remain
     });
   }
-  if (!options.tensorboard.empty()) {
-    require_folder("--tensorboard", options.tensorboard);
-    if (options.reports) require_own_events(job);
+  if (!options.output.tensorboard.empty()) {
+    require_folder("--tensorboard", options.output.tensorboard);
+    if (options.output.reports) require_own_events(job);
   }
-  if (!options.checkpoint.folder.empty() && options.reports && !options.is_restart) {
+  if (!options.checkpoint.folder.empty() && options.output.reports && !options.recovery.is_restart) {
     require_unlocked_folder(options.checkpoint.folder);
   }
-  if (!options.export_folder.empty() && is_same_file(options.export_folder, options.from)) {
-    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.export_folder));
+  if (!options.exported.folder.empty() && is_same_file(options.exported.folder, options.model.from)) {
+    throw ConfigError(fmt::format("--export {}: is the folder of --from; give another one", options.exported.folder));
   }
   for (const Output& output : given) {
-    const bool is_metrics = &output.path == &options.metrics;
+    const bool is_metrics = &output.path == &options.output.metrics;
     if (is_metrics) {
       require_appendable(output);
     } else {
       name_flag(output.flag, [&] { require_writable_whole(output.path); });
     }
-    if (!options.reports) continue;
+    if (!options.output.reports) continue;
     if (is_metrics) {
       require_own_metrics(job);
-    } else if (job.first_step == 0 && !options.is_restart) {
-      require_unused(output.flag, output.path, options.overwrite);
-    } else if (!options.overwrite) {
+    } else if (job.first_step == 0 && !options.recovery.is_restart) {
+      require_unused(output.flag, output.path, options.output.overwrite);
+    } else if (!options.output.overwrite) {
       require_as_written(output);
     }
   }
@@ -232,7 +232,7 @@ void require_outputs(const Job& job) {
 
 void write_final_output(const Job& job, const char* flag, const std::string& path, const std::string& text) {
   // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
-  const bool replaces = job.options.overwrite || job.options.is_restart || job.first_step > 0;
+  const bool replaces = job.options.output.overwrite || job.options.recovery.is_restart || job.first_step > 0;
   std::string own = path;
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
   if (own != path) {

@@ -63,11 +63,12 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
 
 void choose_usual_rates(TrainOptions& options) {
   constexpr double kTunedPeak = 5e-5;
-  LearningRate& rate = options.learning_rate;
-  if (options.usual_peak && !options.from.empty()) rate.peak = kTunedPeak;
-  if (!options.usual_warmup) return;
-  const std::int64_t most = options.steps - std::max<std::int64_t>(rate.cooldown.value_or(1), 1);
-  rate.warmup = std::max<std::int64_t>(std::min(std::clamp<std::int64_t>(options.steps / 20, 4, 2000), most), 0);
+  LearningRate& rate = options.updates.learning_rate;
+  if (options.updates.usual_peak && !options.model.from.empty()) rate.peak = kTunedPeak;
+  if (!options.updates.usual_warmup) return;
+  const std::int64_t most = options.updates.steps - std::max<std::int64_t>(rate.cooldown.value_or(1), 1);
+  rate.warmup =
+      std::max<std::int64_t>(std::min(std::clamp<std::int64_t>(options.updates.steps / 20, 4, 2000), most), 0);
 }
 
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes) {

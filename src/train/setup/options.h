@@ -113,91 +113,102 @@ template <>
 inline constexpr auto kNames<SequenceParallel> =
     std::to_array<Named<SequenceParallel>>({{SequenceParallel::Auto, "auto"}, {SequenceParallel::None, "none"}});
 
-/// Key of a plan's file (`chimera plan --output`) with TrainOptions::planned_step_seconds, as a flag.
+/// Key of a plan's file (`chimera plan --output`) with PlannedTimes::step_seconds, as a flag.
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
 /// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.
 inline constexpr double kHangSeconds = 2.5;
 
-/// All options of a run. The enumerations explain their values.
-struct TrainOptions {
-  std::string model = "gpt2-mini";                       // Preset or TOML file; may be empty with `from`
-  ModelOverrides overrides;                              // Sizes that replace those of `model`
-  std::string from;                                      // Hugging Face folder with initial weights; empty: new weights
-  std::string data;                                      // Text, tokens, a folder or a mixture (data/corpus.h)
-  std::string validation;                                // As `data`, or a fraction of `data`; empty: see data/corpus.h
-  std::string tokenizer;                                 // Tokenizer of text (open_tokenizer); empty: bytes
-  Documents documents = Documents::Pack;                 // Whether samples attend across documents
-  std::int64_t end_of_document = kNoToken;               // Document separator in formats that define none
-  std::string schedule = kDefaultSchedule;               // "none": one stage in one process, no pipeline
-  std::string schedule_file;                             // Source of `given`; never an output
-  std::shared_ptr<const Schedule> given;                 // Replaces `schedule` and `shape` if not null
+/// The model that a run trains.
+struct ModelOptions {
+  std::string name = "gpt2-mini";  // Preset or TOML file; may be empty with `from`
+  ModelOverrides overrides;        // Sizes that replace those of `name`
+  std::string from;                // Hugging Face folder with initial weights; empty: new weights
+  double dropout = 0;              // Probability in [0, 1)
+};
+
+/// Samples of a run: of training, of validation, and of text that the model continues meanwhile.
+struct DataOptions {
+  std::string training;                     // Text, tokens, a folder or a mixture (data/corpus.h)
+  std::string validation;                   // As `training`, or a fraction of it; empty: see data/corpus.h
+  std::string tokenizer;                    // Tokenizer of text (open_tokenizer); empty: bytes
+  Documents documents = Documents::Pack;    // Whether samples attend across documents
+  std::int64_t end_of_document = kNoToken;  // Document separator in formats that define none
+  std::int64_t sequence = 128;              // Tokens per sample
+  std::int64_t micro_batch_size = 4;        // Samples
+  std::int64_t seed = 1;                    // Also of initial weights and dropout
+  std::int64_t validate_every = 0;          // Steps; 0: never
+  std::int64_t validate_batches = 4;        // Mini-batches per validation, at most
+  std::int64_t sample_every = 0;            // Steps between continuations of `prompt`; 0: never
+  std::string prompt;
+};
+
+/// The schedule of the pipeline, and how it divides the model and the micro-batches.
+struct ScheduleOptions {
+  std::string name = kDefaultSchedule;                   // "none": one stage in one process, no pipeline
+  std::string file;                                      // Source of `given`; never an output
+  std::shared_ptr<const Schedule> given;                 // Replaces `name` and `shape` if not null
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
-  std::int64_t data_parallel = 1;                 // W: data-parallel groups
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
+  Pairs pairs = Pairs::InOrder;  // Together: a forward and a backward run at once, on two threads of a rank
+};
+
+/// Ranks beside the workers of one pipeline.
+struct ParallelOptions {
+  std::int64_t data_parallel = 1;    // W: data-parallel groups
+  std::int64_t tensor_parallel = 1;  // T: ranks that share the layers of a worker
   SequenceParallel sequence_parallel = SequenceParallel::Auto;
-  std::int64_t tensor_parallel = 1;                    // T: ranks that share the layers of a worker
   ReplicaLayout replica_layout = ReplicaLayout::Near;  // Which ranks are neighbors
+};
+
+/// Where ranks run.
+struct DeviceOptions {
+  DeviceKind kind = DeviceKind::Cpu;  // Cuda: one GPU per process, or the first for all threads
+  TransportKind transport = TransportKind::Processes;
+  std::int64_t threads = 0;        // Intra-op threads per rank; 0: cores / local ranks, at least 1
+  std::optional<int> gpu;          // GPU of this process if another launcher started it; empty: its rank's number
+  std::optional<int> local_ranks;  // Ranks on this host if another launcher started them; empty: all
+};
+
+/// Types and order of computations.
+struct NumericOptions {
+  DataType dtype = DataType::Float32;
+  bool force_bfloat16 = false;                         // Allows emulated bfloat16
+  bool tf32 = false;                                   // TensorFloat32 for float32 products on GPUs
+  bool cuda_graphs = false;                            // Records a step's GPU work, up to its sums, and replays it
+  bool op_graphs = false;                              // Records each op's GPU work once and replays it
   ReductionOrder reduction = ReductionOrder::Natural;  // Order in which gradients are added
   std::int64_t reduction_blocks = 0;                   // Blocks of --reduction canonical; 0: default_reduction_blocks()
-  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
-  Pairs pairs = Pairs::InOrder;       // Together: a forward and a backward run at once, on two threads of a rank
-  bool shard_optimizer = false;       // Shards optimizer state over the replicas of a stage
-  std::int64_t micro_batch_size = 4;  // Samples
-  std::int64_t sequence = 128;        // Tokens per sample
+};
+
+/// Steps and their updates.
+struct UpdateOptions {
   std::int64_t steps = 100;
-  std::int64_t seed = 1;
-  DataType dtype = DataType::Float32;
-  bool force_bfloat16 = false;  // Allows emulated bfloat16
-  bool tf32 = false;            // TensorFloat32 for float32 products on GPUs
-  bool cuda_graphs = false;     // Records a step's GPU work, up to its sums, once and replays it
-  bool op_graphs = false;       // Records each op's GPU work once and replays it
   OptimizerOptions optimizer = {.weight_decay = 0.01};
   LearningRate learning_rate;  // By step
   bool usual_peak = false;     // Its peak is not given: see choose_usual_rates()
   bool usual_warmup = false;   // Its warm-up is not given
   double clip = 1.0;           // Maximum global gradient norm; 0: no clipping
-  double dropout = 0;          // Probability in [0, 1)
-  TransportKind transport = TransportKind::Processes;
-  DeviceKind device = DeviceKind::Cpu;  // Cuda: one GPU per process, or the first for all threads
-  std::optional<int> gpu;               // GPU of this process if another launcher started it; empty: its rank's number
-  std::optional<int> local_ranks;       // Ranks on this host if another launcher started them; empty: all
-  StageChoice recompute;                // Stages with activation checkpointing
-  StageChoice offload;                  // Stages with activations in host memory; its rule is not `attention`
-  double memory = 0;                    // GiB per worker, for the rule `auto` of the two choices above; 0: not given
-  bool ignores_memory = false;          // Starts even if the predicted peak exceeds the memory
-  // Maximum time without progress, beyond the longest op; 0: no hang detection
-  double hang_seconds = kHangSeconds;
-  double rendezvous_seconds = 120;    // Rendezvous timeout if another launcher started the ranks
-  std::int64_t threads = 0;           // Intra-op threads per rank; 0: cores / local ranks, at least 1
-  std::int64_t validate_every = 0;    // Steps; 0: never
-  std::int64_t validate_batches = 4;  // Mini-batches per validation, at most
-  std::int64_t sample_every = 0;      // Steps between continuations of `prompt`; 0: never
-  std::string prompt;
-  std::string metrics;                           // JSON lines file; outputs from here to `report` are off if empty
-  std::string tensorboard;                       // Folder of an event file
-  std::string trace;                             // Chrome trace of the last steps
-  std::string op_times;                          // JSON file of measured costs
-  double planned_step_seconds = 0;               // Of the plan or profile that the run was started with; 0: none
-  std::vector<std::vector<double>> planned_ops;  // [stage][op kind]: seconds by the profile; empty: none
-  std::string planned_by;                        // Name, file and date of this profile
-  SaveInterval log_every;                        // Interval of progress lines in a log; zero: see LogInterval
-  std::string tensor_memory;                     // JSON file of peak tensor bytes per rank
-  std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
-  std::string timeline;       // HTML page: a measured step and its simulation
-  std::string report;         // HTML report of the run
+};
 
-  bool overwrite = false;  // Outputs may replace files of other runs
+/// What saves memory.
+struct MemoryOptions {
+  StageChoice recompute;         // Stages with activation checkpointing
+  StageChoice offload;           // Stages with activations in host memory; its rule is not `attention`
+  double gib = 0;                // GiB per worker, for the rule `auto` of the two choices above; 0: not given
+  bool ignores = false;          // Starts even if the predicted peak exceeds the memory
+  bool shard_optimizer = false;  // Shards optimizer state over the replicas of a stage
+};
 
-  std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
-
-  // Whether this process prints messages about files and checkpoints, and checks that outputs are not those of another
-  // run. True in the launcher, and on rank 0 of another launcher
-  bool reports = true;
-  bool is_restart = false;  // Another launcher or the batch system has started the run before
-
+/// What a run detects, and how it continues.
+struct RecoveryOptions {
+  double hang_seconds = kHangSeconds;  // Time without progress, beyond the longest op; 0: no hang detection
+  double rendezvous_seconds = 120;     // Rendezvous timeout if another launcher started the ranks
+  bool verify_messages = false;        // Receivers verify checksums
+  bool is_restart = false;             // Another launcher or the batch system has started the run before
   NonFinite non_finite = NonFinite::Abort;
   std::int64_t failed_step = 0;   // Step (from 1) that ended the previous attempt; 0: none
   std::int64_t max_restarts = 0;  // Restarts from the newest checkpoint after rank failures
@@ -207,13 +218,6 @@ struct TrainOptions {
   double spike = 0;                   // Deviations above the expected loss that make a spike; 0: off
   std::int64_t spike_skip = 10;       // Mini-batches up to a spike that make no update
   DifferentCopies different_copies = DifferentCopies::Abort;
-  bool verify_messages = false;  // Receivers verify checksums
-  CheckpointOptions checkpoint;
-  ResumeOptions resume;
-
-  std::string export_folder;  // Hugging Face folder written at the end; empty: none
-  std::string export_dtype;   // Element type, a word of config.json; empty: type of the weights
-  std::uint64_t export_shard_bytes = kDefaultShardBytes;
 
   /// Returns whether `step`, from 1, makes no update if its loss or gradients are not finite.
   [[nodiscard]] bool skips_non_finite(std::int64_t step) const {
@@ -235,14 +239,66 @@ struct TrainOptions {
   [[nodiscard]] double hang_seconds_at_start() const {
     return hang_seconds < kHangSeconds ? 4 * hang_seconds : std::max(4 * hang_seconds, 120.0);
   }
-  /// Returns the folder of flight records; empty if there are none.
-  [[nodiscard]] std::string flight_folder() const {
-    if (!flight_record.empty()) return flight_record == "none" ? "" : flight_record;
-    return checkpoint.folder.empty() ? "" : checkpoint.folder + "/flight";
-  }
+};
+
+/// Files that a run writes, other than checkpoints and the trained model.
+struct OutputOptions {
+  std::string metrics;                  // JSON lines file; outputs from here to `report` are off if empty
+  std::string tensorboard;              // Folder of an event file
+  std::string trace;                    // Chrome trace of the last steps
+  std::string op_times;                 // JSON file of measured costs
+  std::string tensor_memory;            // JSON file of peak tensor bytes per rank
+  std::string flight_record;            // Folder of flight records; empty: in the checkpoint folder; "none": off
+  std::string timeline;                 // HTML page: a measured step and its simulation
+  std::string report;                   // HTML report of the run
+  SaveInterval log_every;               // Interval of progress lines in a log; zero: see LogInterval
+  bool overwrite = false;               // Outputs may replace files of other runs
+  std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
+  // Whether this process prints messages about files and checkpoints, and checks that outputs are not those of another
+  // run. True in the launcher, and on rank 0 of another launcher
+  bool reports = true;
+
   /// Returns whether any output needs op times.
   [[nodiscard]] bool observes() const {
     return !trace.empty() || !op_times.empty() || !timeline.empty() || !report.empty();
+  }
+};
+
+/// Times by the plan or profile that a run was started with.
+struct PlannedTimes {
+  double step_seconds = 0;               // 0: none
+  std::vector<std::vector<double>> ops;  // [stage][op kind]: seconds by the profile; empty: none
+  std::string by;                        // Name, file and date of this profile
+};
+
+/// The Hugging Face folder that a run writes at its end.
+struct FinalExportOptions {
+  std::string folder;  // Empty: none
+  std::string dtype;   // Element type, a word of config.json; empty: type of the weights
+  std::uint64_t shard_bytes = kDefaultShardBytes;
+};
+
+/// All options of a run. The enumerations explain their values.
+struct TrainOptions {
+  ModelOptions model;
+  DataOptions data;
+  ScheduleOptions schedule;
+  ParallelOptions parallel;
+  DeviceOptions device;
+  NumericOptions numbers;
+  UpdateOptions updates;
+  MemoryOptions memory;
+  RecoveryOptions recovery;
+  CheckpointOptions checkpoint;
+  ResumeOptions resume;
+  OutputOptions output;
+  FinalExportOptions exported;
+  PlannedTimes planned;
+
+  /// Returns the folder of flight records; empty if there are none.
+  [[nodiscard]] std::string flight_folder() const {
+    if (!output.flight_record.empty()) return output.flight_record == "none" ? "" : output.flight_record;
+    return checkpoint.folder.empty() ? "" : checkpoint.folder + "/flight";
   }
 };
 

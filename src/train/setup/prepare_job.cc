@@ -37,60 +37,60 @@ namespace {
 constexpr std::int64_t kMaxRanks = 65'536;  // Over all hosts
 void require_possible(const TrainOptions& options) {
   constexpr std::int64_t kMany = 1'000'000'000;
-  require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
-  require_between("--sequence", options.sequence, 1, kMany);
-  require_between("--steps", options.steps, 1, kMany);
-  require_between("--seed", options.seed, 0, std::numeric_limits<std::int64_t>::max());
-  require_between("--warmup", options.learning_rate.warmup, 0, kMany);
-  require_between("--cooldown", options.learning_rate.cooldown.value_or(0), 0, kMany);
-  require_between("--threads", options.threads, 0, kMaxThreads);
-  require_between("--validate-every", options.validate_every, 0, kMany);
-  require_between("--sample-every", options.sample_every, 0, kMany);
-  require_between("--validate-batches", options.validate_batches, 1, kMany);
-  if (options.end_of_document != kNoToken) {
-    require_between("--end-of-document", options.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
+  require_between("--micro-batch-size", options.data.micro_batch_size, 1, kMany);
+  require_between("--sequence", options.data.sequence, 1, kMany);
+  require_between("--steps", options.updates.steps, 1, kMany);
+  require_between("--seed", options.data.seed, 0, std::numeric_limits<std::int64_t>::max());
+  require_between("--warmup", options.updates.learning_rate.warmup, 0, kMany);
+  require_between("--cooldown", options.updates.learning_rate.cooldown.value_or(0), 0, kMany);
+  require_between("--threads", options.device.threads, 0, kMaxThreads);
+  require_between("--validate-every", options.data.validate_every, 0, kMany);
+  require_between("--sample-every", options.data.sample_every, 0, kMany);
+  require_between("--validate-batches", options.data.validate_batches, 1, kMany);
+  if (options.data.end_of_document != kNoToken) {
+    require_between("--end-of-document", options.data.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
   }
   if (!uses_gpu(options)) require_numbers(options, {});  // GPUs: see require_device()
-  require_between("--reduction-blocks", options.reduction_blocks, 0, kMany);
-  if (options.reduction_blocks > 0 && options.reduction != ReductionOrder::Canonical) {
+  require_between("--reduction-blocks", options.numbers.reduction_blocks, 0, kMany);
+  if (options.numbers.reduction_blocks > 0 && options.numbers.reduction != ReductionOrder::Canonical) {
     throw ConfigError("--reduction-blocks is for --reduction canonical");
   }
-  require_between("--data-parallel", options.data_parallel, 1, kMaxRanks);
-  require_between("--tensor-parallel", options.tensor_parallel, 1, kMaxRanks);
+  require_between("--data-parallel", options.parallel.data_parallel, 1, kMaxRanks);
+  require_between("--tensor-parallel", options.parallel.tensor_parallel, 1, kMaxRanks);
   constexpr double kWeek = 7 * 24 * 3600;
-  if (!(options.hang_seconds >= 0 && options.hang_seconds <= kWeek)) {
-    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.hang_seconds));
+  if (!(options.recovery.hang_seconds >= 0 && options.recovery.hang_seconds <= kWeek)) {
+    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.recovery.hang_seconds));
   }
-  if (!(options.rendezvous_seconds >= 1 && options.rendezvous_seconds <= kWeek)) {
+  if (!(options.recovery.rendezvous_seconds >= 1 && options.recovery.rendezvous_seconds <= kWeek)) {
     throw ConfigError(
-        fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.rendezvous_seconds));
+        fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.recovery.rendezvous_seconds));
   }
-  for (const std::string& fault :
-       {find_invalid_option(options.learning_rate, options.steps), find_invalid_option(options.optimizer)}) {
+  for (const std::string& fault : {find_invalid_option(options.updates.learning_rate, options.updates.steps),
+                                   find_invalid_option(options.updates.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
   }
-  if (options.verify_messages && options.device != DeviceKind::Cpu) {
+  if (options.recovery.verify_messages && options.device.kind != DeviceKind::Cpu) {
     throw ConfigError("--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out");
   }
-  if (!(options.dropout >= 0 && options.dropout < 1)) {
-    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.dropout));
+  if (!(options.model.dropout >= 0 && options.model.dropout < 1)) {
+    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout));
   }
 }
 
 RunRequest request_of(const TrainOptions& options) {
-  return {.schedule = {options.schedule, options.shape, options.given},
-          .data_parallel = options.data_parallel,
-          .replica_layout = options.replica_layout,
-          .micro_batch_size = options.micro_batch_size};
+  return {.schedule = {options.schedule.name, options.schedule.shape, options.schedule.given},
+          .data_parallel = options.parallel.data_parallel,
+          .replica_layout = options.parallel.replica_layout,
+          .micro_batch_size = options.data.micro_batch_size};
 }
 
 RunShape shape_of(const TrainOptions& options) {
   try {
     return run_shape(request_of(options));
   } catch (const ScheduleError& error) {
-    if (options.given == nullptr) throw;
-    throw ConfigError(fmt::format("{}: {}; `chimera check {}` lists all violations", options.schedule_file,
-                                  error.what(), shell_word(options.schedule_file)));
+    if (options.schedule.given == nullptr) throw;
+    throw ConfigError(fmt::format("{}: {}; `chimera check {}` lists all violations", options.schedule.file,
+                                  error.what(), shell_word(options.schedule.file)));
   }
 }
 
@@ -98,25 +98,25 @@ RunShape shape_of(const TrainOptions& options) {
 /// 3.35 TB/s.
 double flops_per_byte(const TrainOptions& options) {
   if (!uses_gpu(options)) return kFlopsPerByteOfCpu;
-  if (options.dtype == DataType::BFloat16) return 200;
-  return options.tf32 ? 100 : 14;
+  if (options.numbers.dtype == DataType::BFloat16) return 200;
+  return options.numbers.tf32 ? 100 : 14;
 }
 
 /// Returns the workload of a rank of the job.
 Workload rank_workload(const Job& job) {
   Workload workload = workload_of(job.options);
-  workload.tensor_parallel = job.options.tensor_parallel;
+  workload.tensor_parallel = job.options.parallel.tensor_parallel;
   workload.cuts_tokens = job.cuts_tokens();
   return workload;
 }
 
 /// Returns the times of --machine; empty without it, or if the profile does not cover the model.
 std::optional<ModelLoads> measured_loads(const Job& job, const Workload& workload) {
-  if (job.options.profile == nullptr) return std::nullopt;
-  const PlanProblem problem{.model = job.model, .machine = *job.options.profile, .workload = workload};
+  if (job.options.schedule.profile == nullptr) return std::nullopt;
+  const PlanProblem problem{.model = job.model, .machine = *job.options.schedule.profile, .workload = workload};
   const Candidate candidate{.shape = {.slices = job.run.schedule.slices},
                             .micro_batch_size = workload.micro_batch_size,
-                            .tensor_parallel = job.options.tensor_parallel};
+                            .tensor_parallel = job.options.parallel.tensor_parallel};
   try {
     return machine_loads(problem, candidate, job.run.schedule.micro_batch_scale);
   } catch (const ConfigError&) {
@@ -126,8 +126,8 @@ std::optional<ModelLoads> measured_loads(const Job& job, const Workload& workloa
 
 /// Returns a worker's memory by --memory or, on GPUs, by --machine; 0: not known.
 double memory_of_worker(const TrainOptions& options) {
-  if (options.memory > 0) return options.memory * kGiB;
-  return uses_gpu(options) && options.profile != nullptr ? options.profile->memory_bytes : 0;
+  if (options.memory.gib > 0) return options.memory.gib * kGiB;
+  return uses_gpu(options) && options.schedule.profile != nullptr ? options.schedule.profile->memory_bytes : 0;
 }
 
 /// Returns the part of it that is for tensors; infinity if it is not known.
@@ -141,12 +141,12 @@ std::vector<StageLayers> partition_of(const Job& job) {
   const TrainOptions& options = job.options;
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
   // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
-  const bool attention_only = options.recompute.rule == StageRule::Attention;
-  return resolve_partition(options.partition,
+  const bool attention_only = options.memory.recompute.rule == StageRule::Attention;
+  return resolve_partition(options.schedule.partition,
                            {.schedule = job.run.schedule,
                             .model = job.model,
                             .workload = rank_workload(job),
-                            .recompute = options.recompute.rule != StageRule::None && !attention_only,
+                            .recompute = options.memory.recompute.rule != StageRule::None && !attention_only,
                             .flops_per_byte = flops_per_byte(options),
                             .loads = measured_loads(job, workload_of(options)),
                             .memory = tensor_memory(job)});
@@ -155,12 +155,13 @@ std::vector<StageLayers> partition_of(const Job& job) {
 /// Sets what depends on the partition.
 Job cut_job(Job job, std::vector<StageLayers> partition) {
   job.partition = std::move(partition);
-  if (job.options.reduction == ReductionOrder::Canonical) {
-    job.canonical = canonical_reduction(job.run, job.options.reduction_blocks, "--reduction-blocks");
+  if (job.options.numbers.reduction == ReductionOrder::Canonical) {
+    job.canonical = canonical_reduction(job.run, job.options.numbers.reduction_blocks, "--reduction-blocks");
   }
   const TrainOptions& options = job.options;
-  job.stages = choose_stages({.recompute = options.recompute, .offload = options.offload, .memory_gib = options.memory},
-                             job.run.schedule, [&] { return bytes_of_stages(job); });
+  job.stages = choose_stages(
+      {.recompute = options.memory.recompute, .offload = options.memory.offload, .memory_gib = options.memory.gib},
+      job.run.schedule, [&] { return bytes_of_stages(job); });
   return job;
 }
 
@@ -173,9 +174,9 @@ bool is_slower(const Job& job, const Job& other) {
   const auto is_slower_on = [&](const MachineProfile& machine) {
     return forecast(job, machine).step_seconds > forecast(other, machine).step_seconds;
   };
-  const auto threads = static_cast<double>(std::max<std::int64_t>(job.options.threads, 1));
+  const auto threads = static_cast<double>(std::max<std::int64_t>(job.options.device.threads, 1));
   try {
-    if (job.options.profile != nullptr) return is_slower_on(*job.options.profile);
+    if (job.options.schedule.profile != nullptr) return is_slower_on(*job.options.schedule.profile);
     return is_slower_on(machine_at(kSlowCore * threads, job)) || is_slower_on(machine_at(kFastCore * threads, job));
   } catch (const ConfigError&) {  // The profile does not cover the model
     return false;
@@ -185,14 +186,15 @@ bool is_slower(const Job& job, const Job& other) {
 std::string ranks_in_words(const Job& job) {
   std::string groups =
       job.run.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.run.ranks.data_parallel);
-  if (job.options.tensor_parallel > 1)
-    groups += fmt::format(" times --tensor-parallel {}", job.options.tensor_parallel);
-  return fmt::format("{} {}{}", job.options.given == nullptr ? "--stages" : "workers", job.run.ranks.workers, groups);
+  if (job.options.parallel.tensor_parallel > 1)
+    groups += fmt::format(" times --tensor-parallel {}", job.options.parallel.tensor_parallel);
+  return fmt::format("{} {}{}", job.options.schedule.given == nullptr ? "--stages" : "workers", job.run.ranks.workers,
+                     groups);
 }
 
 void require_fitting(const Job& job) {
   require_whole_micro_batches(job.run, "--micro-batch-size");
-  require_fitting_batch(job.model, job.options.sequence, job.options.micro_batch_size);
+  require_fitting_batch(job.model, job.options.data.sequence, job.options.data.micro_batch_size);
   if (job.num_ranks() > kMaxRanks)
     throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMaxRanks));
 }
@@ -213,7 +215,7 @@ std::vector<double> least_bytes(const Job& job) {
   for (std::size_t s = 0; s < stages.size(); ++s) {
     // A worker that holds both ends has the tied matrix once, so the last stage counts without it.
     const bool repeats = job.model.tied && s > 0 && s + 1 == stages.size();
-    const TensorPlace place{0, job.options.tensor_parallel};
+    const TensorPlace place{0, job.options.parallel.tensor_parallel};
     const auto tied = static_cast<double>(repeats ? held_elements(tied_parameter(job.model), place) : 0);
     const double share = 1 - tied / static_cast<double>(model.footprints[s].parameters);
     for (std::size_t i = 0; i < groups[s].size(); ++i) {
@@ -227,7 +229,7 @@ std::vector<double> least_bytes(const Job& job) {
 
 /// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
 void require_memory(const Job& job) {
-  if (job.options.ignores_memory) return;
+  if (job.options.memory.ignores) return;
   if (uses_gpu(job.options)) {
     StageModel bytes = bytes_of_stages(job);
     bytes.reserved_bytes = 0;
@@ -249,14 +251,14 @@ void require_memory(const Job& job) {
         "--no-memory-check",
         why));
   };
-  const double given = job.options.memory * kGiB;
-  if (given > 0 && held.back() > given && !job.options.outlives_ranks())  // With lost ranks, for copies
+  const double given = job.options.memory.gib * kGiB;
+  if (given > 0 && held.back() > given && !job.options.recovery.outlives_ranks())  // With lost ranks, for copies
     refuse(fmt::format("a rank needs {} and has {} (--memory)", bytes_text(held.back()), bytes_text(given)));
   // A lane has one rank of each T, and a save a copy of all weights and optimizer state.
   const auto here = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job);
   for (std::int64_t i = 0; i < job.local_ranks(); ++i)
-    needed += held[static_cast<std::size_t>(i / job.options.tensor_parallel)];
+    needed += held[static_cast<std::size_t>(i / job.options.parallel.tensor_parallel)];
   const double available = available_memory_bytes();
   if (needed <= available) return;
   refuse(fmt::format("the {} ranks on this machine need {}, and it (or its control group) has {}", job.local_ranks(),
@@ -271,7 +273,7 @@ std::vector<std::string> parameter_names(const Job& job) {
 }
 
 void require_pairs(const Job& job) {
-  if (job.options.device != DeviceKind::Cpu)
+  if (job.options.device.kind != DeviceKind::Cpu)
     throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
   if (has_pairs(job.run.schedule)) return;
   throw ConfigError(
@@ -281,45 +283,45 @@ void require_pairs(const Job& job) {
 }
 
 std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
-  const std::vector<std::int64_t>& lengths = options.slice_lengths;
+  const std::vector<std::int64_t>& lengths = options.schedule.slice_lengths;
   const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
   std::vector<std::int64_t> bounds = {0};
   std::partial_sum(lengths.begin(), lengths.end(), std::back_inserter(bounds));
-  if (positive && std::ssize(lengths) == slices && bounds.back() == options.sequence) return bounds;
+  if (positive && std::ssize(lengths) == slices && bounds.back() == options.data.sequence) return bounds;
   throw ConfigError(fmt::format("--slice-lengths {}: must be {} positive numbers that add up to --sequence {}",
-                                fmt::join(lengths, ","), slices, options.sequence));
+                                fmt::join(lengths, ","), slices, options.data.sequence));
 }
 
 std::vector<std::int64_t> slice_bounds(const Job& job) {
   const TrainOptions& options = job.options;
   const std::int64_t slices = job.run.schedule.slices;
   if (slices == 1) {
-    if (!options.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
+    if (!options.schedule.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
     return {};
   }
   const auto refuse = [&](const std::string& why) {
-    const std::string source = options.given == nullptr ? "--slices" : options.schedule_file + ": slices";
+    const std::string source = options.schedule.given == nullptr ? "--slices" : options.schedule.file + ": slices";
     throw ConfigError(fmt::format("{} {}: {}", source, slices, why));
   };
   if (!is_causal(job.model.family)) {
     refuse(fmt::format("each token of model {} attends to all others, so only whole sequences can run; leave it out",
                        job.model.name));
   }
-  if (options.cuda_graphs || options.op_graphs) {
+  if (options.numbers.cuda_graphs || options.numbers.op_graphs) {
     refuse("--cuda-graphs and --op-graphs record whole micro-batches; leave out one of them");
   }
-  if (slices > options.sequence) refuse(fmt::format("a sequence has only {} tokens", options.sequence));
-  if (options.slice_lengths.size() > 1) return given_slices(options, slices);
+  if (slices > options.data.sequence) refuse(fmt::format("a sequence has only {} tokens", options.data.sequence));
+  if (options.schedule.slice_lengths.size() > 1) return given_slices(options, slices);
   // Later slices attend to more tokens, so slices of equal time become shorter toward the end.
-  const bool equal = !options.slice_lengths.empty();
-  return balanced_slices(slices, options.sequence, equal ? 0 : attention_share(job.model, options.sequence));
+  const bool equal = !options.schedule.slice_lengths.empty();
+  return balanced_slices(slices, options.data.sequence, equal ? 0 : attention_share(job.model, options.data.sequence));
 }
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const auto& [recompute, offload] = job.stages;
   if (job.run.schedule.updates) {
     // All stretches between flushes have one length, except the last, which may be shorter.
-    for (const std::int64_t step : {std::int64_t{0}, job.options.steps - 1}) {
+    for (const std::int64_t step : {std::int64_t{0}, job.options.updates.steps - 1}) {
       const std::int64_t steps = job.flush_interval(step).steps;
       if (!job.programs.runs.contains(steps))
         job.programs.runs.emplace(steps, continuous_program(job.run, steps, recompute, offload));
@@ -330,33 +332,35 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
       job.run, {.receives_ahead = receives_ahead,
                 .recompute = recompute,
                 .offload = offload,
-                .all_reduces = {.every_stage = job.canonical.has_value(), .placement = job.options.sync},
-                .pairs = job.options.pairs});
+                .all_reduces = {.every_stage = job.canonical.has_value(), .placement = job.options.schedule.sync},
+                .pairs = job.options.schedule.pairs});
 }
 
 void require_asynchronous(const Job& job) {
   const auto refuse = [&](const char* flag, const char* reason) {
     throw ConfigError(fmt::format("{}: schedule {} is asynchronous, {}", flag, job.run.schedule.name, reason));
   };
-  if (job.options.reduction != ReductionOrder::Natural)
+  if (job.options.numbers.reduction != ReductionOrder::Natural)
     refuse("--reduction canonical", "its updates depend on its order of ops");
-  if (job.options.sync != AllReducePlacement::EagerOpt)
+  if (job.options.schedule.sync != AllReducePlacement::EagerOpt)
     refuse("--sync", "it sums gradients at its updates; leave the flag out");
-  if (job.options.non_finite != NonFinite::Abort)
+  if (job.options.recovery.non_finite != NonFinite::Abort)
     refuse("--non-finite", "and updates weights before it finds such a value; leave the flag out");
-  if (job.options.spike > 0)
+  if (job.options.recovery.spike > 0)
     refuse("--spike", "and updates weights before the loss of a step is complete; leave the flag out");
-  if (job.options.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
-  if (job.options.device != DeviceKind::Cpu)
+  if (job.options.memory.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
+  if (job.options.device.kind != DeviceKind::Cpu)
     refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
-  if (job.options.dtype == DataType::BFloat16) refuse("--dtype bfloat16", "and its versions are float32 or float64");
-  if (job.options.observes()) refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
+  if (job.options.numbers.dtype == DataType::BFloat16)
+    refuse("--dtype bfloat16", "and its versions are float32 or float64");
+  if (job.options.output.observes())
+    refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
   if (job.model.tied)
     refuse("--tied true", "and would update the two copies of the tied matrix separately; use --tied false");
   const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  if (job.options.steps > most / job.run.schedule.micro_batches) {
+  if (job.options.updates.steps > most / job.run.schedule.micro_batches) {
     throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
-                                  job.options.steps, most / job.run.schedule.micro_batches,
+                                  job.options.updates.steps, most / job.run.schedule.micro_batches,
                                   job.run.schedule.micro_batches));
   }
 }
@@ -366,21 +370,21 @@ void require_shareable(const Job& job) {
   const TrainOptions& options = job.options;
   const auto refuse = [&](bool is_given, const char* what, const char* instead) {
     if (!is_given) return;
-    throw ConfigError(
-        fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.tensor_parallel, what, instead));
+    throw ConfigError(fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.parallel.tensor_parallel,
+                                  what, instead));
   };
   // Backwards on one GPU share a thread of autograd, so a sum inside one would block the others.
-  refuse(uses_gpu(options) && options.transport == TransportKind::Threads, "--device cuda with --transport threads",
-         "use --transport processes");
-  refuse(options.cuda_graphs || options.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
-  refuse(options.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
-  refuse(options.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
-  require_divisible(job.model, options.tensor_parallel);
+  refuse(uses_gpu(options) && options.device.transport == TransportKind::Threads,
+         "--device cuda with --transport threads", "use --transport processes");
+  refuse(options.numbers.cuda_graphs || options.numbers.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
+  refuse(options.schedule.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
+  refuse(options.recovery.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
+  require_divisible(job.model, options.parallel.tensor_parallel);
 }
 
 /// A part of a name that no matrix has would have no effect.
 void require_excluded_matrices(const Job& job) {
-  for (const std::string& part : job.options.optimizer.muon.exclude) {
+  for (const std::string& part : job.options.updates.optimizer.muon.exclude) {
     std::string other;
     const auto has_part = [&](const ParameterSpec& parameter) {
       if (logical_matrices(parameter.name, parameter.shape).empty()) return false;
@@ -399,22 +403,22 @@ void require_repairable(const Job& job) {
     refuse(fmt::format("schedule {} is asynchronous, and its stages are at different updates at any time",
                        job.run.schedule.name));
   }
-  if (job.options.shard_optimizer) {
+  if (job.options.memory.shard_optimizer) {
     refuse("--shard-optimizer keeps one copy of the optimizer state, which cannot be repaired; leave out one of them");
   }
-  if (job.options.device != DeviceKind::Cpu) refuse("needs ranks on CPUs; leave it out");
+  if (job.options.device.kind != DeviceKind::Cpu) refuse("needs ranks on CPUs; leave it out");
   const auto has_copies = [](const auto& group) { return group.size() > 1; };
   if (!std::ranges::any_of(job.run.rank_groups(), has_copies)) {
     refuse("no stage has a second copy; use a bidirectional schedule such as chimera, or --data-parallel 2");
   }
 }
 
-DataOptions data_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
-  DataOptions data{.data = options.data,
-                   .validation = options.validation,
-                   .seed = static_cast<std::uint64_t>(options.seed),
-                   .tokens = tokenizer.token_options()};
-  if (options.end_of_document != kNoToken) data.tokens.end_of_document = options.end_of_document;
+CorpusOptions corpus_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
+  CorpusOptions data{.data = options.data.training,
+                     .validation = options.data.validation,
+                     .seed = static_cast<std::uint64_t>(options.data.seed),
+                     .tokens = tokenizer.token_options()};
+  if (options.data.end_of_document != kNoToken) data.tokens.end_of_document = options.data.end_of_document;
   return data;
 }
 
@@ -426,15 +430,15 @@ bool is_text(const TokenView& source) {
 void require_documents(const Job& job) {
   const TrainOptions& options = job.options;
   const std::vector<TokenView>& sources = job.data.corpus->split(Split::Train).sources;
-  if (options.end_of_document != kNoToken) {
-    if (options.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
+  if (options.data.end_of_document != kNoToken) {
+    if (options.data.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
     const auto has_mark = [](const TokenFile& file) { return file.layout().mark.has_value(); };
     const bool has_effect = std::ranges::any_of(
         sources, [&](const TokenView& source) { return std::ranges::any_of(source.stream().files(), has_mark); });
     if (!has_effect)
       throw ConfigError("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
   }
-  if (options.documents == Documents::Pack) return;
+  if (options.data.documents == Documents::Pack) return;
   const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
   if (!is_causal(job.model.family)) {
     refuse(fmt::format("samples of model {} are pairs of texts; use pack", job.model.name));
@@ -445,9 +449,9 @@ void require_documents(const Job& job) {
     separates_any = separates_any || separates;
     if (separates || is_text(source)) continue;
     refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
-                       options.end_of_document == kNoToken
+                       options.data.end_of_document == kNoToken
                            ? "give --end-of-document"
-                           : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document,
+                           : fmt::format("--end-of-document {} is not below its size, {}", options.data.end_of_document,
                                          job.model.vocabulary)));
   }
   if (!separates_any) {
@@ -460,22 +464,22 @@ void require_documents(const Job& job) {
 
 void open_data(Job& job) {
   const TrainOptions& options = job.options;
-  if (options.data.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
-  const DataTokenizer tokenizer(options.tokenizer, job.from.get(), job.model);
-  job.data.corpus = std::make_shared<Corpus>(open_corpus(data_options(options, tokenizer)));
-  if (options.reports) {
+  if (options.data.training.empty()) throw ConfigError("--data is missing; give a UTF-8 text file, or one of tokens");
+  const DataTokenizer tokenizer(options.data.tokenizer, job.from.get(), job.model);
+  job.data.corpus = std::make_shared<Corpus>(open_corpus(corpus_options(options, tokenizer)));
+  if (options.output.reports) {
     for (const std::string& line : job.data.corpus->opened.ignored_files_note)
       messages().write("chimera: " + line + "\n");
   }
   require_documents(job);
   SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
-  samples.sequence = options.sequence;
-  samples.seed = static_cast<std::uint64_t>(options.seed);
-  samples.documents = options.documents;
+  samples.sequence = options.data.sequence;
+  samples.seed = static_cast<std::uint64_t>(options.data.seed);
+  samples.documents = options.data.documents;
   job.data.tokenizer = tokenizer.source(job.data.corpus->opened.is_plain_text);
   job.data.tokenizer_texts = tokenizer_texts(job.data.tokenizer);
   job.data.training.emplace(job.data.corpus->split(Split::Train), samples);
-  if (options.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
+  if (options.data.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
 }
 
 /// Counts gradients, both uses of a tied matrix, and blocks of canonical reduction.
@@ -491,27 +495,27 @@ Job resolve_job(const TrainOptions& options) {
   require_possible(options);
   Job job;
   job.options = options;
-  if (options.from.empty()) {
-    job.model = with_overrides(find_model(options.model), options.overrides);
+  if (options.model.from.empty()) {
+    job.model = with_overrides(find_model(options.model.name), options.model.overrides);
   } else {
-    job.from = std::make_shared<const ModelFolder>(options.from);
+    job.from = std::make_shared<const ModelFolder>(options.model.from);
     job.model = job.from->model();
-    require_no_contradiction(*job.from, options.model, options.overrides);
+    require_no_contradiction(*job.from, options.model.name, options.model.overrides);
   }
   job.run = shape_of(options);
   job.run.tied = job.model.tied;
   require_fitting(job);
   job.slice_bounds = slice_bounds(job);
   if (job.run.schedule.updates) require_asynchronous(job);
-  if (job.options.pairs == Pairs::Together) require_pairs(job);
-  if (options.tensor_parallel > 1) require_shareable(job);
-  if (options.optimizer.kind == OptimizerKind::Muon) require_excluded_matrices(job);
-  if (options.different_copies == DifferentCopies::Repair) require_repairable(job);
+  if (job.options.schedule.pairs == Pairs::Together) require_pairs(job);
+  if (options.parallel.tensor_parallel > 1) require_shareable(job);
+  if (options.updates.optimizer.kind == OptimizerKind::Muon) require_excluded_matrices(job);
+  if (options.recovery.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }
 
 Job partition_job(Job job) {
-  const PartitionRule rule = job.options.partition.rule;
+  const PartitionRule rule = job.options.schedule.partition.rule;
   Job chosen = cut_job(job, partition_of(job));
   auto even = even_partition(job.model.layers, std::ssize(chosen.partition));
   if (rule != PartitionRule::Auto || chosen.partition == even) return chosen;
@@ -526,13 +530,13 @@ StageModel bytes_of_stages(const Job& job) {
   const auto groups = job.run.rank_groups();
   for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
     double& bytes = model.costs.memory[s].optimizer;
-    if (job.options.shard_optimizer) {
+    if (job.options.memory.shard_optimizer) {
       bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
     } else {
       bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job), groups[s].size());
     }
   }
-  if (job.options.pairs == Pairs::Together) model.costs.pair = 1;
+  if (job.options.schedule.pairs == Pairs::Together) model.costs.pair = 1;
   model.reserved_bytes = reserved_of(job.options, job.num_ranks(), memory_of_worker(job.options)).all();
   return model;
 }
@@ -540,7 +544,7 @@ StageModel bytes_of_stages(const Job& job) {
 void lower_programs(Job& job) {
   const std::int64_t ahead = receives_ahead(job.options);
   lower_training(job, ahead);
-  if (job.options.validate_every > 0) job.programs.validation = validation_program(job.run, ahead);
+  if (job.options.data.validate_every > 0) job.programs.validation = validation_program(job.run, ahead);
 }
 
 Job prepare_job(Job shape) {
@@ -563,7 +567,7 @@ Job prepare_job(Job shape) {
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(job);
-  if (!options.export_folder.empty()) require_exportable(job);
+  if (!options.exported.folder.empty()) require_exportable(job);
   return job;
 }
 
@@ -582,7 +586,7 @@ std::int64_t descriptors_needed(const Job& job) {
     most = std::max(most, memory_files(job, count));
   }
   const std::int64_t flights = job.options.flight_folder().empty() ? 0 : 1;  // a file for each rank
-  if (job.options.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
+  if (job.options.device.transport == TransportKind::Threads || ranks == 1) return kOwn + files + flights * ranks;
   return kOwn + flights + std::max(ranks, most + gloo_descriptors(ranks, groups, communicating_pairs(job)));
 }
 

@@ -30,8 +30,8 @@ struct RankContext {
         kernels(job.canonical.has_value()),
         tensor(tensor_group(job, own_rank, connections)),
         lane(tensor ? std::make_unique<LaneTransport>(connections, job.ranks(), tensor->place().rank) : nullptr),
-        verified(job.options.verify_messages ? std::optional<VerifiedMessages>(lane ? *lane : connections)
-                                             : std::nullopt),
+        verified(job.options.recovery.verify_messages ? std::optional<VerifiedMessages>(lane ? *lane : connections)
+                                                      : std::nullopt),
         transport(verified ? *verified
                   : lane   ? *lane
                            : connections) {}

@@ -25,9 +25,9 @@ std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonica
 /// if neither limits the rank.
 double memory_of_rank(const Job& job) {
   const TrainOptions& options = job.options;
-  if (options.memory > 0) return options.memory * kGiB;
+  if (options.memory.gib > 0) return options.memory.gib * kGiB;
   if (!uses_gpu(options)) return std::numeric_limits<double>::infinity();
-  const auto memory = static_cast<double>(accelerator().traits(options.gpu.value_or(0)).memory_bytes);
+  const auto memory = static_cast<double>(accelerator().traits(options.device.gpu.value_or(0)).memory_bytes);
   return memory - reserved_of(options, job.num_ranks(), memory).margin;
 }
 
@@ -81,7 +81,7 @@ std::vector<GroupHolder> extra_copies(const Job& job) {
 }
 
 RunChange balanced(const Job& launched, const RunChange& change) {
-  if (launched.options.shard_optimizer) return change;
+  if (launched.options.memory.shard_optimizer) return change;
   const RankLayout& ranks = launched.run.ranks;
   const StageModel bytes = bytes_of_stages(launched);
   const std::vector<double> peaks =
@@ -123,8 +123,8 @@ RunChange balanced(const Job& launched, const RunChange& change) {
 }
 
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
-  if (job.options.tensor_parallel > 1) return std::nullopt;  // Not supported yet
-  const bool must_reroute = job.options.recover == Recover::Reroute;
+  if (job.options.parallel.tensor_parallel > 1) return std::nullopt;  // Not supported yet
+  const bool must_reroute = job.options.recovery.recover == Recover::Reroute;
   // One data-parallel group is enough, because all are alike.
   for (WorkerId worker(0); worker.value() < job.run.ranks.workers; worker = WorkerId(worker.value() + 1)) {
     const RankId lost = job.run.ranks.rank({GroupId(0), worker});
@@ -140,7 +140,7 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
   if (must_reroute) return std::chrono::milliseconds(0);
   // 0 would mean that no replacement starts.
   const auto patience =
-      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.spare_seconds));
+      std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(job.options.recovery.spare_seconds));
   return std::max(patience, std::chrono::milliseconds(1));
 }
 

@@ -27,7 +27,7 @@ InitialValue initial_value(const Job& job, WeightOrigin origin) {
       return at::empty(held_shape(parameter, place), options);
     };
   }
-  return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.seed)](
+  return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.data.seed)](
              const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
     note_progress({RankProgress::Phase::StartUp});  // Large stages take long
     return value(parameter, options, place);
@@ -47,7 +47,7 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
 /// Makes the weights that do not exist yet, and lists the groups.
 void TrainedModel::make_weights(WeightOrigin origin) {
   const Job& job = self_.job;
-  const at::ScalarType dtype = scalar_type(job.options.dtype);
+  const at::ScalarType dtype = scalar_type(job.options.numbers.dtype);
   const InitialValue value = initial_value(job, origin);
   const std::vector<StageId> held = job.run.stages_of(self_.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
@@ -64,8 +64,8 @@ void TrainedModel::make_weights(WeightOrigin origin) {
   }
   const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
   // Second shards keep owners by size: a division must last, also after a change of the running ranks.
-  const bool shares_work =
-      job.options.shard_optimizer && job.options.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards();
+  const bool shares_work = job.options.memory.shard_optimizer &&
+                           job.options.updates.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards();
   const RankGroups ranks = job.run.rank_groups();
   auto before = std::exchange(stages, {});
   stages = make_stages_of_worker(job.run, self_.place.worker, [&](StageId id) {
@@ -73,7 +73,7 @@ void TrainedModel::make_weights(WeightOrigin origin) {
     note_made(parameters_of(id));
     const auto owners = [&](const std::vector<Parameter>& parameters) {
       if (!shares_work) return std::vector<std::size_t>{};
-      return muon_owners(job.options.optimizer, parameters, ranks[parameters_of(id).index()].size());
+      return muon_owners(job.options.updates.optimizer, parameters, ranks[parameters_of(id).index()].size());
     };
     const OwnerScope scope(owners);
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self_.device, self_.tensor.get());
@@ -98,13 +98,13 @@ TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(se
 
 void TrainedModel::make_optimizers() {
   const Job& job = self_.job;
-  OptimizerOptions options = job.options.optimizer;
-  if (!options.muon.iterations) options.muon.iterations = job.options.dtype;
+  OptimizerOptions options = job.options.updates.optimizer;
+  if (!options.muon.iterations) options.muon.iterations = job.options.numbers.dtype;
   const RankGroups ranks = job.run.rank_groups();
   TensorGroup* const tensor = self_.tensor.get();
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
-  } else if (job.options.shard_optimizer) {
+  } else if (job.options.memory.shard_optimizer) {
     optimizers_[std::nullopt] =
         make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
   } else if (options.kind == OptimizerKind::Muon) {
@@ -182,7 +182,7 @@ void TrainedModel::update_copies() const {
 
 std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group, std::optional<std::size_t> shard) const {
   std::vector<OptimizerTensor> remembered;
-  if (shard || !self_.job.options.shard_optimizer) remembered = optimizer_state();
+  if (shard || !self_.job.options.memory.shard_optimizer) remembered = optimizer_state();
   const ParameterGroup& whole = *groups_.at(group);
   std::vector<at::Tensor> tensors;
   for (const Parameter& parameter :
