@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "passes/unroll.h"
 #include "schedule/offload.h"
+#include "simulate/summary.h"
 
 namespace chimera {
 namespace {
@@ -204,8 +205,7 @@ std::vector<double> worker_peaks(const Schedule& schedule, const StageModel& mod
   std::vector<double> peaks;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     const auto& points = explanation.memory[w];
-    double most = 0;
-    for (const MemoryPoint& point : points) most = std::max(most, point.amount);
+    double most = peak_memory(explanation, w);
     std::size_t next = 0;
     for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
       const Op& op = schedule.workers[w][i];

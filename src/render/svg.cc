@@ -12,6 +12,7 @@
 #include "render/encoding.h"
 #include "render/slots.h"
 #include "render/svg_text.h"
+#include "simulate/summary.h"
 
 namespace chimera {
 namespace {
@@ -367,14 +368,10 @@ class SvgPicture {
     const auto height = [&](double amount) {
       return pixels(top + kMemoryHeight * (1 - amount / layout_.most_memory()));
     };
-    double most = 0;
     out_.put("<path class=\"memory\" d=\"M{} {}", pixels(layout_.x(points.front().time)), pixels(top + kMemoryHeight));
-    for (const MemoryPoint& point : points) {
-      most = std::max(most, point.amount);
-      out_.put("H{}V{}", pixels(layout_.x(point.time)), height(point.amount));
-    }
+    for (const MemoryPoint& point : points) out_.put("H{}V{}", pixels(layout_.x(point.time)), height(point.amount));
     out_.put("H{}V{}z\"><title>memory, at most {}</title></path>\n", pixels(layout_.x(panel_.timeline.makespan)),
-             pixels(top + kMemoryHeight), memory_text(panel_, most));
+             pixels(top + kMemoryHeight), memory_text(panel_, peak_memory(panel_.explanation, worker)));
   }
 
   void critical_path() {
