@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""tools/fresh_machine removes what it made, and nothing else. fresh_machine_test.py ROOT
+"""tools/fresh_machine removes what it made, and nothing else; packages are named. fresh_machine_test.py ROOT
 
 No system is made: programs of these names stand in for those that would make one, enter it or need root. `rm` removes
 below the test's own folder only.
 """
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,23 @@ class FreshMachineTest(unittest.TestCase):
         self.run_tool("--keep", MMDEBSTRAP_EXIT="1")
         self.assertTrue((self.folder / "usr").exists())
         self.assert_refused(self.run_tool(), "did not make")
+
+
+class PackagesTest(unittest.TestCase):
+    def test_what_tools_need_and_what_runs_skipped_tests_is_named(self):
+        root = TOOL.parent.parent
+        script = f'''cd {root} && . tools/setup.sh && echo $packages $test_packages
+eval "$(sed -n '/^say_what_runs_them/,/^is_skipped_for/p' dev)"
+skipped="a: zsh is missing
+b: transformers cannot be imported; tools/oracles installs it"
+say_what_runs_them'''
+        done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
+        installed, *more = done.stdout.splitlines()
+        for tool in TOOL.parent.iterdir():
+            for package in re.findall(r"is missing; install ([\w-]+)", tool.read_text(errors="replace")):
+                self.assertIn(package, installed.split(), tool)
+        self.assertEqual(more, ["to run more of them: apt-get install --no-install-recommends zsh",
+                                "to run those that compare with Python packages: tools/oracles (4.9 GB)"])
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ TEST(TrainingTwinSplitLayersTest, RunEqualsTheUndisturbedRun) {
 
 // A host takes all ranks that share its layers. The copies are in the other group.
 TEST(TrainingTwinSplitLayersTest, AllRanksOfAWorkerMayBeLost) {
-  const Arguments shared = {"--schedule",      "1f1b", "--stages", "1", "--micro-batches",   "4",
+  const Arguments shared = {"--schedule",      "1f1b", "--stages",          "1", "--micro-batches", "4",
                             "--data-parallel", "2",    "--tensor-parallel", "2"};
   const Scratch whole;
   ASSERT_EQ(run_program(training(whole, shared + Arguments{"--transport", "threads"})).exit_code, 0);
