@@ -117,7 +117,7 @@ install_oracles() {
   .venv-oracles/bin/pip install -q --disable-pip-version-check $oracle_packages
   # shellcheck disable=SC2086
   .venv-oracles/bin/pip install -q --disable-pip-version-check --no-deps $adapter_packages
-  borrow_packages .venv-oracles .venv-cuda .venv-python
+  borrow_packages .venv-oracles .venv-cuda .venv
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }
 
@@ -135,18 +135,25 @@ borrow_packages() {
       # The interpreter resolves a relative path from the folder of the file, and ignores missing folders.
       printf '%s\n' "${torch_folder:-../../../../$other/lib/$version/site-packages}"
     done > "$packages_folder/torch.pth"
+    [ "$1" != .venv ] || prefer_whole_torch >> "$packages_folder/torch.pth"
   done
 }
 
-install_python() { # Into .venv-python; it imports torch and transformers if tools/oracles has installed them
+# The LibTorch of .venv lacks the packages that torch imports: Python takes the torch of another folder, or none.
+prefer_whole_torch() {
+  echo 'import os, sys; whole = [p for p in sys.path if os.path.isdir(p + "/torch") and "/.venv/" not in p];' \
+    'sys.path[:0] = whole; whole or sys.modules.setdefault("torch", None)'
+}
+
+install_python() { # Into .venv; it imports torch and transformers if tools/oracles has installed them
   wanted="$python_packages ${TORCH_DIR:-}"
-  [ "$(cat .venv-python/python-packages 2>/dev/null)" != "$wanted" ] || return 0
-  say "installing into .venv-python what builds the Python package and tests it ($python_packages)"
-  python3 -m venv .venv-python
+  [ "$(cat .venv/python-packages 2>/dev/null)" != "$wanted" ] || return 0
+  say "installing into .venv what builds the Python package and tests it ($python_packages)"
+  [ -x .venv/bin/pip ] || python3 -m venv .venv
   # shellcheck disable=SC2086
-  .venv-python/bin/pip install -q --disable-pip-version-check $python_packages
-  borrow_packages .venv-python .venv-cuda .venv-oracles
-  printf '%s\n' "$wanted" > .venv-python/python-packages
+  .venv/bin/pip install -q --disable-pip-version-check --no-warn-conflicts $python_packages
+  borrow_packages .venv .venv-cuda .venv-oracles
+  printf '%s\n' "$wanted" > .venv/python-packages
 }
 
 set_up() { # set_up [MORE PACKAGES...]: all packages of a ./dev command, and the target $first while LibTorch arrives

@@ -478,7 +478,7 @@ class Runs:
         if self.packed:
             skip = "" if can_import("python3", "pytest") else "python3 has no pytest"
             return Part("python-tests", [*self.program("python3"), "-m", "pytest", "-q", "-rs", tests], 60, skip)
-        skip = "" if PACKAGE_PYTHON.exists() else "needs ./dev python, where there is a network"
+        skip = "" if PYTHON_PACKAGES.exists() else "needs ./dev python, where there is a network"
         command = ["env", "PYTHONPATH=build/python", PACKAGE_PYTHON, "-m", "pytest", "-q", "-rs", tests]
         return Part("python-tests", command, 60, skip)
 
@@ -518,14 +518,15 @@ class Runs:
         return Part(label, command, 30, skip, faster_than_ours, "blocks", expect="at least our time")
 
 
-PACKAGE_PYTHON = ROOT / ".venv-python/bin/python3"
+PACKAGE_PYTHON = ROOT / ".venv/bin/python3"
+PYTHON_PACKAGES = ROOT / ".venv/python-packages"  # ./dev python has installed them
 
 
 def build():
     preset = "ci" if os.environ.get("CI") else "release"
     torch = f" -DTORCH_DIR='{torch_folder()}'" if os.environ.get("TORCH_DIR") else ""
     targets = "chimera chimera_cuda chimera_program_tests models"
-    if PACKAGE_PYTHON.exists():
+    if PYTHON_PACKAGES.exists():
         targets += " chimera_python"
     command = (f"cmake --preset {preset} -DCHIMERA_WITH_CUDA=ON{torch} && "
                f"cmake --build --preset {preset} -j {os.cpu_count() or 1} --target {targets}")

@@ -1,6 +1,6 @@
 """Measures the cost of an op of a Python pipeline in addition to the calls of its modules.
 
-    PYTHONPATH=build/python OMP_NUM_THREADS=1 .venv-python/bin/python benchmarks/python/overhead.py
+    PYTHONPATH=build/python OMP_NUM_THREADS=1 .venv/bin/python benchmarks/python/overhead.py
 
 One process holds the only stage, so there are no messages. The overhead is the step time of the pipeline minus the time
 of the same forwards and backwards without it, divided by the number of ops. Prints medians of alternating rounds.

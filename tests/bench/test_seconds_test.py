@@ -15,7 +15,7 @@ test_seconds = importlib.util.module_from_spec(importlib.util.spec_from_loader("
 loader.exec_module(test_seconds)
 
 TORCH = "/tree/.venv/lib/python3.11/site-packages/torch/lib"
-PYTHON = "/tree/.venv-python/lib"
+PYTHON = "/tree/.venv/lib"
 # The kind, and a sample of it: thread, function, file.
 SAMPLES = [
     (None, "swapper", "pv_native_safe_halt", "[kernel.kallsyms]"),
