@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "commands.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
@@ -17,14 +16,9 @@
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
-#include "launch/hosts/host_launcher.h"
-#include "launch/hosts/host_ranks.h"
-#include "launch/hosts/host_restarts.h"
 #include "launch/hosts/remote_rank.h"
 #include "launch/local/launcher.h"
-#include "launch/local/place.h"
 #include "program.h"
-#include "rendezvous/channel.h"
 
 namespace chimera::apps {
 namespace {
@@ -39,19 +33,10 @@ struct LaunchArguments {
   std::int64_t port = 0;
   Words variables;
   bool dry_run = false;
-  bool part = false;
   bool agent = false;
   bool relay = false;
   Words command;
 };
-
-/// The port is below the ephemeral range.
-std::int64_t any_port() {
-  // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
-  // that listen are on another host.
-  const Digest numbers = random_nonce();
-  return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
-}
 
 /// The last value counts.
 std::optional<std::string> value_of(const std::string& flag, const Words& words) {
@@ -95,17 +80,6 @@ Words user_variables(const LaunchArguments& options) {
   return variables;
 }
 
-Words variables_of(const LaunchArguments& options, const std::vector<HostRanks>& hosts) {
-  Words variables = user_variables(options);
-  // --master is the address of the original first host
-  const bool is_first = hosts.front().host == hosts_of(options).front().host;
-  const std::string master = options.on.hosts.empty() ? "127.0.0.1" : name_of(hosts.front().host);
-  const bool is_given = is_first && !options.on.master.empty();
-  variables.push_back(fmt::format("{}={}", kMasterAddressVariable, is_given ? options.on.master : master));
-  variables.push_back(fmt::format("{}={}", kMasterPortVariable, options.port > 0 ? options.port : any_port()));
-  return variables;
-}
-
 bool trains(const LaunchArguments& options) {
   return !options.command.empty() && options.command.front() == kTrain.name;
 }
@@ -133,46 +107,31 @@ void check_flags(const LaunchArguments& options) {
   }
 }
 
-std::vector<HostCommand> host_commands(const LaunchArguments& options, const std::vector<HostRanks>& hosts,
-                                       const Words& arguments) {
-  // All hosts get the same variables: the address of the first host, the port, and the variables of --variable.
-  const Words variables = variables_of(options, hosts);
-  std::vector<HostCommand> commands;
-  for (const HostRanks& ranks : hosts) {
-    commands.push_back({.words = remote_command(options.on, ranks.host, {"launch", "--part"}),
-                        .order = {.ranks = ranks,
-                                  .world_size = hosts.back().first + hosts.back().count,
-                                  .arguments = arguments,
-                                  .variables = variables}});
-  }
-  return commands;
-}
-
 RemoteJob remote_job(const LaunchArguments& options, const Words& typed) {
   RemoteJob job{.hosts = {},
-                .port = static_cast<int>(options.port > 0 ? options.port : any_port()),
+                .port = static_cast<int>(options.port),
                 .variables = user_variables(options),
-                .typed = typed};
-  job.variables.push_back(fmt::format("{}={}", kSecretVariable, make_secret()));
-  for (const HostRanks& ranks : hosts_of(options)) {
+                .typed = typed,
+                .arguments = options.command};
+  const auto remote_host = [&](const HostRanks& ranks) {
     const std::string name = options.on.hosts.empty() ? "127.0.0.1" : name_of(ranks.host);
-    job.hosts.push_back({.ranks = ranks,
-                         .address = ranks.first == 0 && !options.on.master.empty() ? options.on.master : name,
-                         .agent = remote_command(options.on, ranks.host, {"launch", "--agent"}),
-                         .probe = remote_command(options.on, ranks.host, {"--version"})});
-  }
+    return RemoteHost{.ranks = ranks, .address = name, .program = remote_command(options.on, ranks.host, {})};
+  };
+  for (const HostRanks& ranks : hosts_of(options)) job.hosts.push_back(remote_host(ranks));
+  for (const HostRanks& ranks : spares_of(options)) job.spares.push_back(remote_host(ranks));
+  if (!options.on.master.empty()) job.hosts.front().address = options.on.master;
   return job;
 }
 
-/// Replaces this process by a `chimera train` that supervises the ranks of all hosts. The job, with the secret, is in a
-/// memory file.
-void train_on_hosts(const LaunchArguments& options, const Words& typed) {
+/// Replaces this process by a `chimera train` that supervises the ranks of all hosts. The job is in a memory file.
+void train_on_hosts(const LaunchArguments& options, const RemoteJob& job) {
   FileDescriptor file = make_memory_file("chimera-job", 0);
-  if (write_all(file.get(), to_text(remote_job(options, typed))) != 0) throw Error("cannot write a file in memory");
+  if (write_all(file.get(), to_text(job)) != 0) throw Error("cannot write a file in memory");
   check_system(::fcntl(file.get(), F_SETFD, 0), "pass on a file");
   ::setenv(kRemoteVariable, fmt::format("/proc/self/fd/{}", file.release()).c_str(), /*overwrite=*/1);
   std::string program = own_executable();
   Words words = options.command;
+  if (options.max_restarts > 0) words.insert(words.end(), {"--max-restarts", std::to_string(options.max_restarts)});
   std::vector<char*> pointers = {program.data()};
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -180,44 +139,20 @@ void train_on_hosts(const LaunchArguments& options, const Words& typed) {
   check_system(-1, "start " + program);
 }
 
-std::string dry_run_text(const std::vector<HostCommand>& commands) {
+std::string dry_run_text(const RemoteJob& job) {
   std::string text;
-  for (const HostCommand& command : commands) {
-    text += fmt::format("{}   # {} of {}: {}\n", shell_words(command.words), to_text(command.order.ranks),
-                        command.order.world_size, shell_words(command.order.arguments));
+  for (const RemoteHost& host : job.hosts) {
+    text += fmt::format("{}   # {} of {}: {}\n", shell_words(command_on(host, {"launch", "--agent"})),
+                        to_text(host.ranks), job.ranks(), shell_words(job.arguments));
   }
   return text;
 }
 
-/// The ranks verify the hashes, and may choose an older checkpoint.
-HostResume resume_of(const LaunchArguments& options) {
-  const std::string folder = *value_of("--checkpoint", options.command);
-  const auto newest = newest_checkpoint(folder, 0).checkpoint;
-  HostResume resume{0, {}, fmt::format("no checkpoint is seen in {}", folder)};
-  if (newest) resume = {newest->manifest.step, {}, fmt::format("continues from {}", newest->path)};
-  // A --resume of the user names the start of the first attempt. It stays until the job has saved.
-  if (newest || !value_of("--resume", options.command)) resume.arguments = {"--resume", "auto"};
-  return resume;
-}
-
-int start(const LaunchArguments& options) {
-  const auto commands_for = [&](const std::vector<HostRanks>& hosts, const Words& arguments) {
-    std::vector<HostCommand> commands = host_commands(options, hosts, arguments);
-    // A new secret for each attempt: a rank of the last attempt that lives on cannot join this one.
-    const std::string secret = make_secret();
-    for (HostCommand& command : commands) {
-      command.order.variables.push_back(fmt::format("{}={}", kSecretVariable, secret));
-    }
-    return commands;
-  };
-  return launch_on_hosts({.hosts = hosts_of(options),
-                          .spares = spares_of(options),
-                          .arguments = options.command,
-                          .start = commands_for,
-                          .remote_command = [&](const std::string& host,
-                                                const Words& words) { return remote_command(options.on, host, words); },
-                          .most_restarts = static_cast<int>(options.max_restarts),
-                          .resume = [&] { return resume_of(options); }});
+int start(const LaunchArguments& options, const RemoteJob& job) {
+  if (trains(options)) train_on_hosts(options, job);
+  LaunchPlan plan{.ranks = job.ranks(), .arguments = options.command};
+  use_relays(plan, job);
+  return launch(plan);
 }
 
 void add_flags(CLI::App& command, LaunchArguments& options) {
@@ -242,7 +177,6 @@ void add_flags(CLI::App& command, LaunchArguments& options) {
                   "and CUDA_*; repeatable")
       ->type_name("NAME[=VALUE]");
   command.add_flag("--dry-run", options.dry_run, "print the command for each host and start nothing")->type_name("");
-  command.add_flag("--part", options.part)->group("");
   command.add_flag("--agent", options.agent)->group("");
   command.add_flag("--relay", options.relay)->group("");
   command.add_option("COMMAND", options.command, "train, or profile --between, with its flags, after --");
@@ -270,25 +204,17 @@ void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code)
   auto options = std::make_shared<LaunchArguments>();
   add_flags(*command, *options);
   command->callback([command, options, &invocation, &exit_code] {
-    // A host runs this command again with --part. It reads its order, with the secret, from standard input, because a
+    // A host runs this command again with --agent. It reads its order, with the secret, from standard input, because a
     // command line is visible to all users of the host.
-    if (options->part) {
-      exit_code = run_host_ranks(STDIN_FILENO);
-      return;
-    }
     if (options->agent || (options->relay && invocation.rank)) {
       exit_code = options->agent ? run_agent(STDIN_FILENO) : run_relay(*invocation.rank);
       return;
     }
     check_flags(*options);
     require_effect(*command, {"--ssh", "--master"}, command->count("--hosts") > 0, "--hosts");
-    // Checks --spare also in a dry run.
-    static_cast<void>(spares_of(*options));
-    if (options->dry_run) {
-      return write_output("", dry_run_text(host_commands(*options, hosts_of(*options), options->command)));
-    }
-    if (recovers(*options)) train_on_hosts(*options, invocation.arguments);
-    exit_code = start(*options);
+    const RemoteJob job = remote_job(*options, invocation.arguments);
+    if (options->dry_run) return write_output("", dry_run_text(job));
+    exit_code = start(*options, job);
   });
 }
 

@@ -150,18 +150,19 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
 int measure_between(const Flags& flags, const Invocation& invocation) {
   constexpr int kHosts = 2;
   constexpr double kShareOfSeconds = 0.15;  // as in profiles of a single host
-  if (!invocation.place || invocation.place->world_size != kHosts) {
+  const auto place = invocation.rank ? invocation.rank->remote : invocation.place;
+  if (!place || place->world_size != kHosts) {
     throw ConfigError(
         "--between measures from one host to another: start it once on each of two, as in `chimera launch --hosts a,b "
         "-- profile --between here.json --output cluster.json`");
   }
-  const int self = invocation.place->rank;
+  const int self = place->rank;
   const bool has_profile = self == 0 && !flags.between.empty();
   const MachineProfile machine = has_profile ? read_machine(machine_file(flags.between)) : MachineProfile{};
   // Only rank 0 writes.
   if (self == 0) check_output(flags);
   at::set_num_threads(1);
-  RankEnvironment rank = join_external_launcher(*invocation.place);
+  RankEnvironment rank = invocation.rank ? *invocation.rank : join_external_launcher(*place);
   if (!flags.interface.empty()) rank.rendezvous.interface = flags.interface;
   const auto transport = connect_gloo({.rank = self,
                                        .world_size = kHosts,
@@ -226,7 +227,7 @@ void warn_if_busy() {
 }
 
 int run(const Flags& flags, const Invocation& invocation) {
-  if (invocation.rank) return measure_as_rank(flags, *invocation.rank);
+  if (invocation.rank && !invocation.rank->remote) return measure_as_rank(flags, *invocation.rank);
   const int ways = (flags.on.hosts.empty() ? 0 : 1) + (flags.between.empty() ? 0 : 1) + (flags.merged.empty() ? 0 : 1);
   if (ways > 1) throw ConfigError("--hosts, --between and --merge are three ways to a profile; give one of them");
   if (flags.links || !flags.between.empty()) return measure_between(flags, invocation);

@@ -70,6 +70,13 @@ std::optional<RemoteJob> remote_job(const Invocation& invocation) {
   return path == nullptr || invocation.rank ? std::nullopt : std::optional(read_remote_job(path));
 }
 
+void require_groups_on_hosts(const Job& job, const RemoteJob& remote) {
+  for (const RemoteHost& host : remote.hosts) {
+    const RankPlace first{.rank = host.ranks.first, .world_size = remote.ranks(), .local_size = host.ranks.count};
+    require_group_on_one_host(first, static_cast<int>(job.options.parallel.tensor_parallel));
+  }
+}
+
 void require_positive_shape(const TrainCommandLine& flags) {
   for (const auto& [flag, value] : {std::pair("--stages", flags.shape.shape.stages),
                                     std::pair("--micro-batches", flags.shape.shape.micro_batches)}) {
@@ -499,7 +506,10 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
   output().write(describe(job));
   output().drain(kDrainAfterFailure);
   if (output().error() != 0) finish_output(kDrainAfterFailure);
-  if (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads) {
+  if (remote && job.options.device.transport == TransportKind::Threads) {
+    throw ConfigError("--transport threads: `chimera launch` starts a process for each rank; leave it out");
+  }
+  if (!remote && (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads)) {
     if (job.options.recovery.max_restarts > 0) {
       throw ConfigError("--max-restarts needs a run of several processes; this run has one");
     }
@@ -530,7 +540,10 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
       .last_step = job.options.updates.steps,
       .flight_folder = job.options.flight_folder(),
       .flight_job = flight_job(job)};
-  if (remote) use_relays(plan, *remote);
+  if (remote) {
+    use_relays(plan, *remote);
+    require_groups_on_hosts(job, *remote);
+  }
   return launch(plan);
 }
 

@@ -20,8 +20,8 @@ from cluster import CHIMERA, LOOPBACK, PATIENCE, Hosts, TrainingTest, has, names
 
 FAKE_SSH = """#!/bin/sh
 host=$1
-# This one works once, and is dead from then on: it refuses connections, or lets them hang.
-if [ "$host" = "$FRAIL" ] && ! mkdir "$0.used" 2>/dev/null; then
+# This one is dead from the first checkpoint on: it refuses connections, or lets them hang.
+if [ "$host" = "$FRAIL" ] && [ -d run/step-00000001 ]; then
   [ -z "$HANGS" ] || { : > "$0.asked"; exec sleep 1000; }
   host=gone
 fi
@@ -52,12 +52,16 @@ class LaunchedTest(TrainingTest):
         found = []
         for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                words = path.read_bytes().split(b"\0")
+                words = path.read_bytes()
+                is_rank = b"CHIMERA_RANK=" in (path.parent / "environ").read_bytes()
             except OSError:
                 continue  # The process has exited in the meantime
-            if str(self.metrics).encode() in words and b"launch" not in words:
+            if str(self.metrics).encode() in words and is_rank:
                 found.append(int(path.parent.name))
         return found
+
+    def children(self, process):
+        return [int(child) for child in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
     def await_none(self):
         end = time.monotonic() + PATIENCE
@@ -104,7 +108,7 @@ class LaunchTest(LaunchedTest):
         self.assertEqual(len(lines), 2)
         words = shlex.split(lines[0], comments=True)
         self.assertEqual(words[:2], [str(self.ssh), "a"])
-        self.assertIn("launch --part", words[2])
+        self.assertIn("launch --agent", words[2])
         self.assertIn("# ranks 1 .. 3 on b of 4: train", lines[1])
         self.assertNotIn("SECRET", result.stdout)
         self.assertEqual(self.ranks(), [])
@@ -114,8 +118,8 @@ class LaunchTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1)
         complaints = [line for line in said.splitlines() if line.startswith("chimera:")]
-        self.assertRegex(complaints[0], r"^chimera: rank 3 failed at .*: fault injected at forward$")
-        self.assertIn("chimera: ranks 2 .. 3 on b failed; all hosts end", complaints)
+        self.assertRegex(complaints[0], r"^chimera: rank 3 failed at .*: fault injected at forward, on b$")
+        self.assertEqual(len(complaints), 1, said)
         self.await_none()
 
     def test_a_killed_rank_is_named_with_its_host(self):
@@ -130,7 +134,7 @@ class LaunchTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1)
         self.assertIn("No route to host\n", said)
-        self.assertIn("chimera: rank 1 on gone failed; all hosts end\n", said)
+        self.assertIn("chimera: rank 1 failed: host gone is not reached\n", said)
         self.await_none()
 
     def test_wrong_usage_is_said_once_and_has_its_exit_code(self):
@@ -182,10 +186,11 @@ class LaunchTest(LaunchedTest):
     def test_a_connection_that_breaks_ends_the_job(self):
         job = self.start_job([*self.launch(), "--steps", "100000"])
         self.await_steps()
-        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        os.kill(int(children[1]), signal.SIGKILL)  # The ssh to host b
-        job.communicate(timeout=PATIENCE)
+        relay = self.children(job.pid)[1]  # For the rank on host b
+        os.kill(self.children(relay)[0], signal.SIGKILL)  # Its ssh
+        _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 1)
+        self.assertIn("chimera: rank 1 failed: the connection to host b has ended\n", said)
         self.await_none()
 
     def test_a_signal_has_the_run_save(self):
@@ -257,7 +262,7 @@ class RestartsTest(LaunchedTest):
         _, said = job.communicate(timeout=PATIENCE)
         self.assertEqual(job.returncode, 0, said)
         self.assertIn("rank 0 was killed by signal 9 (Killed)", said)
-        self.assertIn("chimera: restart 1 of 3: continues from run/step-00000001\n", said)
+        self.assertIn("chimera: restart 1 of 3: continues from step 1 (run/step-00000001)\n", said)
         self.assertEqual(self.losses(), expected)
         self.await_none()
         return said
@@ -303,7 +308,6 @@ class RestartsTest(LaunchedTest):
             self.assertNotIn("not restarted", said)
             self.await_none()
             asked.unlink()
-            pathlib.Path(f"{self.ssh}.used").rmdir()
             shutil.rmtree(self.folder / "run")
 
     def test_wrong_usage_is_not_tried_again(self):
@@ -378,7 +382,7 @@ class SshTest(TrainingTest):
             self.addCleanup(job.kill)
             self.await_steps(5)
             hosts.ip("-n", hosts.switch, "link", "set", "port1", "down")
-            said = self.read_until(job, "continues from")
+            said = self.read_until(job, "restart 1 of 1: continues from step")
             self.assertIn(f"host {hosts.address(1)} does not answer; {hosts.address(2)} takes its place\n", said)
             self.await_steps(len(self.steps()) + 5)
             job.send_signal(signal.SIGTERM)

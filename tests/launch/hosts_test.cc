@@ -41,20 +41,28 @@ TEST(HostsTest, RejectsInvalidHostLists) {
 }
 
 TEST(HostsTest, OrdersRoundTrip) {
-  const HostOrder order{.ranks = {"a", 4, 2},
-                        .world_size = 8,
-                        .arguments = {"train", "--data", "a \"book\"\n.txt"},
-                        .variables = {"NAME=va\\lue"}};
+  const AgentOrder order{.rank = 4,
+                         .world_size = 8,
+                         .arguments = {"train", "--data", "a \"book\"\n.txt"},
+                         .variables = {"NAME=va\\lue"},
+                         .recovers = true};
   const std::string line = to_line(order);
   EXPECT_THAT(line, Not(HasSubstr("\n")));
-  const HostOrder read = parse_order(line);
-  EXPECT_EQ(to_text(read.ranks), "ranks 4 .. 5 on a");
+  const AgentOrder read = parse_order(line);
+  EXPECT_EQ(read.rank, 4);
   EXPECT_EQ(read.world_size, 8);
   EXPECT_EQ(read.arguments, order.arguments);
   EXPECT_EQ(read.variables, order.variables);
+  EXPECT_TRUE(read.recovers);
   for (const char* bad : {"", "{}", "[]", "{\"host\": 1}"}) {
     EXPECT_THROW(static_cast<void>(parse_order(bad)), ConfigError) << bad;
   }
+}
+
+TEST(HostsTest, CommandOnAHostQuotesItsArgumentsForTheShell) {
+  const RemoteHost host{.ranks = {}, .address = "a", .program = {"ssh", "a", "cd run && exec chimera"}};
+  EXPECT_THAT(command_on(host, {"train", "--data", "a b"}),
+              ElementsAre("ssh", "a", "cd run && exec chimera train --data 'a b'"));
 }
 
 TEST(HostsTest, OtherHostsGetOnlyRelevantVariables) {

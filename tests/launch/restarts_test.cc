@@ -42,9 +42,12 @@ TEST(RestartsTest, TheSameStepThreeTimesInARowIsALoop) {
 }
 
 TEST(RestartsTest, MessagesNameTheCountedEvents) {
-  Restarts restarts(100, {.again = "begun", .first = "at first", .later = "after"});
+  Restarts restarts(100, {.again = "begun", .flag = "--most"});
   for (const std::int64_t step : {0, 0, 7, 7}) EXPECT_TRUE(restarts.after_failure(step).again);
-  EXPECT_EQ(restarts.after_failure(7).why_not, "not begun: it has failed after 7 3 times in a row");
+  EXPECT_EQ(restarts.after_failure(7).why_not, "not begun: it has failed in step 7 3 times in a row");
+  Restarts once(1, {.again = "begun", .flag = "--most"});
+  EXPECT_TRUE(once.after_failure(0).again);
+  EXPECT_EQ(once.after_failure(7).why_not, "not begun: all attempts of --most 1 are used");
 }
 
 TEST(RestartsTest, NoRestartsGiveNoMessage) {

@@ -22,8 +22,8 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "core/json.h"
 #include "core/host_name.h"
+#include "core/json.h"
 
 template <class Tag, class Rep>
 struct nlohmann::adl_serializer<chimera::Id<Tag, Rep>> {

@@ -1,7 +1,5 @@
 #include "launch/hosts/host_restarts.h"
 
-#include <signal.h>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -13,8 +11,8 @@
 #include "launch/hosts/run_layout.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
-#include "launch/local/restarts.h"
 #include "launch/local/run_commands.h"
+#include "rendezvous/channel.h"
 
 namespace chimera {
 namespace {
@@ -32,8 +30,6 @@ using Words = std::vector<std::string>;
 constexpr std::chrono::seconds kAnswerWithin{10};   // a busy host takes a second or two
 constexpr std::chrono::seconds kDryRunWithin{120};  // includes loading LibTorch
 
-constexpr RestartWords kHostWords{.first = "before its first checkpoint", .later = "after the checkpoint of step"};
-
 void print_message(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
 
 Words concatenate(Words words, const Words& more) {
@@ -41,107 +37,19 @@ Words concatenate(Words words, const Words& more) {
   return words;
 }
 
-struct HostStart {
-  std::vector<HostRanks> hosts;
-  Words layout = {};  // empty: as in the job's arguments
-};
+/// The port is below the ephemeral range.
+int random_port() {
+  // A random port avoids the ports of other jobs on the same host; a free one cannot be asked for, because the ranks
+  // that listen are on another host.
+  const Digest numbers = random_nonce();
+  return 20000 + (numbers[0] * 256 + numbers[1]) % 10000;
+}
 
-class HostRestarts {
- public:
-  HostRestarts(const HostJob& job, SignalInbox& signals)
-      : job_(job), signals_(signals), places_(job.hosts, job.spares), restarts_(job.most_restarts, kHostWords) {}
-
-  int run() {
-    HostStart start{.hosts = job_.hosts};
-    Words arguments = job_.arguments;
-    while (true) {
-      const HostsEnding ending = run_on_hosts(commands(start.hosts, arguments), signals_);
-      // A usage error repeats itself, and a job that was asked to save has nothing to gain from another attempt.
-      const bool may_go_on = ending.failed && ending.exit_code != static_cast<int>(ExitCode::Usage);
-      if (!may_go_on || job_.most_restarts == 0) return ending.exit_code;
-      if (ending.asked_to_save) return static_cast<int>(kSavedExit);
-      const Restarts::Advice advice = restarts_.after_failure(job_.resume().step);
-      if (!advice.why_not.empty()) print_message(advice.why_not);
-      if (!advice.again) return ending.exit_code;
-      if (const auto code = wait_between_starts(signals_, advice.pause)) return *code;
-      // Asks the hosts only after the pause: a host that reboots needs the time.
-      const auto next = next_start();
-      if (const auto code = wait_between_starts(signals_, std::chrono::seconds(0))) return *code;
-      if (!next) return ending.exit_code;
-      start = *next;
-      const HostResume resume = job_.resume();
-      arguments = concatenate(concatenate(job_.arguments, start.layout), resume.arguments);
-      print_message(fmt::format("restart {} of {}: {}", restarts_.done(), job_.most_restarts, resume.description));
-    }
-  }
-
- private:
-  [[nodiscard]] std::vector<HostCommand> commands(const std::vector<HostRanks>& hosts, const Words& arguments) const {
-    std::vector<HostCommand> commands = job_.start(hosts, arguments);
-    for (HostCommand& command : commands) {
-      command.order.variables.push_back(fmt::format("{}={}", kStartVariable, restarts_.done()));
-    }
-    return commands;
-  }
-
-  /// Returns nullopt after a signal, or, with a message, if no attempt is possible.
-  std::optional<HostStart> next_start() {
-    const auto silent = silent_hosts();
-    if (!silent) return std::nullopt;
-    for (const std::string& change : places_.assign(*silent)) print_message(change);
-    const int ranks = places_.ranks();
-    if (ranks == places_.all_ranks()) return HostStart{.hosts = places_.with_ranks(ranks)};
-    if (ranks == 0) {
-      print_message("not restarted: no host is left");
-      return std::nullopt;
-    }
-    return smaller_start(ranks);
-  }
-
-  /// Returns the error messages of these hosts; nullopt after a signal.
-  std::optional<std::map<std::string, std::string>> silent_hosts() {
-    const Words names = places_.names();
-    std::vector<Words> commands;
-    for (const std::string& name : names) commands.push_back(job_.remote_command(name, {"--version"}));
-    // spares are awaited only if a host is lost
-    const auto replies = run_commands(commands, kAnswerWithin, signals_, job_.hosts.size());
-    std::map<std::string, std::string> silent;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (!replies[i]) silent[names[i]] = "";
-      if (replies[i] && replies[i]->exit_code != 0) silent[names[i]] = last_line(replies[i]->errors);
-    }
-    return signals_.has_signal() ? std::nullopt : std::optional(silent);
-  }
-
-  std::optional<HostStart> smaller_start(int ranks) {
-    const std::string left = fmt::format("{} of {} ranks are left", ranks, places_.all_ranks());
-    const auto found = find_smaller_layout([this](const Words& flags) { return dry_run(flags); }, ranks);
-    if (!found) return std::nullopt;
-    if (!found->layout) {
-      print_message(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
-                                found->message.empty() ? "" : fmt::format(" ({})", found->message)));
-      return std::nullopt;
-    }
-    const Words flags = layout_flags(*found->layout);
-    print_message(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
-    return HostStart{.hosts = places_.with_ranks(static_cast<int>(found->layout->ranks())), .layout = flags};
-  }
-
-  /// Runs on the first host, which has the model and LibTorch; nullopt after a signal.
-  std::optional<LayoutReply> dry_run(const Words& flags) {
-    const Words arguments = concatenate(concatenate(job_.arguments, flags), {"--dry-run", "--format", "json"});
-    const auto command = job_.remote_command(places_.with_ranks(1).front().host, arguments);
-    const auto reply = run_commands({command}, kDryRunWithin, signals_).front();
-    if (signals_.has_signal()) return std::nullopt;
-    if (!reply) return LayoutReply{.layout = {}, .message = "a dry run has not ended"};
-    return LayoutReply{.layout = parse_layout(reply->output), .message = last_line(reply->errors)};
-  }
-
-  const HostJob& job_;
-  SignalInbox& signals_;
-  HostAssignment places_;
-  Restarts restarts_;
-};
+std::vector<HostRanks> ranks_of(const std::vector<RemoteHost>& hosts) {
+  std::vector<HostRanks> ranks;
+  for (const RemoteHost& host : hosts) ranks.push_back(host.ranks);
+  return ranks;
+}
 
 }  // namespace
 
@@ -226,12 +134,87 @@ std::vector<HostRanks> HostAssignment::with_ranks(int ranks) const {
   return hosts;
 }
 
-int launch_on_hosts(const HostJob& job) {
-  ::signal(SIGPIPE, SIG_IGN);  // a write to a lost host must not end this process
-  SignalInbox signals;         // before the first process, so that no signal is missed
-  const int code = HostRestarts(job, signals).run();
-  messages().drain(kDrainAfterFailure);
-  return code;
+HostAttempts::HostAttempts(RemoteJob job, std::vector<std::string> arguments)
+    : first_(std::move(job)),
+      arguments_(std::move(arguments)),
+      job_(first_),
+      places_(ranks_of(first_.hosts), ranks_of(first_.spares)) {}
+
+std::optional<RemoteJob> HostAttempts::next(std::vector<std::string> arguments, const SignalInbox& signals) {
+  const auto layout = std::exchange(has_begun_, true) ? assign_hosts(signals) : Words();
+  if (!layout) return std::nullopt;
+  RemoteJob attempt = job_;
+  attempt.arguments = concatenate(std::move(arguments), *layout);
+  attempt.variables.push_back(fmt::format("{}={}", kSecretVariable, make_secret()));
+  if (attempt.port == 0) attempt.port = random_port();
+  return attempt;
+}
+
+std::optional<Words> HostAttempts::assign_hosts(const SignalInbox& signals) {
+  const auto silent = silent_hosts(signals);
+  if (!silent) return std::nullopt;
+  for (const std::string& change : places_.assign(*silent)) print_message(change);
+  const int ranks = places_.ranks();
+  if (ranks == 0) {
+    print_message("not restarted: no host is left");
+    return std::nullopt;
+  }
+  if (ranks < places_.all_ranks()) return shrink(signals);
+  take(places_.with_ranks(ranks));
+  return Words();
+}
+
+/// Returns the error messages of the hosts that do not answer; nullopt after a signal.
+std::optional<Silent> HostAttempts::silent_hosts(const SignalInbox& signals) const {
+  const Words names = places_.names();
+  std::vector<Words> commands;
+  for (const std::string& name : names) commands.push_back(command_on(named(name), {"--version"}));
+  // spares are awaited only if a host is lost
+  const auto replies = run_commands(commands, kAnswerWithin, signals, first_.hosts.size());
+  Silent silent;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!replies[i]) silent[names[i]] = "";
+    if (replies[i] && replies[i]->exit_code != 0) silent[names[i]] = last_line(replies[i]->errors);
+  }
+  return signals.has_signal() ? std::nullopt : std::optional(silent);
+}
+
+std::optional<Words> HostAttempts::shrink(const SignalInbox& signals) {
+  const int ranks = places_.ranks();
+  const std::string left = fmt::format("{} of {} ranks are left", ranks, places_.all_ranks());
+  const RemoteHost& first = named(places_.with_ranks(1).front().host);
+  const auto dry_run = [&](const Words& flags) -> std::optional<LayoutReply> {
+    const Words words = concatenate(concatenate(arguments_, flags), {"--dry-run", "--format", "json"});
+    const auto reply = run_commands({command_on(first, words)}, kDryRunWithin, signals).front();
+    if (signals.has_signal()) return std::nullopt;
+    if (!reply) return LayoutReply{.layout = {}, .message = "a dry run has not ended"};
+    return LayoutReply{.layout = parse_layout(reply->output), .message = last_line(reply->errors)};
+  };
+  const auto found = find_smaller_layout(dry_run, ranks);
+  if (!found) return std::nullopt;
+  if (!found->layout) {
+    print_message(fmt::format("not restarted: {}, and no layout of these ranks has the same mini-batch{}", left,
+                              found->message.empty() ? "" : fmt::format(" ({})", found->message)));
+    return std::nullopt;
+  }
+  const Words flags = layout_flags(*found->layout);
+  print_message(fmt::format("{}: continues with {}", left, fmt::join(flags, " ")));
+  take(places_.with_ranks(static_cast<int>(found->layout->ranks())));
+  return flags;
+}
+
+void HostAttempts::take(const std::vector<HostRanks>& hosts) {
+  job_.hosts.clear();
+  for (const HostRanks& ranks : hosts) {
+    job_.hosts.push_back(named(ranks.host));
+    job_.hosts.back().ranks = ranks;
+  }
+}
+
+const RemoteHost& HostAttempts::named(const std::string& name) const {
+  const auto is_named = [&](const RemoteHost& host) { return host.ranks.host == name; };
+  const auto found = std::ranges::find_if(first_.hosts, is_named);
+  return found != first_.hosts.end() ? *found : *std::ranges::find_if(first_.spares, is_named);
 }
 
 }  // namespace chimera

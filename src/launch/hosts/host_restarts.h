@@ -1,17 +1,17 @@
 #pragma once
 
-// Restarts a job on several hosts after a failure. Before a new attempt, the launcher runs a short command on every
-// host and every spare host to find those that answer. Spares replace hosts that do not answer. If there are not enough
-// spares, the job continues on fewer ranks, with fewer stages or data-parallel groups (run_layout.h).
+// Chooses the hosts of a job on several hosts anew when launch() (launch/local/launcher.h) restarts it. Before a new
+// attempt, runs a short command on every host and every spare host to find those that answer. Spares replace hosts that
+// do not answer. If there are not enough spares, the job continues on fewer ranks, with fewer stages or data-parallel
+// groups (run_layout.h).
 
-#include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "launch/hosts/host_launcher.h"
 #include "launch/hosts/hosts.h"
+#include "launch/local/process.h"
 
 namespace chimera {
 
@@ -48,41 +48,35 @@ class HostAssignment {
   std::vector<HostRanks> spares_;
 };
 
-/// How a restarted job continues.
-struct HostResume {
-  std::int64_t step = 0;               ///< Step of the newest checkpoint; 0: none
-  std::vector<std::string> arguments;  ///< Added to the arguments of every rank
-  std::string description;             ///< Part of a message, such as "goes on from step 30"
-};
+/// Chooses the hosts of each attempt of a job.
+class HostAttempts {
+ public:
+  /// `arguments` are those of every rank in the first attempt.
+  HostAttempts(RemoteJob job, std::vector<std::string> arguments);
 
-/// A job on several hosts; `chimera launch` fills it.
-struct HostJob {
-  std::vector<HostRanks> hosts;
-  std::vector<HostRanks> spares = {};  ///< `count` is the maximum number of ranks
-  std::vector<std::string> arguments;  ///< argv[1..]; of `train` if restarts are allowed
-  /// Returns the commands that start these hosts with these arguments of every rank. Called once per attempt; each
-  /// attempt has its own rendezvous secret.
-  std::function<std::vector<HostCommand>(const std::vector<HostRanks>&, const std::vector<std::string>&)> start;
-  /// Returns the command line that runs chimera with these arguments on a host, in the job's folder. Only needed if
-  /// restarts are allowed.
-  std::function<std::vector<std::string>(const std::string& host, const std::vector<std::string>&)> remote_command = {};
-  int most_restarts = 0;  ///< Maximum number of restarts
-  /// Returns where a restarted job continues. Called before each restart.
-  std::function<HostResume()> resume = {};
-};
+  /// Returns the job of the next attempt, whose ranks get `arguments`. Each attempt has a new secret, so that a rank of
+  /// an earlier attempt that is still alive cannot join, and a new port unless RemoteJob::port gives one. From the
+  /// second attempt on,
+  /// - runs `chimera --version` on hosts and spares, and waits up to 10 s for the answers; does not wait for spares if
+  ///   all hosts answer;
+  /// - if places stay without a host, continues with the first of smaller_layouts() (run_layout.h) that a dry run on
+  ///   the first host accepts.
+  /// Returns nullopt after a signal, or, with a message, if no attempt is possible.
+  [[nodiscard]] std::optional<RemoteJob> next(std::vector<std::string> arguments, const SignalInbox& signals);
 
-/// Runs the job with run_on_hosts(), and returns its exit code. Restarts a failed job if allowed, except after
-/// ExitCode::Usage:
-/// - Runs `chimera --version` on hosts and spares, and waits up to 10 s for the answers; does not wait for spares if
-///   all hosts answer.
-/// - If places stay without a host, continues with the first of smaller_layouts() (run_layout.h) that a dry run on the
-///   first host accepts. If it accepts none, returns ExitCode::No.
-/// - A signal between two attempts ends the job: with 130 after SIGINT, else with kSavedExit.
-///
-/// A job with restarts that fails after it was asked to save returns kSavedExit.
-///
-/// Call it from the main thread, while no other thread receives signals. Throws Error if the system refuses a process;
-/// started processes are killed.
-[[nodiscard]] int launch_on_hosts(const HostJob& job);
+ private:
+  [[nodiscard]] std::optional<std::map<std::string, std::string>> silent_hosts(const SignalInbox& signals) const;
+  /// Returns the flags of the layout; empty: as before.
+  [[nodiscard]] std::optional<std::vector<std::string>> assign_hosts(const SignalInbox& signals);
+  [[nodiscard]] std::optional<std::vector<std::string>> shrink(const SignalInbox& signals);
+  void take(const std::vector<HostRanks>& hosts);
+  [[nodiscard]] const RemoteHost& named(const std::string& name) const;
+
+  const RemoteJob first_;
+  const std::vector<std::string> arguments_;
+  RemoteJob job_;
+  HostAssignment places_;
+  bool has_begun_ = false;
+};
 
 }  // namespace chimera

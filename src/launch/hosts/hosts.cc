@@ -10,15 +10,16 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/shell_words.h"
 #include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
 
 namespace chimera {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostRanks, host, first, count)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostOrder, ranks, world_size, arguments, variables)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteHost, ranks, address, agent, probe)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteJob, hosts, port, variables, typed, arguments)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentOrder, rank, world_size, arguments, variables, recovers)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteHost, ranks, address, program)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RemoteJob, hosts, spares, port, variables, typed, arguments)
 
 namespace {
 
@@ -53,7 +54,7 @@ bool is_for_others(std::string_view variable) {
   const std::string_view name = variable.substr(0, variable.find('='));
   const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
                           kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
-                          kSecretFileVariable, kPartVariable,          kStartVariable,      kRemoteVariable};
+                          kSecretFileVariable, kStartVariable,         kRemoteVariable};
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); }) &&
          std::ranges::none_of(own, [&](std::string_view each) { return name == each; });
 }
@@ -83,14 +84,25 @@ std::string to_text(const HostRanks& ranks) {
   return fmt::format("ranks {} .. {} on {}", ranks.first, ranks.first + ranks.count - 1, ranks.host);
 }
 
-std::string to_line(const HostOrder& order) { return json_text(nlohmann::json(order), -1, JsonEncoding::Ascii); }
+std::string to_line(const AgentOrder& order) { return json_text(nlohmann::json(order), -1, JsonEncoding::Ascii); }
 
-HostOrder parse_order(const std::string& line) {
+AgentOrder parse_order(const std::string& line) {
   try {
-    return read_json(line).get<HostOrder>();
+    return read_json(line).get<AgentOrder>();
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError("--part is internal to `chimera launch`, which sends the job on standard input");
+    throw ConfigError("--agent is internal to `chimera launch`, which sends the job on standard input");
   }
+}
+
+std::vector<std::string> command_on(const RemoteHost& host, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words = host.program;
+  words.back() += " " + shell_words(arguments);  // The last word is a line for the host's shell
+  return words;
+}
+
+const RemoteHost& RemoteJob::host_of(int rank) const {
+  const auto has = [rank](const RemoteHost& host) { return rank < host.ranks.first + host.ranks.count; };
+  return *std::ranges::find_if(hosts, has);
 }
 
 std::string to_text(const RemoteJob& job) { return json_text(nlohmann::json(job), -1, JsonEncoding::Ascii); }

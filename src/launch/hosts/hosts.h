@@ -1,8 +1,7 @@
 #pragma once
 
-// Hosts of `chimera launch --hosts`: lists of hosts on the command line (a,b:4), and HostOrder, the line of JSON that
-// the launcher sends to each host. It holds the ranks of the host, their arguments and their environment;
-// run_host_ranks() (host_ranks.h) executes it.
+// Hosts of `chimera launch --hosts`: lists of hosts on the command line (a,b:4), RemoteJob, the job of ranks on these
+// hosts, and AgentOrder, the line of JSON that starts one of the ranks. remote_rank.h starts and ends the ranks.
 
 #include <string>
 #include <string_view>
@@ -24,18 +23,19 @@ struct HostRanks {
 /// Returns "ranks 4 .. 7 on b" or "rank 4 on b".
 [[nodiscard]] std::string to_text(const HostRanks& ranks);
 
-/// The ranks of one host, and the arguments and variables of each.
-struct HostOrder {
-  HostRanks ranks;
+/// Order to the agent of a rank.
+struct AgentOrder {
+  int rank = 0;
   int world_size = 1;                  ///< Ranks of all hosts
-  std::vector<std::string> arguments;  ///< argv[1..] of every rank
+  std::vector<std::string> arguments;  ///< argv[1..] of the rank
   std::vector<std::string> variables;  ///< NAME=value: rendezvous, secret, user settings
+  bool recovers = false;               ///< Whether the rank gets orders of recoveries (launch/local/recovery.h)
 };
 
 /// Returns the order as a line of JSON.
-[[nodiscard]] std::string to_line(const HostOrder& order);
+[[nodiscard]] std::string to_line(const AgentOrder& order);
 /// Parses to_line(). Throws ConfigError if the line is malformed.
-[[nodiscard]] HostOrder parse_order(const std::string& line);
+[[nodiscard]] AgentOrder parse_order(const std::string& line);
 
 /// Environment variable with the path of a RemoteJob, for the `chimera train` that supervises it.
 inline constexpr const char* kRemoteVariable = "CHIMERA_REMOTE_JOB";
@@ -43,20 +43,25 @@ inline constexpr const char* kRemoteVariable = "CHIMERA_REMOTE_JOB";
 /// A host of a RemoteJob.
 struct RemoteHost {
   HostRanks ranks;
-  std::string address;             ///< Name or address at which other hosts reach this host
-  std::vector<std::string> agent;  ///< Command that calls run_agent() on the host
-  std::vector<std::string> probe;  ///< Command that succeeds if the host answers
+  std::string address;               ///< Name or address at which other hosts reach this host
+  std::vector<std::string> program;  ///< Command that runs chimera on the host; see command_on()
 };
+
+/// Returns the command line that runs chimera with `arguments` on the host, in the job's folder.
+[[nodiscard]] std::vector<std::string> command_on(const RemoteHost& host, const std::vector<std::string>& arguments);
 
 /// A job whose ranks have relays and agents (remote_rank.h).
 struct RemoteJob {
-  std::vector<RemoteHost> hosts;            ///< In rank order
-  int port = 0;                             ///< TCP port of the first rendezvous; each later generation adds 1
-  std::vector<std::string> variables;       ///< NAME=value, for all ranks: the secret, settings of the user
+  std::vector<RemoteHost> hosts;        ///< In rank order
+  std::vector<RemoteHost> spares = {};  ///< In order of preference; `count` is the maximum number of ranks
+  int port = 0;  ///< TCP port of the first rendezvous; each later generation adds 1; 0: any for each attempt
+  std::vector<std::string> variables;       ///< NAME=value, for all ranks: settings of the user
   std::vector<std::string> typed;           ///< Command line of the user, for messages
   std::vector<std::string> arguments = {};  ///< argv[1..] of every rank
 
   [[nodiscard]] int ranks() const { return hosts.back().ranks.first + hosts.back().ranks.count; }
+  /// Returns the host of a rank.
+  [[nodiscard]] const RemoteHost& host_of(int rank) const;
 };
 
 /// Returns the job as JSON.

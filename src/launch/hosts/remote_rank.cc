@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <sstream>
 #include <string_view>
 #include <type_traits>
@@ -16,7 +17,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "launch/hosts/host_ranks.h"
+#include "launch/hosts/host_restarts.h"
 #include "launch/local/place.h"
 #include "launch/local/recovery.h"
 #include "launch/local/run_commands.h"
@@ -37,7 +38,11 @@ constexpr char kSignal = 's';  ///< Number of a signal
 constexpr std::chrono::milliseconds kBeat{50};  // between two lines of an agent
 constexpr std::chrono::milliseconds kLook{5};   // between two looks at a rank that does not train yet
 constexpr std::chrono::milliseconds kPoll{250};
-constexpr int kSilentPolls = 8;  // after which a host counts as lost; shorter than the limit for hangs
+// After so many polls a silent host counts as lost. If the job can do without the host, this must be soon, and before
+// the limit for hangs. Otherwise a connection gets time to recover.
+constexpr int kSilentPolls = 8;
+constexpr int kSilentPollsAtMost = 40;
+constexpr int kLogins = 8;  // at a time on a host; sshd refuses more than ten (MaxStartups)
 constexpr std::chrono::milliseconds kProbe{10'000};
 constexpr std::chrono::milliseconds kBetweenProbes{1000};
 constexpr std::chrono::milliseconds kLastOutput{2000};  // wait for output of a rank that has ended
@@ -84,18 +89,25 @@ void read_available(LineReader& lines) {
   }
 }
 
-const RemoteHost& host_of(const RemoteJob& job, int rank) {
-  const auto has = [rank](const RemoteHost& host) { return rank < host.ranks.first + host.ranks.count; };
-  return *std::ranges::find_if(job.hosts, has);
+/// Waits until few relays of the host are logging in; the result ends the login.
+FileDescriptor wait_to_log_in(const std::string& input_path, const HostRanks& ranks, int rank) {
+  FileDescriptor file(check_system(::open(input_path.c_str(), O_RDWR | O_CLOEXEC), "open a file in memory"));
+  // Each byte is one login.
+  struct flock login {
+    .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ranks.first + (rank - ranks.first) % kLogins, .l_len = 1
+  };
+  check_system(::fcntl(file.get(), F_OFD_SETLKW, &login), "lock a file in memory");
+  return file;
 }
 
 /// The order of one rank for its agent.
-HostOrder order_of(const RemoteJob& job, const RankEnvironment& self) {
-  const RemoteHost& host = host_of(job, self.rank);
-  HostOrder order{.ranks = {.host = host.ranks.host, .first = self.rank, .count = 1},
-                  .world_size = self.world_size,
-                  .arguments = job.arguments,
-                  .variables = job.variables};
+AgentOrder order_of(const RemoteJob& job, const RankEnvironment& self) {
+  const RemoteHost& host = job.host_of(self.rank);
+  AgentOrder order{.rank = self.rank,
+                   .world_size = self.world_size,
+                   .arguments = job.arguments,
+                   .variables = job.variables,
+                   .recovers = self.orders.has_value()};
   // A replacement gets its weights from other ranks.
   if (self.generation > 0) order.arguments.insert(order.arguments.end(), {"--resume", "none"});
   const auto set = [&](const char* name, auto value) { order.variables.push_back(fmt::format("{}={}", name, value)); };
@@ -114,22 +126,25 @@ class Relay {
   Relay(const RankEnvironment& self, const RemoteJob& job, SignalInbox& signals)
       : self_(self),
         job_(job),
-        host_(host_of(job, self.rank)),
+        host_(job.host_of(self.rank)),
+        login_(wait_to_log_in(self.input_path, host_.ranks, self.rank)),
         signals_(signals),
         output_(make_pipe(true)),
         lines_(output_.read.get()),
         agent_(start_agent()) {}
 
   Ending run() {
+    const int most_silent = self_.orders ? kSilentPolls : kSilentPollsAtMost;
     for (int silent = 0; !ending_; ++silent) {
-      std::array<pollfd, 4> events = {{{*self_.orders, POLLIN, 0},
+      std::array<pollfd, 4> events = {{{self_.orders.value_or(-1), POLLIN, 0},
                                        {signals_.fd(), POLLIN, 0},
                                        {output_.read.get(), POLLIN, 0},
                                        {agent_.pidfd(), POLLIN, 0}}};
       static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(kPoll.count())));
       if (events[0].revents != 0) pass_order();
       while (const auto number = signals_.next()) {
-        if (*number != SIGINT) send(kSignal + std::to_string(*number));  // The launcher gets Ctrl-C itself
+        // The launcher gets Ctrl-C itself, asks ranks to save by SIGUSR1, and ends the job by SIGTERM.
+        if (*number != SIGINT) send(kSignal + std::to_string(*number == SIGTERM ? SIGKILL : *number));
       }
       if (events[2].revents != 0) {
         silent = 0;
@@ -137,11 +152,12 @@ class Relay {
       }
       if (events[3].revents != 0 || lines_.has_ended()) {
         take_lines();
-        if (!ending_) fail(fmt::format("the connection to host {} has ended", host_.ranks.host));
+        const char* what = is_connected_ ? "the connection to host {} has ended" : "host {} is not reached";
+        if (!ending_) fail(fmt::format(fmt::runtime(what), host_.ranks.host));
       }
-      if (is_connected_ && silent >= kSilentPolls) {
+      if (is_connected_ && silent >= most_silent) {
         fail(fmt::format("host {} silent for {:g} s: it is down, stopped or cut off", host_.ranks.host,
-                         std::chrono::duration<double>(kSilentPolls * kPoll).count()));
+                         std::chrono::duration<double>(most_silent * kPoll).count()));
       }
     }
     return *ending_;
@@ -152,7 +168,8 @@ class Relay {
     Pipe input = make_pipe(false);
     // The agent may inherit this environment, for example in tests, and must not take itself for a rank.
     std::vector<std::string> words = {"-u", kLauncherVariable};
-    words.insert(words.end(), host_.agent.begin(), host_.agent.end());
+    const std::vector<std::string> command = command_on(host_, {"launch", "--agent"});
+    words.insert(words.end(), command.begin(), command.end());
     ChildProcess agent(
         {.executable = "env", .arguments = std::move(words), .input = input.read.get(), .output = output_.write.get()});
     output_.write = FileDescriptor();
@@ -172,7 +189,7 @@ class Relay {
     while (order.absent.test(static_cast<std::size_t>(first))) ++first;
     constexpr std::int64_t kFirstPort = 1024;
     const std::int64_t port = kFirstPort + (job_.port - kFirstPort + order.generation) % (65536 - kFirstPort);
-    const std::string server = fmt::format(" {} {}", host_of(job_, first).address, port);
+    const std::string server = fmt::format(" {} {}", job_.host_of(first).address, port);
     send(kOrder + to_hex(order) + (order.kind == Order::Kind::Join ? server : ""));
   }
 
@@ -190,6 +207,7 @@ class Relay {
 
   void take_message(char kind, const std::string& text) {
     is_connected_ = true;
+    login_ = FileDescriptor();
     if (kind == kProgress) note_progress(from_hex<RankProgress>(text));
     if (kind == kReport) {
       const auto note = parse_note(text);
@@ -210,6 +228,7 @@ class Relay {
   const RankEnvironment& self_;
   const RemoteJob& job_;
   const RemoteHost& host_;
+  FileDescriptor login_;  ///< Of wait_to_log_in(), until the agent answers
   SignalInbox& signals_;
   FileDescriptor input_;  ///< Pipe to the agent
   Pipe output_;           ///< Pipe from the agent
@@ -223,7 +242,7 @@ Ending relay(const RankEnvironment& self) {
   const RemoteJob job = read_remote_job(self.input_path);
   SignalInbox signals;
   const auto host_answers = [&] {
-    const auto reply = run_commands({host_of(job, self.rank).probe}, kProbe, signals).front();
+    const auto reply = run_commands({command_on(job.host_of(self.rank), {"--version"})}, kProbe, signals).front();
     return reply && reply->exit_code == 0;
   };
   while (self.generation > 0 && !host_answers()) {
@@ -235,20 +254,20 @@ Ending relay(const RankEnvironment& self) {
 /// The agent of one rank.
 class Agent {
  public:
-  Agent(const HostOrder& order, LineReader& lines)
+  Agent(const AgentOrder& order, LineReader& lines)
       : order_(order),
         lines_(lines),
         page_(order.world_size),
         reports_(make_pipe(true)),
         report_lines_(reports_.read.get()),
-        orders_(open_order_channel()),
+        orders_(order.recovers ? open_order_channel() : OrderChannel()),
         rank_(start_rank()) {}
 
   int run() {
     while (true) {
       std::array<pollfd, 3> events = {
           {{lines_.descriptor(), POLLIN, 0}, {reports_.read.get(), POLLIN, 0}, {rank_.pidfd(), POLLIN, 0}}};
-      const auto pause = phase_ == RankProgress::Phase::Steps ? kBeat : kLook;
+      const auto pause = order_.recovers && phase_ != RankProgress::Phase::Steps ? kLook : kBeat;
       static_cast<void>(::poll(events.data(), events.size(), static_cast<int>(pause.count())));
       if (events[0].revents != 0) lines_.read();
       take_lines();  // Also those that came with the order of the rank
@@ -274,13 +293,13 @@ class Agent {
       command.descriptors.push_back(descriptor);
     };
     set(kLauncherVariable, ::getpid());
-    set(kRankVariable, order_.ranks.first);
+    set(kRankVariable, order_.rank);
     set(kWorldSizeVariable, order_.world_size);
     set(kStoreVariable, "");
     set(kInputVariable, "");
     pass(kReportVariable, reports_.write.get());
     pass(kProgressVariable, page_.descriptor());
-    pass(kOrdersVariable, orders_.rank.get());
+    if (order_.recovers) pass(kOrdersVariable, orders_.rank.get());
     ChildProcess rank(command);
     orders_.rank = FileDescriptor();
     return rank;
@@ -293,7 +312,7 @@ class Agent {
   /// The launcher learns at once that the rank trains: if this host is lost then, the job can go on.
   void send_progress_if_due() {
     const auto now = std::chrono::steady_clock::now();
-    const RankProgress::Phase phase = page_.last(order_.ranks.first).phase;
+    const RankProgress::Phase phase = page_.last(order_.rank).phase;
     if (phase == phase_ && now < next_beat_) return;
     phase_ = phase;
     next_beat_ = now + kBeat;
@@ -302,12 +321,12 @@ class Agent {
 
   /// A rank that computes makes progress, even if it starts no instruction.
   void send_progress() {
-    const std::uint64_t count = page_.count(order_.ranks.first);
+    const std::uint64_t count = page_.count(order_.rank);
     const std::chrono::nanoseconds work = rank_.is_running() ? rank_.processor_time() : work_;
     constexpr int kShare = 20;
     const bool computes = work - std::exchange(work_, work) > kBeat / kShare;
     const bool moves = std::exchange(count_, count) != count || computes;
-    send(moves ? kProgress + to_hex(page_.last(order_.ranks.first)) : std::string(1, kAlive));
+    send(moves ? kProgress + to_hex(page_.last(order_.rank)) : std::string(1, kAlive));
   }
 
   void take_lines() {
@@ -326,7 +345,7 @@ class Agent {
     }
   }
 
-  const HostOrder& order_;
+  const AgentOrder& order_;
   LineReader& lines_;
   ProgressPage page_;
   Pipe reports_;
@@ -339,6 +358,27 @@ class Agent {
   std::chrono::steady_clock::time_point next_beat_;
 };
 
+/// Waits for the first line. Throws ConfigError if it is malformed or missing.
+AgentOrder read_order(LineReader& lines) {
+  while (!lines.has_ended()) {
+    if (const auto line = lines.next()) return parse_order(*line);
+    lines.read();
+  }
+  return parse_order("");
+}
+
+/// Changes the plan of an attempt so that it starts relays. Returns false if no attempt is possible.
+bool start_relays(HostAttempts& attempts, LaunchPlan& attempt, const SignalInbox& signals) {
+  const auto job = attempts.next(std::move(attempt.arguments), signals);
+  if (!job) return false;
+  attempt.ranks = job->ranks();
+  attempt.arguments = {"launch", "--relay"};
+  attempt.input = to_text(*job);
+  attempt.hosts.clear();
+  for (int rank = 0; rank < attempt.ranks; ++rank) attempt.hosts.push_back(job->host_of(rank).ranks.host);
+  return true;
+}
+
 }  // namespace
 
 void use_relays(LaunchPlan& plan, RemoteJob job) {
@@ -348,12 +388,14 @@ void use_relays(LaunchPlan& plan, RemoteJob job) {
                     "change --stages, --data-parallel and --tensor-parallel",
                     job.ranks(), plan.ranks));
   }
-  if (plan.most_restarts > 0) {
+  if (plan.most_restarts > 0 && plan.most_recoveries > 0) {
     throw ConfigError("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");
   }
-  job.arguments = std::move(plan.arguments);
-  plan.arguments = {"launch", "--relay"};
-  plan.input = to_text(job);
+  require_descriptors(std::int64_t{4} * plan.ranks, fmt::format("{} ranks", plan.ranks), "use fewer ranks");
+  const auto attempts = std::make_shared<HostAttempts>(std::move(job), plan.arguments);
+  plan.place = [attempts](LaunchPlan& attempt, const SignalInbox& signals) {
+    return start_relays(*attempts, attempt, signals);
+  };
   plan.entry = nullptr;
   plan.replacement_arguments = {};
   plan.waits_idle = false;  // The processor time of relays says nothing of ranks
@@ -374,7 +416,7 @@ int run_relay(const RankEnvironment& self) {
 int run_agent(int input) {
   ::signal(SIGPIPE, SIG_IGN);
   LineReader lines(input);
-  const HostOrder order = read_order(lines);
+  const AgentOrder order = read_order(lines);
   return Agent(order, lines).run();
 }
 

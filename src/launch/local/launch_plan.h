@@ -25,9 +25,9 @@ struct NextStart {
   std::string description;             ///< Part of a message, such as "goes on from step 30"
 };
 
-/// A job of ranks on one host.
+/// A job of ranks on this host, or of relays of ranks on other hosts (launch/hosts/remote_rank.h).
 struct LaunchPlan {
-  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost
+  int ranks = 1;                              ///< 1 .. kMaxRanksOfHost; on other hosts more if nothing recovers
   std::vector<std::string> arguments;         ///< argv[1..]
   std::string input = "";                     ///< Text that each rank can read as a file, RankEnvironment::input_path
   std::string executable = own_executable();  ///< Program of the ranks; must call rank_environment() first in main()
@@ -51,6 +51,10 @@ struct LaunchPlan {
   /// step, from 1; 0: the job did not fail in a step.
   int most_restarts = 0;
   std::function<NextStart(std::int64_t failed_step)> next_start = {};
+  /// Called before each attempt, if set: completes the plan of the attempt for its hosts. Returns false after a signal,
+  /// or, with a message, if no attempt is possible.
+  std::function<bool(LaunchPlan& attempt, const SignalInbox& signals)> place = {};
+  std::vector<std::string> hosts = {};  ///< [rank]: host of the rank if its process here is a relay; else empty
   /// Maximum number of recoveries (recovery.h): a lost rank is replaced, and the other ranks keep running. `copies`
   /// has, for each parameter group (the parameters of a stage), the ranks that hold it; a lost rank can only be
   /// replaced if each of its groups has another rank. Ranks read from RankEnvironment::orders, a pipe, when to connect

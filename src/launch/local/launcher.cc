@@ -46,18 +46,13 @@ RankChannels open_channels(const LaunchPlan& plan) {
   return channels;
 }
 
-struct Start {
-  int restarts = 0;
-  std::vector<std::string> arguments;
-};
-
 /// A restarted or replaced rank must not meet fault points of its predecessor again, so it gets the number of its
 /// start.
-Command rank_command(const LaunchPlan& plan, const Start& start, const RankChannels& channels, int rank,
+Command rank_command(const LaunchPlan& plan, int restarts, const RankChannels& channels, int rank,
                      std::int64_t generation, int orders) {
   std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
   if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
-  std::vector<std::string> arguments = start.arguments;
+  std::vector<std::string> arguments = plan.arguments;
   if (generation > 0)
     arguments.insert(arguments.end(), plan.replacement_arguments.begin(), plan.replacement_arguments.end());
   Command command{
@@ -68,7 +63,7 @@ Command rank_command(const LaunchPlan& plan, const Start& start, const RankChann
                       fmt::format("{}={}", kInputVariable, path_of(channels.input)),
                       fmt::format("{}={}", kReportVariable, channels.report_write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
-                      fmt::format("{}={}", kStartVariable, start.restarts + generation),
+                      fmt::format("{}={}", kStartVariable, restarts + generation),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
       .descriptors = std::move(descriptors),
       .entry = plan.entry};
@@ -89,12 +84,12 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
   }
 }
 
-StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& signals) {
+StartOutcome run_start(const LaunchPlan& plan, int restarts, SignalInbox& signals) {
   RankChannels channels = open_channels(plan);
   const auto begin = sample_core_use();
   try_flight(plan.flight_folder, [&] { begin_flight(plan.flight_folder, plan.flight_job); });
   StartOutcome outcome = supervise(channels, signals, plan, [&](int rank, std::int64_t generation, int orders) {
-    return ChildProcess(rank_command(plan, start, channels, rank, generation, orders));
+    return ChildProcess(rank_command(plan, restarts, channels, rank, generation, orders));
   });
   try_flight(plan.flight_folder, [&] {
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
@@ -108,17 +103,23 @@ StartOutcome run_start(const LaunchPlan& plan, const Start& start, SignalInbox& 
 int run_with_restarts(const LaunchPlan& plan) {
   SignalInbox signals;  // before the first rank, so that no signal is missed
   Restarts restarts(plan.most_restarts);
-  Start start{.restarts = 0, .arguments = plan.arguments};
+  LaunchPlan attempt = plan;
+  if (plan.place) static_cast<void>(plan.place(attempt, signals));
   while (true) {
-    const StartOutcome outcome = run_start(plan, start, signals);
+    const StartOutcome outcome = run_start(attempt, restarts.done(), signals);
     if (!outcome.failed_step || outcome.exit_code == static_cast<int>(ExitCode::Usage)) return outcome.exit_code;
+    // The user has asked the job to save and end, so it is not restarted.
+    if (outcome.asked_to_save && plan.most_restarts > 0) return static_cast<int>(kSavedExit);
     const Restarts::Advice advice = restarts.after_failure(*outcome.failed_step);
     if (!advice.why_not.empty()) messages().write(fmt::format("chimera: {}\n", advice.why_not));
     if (!advice.again) return outcome.exit_code;
     if (const auto code = wait_between_starts(signals, advice.pause)) return *code;
     const NextStart next = plan.next_start(*outcome.failed_step);
-    start = {.restarts = restarts.done(), .arguments = plan.arguments};
-    start.arguments.insert(start.arguments.end(), next.arguments.begin(), next.arguments.end());
+    attempt = plan;
+    attempt.arguments.insert(attempt.arguments.end(), next.arguments.begin(), next.arguments.end());
+    const bool is_placed = !plan.place || plan.place(attempt, signals);
+    if (const auto code = wait_between_starts(signals, std::chrono::seconds(0))) return *code;
+    if (!is_placed) return outcome.exit_code;
     messages().write(
         fmt::format("chimera: restart {} of {}: {}\n", restarts.done(), plan.most_restarts, next.description));
   }
@@ -135,7 +136,8 @@ std::string own_executable() {
 }
 
 int launch(const LaunchPlan& plan) {
-  if (plan.ranks < 1 || plan.ranks > kMaxRanksOfHost) {
+  const bool may_be_many = plan.place && plan.most_recoveries == 0;
+  if (plan.ranks < 1 || (plan.ranks > kMaxRanksOfHost && !may_be_many)) {
     throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost));
   }
   const int exit_code = run_with_restarts(plan);

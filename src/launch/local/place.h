@@ -40,9 +40,7 @@ inline constexpr const char* kMasterAddressVariable = "CHIMERA_MASTER_ADDR";   /
 inline constexpr const char* kMasterPortVariable = "CHIMERA_MASTER_PORT";      ///< TCP port of this server
 inline constexpr const char* kSecretVariable = "CHIMERA_SECRET";               ///< Secret that this server requires
 inline constexpr const char* kSecretFileVariable = "CHIMERA_SECRET_FILE";  ///< File with the secret in its first line
-/// Process id of the rank's parent under `launch --hosts`: the host's part of it (launch/hosts/host_ranks.h)
-inline constexpr const char* kPartVariable = "CHIMERA_PART_PID";
-/// Process id of the rank's parent otherwise: the launcher
+/// Process id of the rank's parent: the launcher, or its agent on another host (launch/hosts/remote_rank.h)
 inline constexpr const char* kLauncherVariable = "CHIMERA_LAUNCHER_PID";
 
 /// Launchers by the environment variables that they set; Variables: CHIMERA_* that the user sets by hand.

@@ -3,8 +3,8 @@
 // Child processes, signals and pipes of the launcher. SignalInbox makes signals readable from a descriptor, which
 // poll() can wait for. ChildProcess owns a child process through its pidfd, a descriptor that refers to no other
 // process even if the child has ended; the destructor kills the child. ChildProcesses waits for exits, signals and
-// input in one poll(). LineReader reads lines from a pipe. The supervisor (supervisor.h), run_host_ranks() and
-// run_commands.h are loops around these classes.
+// input in one poll(). LineReader reads lines from a pipe. The supervisor (supervisor.h) and run_commands.h are loops
+// around these classes.
 
 #include <signal.h>
 #include <sys/types.h>

@@ -171,7 +171,6 @@ std::optional<RankEnvironment> rank_environment() {
 // A user who sets CHIMERA_RANK by hand may start ranks from scripts that end, so only launchers are watched.
 RankEnvironment join_external_launcher(const RankPlace& place) {
   ::signal(SIGPIPE, SIG_IGN);
-  if (std::getenv(kPartVariable) != nullptr) die_with_launcher(required_number(kPartVariable));
   if (place.launcher != LauncherKind::Variables) end_with_parent(place.rank);
   own_place = place;
   RankEnvironment self{.rank = place.rank,

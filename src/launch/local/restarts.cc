@@ -15,7 +15,7 @@ Restarts::Advice Restarts::after_failure(std::int64_t step) {
   furthest_step_ = std::max(furthest_step_, step);
   if (max_restarts_ == 0) return {};
   if (failures_in_step_ == kSameStep) {
-    const std::string place = step == 0 ? words_.first : fmt::format("{} {}", words_.later, step);
+    const std::string place = step == 0 ? "before its first step" : fmt::format("in step {}", step);
     return {.why_not = fmt::format("not {}: it has failed {} {} times in a row", words_.again, place, kSameStep)};
   }
   if (done_ == max_restarts_)

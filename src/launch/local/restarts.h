@@ -1,8 +1,8 @@
 #pragma once
 
-// Decides whether and when a failed job may try again. The same policy serves restarts of a job (launcher.h),
-// recoveries of lost ranks (recovery.h), and restarts on several hosts (launch/hosts/host_restarts.h); only the words
-// of its messages differ. It starts no processes: the caller acts on its advice.
+// Decides whether and when a failed job may try again. The same policy serves restarts of a job (launcher.h) and
+// recoveries of lost ranks (recovery.h); only the words of its messages differ. It starts no processes: the caller acts
+// on its advice.
 
 #include <chrono>
 #include <cstdint>
@@ -12,10 +12,8 @@ namespace chimera {
 
 /// Words for messages.
 struct RestartWords {
-  const char* again = "restarted";              ///< What happens again, as in "not restarted: ..."
-  const char* flag = "--max-restarts";          ///< Flag that limits the number
-  const char* first = "before its first step";  ///< If the step is 0
-  const char* later = "in step";                ///< Before other step numbers
+  const char* again = "restarted";      ///< What happens again, as in "not restarted: ..."
+  const char* flag = "--max-restarts";  ///< Flag that limits the number
 };
 
 /// Restart policy. If a job fails at a later step than ever before, it restarts at once. Otherwise it waits before the

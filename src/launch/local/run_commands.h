@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs several commands at once and collects their output. The launcher of a job on several hosts
-// (launch/hosts/host_restarts.h) tests with it whether hosts answer, and whether the job can continue on fewer ranks.
+// Runs several commands at once and collects their output. Before a restart on several hosts,
+// launch/hosts/host_restarts.h tests with it whether hosts answer, and whether the job can continue on fewer ranks.
 
 #include <chrono>
 #include <cstddef>

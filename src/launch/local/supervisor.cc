@@ -24,7 +24,8 @@ namespace {
 
 using Phase = RankProgress::Phase;
 
-constexpr std::chrono::milliseconds kTerminationGrace{500};  // from SIGTERM to SIGKILL
+constexpr std::chrono::milliseconds kTerminationGrace{500};        // from SIGTERM to SIGKILL
+constexpr std::chrono::milliseconds kRelayTerminationGrace{5000};  // while relays wait for ranks on other hosts
 
 void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 
@@ -422,19 +423,24 @@ class Supervisor {
   }
 
   /// Ends all ranks except the culprit, because its exit code is still needed. Ranks that save are killed, because they
-  /// take SIGTERM as a request to save.
+  /// take SIGTERM as a request to save. Relays get SIGTERM: each waits until its rank has ended, so that ranks of a
+  /// restarted job never meet those of the last attempt.
   void end_job(std::string reason, std::optional<int> culprit = std::nullopt) {
     require_invariant(!verdict_, "the job ends twice: " + reason);
     if (ranks_.is_recovering() && !signal_) reason = ranks_.reason() + "; " + reason;
+    const bool has_relays = !plan_.hosts.empty();
+    const std::string host = culprit && has_relays ? plan_.hosts[static_cast<std::size_t>(*culprit)] : "";
+    if (!host.empty() && reason.find("host " + host) == std::string::npos) reason += ", on " + host;
     print_message(reason);
     verdict_ = FlightVerdict{.reason = reason,
                              .culprit = culprit,
                              .op = culprit && outcome_of(*culprit).report ? outcome_of(*culprit).report->op : "",
                              .nanoseconds = monotonic_nanoseconds()};
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      if (ranks_[rank].is_running() && culprit != rank) ranks_[rank].send(plan_.saves ? SIGKILL : SIGTERM);
+      if (ranks_[rank].is_running() && culprit != rank)
+        ranks_[rank].send(plan_.saves && !has_relays ? SIGKILL : SIGTERM);
     }
-    deadline_ = Clock::now() + kTerminationGrace;
+    deadline_ = Clock::now() + (has_relays ? kRelayTerminationGrace : kTerminationGrace);
   }
 
   /// A failure decides before a signal, and both before an exit after saving.
@@ -444,6 +450,7 @@ class Supervisor {
       const RankProgress at = progress_.last(culprit);
       return {.exit_code = job_exit_code(outcomes_[static_cast<std::size_t>(culprit)]),
               .failed_step = at.phase == Phase::Steps ? at.step : 0,
+              .asked_to_save = saving_.has_value(),
               .verdict = verdict_};
     }
     if (signal_) return {.exit_code = signal_exit_code(), .verdict = verdict_};

@@ -32,6 +32,7 @@ struct StartOutcome {
   int exit_code = 0;
   /// Step (from 1) of the failed rank, 0 if outside of steps; empty if no rank failed
   std::optional<std::int64_t> failed_step = {};
+  bool asked_to_save = false;                 ///< Whether a signal had asked the job to save and end
   std::optional<FlightVerdict> verdict = {};  ///< Why the attempt ended abnormally; empty after a normal end
 };
 

@@ -506,13 +506,14 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
   note_progress({RankProgress::Phase::Joining});
   // A failed rank of Gloo stays until the culprit is known, but peers must notice at once.
   const bool breaks = rank.placed && !uses_gpu(job.options);
-  return open_transport(job, {.rank = RankId(rank.rank),
-                              .rendezvous = rank.rendezvous,
-                              .compared = fingerprint(job),
-                              .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
-                              .start_up_timeout = rank.placed ? milliseconds(job.options.recovery.rendezvous_seconds)
-                                                              : kGlooDefaultTimeout,
-                              .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
+  return open_transport(
+      job, {.rank = RankId(rank.rank),
+            .rendezvous = rank.rendezvous,
+            .compared = fingerprint(job),
+            .timeout = rank.placed ? kPlacedPatience : kGlooDefaultTimeout,
+            .start_up_timeout = rank.placed || rank.remote ? milliseconds(job.options.recovery.rendezvous_seconds)
+                                                           : kGlooDefaultTimeout,
+            .breaker = breaks ? std::make_shared<ConnectionBreaker>() : nullptr});
 }
 
 }  // namespace
