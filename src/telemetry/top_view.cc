@@ -1,13 +1,16 @@
 #include "telemetry/top_view.h"
 
 #include <fcntl.h>
+#include <signal.h>
 
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 #include "core/error.h"
@@ -97,9 +100,14 @@ std::string duration_text(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
+/// The launcher knows the number of steps before the first checkpoint has the configuration.
+std::optional<std::int64_t> planned_steps(const TopView& view) {
+  return view.live_steps > 0 ? std::optional(view.live_steps) : planned_steps(view.run);
+}
+
 bool is_done(const TopView& view) {
   if (view.run.steps.empty()) return false;
-  const auto planned = planned_steps(view.run);
+  const auto planned = planned_steps(view);
   return planned && view.run.steps.back().step >= *planned;
 }
 
@@ -117,11 +125,19 @@ std::optional<double> seconds_left(const TopView& view) {
   return std::max(0.0, *left - (view.process ? view.seconds_since_last : 0));
 }
 
+/// Returns the shares of the ranks here.
+std::vector<double> waiting_shares(const std::vector<LiveRank>& ranks) {
+  std::vector<double> shares;
+  for (const LiveRank& rank : ranks) {
+    if (rank.is_here) shares.push_back(rank.waiting);
+  }
+  return shares;
+}
+
 std::optional<double> waiting_share(const TopView& view) {
-  if (view.ranks.size() < 2) return std::nullopt;
-  double sum = 0;
-  for (const LiveRank& rank : view.ranks) sum += rank.waiting;
-  return sum / static_cast<double>(view.ranks.size());
+  const std::vector<double> shares = waiting_shares(view.ranks);
+  if (shares.size() < 2) return std::nullopt;
+  return std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
 }
 
 std::string state_in_words(const TopView& view) {
@@ -135,7 +151,7 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   const RunHistory& run = view.run;
   if (run.steps.empty()) return "no step yet\n";
   const MetricsLine& last = run.steps.back();
-  const auto planned = planned_steps(run);
+  const auto planned = planned_steps(view);
   std::string text = fmt::format("step      {}", last.step);
   if (planned) {
     const double share = static_cast<double>(last.step) / static_cast<double>(*planned);
@@ -179,13 +195,16 @@ std::string ranks_as_text(const TopView& view) {
   if (const auto waiting = waiting_share(view)) {
     text += fmt::format("bubble    ranks wait for each other {:.0f} % of their time\n", 100 * *waiting);
   }
-  text += fmt::format("\n{:>4} {:>8}  {:<28} {}\n", "rank", "step", "does now", "waits for others");
+  text += fmt::format("\n{:>4} {:>8} {:>8}  {:<28} {}\n", "rank", "process", "step", "does now", "waits for others");
   constexpr std::size_t kMaxRanks = 64;
   for (std::size_t r = 0; r < std::min(view.ranks.size(), kMaxRanks); ++r) {
     const LiveRank& rank = view.ranks[r];
-    text += fmt::format("{:>4} {:>8}  {:<28} {} {:>3.0f} %{}\n", r, rank.step == 0 ? "-" : std::to_string(rank.step),
-                        rank.doing.substr(0, 28), bar(rank.waiting, 10), 100 * rank.waiting,
-                        std::ranges::find(slow, r) == slow.end() ? "" : "  straggler: the others wait for it");
+    const auto number = [](std::int64_t value) { return value == 0 ? "-" : std::to_string(value); };
+    text += fmt::format("{:>4} {:>8} {:>8}  ", r, number(rank.process), number(rank.step));
+    text += rank.is_here
+                ? fmt::format("{:<28} {} {:>3.0f} %{}\n", rank.doing.substr(0, 28), bar(rank.waiting, 10),
+                              100 * rank.waiting, std::ranges::find(slow, r) == slow.end() ? "" : "  straggler")
+                : rank.doing + "\n";
   }
   if (view.ranks.size() > kMaxRanks) text += fmt::format("     and {} more\n", view.ranks.size() - kMaxRanks);
   return text;
@@ -225,20 +244,28 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
     // Samples at random moments count instructions by their time. Ranks are not disturbed: they only write memory.
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } while (std::chrono::steady_clock::now() < end);
-  for (LiveRank& rank : seen) rank.waiting /= static_cast<double>(looks);
+  bool has_processes = false;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    seen[r].waiting /= static_cast<double>(looks);
+    seen[r].process = page_->process(static_cast<int>(r));
+    has_processes = has_processes || seen[r].process != 0;
+  }
+  for (LiveRank& rank : seen) {
+    const bool is_elsewhere = has_processes && rank.process == 0;
+    const bool is_lost = rank.process != 0 && ::kill(rank.process, 0) != 0 && errno == ESRCH;
+    if (is_elsewhere || is_lost) rank = {.doing = is_lost ? "lost" : "not seen here", .is_here = false};
+  }
   return seen;
 }
 
 std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
   constexpr double kMuchWaiting = 0.2;
-  std::vector<double> waiting;
-  for (const LiveRank& rank : ranks) waiting.push_back(rank.waiting);
   // Ranks wait for a straggler, which itself hardly waits.
-  const double usual = median_of(std::move(waiting));
+  const double usual = median_of(waiting_shares(ranks));
   std::vector<std::size_t> found;
   if (usual < kMuchWaiting) return found;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].waiting < usual / 2) found.push_back(r);
+    if (ranks[r].is_here && ranks[r].waiting < usual / 2) found.push_back(r);
   }
   return found;
 }
@@ -248,6 +275,7 @@ TopView observe_run(const std::string& path, std::chrono::milliseconds watched) 
   if (const auto live = LiveRun::find(view.run.metrics)) {
     view.process = live->process();
     view.ranks = live->watch(watched);
+    view.live_steps = live->steps();
     view.run = read_run(path);  // includes steps done meanwhile
   }
   std::error_code error;
@@ -270,7 +298,7 @@ std::string to_json(const TopView& view) {
                       {"metrics", view.run.metrics},
                       {"state", state_of(view)},
                       {"process", or_null(view.process)},
-                      {"steps", or_null(planned_steps(view.run))},
+                      {"steps", or_null(planned_steps(view))},
                       {"seconds_since_last_step", view.seconds_since_last},
                       {"eta_seconds", or_null(seconds_left(view))},
                       {"waiting_share", or_null(waiting_share(view))}};
@@ -287,7 +315,10 @@ std::string to_json(const TopView& view) {
   }
   json["ranks"] = OrderedJson::array();
   for (const LiveRank& rank : view.ranks) {
-    json["ranks"].push_back({{"step", rank.step}, {"doing", rank.doing}, {"waiting", rank.waiting}});
+    json["ranks"].push_back({{"step", rank.step},
+                             {"doing", rank.doing},
+                             {"waiting", rank.is_here ? OrderedJson(rank.waiting) : OrderedJson()},
+                             {"process", rank.process == 0 ? OrderedJson() : OrderedJson(rank.process)}});
   }
   json["stragglers"] = stragglers(view.ranks);
   return json_text(json, 2) + "\n";

@@ -22,6 +22,8 @@ struct LiveRank {
   std::int64_t step = 0;  ///< From 1; 0 outside of steps
   std::string doing;      ///< Op (stage, kind, micro-batch) such as `1B3`, or another activity such as `start-up`
   double waiting = 0;     ///< Fraction of the time spent waiting for other ranks
+  pid_t process = 0;      ///< 0: unknown
+  bool is_here = true;    ///< False if the process has ended, or runs on another host; `doing` then says which
 };
 
 /// A running job: the process that writes its metrics file, and its progress page.
@@ -32,6 +34,8 @@ class LiveRun {
   [[nodiscard]] static std::optional<LiveRun> find(const std::string& metrics);
 
   [[nodiscard]] pid_t process() const { return process_; }
+  /// Returns the number of steps of the job; 0: unknown.
+  [[nodiscard]] std::int64_t steps() const { return page_ ? page_->steps() : 0; }
   /// Samples all ranks about 1000 times per second for `time`. Empty if the progress page is not accessible.
   [[nodiscard]] std::vector<LiveRank> watch(std::chrono::milliseconds time) const;
 
@@ -42,8 +46,8 @@ class LiveRun {
   std::optional<ProgressPage> page_;
 };
 
-/// Returns the indices of the ranks that wait less than half as long as the median rank; none if the median rank waits
-/// less than a fifth of the time.
+/// Returns the indices of the ranks here that wait less than half as long as the median of these ranks; none if that
+/// rank waits less than a fifth of the time, or if there is only one.
 [[nodiscard]] std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks);
 
 /// Content of the view.
@@ -52,6 +56,7 @@ struct TopView {
   std::optional<pid_t> process = {};  ///< Local process that writes the metrics
   std::vector<LiveRank> ranks = {};   ///< Empty if not accessible
   double seconds_since_last = 0;      ///< since the last write to the metrics file
+  std::int64_t live_steps = 0;        ///< LiveRun::steps()
 };
 
 /// Reads the run at `path`, a metrics file or its folder. If the run is on this machine, also samples its ranks for

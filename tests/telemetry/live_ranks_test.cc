@@ -21,7 +21,7 @@ TEST(LiveRanksTest, FindsTheWriterOfTheMetricsAndTheStatesOfRanks) {
   const FileDescriptor reader(::open(path.c_str(), O_RDONLY));
   EXPECT_FALSE(LiveRun::find(path)) << "who only reads is no run";
   const FileDescriptor writer(::open(path.c_str(), O_WRONLY | O_APPEND));
-  ProgressPage page(2);
+  ProgressPage page(2, 30);
   page.note(0, {.phase = RankProgress::Phase::Joining});
   page.note(1, {.phase = RankProgress::Phase::Steps, .step = 7});
   const auto run = LiveRun::find(path);
@@ -33,6 +33,14 @@ TEST(LiveRanksTest, FindsTheWriterOfTheMetricsAndTheStatesOfRanks) {
   EXPECT_EQ(ranks[0].waiting, 1);
   EXPECT_EQ(ranks[1].step, 7);
   EXPECT_EQ(ranks[1].waiting, 0);
+  EXPECT_EQ(run->steps(), 30);
+  page.set_process(1, ::getpid());
+  const auto seen = run->watch(std::chrono::milliseconds(0));
+  EXPECT_EQ(seen[1].process, ::getpid());
+  EXPECT_TRUE(seen[1].is_here);
+  EXPECT_EQ(seen[0].doing, "not seen here");
+  page.set_process(0, 0x7fffffff);  // No process has such a number
+  EXPECT_EQ(run->watch(std::chrono::milliseconds(0))[0].doing, "lost");
 }
 
 TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {

@@ -78,11 +78,30 @@ TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
   view.ranks = {{11, "1F3", 0.75}, {11, "2B1", 0.0}, {11, "3F0", 0.75}, {11, "0F2", 0.7}};
   const std::string text = to_text(view, 80);
   EXPECT_THAT(text, HasSubstr("ranks wait for each other 55 % of their time"));
-  EXPECT_THAT(text, HasSubstr("   1       11  2B1                          ··········   0 %  straggler"));
+  EXPECT_THAT(text, HasSubstr("   1        -       11  2B1                          ··········   0 %  straggler"));
   const auto json = read_json(to_json(view));
   EXPECT_EQ(json["stragglers"], nlohmann::json({1}));
   EXPECT_EQ(json["ranks"][0]["doing"], "1F3");
   EXPECT_NEAR(json["waiting_share"].get<double>(), 0.55, 1e-12);
+}
+
+TEST(TopViewTest, ShowsTheTotalOfALiveRunBeforeItsFirstCheckpoint) {
+  TopView view = view_of(10, "");
+  view.live_steps = 40;
+  EXPECT_THAT(to_text(view, 80), HasSubstr("step      10 of 40"));
+  EXPECT_EQ(read_json(to_json(view))["steps"], 40);
+}
+
+TEST(TopViewTest, LostRanksNeitherWaitNorMakeOthersStragglers) {
+  TopView view = view_of(10, "");
+  view.ranks = {{11, "2B1", 0.1, 71}, {.doing = "lost", .is_here = false}, {.doing = "lost", .is_here = false}};
+  const std::string text = to_text(view, 80);
+  EXPECT_THAT(text, HasSubstr("   0       71       11  2B1"));
+  EXPECT_THAT(text, HasSubstr("   1        -        -  lost\n"));
+  EXPECT_THAT(text, Not(HasSubstr("straggler")));
+  EXPECT_THAT(text, Not(HasSubstr("wait for each other")));
+  EXPECT_TRUE(read_json(to_json(view))["ranks"][1]["waiting"].is_null());
+  EXPECT_EQ(read_json(to_json(view))["ranks"][0]["process"], 71);
 }
 
 TEST(TopViewTest, OmitsRanksIfThereAreNone) {

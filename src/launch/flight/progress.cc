@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -43,12 +44,15 @@ ThreadProgress current_progress() {
 /// Two cache lines, against false sharing between ranks.
 struct alignas(128) ProgressPage::Slot {
   Word count = 0;
+  Word process = 0;
+  Word steps = 0;
   std::array<Word, kWords> progress = {};
 };
 
-ProgressPage::ProgressPage(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
+ProgressPage::ProgressPage(int ranks, std::int64_t steps) : ranks_(static_cast<std::size_t>(ranks)) {
   page_ = make_memory_file(kProgressName, ranks_ * sizeof(Slot));
   map(PROT_READ | PROT_WRITE);
+  slots_->steps = static_cast<std::uint64_t>(steps);
 }
 
 ProgressPage::ProgressPage(FileDescriptor page, int ranks)
@@ -99,6 +103,10 @@ RankProgress ProgressPage::last(int rank) const {
   return progress;
 }
 
+void ProgressPage::set_process(int rank, pid_t process) { slots_[rank].process = static_cast<std::uint64_t>(process); }
+pid_t ProgressPage::process(int rank) const { return static_cast<pid_t>(slots_[rank].process.load()); }
+std::int64_t ProgressPage::steps() const { return static_cast<std::int64_t>(slots_->steps.load()); }
+
 void note_progress(const RankProgress& progress) {
   record_flight(progress);
   if (const auto [page, rank] = current_progress(); page != nullptr) page->note(rank, progress);
@@ -112,6 +120,7 @@ void set_progress_page(ProgressPage* page, int rank) { thread_progress = {page, 
 
 void set_process_progress_page(ProgressPage page, int rank) {
   own_progress.emplace(OwnProgress{std::move(page), rank});
+  own_progress->page.set_process(rank, ::getpid());
 }
 
 }  // namespace chimera

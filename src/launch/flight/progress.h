@@ -4,6 +4,8 @@
 // instruction). The launcher reads it to detect hangs (hang.h) and to name the step of a failed rank; `chimera top`
 // reads it to show what ranks do. A write takes a few stores, so ranks note every instruction.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <utility>
 
@@ -18,8 +20,8 @@ inline constexpr const char* kProgressName = "chimera-progress";
 /// Shared-memory page with the latest activity of each rank of a host.
 class ProgressPage {
  public:
-  /// Creates a page, in the launcher. Throws Error if the system refuses.
-  explicit ProgressPage(int ranks);
+  /// Creates a page, in the launcher, of a job with `steps` steps (0: unknown). Throws Error if the system refuses.
+  explicit ProgressPage(int ranks, std::int64_t steps = 0);
   /// Maps the page inherited from the launcher, in a rank.
   ProgressPage(FileDescriptor page, int ranks);
   /// Maps the page read-only, for `chimera top`. `page` is an open file /proc/PID/fd/N of a rank, a memory file named
@@ -38,6 +40,12 @@ class ProgressPage {
   [[nodiscard]] std::uint64_t count(int rank) const;
   /// Returns the latest activity of a rank. May mix two activities during a concurrent note().
   [[nodiscard]] RankProgress last(int rank) const;
+  /// Sets the process of a rank.
+  void set_process(int rank, pid_t process);
+  /// Returns the process of a rank; 0: it has not started, or its process does not write to this page.
+  [[nodiscard]] pid_t process(int rank) const;
+  /// Returns the number of steps of the job; 0: unknown.
+  [[nodiscard]] std::int64_t steps() const;
 
  private:
   struct Slot;
@@ -61,7 +69,7 @@ void note_more_progress();
 /// hang.h). Null: the page of the process.
 void set_progress_page(ProgressPage* page, int rank);
 
-/// Sets the page of the process, and its rank.
+/// Sets the page of the process, and its rank, and notes the process on the page.
 void set_process_progress_page(ProgressPage page, int rank);
 
 }  // namespace chimera

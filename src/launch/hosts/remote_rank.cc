@@ -399,9 +399,6 @@ void use_relays(LaunchPlan& plan, RemoteJob job) {
   plan.entry = nullptr;
   plan.replacement_arguments = {};
   plan.waits_idle = false;  // The processor time of relays says nothing of ranks
-  // Progress arrives late, and a rank that has ended its steps cannot leave them any more.
-  constexpr std::int64_t kLateSteps = 10;
-  plan.last_step = std::max<std::int64_t>(plan.last_step - kLateSteps, 1);
 }
 
 int run_relay(const RankEnvironment& self) {

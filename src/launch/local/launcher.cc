@@ -29,8 +29,11 @@ std::string path_of(const FileDescriptor& file) {
 /// Memory files and pipes have no names, so the kernel frees them with the last process, also after SIGKILL. Each
 /// attempt has its own: a rank of an earlier attempt that still ends cannot disturb it.
 RankChannels open_channels(const LaunchPlan& plan) {
-  RankChannels channels{
-      .store = {}, .input = {}, .report_read = {}, .report_write = {}, .progress = ProgressPage(plan.ranks)};
+  RankChannels channels{.store = {},
+                        .input = {},
+                        .report_read = {},
+                        .report_write = {},
+                        .progress = ProgressPage(plan.ranks, plan.last_step)};
   channels.store = make_memory_file("chimera-store", 0);
   if (!plan.input.empty()) {
     channels.input = make_memory_file("chimera-input", 0);

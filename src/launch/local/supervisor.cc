@@ -384,10 +384,10 @@ class Supervisor {
   /// Lets ranks return that the job does without, once their processes are ready.
   void welcome_absent() {
     if (!ranks_.can_recover() || ranks_.is_recovering() || !are_all_in({Phase::Steps})) return;
-    // A rank that has ended its steps cannot leave them any more.
-    constexpr std::int64_t kStepsBeforeEnd = 3;
+    // A rank that has ended its steps cannot leave them any more. From other hosts, progress arrives late.
+    const std::int64_t steps_before_end = plan_.hosts.empty() ? 3 : 13;
     const bool is_near_end = std::ranges::any_of(ranks_.present(), [&](int rank) {
-      return plan_.last_step > 0 && progress_.last(rank).step > plan_.last_step - kStepsBeforeEnd;
+      return plan_.last_step > 0 && progress_.last(rank).step > plan_.last_step - steps_before_end;
     });
     if (is_near_end) return;
     if (!ranks_.welcome().empty()) restart_hang_watch();
