@@ -12,15 +12,25 @@
 #include "flags/values.h"
 #include "help.h"
 #include "launch/flight/diagnosis.h"
+#include "pictures.h"
+#include "schedule/schedule_csv.h"
+#include "simulate/costs_json.h"
 #include "telemetry/speed_report.h"
+#include "traces/diagnosis.h"
 
 namespace chimera::apps {
 namespace {
 
 struct DiagnoseCommand {
-  std::string run;
+  std::string run;                 // Of one folder of a run
+  std::vector<std::string> paths;  // Folder of a run, or trace files and their folders
   std::int64_t events = 8;
   Format format = Format::Text;
+  TraceSteps steps;
+  double search_seconds = 2;
+  std::string output;
+  CLI::Option* steps_option = nullptr;
+  CLI::Option* events_option = nullptr;
 };
 
 /// Returns an empty path if there is no checkpoint.
@@ -63,16 +73,56 @@ void print_diagnosis(const DiagnoseCommand& command) {
   write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""));
 }
 
+/// A folder of a run has flight records or metrics. Other folders, and files, have traces.
+bool has_traces(const DiagnoseCommand& command) {
+  namespace fs = std::filesystem;
+  const std::string& path = command.paths.front();
+  if (command.paths.size() > 1 || path.ends_with(".json") || path.ends_with(".json.gz")) return true;
+  if (has_flight(path) || read_speed(path) || fs::exists(fs::path(path) / "metrics.jsonl")) return false;
+  return fs::is_directory(path) && !find_trace_files(command.paths).empty();
+}
+
+void print_trace_diagnosis(const DiagnoseCommand& command) {
+  if (command.events_option->count() > 0) throw ConfigError("--events is for the folder of a run; leave it out");
+  if (!command.output.empty()) require_writable_whole((std::filesystem::path(command.output) / "ran.csv").string());
+  const TraceDiagnosis diagnosis = diagnose_trace(read_traces(command.paths, command.steps), command.search_seconds);
+  if (!command.output.empty()) write_diagnosis(diagnosis, command.output);
+  switch (command.format) {
+    case Format::Text: return write_output("", to_text(diagnosis));
+    case Format::Json: return write_output("", json_text(to_json(diagnosis), 2) + "\n");
+    case Format::Csv: return write_output("", to_csv(diagnosis.trace.schedule));
+    case Format::Costs: return write_output("", costs_to_json(diagnosis.costs) + "\n");
+    default: return write_output("", draw_panels(command.format, panels_of(diagnosis)));
+  }
+}
+
+void diagnose_paths(DiagnoseCommand& command) {
+  if (has_traces(command)) return print_trace_diagnosis(command);
+  command.run = command.paths.front();
+  if (command.steps_option->count() > 0 || !command.output.empty())
+    throw ConfigError("--steps and --output are for traces; leave them out for the folder of a run");
+  if (command.format != Format::Text && command.format != Format::Json)
+    throw ConfigError(fmt::format("--format {} is for traces; a run has text and json", to_text(command.format)));
+  print_diagnosis(command);
+}
+
+void read_steps(const std::string& text, TraceSteps& steps) {
+  const auto dash = text.find('-');
+  steps.first = parse_count("--steps", text.substr(0, dash));
+  steps.last = dash == text.npos ? steps.first : parse_count("--steps", text.substr(dash + 1));
+}
+
 }  // namespace
 
 void add_diagnose(CLI::App& program, int&) {
   auto* diagnose =
-      program.add_subcommand("diagnose", "Find the rank that ended a run, and why its steps are slower than predicted");
+      program.add_subcommand("diagnose", "Find why a run ended or is slow, also from traces of torch.profiler");
   diagnose->footer(
       "Examples:\n"
       "  chimera diagnose run\n"
       "  chimera diagnose run/flight-previous --events 100   # the attempt before the last one\n"
       "  chimera diagnose run --format json --events 20000\n"
+      "  chimera diagnose rank0.json rank1.json --output diagnosis\n"
       "\nEach rank of `chimera train --checkpoint run` records its last 20,000 instructions in run/flight. The files "
       "survive any crash and are removed when the run succeeds. The guilty rank is the rank that the launcher blamed, "
       "or else the rank that waited for no other rank. For a live run, the command shows the current position of each "
@@ -80,14 +130,29 @@ void add_diagnose(CLI::App& program, int&) {
       "\nThe last part answers why the run is slower than predicted: the time of a step beside the plan's, its parts, "
       "ops beside the profile of --machine, slow ranks, and other processes. It is about the last steps in the records "
       "or, after a run that has ended well, about all of it.\n"
-      "\nMore: docs/faults.md");
+      "\nTraces are files of torch.profiler's export_chrome_trace(), one for each rank of "
+      "torch.distributed.pipelining, "
+      "or a file of `chimera train --trace`. The command prints the schedule that ran, where the time went, costs, a "
+      "replay, and faster schedules. --output writes them as files.\n"
+      "\nMore: docs/faults.md, docs/why_slow.md");
   auto command = std::make_shared<DiagnoseCommand>();
-  diagnose->add_option("RUN", command->run, "folder of --checkpoint or --flight-record")->required();
+  diagnose->add_option("PATH", command->paths, "folder of --checkpoint or --flight-record; or traces and their folders")
+      ->required();
   begin_group(*diagnose, heading::kOutput);
-  add_count(*diagnose, "--events", command->events,
-            "number of last instructions to print: of the guilty rank, in JSON of each rank (default 8)");
-  add_format(*diagnose, command->format, {Format::Text, Format::Json});
-  diagnose->callback([command] { print_diagnosis(*command); });
+  command->events_option =
+      add_count(*diagnose, "--events", command->events,
+                "number of last instructions to print: of the guilty rank, in JSON of each rank (default 8)");
+  command->steps_option = add_text(
+      *diagnose, "--steps", [command](const std::string& text) { read_steps(text, command->steps); }, "A-B",
+      "traces: steps to read, from 1 (default all)");
+  add_number(*diagnose, "--search-seconds", command->search_seconds,
+             "traces: seconds to search for a faster order (default 2)");
+  add_path(*diagnose, "--output", command->output,
+           "traces: also write costs.json, ran.csv, better-1.csv ... and timeline.html into this folder",
+           PathKind::Folder);
+  add_format(*diagnose, command->format,
+             {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto, Format::Costs});
+  diagnose->callback([command] { diagnose_paths(*command); });
 }
 
 }  // namespace chimera::apps

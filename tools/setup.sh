@@ -4,7 +4,7 @@
 pip_packages="ca-certificates python3-venv" # For pip
 packages="$pip_packages ccache clang cmake ninja-build bible-kjv libcli11-dev libeigen3-dev libfmt-dev libgloo-dev
   libgmock-dev libgtest-dev libicu-dev librandom123-dev librapidcheck-dev libsimdjson-dev libssl-dev
-  libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev"
+  libtomlplusplus-dev libxxhash-dev nlohmann-json3-dev zlib1g-dev"
 sanitizer_packages="g++ libclang-rt-dev"
 web_packages="emscripten nodejs" # For the page of `chimera playground`
 site_packages="$web_packages python3-markdown"

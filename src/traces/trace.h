@@ -1,0 +1,102 @@
+#pragma once
+// A pipeline's steps as its ranks recorded them: the schedule that ran, the times of its ops on one clock, and where
+// the time of each worker went. read_traces() makes a Trace from the files of all ranks; trace_costs() derives the
+// costs of a simulation from it.
+//
+//   files -> RankTrace of each rank -> one pipeline -> steps -> Schedule, TraceStep -> CostModel
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedule/schedule.h"
+#include "schedule/timeline.h"
+#include "simulate/costs.h"
+#include "traces/rank_trace.h"
+
+namespace chimera {
+
+/// Seconds of a worker in a step. Their sum, without `inside`, is the time of the step.
+struct WorkerParts {
+  std::array<double, kOpKinds> ops{};  // [kind]
+  double late = 0;                     // Waiting for messages whose op had not ended
+  double transit = 0;                  // Waiting for messages in transit
+  double messages = 0;                 // Starting sends and receives
+  double sums = 0;                     // Gradient sums
+  double gathers = 0;                  // Gathering and freeing sharded weights
+  double optimizer = 0;                // Optimizer steps
+  double ends = 0;                     // Before the first op starts and after the last
+  double host = 0;                     // Between ops
+  double inside = 0;                   // Part of `ops` in which no operator or kernel runs
+};
+
+/// A wait of an op for an op of another worker that ends late.
+struct LateOp {
+  Place op;
+  Place waits_for;
+  double seconds = 0;
+};
+
+/// A step. Times are in seconds from its start.
+struct TraceStep {
+  double seconds = 0;   // Until the next step starts
+  double pipeline = 0;  // Until the last op, or sum of gradients, ends
+  Timeline timeline;
+  std::vector<Message> messages;
+  std::vector<bool> awaited;       // [message]: whether the receiver waited for it
+  std::vector<WorkerParts> parts;  // [worker]
+  std::vector<LateOp> late;
+};
+
+/// A pipeline and its steps.
+struct Trace {
+  Schedule schedule;
+  bool is_known = false;            // Whether a generator makes the same orders; its name is in `schedule`
+  bool on_device = false;           // Whether times are those of kernels
+  std::int64_t data_parallel = 1;   // Ranks per worker of the pipeline
+  std::vector<std::int64_t> ranks;  // [worker]
+  std::vector<TraceStep> steps;     // At least one
+  std::vector<std::string> notes;   // Choices to tell the user
+  /// [stage][kind]: seconds of work of each micro-batch and step.
+  std::vector<std::array<std::vector<double>, kOpKinds>> times;
+  std::vector<std::array<std::vector<double>, 2>> transfers;  // [boundary]: seconds of each send; of each receive
+  std::vector<std::vector<double>> sums;                      // [stage]: seconds of each gradient sum
+  std::optional<double> weight_share = std::nullopt;  // Weight gradient's fraction of a whole backward, by operators
+  /// Ranks of other data-parallel groups: rank, and its median time of ops relative to the same ops of this pipeline.
+  std::vector<std::pair<std::int64_t, double>> peers;
+
+  /// Returns the index of a step of median time.
+  [[nodiscard]] std::size_t median_step() const;
+  [[nodiscard]] double step_seconds() const { return steps[median_step()].seconds; }
+};
+
+/// Steps to read, from 1.
+struct TraceSteps {
+  std::int64_t first = 1;
+  std::int64_t last = kMaxOps;
+};
+
+/// Returns the trace files of the paths: the files themselves, and those in folders. Of several folders below a path,
+/// such as torchtitan's `iteration_10`, the last in natural order counts.
+[[nodiscard]] std::vector<std::string> find_trace_files(const std::vector<std::string>& paths);
+
+/// Reads the traces of all ranks of a pipeline. Throws ConfigError, naming the files, if ranks are missing or given
+/// twice, if the files are of different runs, or if the ops form no schedule.
+[[nodiscard]] Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps = {});
+[[nodiscard]] Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps = {});
+
+/// Returns medians over micro-batches and steps as costs in seconds.
+[[nodiscard]] CostModel trace_costs(const Trace& trace);
+
+/// Returns the median; 0 of an empty list.
+[[nodiscard]] double median(std::vector<double> values);
+
+/// Returns schedules of all generators with these numbers of workers and micro-batches, and up to `chunks` stages of a
+/// replica per worker. They are synchronous, with whole micro-batches.
+[[nodiscard]] std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_batches,
+                                                    std::int64_t chunks);
+
+}  // namespace chimera
