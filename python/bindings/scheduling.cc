@@ -17,8 +17,12 @@
 #include "launch/local/place.h"
 #include "long_call.h"
 #include "plan/balance.h"
+#include "render/html.h"
+#include "render/perfetto.h"
+#include "render/svg.h"
 #include "schedule/schedule_json.h"
 #include "simulate/costs_json.h"
+#include "traces/diagnosis.h"
 
 namespace nb = nanobind;
 
@@ -64,6 +68,23 @@ std::string balanced(std::string schedule, const std::vector<std::vector<double>
       std::nullopt);
 }
 
+/// Returns the diagnosis of traces as JSON, or a picture of their median step.
+std::string diagnosed(std::vector<std::string> paths, std::int64_t first, std::int64_t last, double search_seconds,
+                      std::string format) {
+  return chimera::run_interruptibly(
+      [=, paths = std::move(paths), format = std::move(format)](const chimera::Report&) {
+        const auto diagnosis = chimera::diagnose_trace(chimera::read_traces(paths, {first, last}), search_seconds);
+        if (format == "diagnosis") return chimera::json_text(to_json(diagnosis));
+        const auto panels = panels_of(diagnosis);
+        const chimera::Panel& panel = panels.front();
+        if (format == "svg") return to_svg(panel);
+        if (format == "html") return to_html(panels);
+        if (format == "perfetto") return to_perfetto(panel.schedule, panel.timeline, panel.explanation);
+        return to_text(diagnosis);
+      },
+      std::nullopt);
+}
+
 }  // namespace
 
 NB_MODULE(_scheduling, module) {
@@ -73,6 +94,9 @@ NB_MODULE(_scheduling, module) {
              "Returns the partition of layers that balances the schedule's workers as JSON, {} if none fits in the "
              "memory (0: unlimited). Each layer: seconds of F, I, W; bytes of weights, of gradients and optimizer "
              "state, of activations, and of the activations that W needs.");
+  module.def("diagnose", &diagnosed, nb::arg("paths"), nb::arg("first"), nb::arg("last"), nb::arg("search_seconds"),
+             nb::arg("format"),
+             "Returns the diagnosis of traces as JSON (format diagnosis), or a picture: svg, html, perfetto, text.");
   module.def(
       "answer", &answer, nb::arg("request"), nb::arg("progress") = nb::none(),
       nb::sig("def answer(request: str, progress: collections.abc.Callable[[str], object] | None = None) -> str"),

@@ -16,6 +16,7 @@ from ._profile import LayerCost, Profile
 from ._schedule import Schedule, Updates, Violation
 from ._version import VERSION as __version__
 from ._timeline import Bubble, Timeline
+from ._traces import FasterSchedule, Trace, TracedTimeline, read_traces
 
 if TYPE_CHECKING:
     from ._checkpoint import CheckpointError, LoadedCheckpoint, Saving
@@ -33,6 +34,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "Costs",
+    "FasterSchedule",
     "KeyedLayer",
     "LayerCost",
     "LoadedCheckpoint",
@@ -51,6 +53,8 @@ __all__ = [
     "SearchResult",
     "Step",
     "Timeline",
+    "Trace",
+    "TracedTimeline",
     "Updates",
     "Violation",
     "layers_of",
@@ -59,6 +63,7 @@ __all__ = [
     "partition",
     "plan",
     "profile",
+    "read_traces",
     "schedule",
     "schedules",
     "search",
