@@ -1,11 +1,12 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "answers/check_answer.h"
 #include "commands.h"
 #include "core/error.h"
-#include "flags/costs.h"
+#include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
@@ -15,23 +16,16 @@ namespace chimera::apps {
 namespace {
 
 struct CheckArguments {
-  std::string name;
-  ShapeFlags shape;
-  PairFlags pairs;
+  CheckRequest request;
   Format format = Format::Text;
-  LimitFlags limits;
-  bool strict_order = false;
 };
 
-/// Does not validate a file.
-Schedule checked_schedule(const CheckArguments& options) {
-  const std::string& name = options.name;
+void take_argument(ScheduleRequest& schedule) {
+  const std::string name = schedule.name;
   // An existing file may have any name. A name of a schedule without such a file is generated.
   std::error_code none;
-  if (!names_schedule_file(name) && !std::filesystem::exists(name, none))
-    return options.pairs.apply_to(options.shape.generate(name));
-  require_no_shape(options.shape, name);
-  return options.pairs.apply_to(load_schedule(name));
+  if (std::filesystem::exists(name, none)) schedule.file = std::exchange(schedule.name, "");
+  take_file(schedule, name);
 }
 
 }  // namespace
@@ -50,22 +44,20 @@ void add_check(CLI::App& program, int& exit_code) {
       "\nExit codes: 0 valid; 1 invalid; 2 the text is not a schedule.\n"
       "\nMore: docs/schedule_format.md");
   auto options = std::make_shared<CheckArguments>();
-  auto* name = command->add_option(
-      "NAME", options->name, "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
+  auto* name =
+      command->add_option("NAME", options->request.schedule.name,
+                          "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
   name->required();
   complete_names(name, schedule_names());
-  options->shape.add_to(*command);
-  options->pairs.add_to(*command);
-  options->limits.add_to(*command);
-  command->add_flag("--strict-order", options->strict_order,
-                    "report gradients that are accumulated out of sample order as violations, not as notes");
+  options->request.schedule.load = load_schedule;
+  add_flags(*command, options->request);
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
   command->callback([options, &exit_code] {
     // A schedule may come from standard input, and waiting for it would hide the error.
-    (void)options->limits.limits();  // reject bad flags before reading
-    const CheckResult report =
-        check_everything(checked_schedule(*options), options->limits.limits(), options->strict_order);
+    (void)options->request.limits.limits();  // reject bad flags before reading
+    take_argument(options->request.schedule);
+    const CheckResult report = answer(options->request);
     write_output("", options->format == Format::Json ? check_json(report) : check_text(report));
     exit_code = static_cast<int>(report.is_valid() ? ExitCode::Success : ExitCode::No);
   });

@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/terminal.h"
 #include "flags/outputs.h"
-#include "flags/shape.h"
 #include "flags/values.h"
 #include "render/html.h"
 #include "render/perfetto.h"
@@ -25,13 +24,6 @@ bool is_set(const char* name) {
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
-  complete_names(app.add_option("--with", with,
-                                "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; "
-                                "repeatable")
-                     ->type_name("NAME")
-                     ->take_all()
-                     ->allow_extra_args(false),
-                 schedule_names());
   add_choice(app, "--color", color, "whether text is colored (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
@@ -42,23 +34,9 @@ TextStyle PictureFlags::text_style(const std::string& output) const {
           .columns = output.empty() ? terminal_columns(STDOUT_FILENO) : 0};
 }
 
-void PictureFlags::check_format(Format format) const {
+void check_format(Format format, const std::vector<std::string>& with) {
   if (with.empty() || format == Format::Text || format == Format::Html) return;
   throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", to_text(format)));
-}
-
-std::vector<Schedule> PictureFlags::further_schedules(const Schedule& first, const ShapeFlags& shape,
-                                                      const MakeSchedule& make) const {
-  std::vector<Schedule> schedules;
-  for (const std::string& name : with) {
-    if (names_schedule_file(name)) {
-      schedules.push_back(read_schedule(name));
-    } else {
-      const Generator& generator = find_generator(name);
-      schedules.push_back(make(generator, shape.shape_next_to(first, generator)));
-    }
-  }
-  return schedules;
 }
 
 std::string draw_panels(Format format, const std::vector<Panel>& panels) {

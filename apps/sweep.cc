@@ -1,34 +1,30 @@
 #include <fmt/format.h>
+
 #include <memory>
 
+#include "answers/sweep_answer.h"
+#include "answers/sweep_output.h"
 #include "commands.h"
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
-#include "flags/costs.h"
+#include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
 #include "flags/values.h"
 #include "help.h"
-#include "sweep_output.h"
-#include "sweep_rows.h"
 #include "sweep_training.h"
 
 namespace chimera::apps {
 namespace {
 
 struct SweepArguments {
-  std::string schedules;
-  ShapeFlags shape;
-  CostFlags costs;
-  PairFlags pairs;
-  LimitFlags limits;
+  SweepRequest request;
   std::string train;  // training data; empty: simulation only
   std::string output;
   std::string chart;
   std::string value;
   std::string over;
-  bool pareto = false;
   Format format = Format::Text;
   CLI::Option* format_option = nullptr;
 
@@ -52,16 +48,17 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
     throw ConfigError(fmt::format("--format {} goes without --train, whose table is CSV that a later sweep reads",
                                   chimera::to_text(format)));
   }
-  if (const auto lists = options.costs.flags_with_lists(); !lists.empty()) {
+  if (const auto& lists = options.request.costs.lists; !lists.empty()) {
     throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",
-                                  lists.front()->option->get_name()));
+                                  Field{lists.front().column}.flag_name()));
   }
-  if (options.pairs.choice != PairChoice::Own) {
+  if (options.request.pairs.choice != PairChoice::Own) {
     throw ConfigError("--pairs is for the simulation only; leave it out with --train, which has --overlap-pairs");
   }
 }
 
 std::string print_rows(const SweepResult& result, Format format) {
+  print_notes(result.notes);
   if (format == Format::Text) return to_text(result);
   for (const LeftOutSchedule& each : result.left_out) messages().write("chimera: " + to_text(each) + "\n");
   return format == Format::Json ? to_json_lines(result.rows) : to_csv(result.rows);
@@ -70,15 +67,8 @@ std::string print_rows(const SweepResult& result, Format format) {
 void run(const SweepArguments& options, const CLI::App& command) {
   require_fitting_flags(options, command);
   const bool is_trained = !options.train.empty();
-  SweepResult result = rank_schedules(
-      {.schedules = options.schedules.empty() ? std::vector<std::string>() : parse_schedules(options.schedules),
-       .shape = options.shape,
-       .costs = options.costs,
-       .pairs = options.pairs,
-       .limits = options.limits,
-       .keeps_variants = options.pareto && options.schedules.empty()});
-  // Before training, which would else train rows that the front leaves out.
-  if (options.pareto) result.rows = pareto_fronts(result.rows);
+  // The front is taken before training, which would else train rows that it leaves out.
+  SweepResult result = answer(options.request);
   if (is_trained) {
     result.rows = train_rows(std::move(result.rows),
                              {.data = options.train, .flags = command.remaining(), .output = options.output});
@@ -86,11 +76,12 @@ void run(const SweepArguments& options, const CLI::App& command) {
   // Drawn before the table is written, so that an unknown column fails before any output.
   std::string chart;
   if (!options.chart.empty()) {
-    const char* usual = is_trained ? "tokens_per_second" : options.pareto ? "makespan" : "bubble_ratio";
+    const char* usual = is_trained ? "tokens_per_second" : options.request.pareto ? "makespan" : "bubble_ratio";
     // A front shows time against memory, other sweeps show a figure against N.
-    const std::string over = options.pareto ? "peak_stage_units" : "micro_batches";
+    const std::string over = options.request.pareto ? "peak_stage_units" : "micro_batches";
     chart = draw_chart(result.rows, options.value.empty() ? usual : options.value,
-                       options.over.empty() ? over : options.over, options.pareto || options.schedules.empty());
+                       options.over.empty() ? over : options.over,
+                       options.request.pareto || options.request.schedules.empty());
   }
   write_output(options.output, print_rows(result, options.chosen_format()));
   if (!options.chart.empty()) write_whole(options.chart, chart);
@@ -122,17 +113,9 @@ void add_sweep(CLI::App& program, int&) {
       "\nMore: docs/sweeps.md");
   command->allow_extras();
   auto options = std::make_shared<SweepArguments>();
-  begin_group(*command, heading::kSchedule);
-  command
-      ->add_option("--schedules", options->schedules,
-                   "schedules with their default parameters: NAME,NAME, files too, or all (default: every synchronous "
-                   "schedule with its best parameters)")
-      ->type_name("NAMES");
-  options->shape.add_to(*command, FlagValues::Lists);
-  options->pairs.add_to(*command);
-  options->costs.add_to(*command, FlagValues::Lists);
-  options->pairs.add_time_to(*command);
-  options->limits.add_to(*command, "schedules above the limit have no row (default: no limit)");
+  options->request.load = read_schedule;
+  options->request.costs.refuses_unused = true;
+  add_flags(*command, options->request);
   begin_group(*command, heading::kRunning);
   const CLI::Option* train = add_path(*command, "--train", options->train, "also train every row on this data");
   begin_group(*command, heading::kOutput);
@@ -142,8 +125,6 @@ void add_sweep(CLI::App& program, int&) {
   options->format_option = add_format(*command, options->format, formats);
   options->format_option->description("output format; json has an object per line (default text, or csv for --output)");
   set_format_by_extension(*output, *options->format_option, options->format, formats);
-  command->add_flag("--pareto", options->pareto,
-                    "keep only rows that no other row of the same schedule, D and N beats in both time and memory");
   CLI::Option* chart = add_path(*command, "--chart", options->chart, "write a chart to this SVG file");
   add_output_checks(*command, {output, chart}, train);
   command

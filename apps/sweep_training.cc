@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "answers/sweep_output.h"
 #include "core/console.h"
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -15,7 +16,6 @@
 #include "flags/shape.h"
 #include "flags/values.h"
 #include "program.h"
-#include "sweep_output.h"
 #include "telemetry/run_history.h"
 
 namespace chimera::apps {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "sweep_rows.h"
+#include "answers/sweep_answer.h"
 
 namespace chimera::apps {
 

@@ -86,7 +86,7 @@ void require_positive_shape(const TrainCommandLine& flags) {
 
 /// A rank gets the schedule from its launcher, because standard input can be read only once.
 std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, const Invocation& invocation) {
-  require_no_shape(flags.shape, flags.options.schedule.name);
+  flags.shape.require_absent(flags.options.schedule.name);
   // The launcher has read the schedule, also from CSV, and passes it as JSON.
   const bool launched = invocation.rank && !invocation.rank->input_path.empty();
   const std::string& path = launched ? invocation.rank->input_path : flags.options.schedule.name;
@@ -158,8 +158,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   require_positive_shape(flags);
   const PipelineShape defaults = options.schedule.shape;
   if (options.schedule.name == "none") {
-    for (const AxisFlag& axis : flags.shape.axes) {
-      if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis.flag()));
+    for (const AxisValues& axis : flags.shape.axes) {
+      if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis->flag()));
     }
   } else {
     options.schedule.shape = flags.shape.shape_for(find_generator(options.schedule.name));

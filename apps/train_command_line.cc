@@ -4,8 +4,8 @@
 #include <cmath>
 #include <iostream>
 
+#include "answers/cost_request.h"
 #include "core/error.h"
-#include "flags/costs.h"
 #include "flags/model.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"

@@ -1,10 +1,9 @@
 #pragma once
 
-// Parses the texts of flags: counts such as 1e3, numbers, lists and ranges, paths, names of an enum's values. The
-// parse_ functions parse a text. The add_ functions add one flag to a command, which parses its text into the given
-// variable. Both throw ConfigError with the name of the flag if the text is invalid. Flags that several commands share
-// are structs with an add_to() in the other headers of this folder: outputs, shape, costs, model, plan and hosts.
-// config_file.h sets flags from TOML.
+// Flags for counts, numbers, paths and names of an enum's values. The add_ functions add one flag to a command, which
+// parses its text (core/value_text.h) into the given variable. They throw ConfigError with the name of the flag if the
+// text is invalid. Flags that several commands share are structs with an add_to() in the other headers of this folder:
+// outputs, shape, costs, model, plan and hosts. config_file.h sets flags from TOML.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -17,33 +16,10 @@
 
 #include "core/choices.h"
 #include "core/limits.h"
+#include "core/value_text.h"
 
 namespace chimera::apps {
 
-/// Splits `list` at its commas. The results are views into `list`.
-[[nodiscard]] std::vector<std::string_view> split_at_commas(std::string_view list);
-
-/// Maximum number of values in a list.
-inline constexpr std::size_t kMaxListed = 10'000;
-
-/// Returns whether the text is a list (`4,8`), a range (`1..4`), or a multiple of D, the number of stages (`2D`).
-[[nodiscard]] bool is_list(const std::string& text);
-
-/// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
-/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers, or a number
-/// above 10^9.
-[[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
-                                                         std::int64_t depth = 0);
-
-/// Parses numbers of at least `least`, such as `0,0.1,0.3`. Throws ConfigError for other texts and more than
-/// kMaxListed numbers.
-[[nodiscard]] std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least);
-
-/// Throws ConfigError, naming `chimera sweep`, if the text is a list or a range.
-void require_no_list(const std::string& flag, const std::string& text);
-
-/// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
-[[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
 /// Adds a flag that calls `take` with its text. `type` stands for the value in --help, for example FILE.
 CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(const std::string&)> take,
                       const std::string& type, const std::string& description);
@@ -52,11 +28,6 @@ CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::int64_t& value, const std::string& description);
 CLI::Option* add_count(CLI::App& app, const std::string& flag, std::optional<std::int64_t>& value,
                        const std::string& description);
-/// Maximum of numeric flags; keeps sums and products finite.
-inline constexpr double kMaxNumber = 1e100;
-/// Parses a number from `least` to kMaxNumber. Throws ConfigError for other texts and numbers.
-[[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
-
 /// Adds a flag whose text parse_amount() parses.
 CLI::Option* add_number(CLI::App& app, const std::string& flag, double& value, const std::string& description,
                         double least = 0);
@@ -93,11 +64,6 @@ CLI::Option* add_choice(CLI::App& app, const std::string& flag, std::optional<En
 /// Lets an option accept the beginning of a name instead of the name, such as `gpi` for gpipe. Does not change a word
 /// that is a path: one with a slash or a dot, or the name of an existing file.
 void complete_names(CLI::Option* option, std::vector<std::string> names);
-
-/// Returns the name in `names` that `word` means: `word` itself, or the usual name for the synonyms bf16, fp32, float,
-/// fp64, double and gpu. Throws ConfigError if there is none.
-[[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
-                                   const std::vector<std::string>& names);
 
 /// Throws ConfigError if one of `flags` is given although it has no effect (`has_effect` is false). `purpose` is the
 /// flag that they need. Example: `--keep is for --checkpoint; give that too, or leave it out`.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._engine import ScheduleError
 from ._costs import Costs
-from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements
+from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements, sweep
 from ._op import Op
 from ._partition import Partition, partition
 from ._plan import Candidate, Plan, machines, plan
@@ -68,6 +68,7 @@ __all__ = [
     "schedules",
     "search",
     "search_placements",
+    "sweep",
 ]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import _scheduling
 
-_FLAG = re.compile(r"(?<!\S)--([a-z][a-z-]*)")  # Python has arguments of the same names
 Progress = Callable[[Mapping[str, Any]], object]
 
 
@@ -22,5 +20,5 @@ def ask(request: Mapping[str, object], progress: Progress | None = None) -> dict
     report = None if progress is None else lambda text: progress(json.loads(text))
     answer: dict[str, Any] = json.loads(_scheduling.answer(json.dumps(request), report))
     if "error" in answer:
-        raise ScheduleError(_FLAG.sub(lambda flag: flag[1].replace("-", "_"), answer["error"]))
+        raise ScheduleError(answer["error"])
     return answer

@@ -84,19 +84,22 @@ def search(
     iterations: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-    **parameters: int | str,
+    **fields: Any,
 ) -> SearchResult:
     """Searches for a faster order of the ops on the same workers (docs/search.md).
 
-    `start`: schedule to reorder; or `stages`, `micro_batches` and a `placement` with its `parameters`.
+    `start`: schedule to reorder; or `stages`, `micro_batches` and a `placement` with its parameters, such as `chunks`.
     `costs`, or `forward`, `backward` and `latency`: times in one unit.
     `max_in_flight`: limit of a worker's activations; 1 is a full micro-batch on its share of the model.
     `seconds` (default 1) or `iterations`: budget. With `iterations` the result depends only on `seed`.
     `progress`: receives a dict from time to time.
+    `fields`: others of the request (docs/playground.md), such as `memory` or `sync`.
 
     Raises ScheduleError for impossible arguments. Ctrl-C ends the search.
     """
-    request: dict[str, object] = {"do": "search", "seed": seed}
+    names = [axis["name"] for axis in ask({"do": "catalog"})["axes"]]
+    parameters = {name: fields.pop(name) for name in names if name in fields}
+    request: dict[str, object] = {"do": "search", "seed": seed, **fields}
     if start is None and (stages is None or micro_batches is None):
         raise ScheduleError("search: give a schedule to improve, or stages and micro_batches")
     if start is not None:
@@ -106,9 +109,7 @@ def search(
     half = backward / 2
     times = {"forward": forward, "input_gradient": half, "weight_gradient": half, "latency": latency}
     request["costs"] = times if costs is None else {"file": costs.to_json()}
-    limits = {"max_in_flight": max_in_flight, "split_backward": split_backward}
-    budget = {"seconds": seconds, "iterations": iterations}
-    request.update({name: value for name, value in {**limits, **budget}.items() if value is not None})
+    request.update(max_in_flight=max_in_flight, split_backward=split_backward, seconds=seconds, iterations=iterations)
     found = ask(request, progress)
     return SearchResult(
         Schedule.from_json(found["schedule"]["text"]),
@@ -118,6 +119,20 @@ def search(
         found["origin"],
         found["pareto"],
     )
+
+
+def sweep(
+    schedules: Sequence[str] = (), *, stages: int | Sequence[int], micro_batches: int | Sequence[int] | str, **fields: Any
+) -> list[dict[str, Any]]:
+    """Ranks schedules as `chimera sweep` does: a dict per row, for `pandas.DataFrame` (docs/sweeps.md).
+
+    `schedules`: names; by default every synchronous schedule with its best parameters.
+    `stages`, `micro_batches`: one value, or a list; `"D,2D"` are multiples of the stages.
+    `fields`: others of the request (docs/playground.md), such as `parameters`, `costs`, `max_in_flight` or `pareto`.
+    """
+    request = {"do": "sweep", "schedules": schedules, "stages": stages, "micro_batches": micro_batches, **fields}
+    rows: list[dict[str, Any]] = ask(request)["rows"]
+    return rows
 
 
 def search_placements() -> Sequence[str]:

@@ -170,19 +170,22 @@ class Schedule:
         """
         return self._file("csv-communication" if communication else "csv")
 
-    def check(self, *, max_in_flight: float | None = None, strict_order: bool = False) -> list[Violation]:
+    def check(
+        self, *, max_in_flight: float | None = None, strict_order: bool = False, **fields: Any
+    ) -> list[Violation]:
         """Returns all violations; empty if the schedule is valid and cannot deadlock.
 
         `max_in_flight`: limit of a worker's activations; 1 is a full micro-batch on its share of the model.
         `strict_order`: reports gradients accumulated out of sample order.
+        `fields`: others of the request (docs/playground.md), such as `pairs` or `memory`.
         """
         request: dict[str, object] = {
             "do": "check",
             "schedule": {"text": self._text},
             "strict_order": strict_order,
+            "max_in_flight": max_in_flight,
+            **fields,
         }
-        if max_in_flight is not None:
-            request["max_in_flight"] = max_in_flight
         answer = ask(request)
         found = zip(answer["report"]["violations"], answer["excerpts"], strict=True)
         return [self._violation(finding, excerpt) for finding, excerpt in found]
@@ -208,6 +211,7 @@ class Schedule:
         sync: str = "eager-opt",
         data_parallel: int = 1,
         blocking_sends: bool = False,
+        **fields: Any,
     ) -> Timeline:
         """Simulates the schedule with `costs` per stage, or with times for a worker's share of the model, in any unit.
 
@@ -218,6 +222,7 @@ class Schedule:
         `steps`: number of consecutive steps. `data_parallel`: W.
         `sync`: when all-reduces start: `eager`, `eager-opt` or `post`.
         `blocking_sends`: senders wait for arrival.
+        `fields`: others of the request (docs/playground.md), such as `cores`, `max_in_flight`, `without` or `attention`.
 
         Raises ScheduleError if the schedule cannot run.
         """
@@ -228,9 +233,11 @@ class Schedule:
             "data_parallel": data_parallel,
             "blocking_sends": blocking_sends,
         }
+        names = {"attention", "slice_lengths", "links"} & fields.keys()
+        more: dict[str, object] = {name: fields.pop(name) for name in names}
+        request |= fields
         if costs is not None:
-            request["costs"] = {"file": costs.to_json()}
-            return Timeline(request)
+            return Timeline({**request, "costs": {"file": costs.to_json(), **more}})
         weight = backward / 2 if weight_gradient is None else weight_gradient
         shares: dict[str, object] = {
             "forward": forward,
@@ -243,7 +250,7 @@ class Schedule:
         }
         if stage_factors is not None:
             shares["stage_factors"] = list(stage_factors)
-        return Timeline({**request, "costs": shares})
+        return Timeline({**request, "costs": {**shares, **more}})
 
     def svg(self) -> str:
         """Returns the paper's figure, with equal slots. Raises ScheduleError if `check` finds violations."""

@@ -7,69 +7,12 @@
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "passes/lower.h"
 #include "render/text.h"
-#include "schedule/schedule_csv.h"
-#include "schedule/schedule_json.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
-
-std::span<const NamedPlacement> named_placements() {
-  static const std::array kPlacements = {
-      NamedPlacement{"bidirectional", PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}},
-      NamedPlacement{"rotated", PlacementKind::Rotated, {Axis::Pipelines}},
-      NamedPlacement{"linear", PlacementKind::Linear},
-      NamedPlacement{"loop", PlacementKind::Loop, {Axis::Chunks}, 2},
-      NamedPlacement{"v", PlacementKind::Wave},
-      NamedPlacement{"wave", PlacementKind::Wave, {Axis::Waves}},
-  };
-  return kPlacements;
-}
-
-bool NamedPlacement::has_axis(Axis axis) const { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
-
-bool has_split_backwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
-  });
-}
-
-SearchLayout search_layout_of(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1) {
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  }
-  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
-  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-          micro_batches_of_replicas(schedule), schedule.slices};
-}
-
-std::string csv_with_messages(const Schedule& schedule) {
-  // PyTorch matches both directions of a pair of workers in one order, and posts no receive ahead of its use.
-  return to_csv(
-      schedule,
-      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
-}
-
-std::string search_json(const SearchResult& result, const std::string& placement) {
-  std::string text = "{";
-  if (!placement.empty()) text += fmt::format("\"placement\": {},\n ", json_text(nlohmann::json(placement)));
-  text += fmt::format(
-      "\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"optimal\": {},\n"
-      " \"peak_in_flight\": {}, \"origin\": {},\n"
-      " \"pareto\": [",
-      result.makespan, result.lower_bound, result.gap, result.gap == 0, result.peak_in_flight,
-      json_text(nlohmann::json(result.origin)));
-  for (std::size_t i = 0; i < result.pareto.size(); ++i) {
-    const ParetoPoint& point = result.pareto[i];
-    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": {}}}", i == 0 ? "" : ",\n  ",
-                        point.makespan, point.peak_in_flight, json_text(nlohmann::json(point.origin)));
-  }
-  return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";
-}
-
 namespace {
 
 // Gloo has a channel per direction, NCCL one serial queue per pair of ranks. A program may be right for one only.
@@ -152,6 +95,19 @@ std::size_t CheckResult::count(Severity severity) const {
   return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
     return finding.violation.severity == severity;
   }));
+}
+
+void CheckRequest::visit(Door& door) {
+  door.object("schedule", [this](Door& fields) { schedule.visit(fields); });
+  pairs.visit(door);
+  limits.visit(door);
+  door.field({"strict_order", "report gradients that are accumulated out of sample order as violations, not as notes"},
+             strict_order);
+}
+
+CheckResult answer(const CheckRequest& request) {
+  return check_everything(request.pairs.apply_to(request.schedule.make()), request.limits.limits(),
+                          request.strict_order);
 }
 
 CheckResult check_everything(Schedule schedule, const Limits& limits, bool strict_order) {

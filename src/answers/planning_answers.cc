@@ -1,14 +1,15 @@
 #include "answers/planning_answers.h"
-#include "simulate/costs_json.h"
 
 #include <fmt/format.h>
+
 #include <cmath>
 #include <vector>
 
-#include "answers/check_answer.h"
+#include "answers/json_door.h"
 #include "answers/model_answer.h"
 #include "answers/plan_answer.h"
 #include "answers/requests.h"
+#include "answers/search_answer.h"
 #include "core/choices.h"
 #include "core/complete_name.h"
 #include "core/error.h"
@@ -18,42 +19,12 @@
 #include "plan/train_flags.h"
 #include "plan/worker_memory.h"
 #include "schedule/schedule_json.h"
-#include "search/limits.h"
-#include "search/list_scheduling.h"
+#include "simulate/costs_json.h"
 
 namespace chimera::playground {
 namespace {
 
 constexpr double kSecondsBetweenReports = 0.1;
-
-struct Start {
-  SearchLayout layout;
-  std::vector<Schedule> schedules;
-};
-
-/// Uses the placement and order of a schedule.
-Start start_from(const JsonValue& value) {
-  Schedule schedule = valid_schedule(value);
-  SearchLayout layout = search_layout_of(schedule);
-  return {std::move(layout), {std::move(schedule)}};
-}
-
-/// Uses a shape and a placement name with all generated orders.
-Start start_of_shape(const JsonValue& request) {
-  const std::string name = text_or(request, "placement", named_placements().front().name);
-  std::vector<std::string> known;
-  for (const NamedPlacement& placement : named_placements()) {
-    known.emplace_back(placement.name);
-    if (name != placement.name) continue;
-    PipelineShape usual;
-    usual.chunks = placement.chunks;
-    const PipelineShape shape = requested_shape(request, usual);
-    SearchLayout layout = make_search_layout(placement.kind, shape);
-    std::vector<Schedule> schedules = generated_starts(layout, shape);
-    return {std::move(layout), std::move(schedules)};
-  }
-  throw ConfigError(unknown_name("placement", name, known));
-}
 
 std::function<void(const SearchProgress&)> reporter(const ReportProgress& progress) {
   if (!progress) return nullptr;
@@ -65,17 +36,6 @@ std::function<void(const SearchProgress&)> reporter(const ReportProgress& progre
                             {"lower_bound", now.lower_bound},
                             {"origin", now.origin}}));
   };
-}
-
-SearchOptions search_options(const JsonValue& request, const ReportProgress& progress) {
-  SearchOptions options;
-  options.seed = static_cast<std::uint64_t>(count_or(request, "seed", 0));
-  options.progress = reporter(progress);
-  if (request.has("iterations")) options.iterations = request.count("iterations", 1);
-  // A page that names only iterations gets a reproducible answer.
-  options.seconds.reset();
-  if (request.has("seconds") || !options.iterations) options.seconds = number_or(request, "seconds", 1);
-  return options;
 }
 
 LayerTime requested_time(const JsonValue& value) {
@@ -189,7 +149,7 @@ Json candidate_to_open(const PlanProblem& problem, Predictor& predictor, const C
 
 Json answer_model(const JsonValue& request) {
   const ModelConfig model = requested_model(request);
-  const Schedule schedule = valid_schedule(request.field("schedule"));
+  const Schedule schedule = requested_schedule(request.field("schedule")).make_valid();
   const StageChoice choice = parse_stages(kRecomputeFlag, text_or(request, "recompute", "none"));
   Workload workload = requested_workload(request);
   workload.recompute_attention = choice.rule == StageRule::Attention;
@@ -226,17 +186,15 @@ Json answer_model(const JsonValue& request) {
       {"costs", {{"file", costs_to_json(costs)}}}};
 }
 
-Json answer_search(const JsonValue& request, const ReportProgress& progress) {
-  Start start = request.has("schedule") ? start_from(request.field("schedule")) : start_of_shape(request);
-  const Schedule empty = without_ops(start.layout);
-  const bool splits = start.schedules.empty() || has_split_backwards(start.schedules.front());
-  SearchProblem problem{start.layout, requested_costs(request, empty), bool_or(request, "split_backward", splits), {}};
-  if (request.has("max_in_flight"))
-    problem.limits.push_back(limit_in_flight(problem.layout, request.number("max_in_flight"), "max_in_flight"));
-  const SearchResult result = search(problem, start.schedules, search_options(request, progress));
-  Json json = read_json(search_json(result));
-  json["schedule"] = {{"text", to_json(result.schedule)}};
-  return json;
+Json answer_search(const JsonValue& json, const ReportProgress& progress) {
+  auto request = read_request<SearchRequest>(json, {"do"});
+  request.start.most_ops = kMaxPlaygroundOps;
+  request.usual_seconds = 1;
+  const SearchAnswer found = answer(request, reporter(progress));
+  Json answer = read_json(search_json(found.result));
+  answer["schedule"] = {{"text", to_json(found.result.schedule)}};
+  if (!found.notes.empty()) answer["notes"] = found.notes;
+  return answer;
 }
 
 Json answer_plan(const JsonValue& request) {

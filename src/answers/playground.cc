@@ -1,13 +1,14 @@
 #include "answers/playground.h"
 
+#include <cctype>
 #include <exception>
 #include <new>
 #include <vector>
 
-#include "answers/check_answer.h"
 #include "answers/plan_answer.h"
 #include "answers/planning_answers.h"
 #include "answers/schedule_answers.h"
+#include "answers/search_answer.h"
 #include "core/choices.h"
 #include "core/json.h"
 #include "generate/registry.h"
@@ -99,11 +100,27 @@ Json answer_to(const JsonValue& request, const Progress& progress) {
   if (what == "export") return answer_export(request);
   if (what == "read") return answer_read(request);
   if (what == "check") return answer_check(request);
+  if (what == "sweep") return answer_sweep(request);
   if (what == "search") return answer_search(request, progress);
   if (what == "model") return answer_model(request);
   if (what == "plan") return answer_plan(request);
-  const std::vector<std::string> known = {"catalog", "simulate", "export", "read", "check", "search", "model", "plan"};
+  const std::vector<std::string> known = {"catalog", "simulate", "export", "read", "check",
+                                          "sweep",   "search",   "model",  "plan"};
   request.field("do").fail(unknown_name("request", what, known));
+}
+
+/// Spells flags as fields: `--max-in-flight` becomes `max_in_flight`.
+std::string with_fields(const std::string& message) {
+  std::string text;
+  bool is_flag = false;
+  for (std::size_t i = 0; i < message.size(); ++i) {
+    const bool begins = message.compare(i, 2, "--") == 0 && (i == 0 || message[i - 1] == ' ') &&
+                        i + 2 < message.size() && std::islower(static_cast<unsigned char>(message[i + 2])) != 0;
+    if (begins) i += 2;
+    is_flag = begins || (is_flag && (message[i] == '-' || std::islower(static_cast<unsigned char>(message[i])) != 0));
+    text += is_flag && message[i] == '-' ? '_' : message[i];
+  }
+  return text;
 }
 
 }  // namespace
@@ -111,12 +128,12 @@ Json answer_to(const JsonValue& request, const Progress& progress) {
 std::string answer(std::string_view request, const Progress& progress) {
   try {
     const nlohmann::json json = parse_json(std::string(request), "request");
-    return json_text(answer_to(JsonValue(json, "request"), progress));
+    return json_text(answer_to(JsonValue(json, ""), progress));
   } catch (const std::bad_alloc&) {
     // WebAssembly has 4 GiB at most, so that large schedules end here.
     return json_text(Json{{"error", "out of memory; use fewer stages or micro-batches"}});
   } catch (const std::exception& error) {
-    return json_text(Json{{"error", error.what()}});
+    return json_text(Json{{"error", with_fields(error.what())}});
   }
 }
 

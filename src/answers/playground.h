@@ -16,10 +16,10 @@ namespace chimera::playground {
 /// `origin` (the method that found it).
 using Progress = std::function<void(const std::string&)>;
 
-/// Answers a JSON object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `search`, `model` or
-/// `plan`; docs/playground.md lists the other fields. Never throws: the answer to an invalid request is {"error": one
-/// line with the problem, its place and the expected value}. Deterministic, except for searches with a time limit. The
-/// result has no line end.
+/// Answers a JSON object whose field `do` is `catalog`, `simulate`, `export`, `read`, `check`, `sweep`, `search`,
+/// `model` or `plan`; docs/playground.md lists the other fields. Never throws: the answer to an invalid request is
+/// {"error": one line with the problem, its place and the expected value}. Deterministic, except for searches with a
+/// time limit. The result has no line end.
 [[nodiscard]] std::string answer(std::string_view request, const Progress& progress = nullptr);
 
 }  // namespace chimera::playground

@@ -8,11 +8,10 @@
 #include <cstdint>
 #include <string>
 
+#include "answers/schedule_request.h"
 #include "core/json_value.h"
 #include "model_config/config.h"
 #include "model_config/footprint.h"
-#include "schedule/schedule.h"
-#include "simulate/costs.h"
 
 namespace chimera::playground {
 
@@ -27,28 +26,8 @@ inline constexpr std::int64_t kMaxPlaygroundOps = 1'000'000;
 [[nodiscard]] bool bool_or(const JsonValue& value, const char* name, bool otherwise);
 [[nodiscard]] std::string text_or(const JsonValue& value, const char* name, const std::string& otherwise);
 
-/// Returns `shape` with the request's `stages`, `micro_batches` (both required) and `parameters`, an object of schedule
-/// parameters such as `chunks`. shape_axes() (generate/generator.h) lists their names. Throws ConfigError for an
-/// unknown or invalid parameter.
-[[nodiscard]] PipelineShape requested_shape(const JsonValue& value, PipelineShape shape = {});
-
-/// Generates a schedule from the object {"name", "stages", "micro_batches", "parameters"}, or parses JSON or CSV from
-/// the object {"text"}. Does not call check() for a parsed schedule. Throws ConfigError if the name, shape or text is
-/// invalid, or for more than kMaxPlaygroundOps ops.
-[[nodiscard]] Schedule requested_schedule(const JsonValue& value);
-/// Returns requested_schedule(). Throws ScheduleError with the first violation if check() rejects a parsed schedule.
-[[nodiscard]] Schedule valid_schedule(const JsonValue& value);
-
-/// Reads the costs of a request. Its field `costs` is an object {"file": text}, where the text is a file for `chimera
-/// simulate --costs`, or an object of single fields:
-/// - `forward`, `input_gradient`, `weight_gradient`: times of ops, for all stages that one replica of the model places
-///   on a worker, together.
-/// - `stage_factors`: per stage, a factor for its times.
-/// - `latency`: time of a message. `all_reduce`: time of a stage's all-reduce.
-/// - `weights`, `activations`: bytes of all stages that one replica places on a worker, together.
-/// The request's fields `sync`, `data_parallel` and `blocking_sends` mean the same as the flags of `simulate` with
-/// these names. Throws ConfigError for invalid values.
-[[nodiscard]] CostModel requested_costs(const JsonValue& request, const Schedule& schedule);
+/// Reads the object {"name", "stages", "micro_batches", "parameters"} or {"text"}.
+[[nodiscard]] ScheduleRequest requested_schedule(const JsonValue& value);
 
 /// Reads `model`, the name of a preset (required), and `overrides`, an object that replaces single fields such as
 /// `layers`. Throws ConfigError for invalid values.

@@ -1,39 +1,38 @@
 #include "answers/schedule_answers.h"
 
-#include <fmt/format.h>
 #include <algorithm>
+#include <span>
 #include <vector>
 
 #include "answers/check_answer.h"
+#include "answers/json_door.h"
 #include "answers/requests.h"
+#include "answers/schedule_answer.h"
+#include "answers/simulate_answer.h"
+#include "answers/sweep_answer.h"
+#include "answers/sweep_output.h"
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "passes/unroll.h"
 #include "render/html.h"
 #include "render/page_data.h"
 #include "render/perfetto.h"
-#include "render/slots.h"
 #include "render/svg.h"
 #include "render/text.h"
 #include "render/timeline_json.h"
 #include "schedule/dependencies.h"
-#include "schedule/place_all_reduces.h"
-#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
-#include "search/limits.h"
-#include "simulate/costs.h"
 #include "simulate/explain.h"
-#include "simulate/simulate.h"
 #include "simulate/summary.h"
 
 namespace chimera::playground {
 namespace {
 
-Limits requested_limits(const JsonValue& request) {
-  Limits limits;
-  if (request.has("max_in_flight")) limits.in_flight = request.number("max_in_flight");
-  return limits;
+template <class Request>
+Request requested(const JsonValue& json) {
+  auto request = read_request<Request>(json, {"do", "view", "format"});
+  request.schedule.most_ops = kMaxPlaygroundOps;
+  return request;
 }
 
 bool can_be_drawn(const CheckResult& report) {
@@ -109,37 +108,22 @@ PartialRun run_as_far_as_possible(const Schedule& schedule, const CostModel& cos
   return {std::move(panel), visited};
 }
 
-/// Schedule of several steps, or of a single step.
-struct TimedSteps {
-  Schedule schedule;
-  CostModel costs;
-  Timeline timeline;
-};
-
-TimedSteps time_steps(const JsonValue& request) {
-  Schedule schedule = valid_schedule(request.field("schedule"));
-  const std::int64_t steps = count_or(request, "steps", 1, 1);
-  if (steps > 1) {
-    // Checked before the steps are made.
-    if (steps * num_ops(schedule) > kMaxPlaygroundOps)
-      throw ConfigError(
-          fmt::format("{} steps are more ops than the {} that the playground holds", steps, kMaxPlaygroundOps));
-    schedule = unroll(schedule, steps);
+Simulation simulated(const JsonValue& json) {
+  Simulation simulation = answer(requested<SimulateRequest>(json));
+  for (const Panel& panel : simulation.panels) {
+    // Also false for NaN.
+    if (!(panel.timeline.makespan < 1e30))
+      throw ConfigError("the makespan is too large for a picture; use a larger unit");
   }
-  CostModel costs = requested_costs(request, schedule);
-  Timeline timeline = simulate(schedule, costs, {.steps = steps});
-  // Also false for NaN.
-  if (!(timeline.makespan < 1e30)) throw ConfigError("the makespan is too large for a picture; use a larger unit");
-  return {std::move(schedule), std::move(costs), std::move(timeline)};
+  return simulation;
 }
 
-/// Sliders set no sizes of messages and gradients; volumes are then numbers of tensors.
-Panel panel_of(TimedSteps run, const JsonValue& request) {
-  Panel panel = chimera::panel_of(std::move(run.schedule), std::move(run.timeline), run.costs);
-  if (request.has("costs") && request.field("costs").has("file")) return panel;
-  panel.totals.message_bytes.reset();
-  panel.totals.all_reduce_bytes.reset();
-  return panel;
+/// Ignores the fields about costs.
+Drawing drawn(const JsonValue& json) {
+  const auto request = requested<SimulateRequest>(json);
+  const bool is_healthy = request.lost.without.empty();
+  return answer(
+      DrawRequest{request.schedule, request.pairs, request.lost, is_healthy ? 1 : request.costs.data_parallel});
 }
 
 Json workers_json(const Panel& panel) {
@@ -179,59 +163,75 @@ Json totals_json(const Panel& panel) {
           {"workers", workers}};
 }
 
+Json with_panel(const Panel& panel, bool has_panel) {
+  Json json = {{"totals", totals_json(panel)}};
+  if (has_panel) json["panel"] = page_panel(panel);
+  return json;
+}
+
 std::string file_of(const std::string& format, const JsonValue& request) {
-  if (format == "json" || format == "csv" || format == "csv-communication") {
-    const Schedule schedule = valid_schedule(request.field("schedule"));
-    if (format != "csv-communication") return format == "json" ? to_json(schedule) : to_csv(schedule);
-    if (schedule.updates) throw ConfigError("PyTorch's CSV has no updates between ops; export it without messages");
-    return csv_with_messages(schedule);
-  }
-  if (format == "figure" || format == "figure-text") {
-    const Panel figure = paper_figure(valid_schedule(request.field("schedule")));
-    return format == "figure" ? to_svg(figure) : to_text(figure.schedule, figure.timeline);
-  }
-  const Panel panel = panel_of(time_steps(request), request);
-  if (format == "svg") return to_svg(panel);
-  if (format == "html") return to_html({panel});
-  if (format == "text") return to_text(panel.schedule, panel.timeline);
-  if (format == "timeline") return to_json(panel.schedule, panel.timeline, panel.explanation);
-  if (format == "perfetto") return to_perfetto(panel.schedule, panel.timeline, panel.explanation);
+  if (format == "json") return to_json(drawn(request).schedules.front());
+  if (format == "csv" || format == "csv-communication")
+    return schedule_csv(drawn(request).schedules.front(), format != "csv");
+  if (format == "figure") return to_svg(figures(drawn(request)).front());
+  if (format == "figure-text") return drawing_text(drawn(request), {});
   const std::vector<std::string> known = {"json", "csv",  "csv-communication", "figure",  "figure-text", "svg",
                                           "html", "text", "timeline",          "perfetto"};
-  request.field("format").fail(unknown_name("format", format, known));
+  if (std::ranges::count(known, format) == 0) request.field("format").fail(unknown_name("format", format, known));
+  const Simulation simulation = simulated(request);
+  const Panel& panel = simulation.panels.front();
+  if (format == "svg") return to_svg(panel);
+  if (format == "html") return to_html(simulation.panels);
+  if (format == "text") return to_text(panel.schedule, panel.timeline);
+  if (format == "timeline") return to_json(panel.schedule, panel.timeline, panel.explanation);
+  return to_perfetto(panel.schedule, panel.timeline, panel.explanation);
 }
 
 }  // namespace
 
-Json answer_check(const JsonValue& request) {
-  CheckResult report = check_everything(requested_schedule(request.field("schedule")), requested_limits(request),
-                                        bool_or(request, "strict_order", false));
-  Json json = {{"report", read_json(check_json(report))},
-               {"excerpts", counter_examples(report)},
-               {"stages", report.schedule.stages},
-               {"micro_batches", report.schedule.micro_batches},
-               {"rows", rows_json(report.schedule)}};
-  if (report.is_valid() || !can_be_drawn(report)) return json;
-  const PartialRun run = run_as_far_as_possible(report.schedule, requested_costs(request, report.schedule));
-  json["panel"] = page_panel(run.panel);
-  json["visited"] = run.visited;
-  return json;
+Json answer_check(const JsonValue& json) {
+  CheckRequest request;
+  CostRequest costs;
+  JsonDoor door(json, {"do"});
+  request.visit(door);
+  costs.visit(door);
+  door.finish();
+  request.schedule.most_ops = kMaxPlaygroundOps;
+  CheckResult report = answer(request);
+  Json answer = {{"report", read_json(check_json(report))},
+                 {"excerpts", counter_examples(report)},
+                 {"stages", report.schedule.stages},
+                 {"micro_batches", report.schedule.micro_batches},
+                 {"rows", rows_json(report.schedule)}};
+  if (report.is_valid() || !can_be_drawn(report)) return answer;
+  const PartialRun run = run_as_far_as_possible(report.schedule, costs.costs_of(report.schedule));
+  answer["panel"] = page_panel(run.panel);
+  answer["visited"] = run.visited;
+  return answer;
 }
 
 Json answer_simulate(const JsonValue& request) {
   const std::string view = text_or(request, "view", "panel");
-  if (view == "figure") {
-    const Panel panel = paper_figure(valid_schedule(request.field("schedule")));
-    return {{"totals", totals_json(panel)}, {"panel", page_panel(panel)}};
-  }
-  const Panel panel = panel_of(time_steps(request), request);
-  Json json = {{"totals", totals_json(panel)}};
-  if (view == "panel") json["panel"] = page_panel(panel);
+  if (view == "figure") return with_panel(figures(drawn(request)).front(), true);
+  const Simulation simulation = simulated(request);
+  Json json = with_panel(simulation.panels.front(), view == "panel");
+  for (const Panel& panel : std::span(simulation.panels).subspan(1))
+    json["with"].push_back(with_panel(panel, view == "panel"));
+  if (!simulation.lost_summary.empty()) json["lost"] = simulation.lost_summary;
+  if (!simulation.notes.empty()) json["notes"] = simulation.notes;
+  return json;
+}
+
+Json answer_sweep(const JsonValue& request) {
+  const SweepResult result = answer(read_request<SweepRequest>(request, {"do"}));
+  Json json = {{"rows", rows_json(result.rows)}, {"left_out", Json::array()}, {"notes", result.notes}};
+  for (const LeftOutSchedule& each : result.left_out)
+    json["left_out"].push_back({{"schedule", each.name}, {"reason", each.reason}, {"more", each.more}});
   return json;
 }
 
 Json answer_read(const JsonValue& request) {
-  return {{"text", to_json(requested_schedule(request.field("schedule")))}};
+  return {{"text", to_json(requested_schedule(request.field("schedule")).make())}};
 }
 
 Json answer_export(const JsonValue& request) { return {{"text", file_of(request.text("format"), request)}}; }

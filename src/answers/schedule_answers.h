@@ -1,7 +1,7 @@
 #pragma once
 
-// The playground is a web page that draws and checks pipeline schedules. These functions answer its requests about one
-// schedule: its picture and times, its file, and its violations. answer() (answers/playground.h) calls the function
+// The playground is a web page that draws and checks pipeline schedules. These functions answer its requests about
+// schedules: picture and times, file, violations, ranking. answer() (answers/playground.h) calls the function
 // that the request names. All throw ConfigError for an invalid request. answer_simulate() and answer_export() also
 // throw ScheduleError for an invalid schedule.
 
@@ -16,6 +16,9 @@ using Json = nlohmann::ordered_json;
 /// Simulates a schedule. Returns its totals, such as makespan (duration of a step) and bubble ratio (idle share of it),
 /// and the data of its picture (`panel`) unless the request asks for the totals only.
 [[nodiscard]] Json answer_simulate(const JsonValue& request);
+/// Ranks schedules as `chimera sweep` does. Returns `rows`, an object of columns each, the schedules that were
+/// `left_out`, and `notes`.
+[[nodiscard]] Json answer_sweep(const JsonValue& request);
 /// Returns a schedule, or its ops with their start and end times, as the text of a file.
 [[nodiscard]] Json answer_export(const JsonValue& request);
 /// Reads a schedule, which may be CSV, and returns it as JSON, without validation.

@@ -118,6 +118,7 @@ JsonValue::JsonValue(const nlohmann::json& json, std::string source, std::string
     : json_(json), source_(std::move(source)), path_(std::move(path)) {}
 
 void JsonValue::fail(const std::string& what) const {
+  if (source_.empty()) throw ConfigError(path_.empty() ? what : path_ + ": " + what);
   throw ConfigError(fmt::format("{}: {}: {}", source_, path_.empty() ? "top level" : path_, what));
 }
 

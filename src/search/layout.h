@@ -3,8 +3,8 @@
 // Input of `chimera search`: a schedule before its ops are ordered. Bidirectional schedules have several *replicas*
 // (copies of the model) on the same workers. A SearchLayout says which worker holds each stage of each replica, and
 // which micro-batches each replica processes; the search then finds the order of ops. make_search_layout() makes it
-// from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/check_answer.h) takes
-// it from an existing schedule.
+// from the placement that a user chooses (--placement) and the shape. search_layout_of() (answers/search_answer.cc)
+// takes it from an existing schedule.
 
 #include <cstdint>
 #include <vector>

@@ -104,11 +104,12 @@ TEST(PlaygroundTest, RefusesWithAOneLineMessage) {
   schedule["parameters"] = {{"wave", 2}};
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("did you mean 'waves'"));
   schedule["parameters"] = {{"waves", 2}};
-  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}), HasSubstr("chimera takes no waves; it takes "));
+  EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}),
+              HasSubstr("waves does not apply to chimera, which takes pipelines"));
   schedule = chimera44();
   schedule["stages"] = 0;
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", schedule}}),
-              HasSubstr("--stages must be even and at least 2, not 0"));
+              HasSubstr("schedule chimera: stages must be even and at least 2, not 0"));
   EXPECT_THAT(refusal({{"do", "simulate"}, {"schedule", chimera44()}, {"costs", {{"foward", 1}}}}),
               AllOf(HasSubstr("foward"), HasSubstr("forward")));
   EXPECT_THAT(

@@ -1,4 +1,5 @@
 #include "traces/diagnosis.h"
+#include "core/files.h"
 
 #include <gmock/gmock.h>
 
@@ -84,9 +85,7 @@ TEST(TraceDiagnosisTest, WritesFilesThatReadBack) {
   const TraceDiagnosis diagnosis = diagnosis_of(looped(), testing::uneven_costs(4));
   write_diagnosis(diagnosis, folder.string());
   const auto read = [&](const std::string& name) {
-    std::ifstream file(folder / name);
-    TextSource text(file, name);
-    return schedule_from_text(text).schedule;
+    return schedule_from_text(read_whole((folder / name).string()), name).schedule;
   };
   EXPECT_EQ(read("ran.csv").workers, looped().workers);
   for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {

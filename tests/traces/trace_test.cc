@@ -1,4 +1,5 @@
 #include "traces/trace.h"
+#include "core/files.h"
 
 #include <gmock/gmock.h>
 
@@ -28,9 +29,8 @@ using testing::TorchTraceForm;
 using testing::uneven_costs;
 
 Schedule torch_schedule(const std::string& name) {
-  std::ifstream file(testing::source_path("/tests/fixtures/torch_csv/" + name + ".csv"));
-  TextSource text(file, name);
-  return schedule_from_csv(text).schedule;
+  return schedule_from_csv(read_whole(testing::source_path("/tests/fixtures/torch_csv/" + name + ".csv")), name)
+      .schedule;
 }
 
 Schedule generated(const std::string& name, std::int64_t workers, std::int64_t micro_batches) {

@@ -40,7 +40,7 @@ def test_parameters_go_by_their_names():
     assert schedule.stages == 4 and len(schedule.workers) == 2
     with pytest.raises(cp.ScheduleError, match="parameter"):
         cp.schedule("interleaved-1f1b", 2, 4, chunk=2)
-    with pytest.raises(cp.ScheduleError, match="chimera takes no waves; it takes .*scale"):
+    with pytest.raises(cp.ScheduleError, match="waves does not apply to chimera, which takes .*scale"):
         cp.schedule("chimera", 4, 4, waves=2)
 
 
@@ -161,12 +161,26 @@ def test_what_progress_raises_ends_a_search():
         cp.search(stages=4, micro_batches=8, seconds=60, progress=stop)
 
 
+def printed(words):
+    command = [os.environ["CHIMERA_PROGRAM"], *words.split(), "--format", "json"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.skipif(not Path(os.environ.get("CHIMERA_PROGRAM", "none")).is_file(), reason="needs the program")
 def test_the_program_says_the_same():
-    words = ["simulate", "chimera", "--stages", "4", "--micro-batches", "4", "--format", "json"]
-    printed = subprocess.run([os.environ["CHIMERA_PROGRAM"], *words], capture_output=True, text=True, check=True).stdout
-    timeline = cp.schedule("chimera", 4, 4).simulate(forward=1, backward=2)
-    assert json.loads(printed) == json.loads(timeline.to_json())
+    fields = {"cores": 2, "contention": [1, 2, 0.5], "without": [1], "extra_copies": 1, "pairs": "neighbors",
+              "pair_time": 0.8, "max_in_flight": 50, "attention": 0.5, "all_reduce": 3}
+    flags = ("--cores 2 --contention 1 2 0.5 --without 1 --extra-copies 1 --pairs neighbors --pair-time 0.8 "
+             "--max-in-flight 50 --attention 0.5 --all-reduce 3")
+    for given, words in (({}, ""), (fields, flags)):
+        timeline = cp.schedule("chimera", 4, 4).simulate(forward=1, backward=2, **given)
+        words = f"simulate chimera --stages 4 --micro-batches 4 {words}"
+        assert json.loads(printed(words)) == json.loads(timeline.to_json())
+    rows = cp.sweep(["1f1b", "chimera"], stages=[2, 4], micro_batches="D,2D", costs={"latency": [0, 0.5]})
+    words = "sweep --schedules 1f1b,chimera --stages 2,4 --micro-batches D,2D --latency 0,0.5"
+    assert rows == [json.loads(line) for line in printed(words).splitlines()] and len(rows) == 16
+    with pytest.raises(cp.ScheduleError, match="unknown field 'core'; did you mean 'cores'"):
+        cp.schedule("chimera", 4, 4).simulate(core=2)
 
 
 def test_plans_of_torch_are_read_from_their_actions():

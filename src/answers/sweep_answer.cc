@@ -1,7 +1,8 @@
-#include "sweep_rows.h"
+#include "answers/sweep_answer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,18 +11,15 @@
 #include <tuple>
 #include <utility>
 
+#include "answers/schedule_request.h"
 #include "check/check_limits.h"
 #include "core/complete_name.h"
-#include "core/console.h"
 #include "core/error.h"
-#include "flags/costs.h"
-#include "flags/shape.h"
-#include "flags/values.h"
 #include "generate/registry.h"
 #include "render/panel.h"
 #include "simulate/simulate.h"
 
-namespace chimera::apps {
+namespace chimera {
 namespace {
 
 constexpr const char* kFirstFigure = "makespan";
@@ -53,22 +51,23 @@ std::string condition_of(const SweepRow& row) {
 
 class Sweeper {
  public:
-  explicit Sweeper(const Sweep& sweep) : sweep_(sweep), limits_(sweep.limits.limits()) {
+  explicit Sweeper(const SweepRequest& sweep) : sweep_(sweep), limits_(sweep.limits.limits()) {
     for (const Generator& generator : generators()) {
       if (tries_all() && generator.synchronous) names_.push_back(generator.name);
     }
-    if (!tries_all()) names_ = sweep.schedules;
+    if (!tries_all()) names_ = named_schedules();
   }
 
   SweepResult run() {
     require_taken_axes();
-    const std::vector<CostFlags> all_costs = sweep_.costs.combinations();
+    const std::vector<CostRequest> all_costs = sweep_.costs.combinations();
     // Files have a D and N of their own, so that they need no --stages and --micro-batches.
-    const bool has_only_files = std::ranges::all_of(names_, names_schedule_file) && !sweep_.shape.is_given();
+    const bool has_only_files =
+        std::ranges::all_of(names_, [&](const std::string& name) { return is_file(name); }) && !sweep_.shape.is_given();
     for (const PipelineShape& lists : has_only_files ? std::vector{PipelineShape{}} : sweep_.shape.combinations()) {
-      for (const CostFlags& costs : all_costs) {
+      for (const CostRequest& costs : all_costs) {
         for (const std::string& name : names_) {
-          if (names_schedule_file(name)) {
+          if (is_file(name)) {
             add_file(name, lists, costs);
           } else {
             add(find_generator(name), lists, costs);
@@ -85,26 +84,37 @@ class Sweeper {
       if (tries_all() && !generator.synchronous) leave_out(generator.name, "updates weights without a flush");
     }
     sort_rows();
-    sweep_.costs.warn_without_slices(has_slices_);
-    sweep_.pairs.warn_without_pairs(has_pairs_);
+    if (!has_slices_) result_.notes = sweep_.costs.unused_without_slices();
+    if (sweep_.pairs.time && !has_pairs_) result_.notes.emplace_back(kNoPairs);
     return std::move(result_);
   }
 
  private:
   [[nodiscard]] bool tries_all() const { return sweep_.schedules.empty(); }
+  [[nodiscard]] bool is_file(const std::string& name) const { return sweep_.load && names_schedule_file(name); }
+
+  [[nodiscard]] std::vector<std::string> named_schedules() const {
+    if (sweep_.schedules == "all") return schedule_names();
+    std::vector<std::string> names;
+    for (const std::string_view part : split_at_commas(sweep_.schedules)) {
+      names.push_back(complete_name(std::string(part), schedule_names()));
+      if (!is_file(names.back())) (void)find_generator(names.back());
+    }
+    return names;
+  }
 
   void require_taken_axes() const {
     // A flag may be for some of the schedules; one that no schedule takes is a mistake.
-    for (const AxisFlag& flag : sweep_.shape.axes) {
+    for (const AxisValues& given : sweep_.shape.axes) {
       const auto takes = [&](const std::string& name) {
-        return !names_schedule_file(name) && find_axis(find_generator(name), flag.axis.axis) != nullptr;
+        return !is_file(name) && find_axis(find_generator(name), given.axis->axis) != nullptr;
       };
-      if (!flag.is_given() || std::ranges::any_of(names_, takes)) continue;
-      throw ConfigError(fmt::format("{} applies to none of {}", flag.axis.flag(), fmt::join(names_, ", ")));
+      if (!given.is_given() || std::ranges::any_of(names_, takes)) continue;
+      throw ConfigError(fmt::format("{} applies to none of {}", given.axis->flag(), fmt::join(names_, ", ")));
     }
   }
 
-  void add(const Generator& generator, const PipelineShape& lists, const CostFlags& flags) {
+  void add(const Generator& generator, const PipelineShape& lists, const CostRequest& times) {
     const auto asked = sweep_.shape.applicable_shape(generator, lists);
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
     std::vector<SweepRow> kept;
@@ -116,10 +126,10 @@ class Sweeper {
         if (reason.empty()) reason = *refusal;
         continue;
       }
-      auto row = try_row(generator.name, &generator, shape, flags, generator.generate(shape), reason);
+      auto row = try_row(generator.name, &generator, shape, times, generator.generate(shape), reason);
       if (!row) continue;
       // The parameters with the least makespan stand for the schedule, unless all are wanted for a front.
-      if (kept.empty() || sweep_.keeps_variants) {
+      if (kept.empty() || (sweep_.pareto && tries_all())) {
         kept.push_back(*std::move(row));
       } else if (rank(*row) < rank(kept.front())) {
         kept.front() = *std::move(row);
@@ -129,23 +139,23 @@ class Sweeper {
     result_.rows.insert(result_.rows.end(), kept.begin(), kept.end());
   }
 
-  void add_file(const std::string& path, const PipelineShape& lists, const CostFlags& flags) {
+  void add_file(const std::string& path, const PipelineShape& lists, const CostRequest& times) {
     // Standard input can be read once, and a file need not be parsed for each condition.
     const auto [entry, is_new] = files_.try_emplace(path);
-    if (is_new) entry->second = read_schedule(path);
+    if (is_new) entry->second = sweep_.load(path);
     const Schedule& schedule = entry->second;
     const PipelineShape own = {
         .stages = static_cast<std::int64_t>(schedule.workers.size()),
         .micro_batches = std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale)};
-    const auto is_first = [&](const AxisFlag& flag) {
-      return !flag.is_given() || flag.axis.get(lists) == flag.values.front();
+    const auto is_first = [&](const AxisValues& given) {
+      return !given.is_given() || given.axis->get(lists) == given.values.front();
     };
     if (!std::ranges::all_of(sweep_.shape.axes, is_first)) return;  // duplicate
     if (lists.stages != 0 && (lists.stages != own.stages || lists.micro_batches != own.micro_batches)) {
       return leave_out(path, fmt::format("has D = {} and N = {}", own.stages, own.micro_batches));
     }
     std::string reason;
-    auto row = try_row(path, nullptr, own, flags, schedule, reason);
+    auto row = try_row(path, nullptr, own, times, schedule, reason);
     if (!row) return leave_out(path, reason);
     result_.rows.push_back(*std::move(row));
   }
@@ -153,7 +163,7 @@ class Sweeper {
   /// Returns nothing, with the reason, if the schedule exceeds the limits or does not fit the costs. `generator` is
   /// null for a file.
   std::optional<SweepRow> try_row(const std::string& name, const Generator* generator, const PipelineShape& shape,
-                                  const CostFlags& flags, const Schedule& unpaired, std::string& reason) {
+                                  const CostRequest& times, const Schedule& unpaired, std::string& reason) {
     try {
       const Schedule schedule = sweep_.pairs.apply_to(unpaired);
       if (!check_limits(schedule, limits_).empty()) {
@@ -162,8 +172,8 @@ class Sweeper {
       }
       has_slices_ = has_slices_ || schedule.slices > 1;
       has_pairs_ = has_pairs_ || has_pairs(schedule);
-      const CostModel costs = sweep_.pairs.with_time(flags.costs_of(schedule));
-      return row_of(name, generator, shape, flags, panel_of(schedule, simulate(schedule, costs), costs));
+      const CostModel costs = sweep_.pairs.with_time(times.costs_of(schedule));
+      return row_of(name, generator, shape, times, panel_of(schedule, simulate(schedule, costs), costs));
     } catch (const ConfigError& error) {  // costs of another number of stages
       reason = error.what();
       return std::nullopt;
@@ -171,10 +181,11 @@ class Sweeper {
   }
 
   [[nodiscard]] SweepRow row_of(const std::string& name, const Generator* generator, const PipelineShape& shape,
-                                const CostFlags& flags, const Panel& panel) const {
+                                const CostRequest& times, const Panel& panel) const {
     // Only sweeps over slices have a column for them, so that other tables keep their columns.
-    const bool has_slices = std::ranges::any_of(
-        sweep_.shape.axes, [](const AxisFlag& flag) { return flag.axis.axis == Axis::Slices && flag.is_given(); });
+    const bool has_slices = std::ranges::any_of(sweep_.shape.axes, [](const AxisValues& given) {
+      return given.axis->axis == Axis::Slices && given.is_given();
+    });
     SweepRow row{.cells = {{.column = "schedule", .text = name, .is_number = false},
                            count_cell("stages", shape.stages),
                            count_cell("micro_batches", shape.micro_batches)},
@@ -190,7 +201,7 @@ class Sweeper {
     const auto add_number = [&](const std::string& column, double value) {
       row.cells.push_back({column, fmt::format("{:.10g}", value), true, value});
     };
-    for (const TimeFlag* flag : flags.flags_with_lists()) add_number(flag->column, flags.*flag->time);
+    for (const TimeList& list : times.lists) add_number(list.column, *(times.*list.time));
     add_number(kFirstFigure, panel.timeline.makespan);
     add_number("bubble_ratio", panel.timeline.bubble_ratio);
     add_number("lower_bound", panel.timeline.lower_bound);
@@ -224,7 +235,7 @@ class Sweeper {
     }
   }
 
-  const Sweep& sweep_;
+  const SweepRequest& sweep_;
   const Limits limits_;
   std::vector<std::string> names_;
   std::map<std::string, Schedule> files_;
@@ -259,7 +270,28 @@ double SweepRow::number(const std::string& column) const {
   return cell == cells.end() ? std::numeric_limits<double>::quiet_NaN() : cell->number;
 }
 
-SweepResult rank_schedules(const Sweep& sweep) { return Sweeper(sweep).run(); }
+void SweepRequest::visit(Door& door) {
+  door.group("Schedule and shape");
+  door.text({"schedules",
+             "schedules with their default parameters: NAME,NAME, files too, or all (default: every synchronous "
+             "schedule with its best parameters)",
+             0, "NAMES"},
+            [this](const std::string& names) { schedules = names; });
+  shape.visit(door, FieldValues::Lists);
+  pairs.visit(door);
+  costs.visit(door, FieldValues::Lists);
+  pairs.visit_time(door);
+  limits.visit(door, "schedules above the limit have no row (default: no limit)");
+  door.group("Output");
+  door.field({"pareto", "keep only rows that no other row of the same schedule, D and N beats in both time and memory"},
+             pareto);
+}
+
+SweepResult answer(const SweepRequest& request) {
+  SweepResult result = Sweeper(request).run();
+  if (request.pareto) result.rows = pareto_fronts(result.rows);
+  return result;
+}
 
 std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
   std::vector<SweepRow> fronts;
@@ -274,16 +306,6 @@ std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows) {
   return fronts;
 }
 
-std::vector<std::string> parse_schedules(const std::string& text) {
-  if (text == "all") return schedule_names();
-  std::vector<std::string> names;
-  for (const std::string_view part : split_at_commas(text)) {
-    names.push_back(complete_name(std::string(part), schedule_names()));
-    if (!names_schedule_file(names.back())) (void)find_generator(names.back());
-  }
-  return names;
-}
+bool is_time(const std::string& column) { return std::ranges::count(time_columns(), column) > 0; }
 
-bool is_time(const std::string& column) { return std::ranges::find(kTimeColumns, column) != kTimeColumns.end(); }
-
-}  // namespace chimera::apps
+}  // namespace chimera

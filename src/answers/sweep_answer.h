@@ -1,35 +1,41 @@
 #pragma once
 
-// The ranking of `chimera sweep`: schedules simulated with the same number of stages (D), number of micro-batches (N)
-// and times of ops, the fastest first.
+// `chimera sweep`: the request and its answer, a ranking of schedules simulated with the same number of stages (D),
+// number of micro-batches (N) and times of ops, the fastest first.
 //
 // A sweep varies conditions and schedules. A condition is one combination of D, N and the times of ops, from the lists
-// on the command line. Only rows of the same condition are compared. The user may name the schedules; the default is
-// all synchronous ones. A named schedule has its default parameters, except those that flags set. If the user names
-// none, each schedule is simulated with all useful values of the parameters that no flag sets, and only its best row is
-// kept.
+// of the request. Only rows of the same condition are compared. The user may name the schedules; the default is
+// all synchronous ones. A named schedule has its default parameters, except those that are given. If the user names
+// none, each schedule is simulated with all useful values of the parameters that are not given, and only its best row
+// is kept.
 //
-//   lists of flags -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, chart (sweep_output.h)
-//                                                                               \-> training (sweep_training.h)
+//   lists -> conditions -> schedules x parameters -> simulate() -> rows -> table, CSV, chart (sweep_output.h)
+//                                                                               \-> training (apps/sweep_training.h)
 
 #include <array>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "flags/costs.h"
-#include "flags/shape.h"
+#include "answers/cost_request.h"
+#include "answers/shape_request.h"
 
-namespace chimera::apps {
+namespace chimera {
 
-/// What to simulate: the parsed flags of the command.
-struct Sweep {
-  std::vector<std::string> schedules;  // names and files; empty: all synchronous schedules, with their best parameters
-  const ShapeFlags& shape;
-  const CostFlags& costs;
-  const PairFlags& pairs;       // whether a forward and a backward overlap on a worker
-  const LimitFlags& limits;     // a schedule that exceeds them has no row
-  bool keeps_variants = false;  // whether all tried values of a parameter have rows, not only the best
+struct SweepRequest {
+  std::string schedules;  // names and files, separated by commas, or `all`; empty: all synchronous schedules, with
+                          // their best parameters
+  ShapeRequest shape;     // lists
+  CostRequest costs;      // lists of times
+  PairRequest pairs;
+  LimitRequest limits;  // a schedule that exceeds them has no row
+  bool pareto = false;  // whether only rows of pareto_fronts() are kept
+  /// Reads a schedule file. Null: a door without files.
+  std::function<Schedule(const std::string& path)> load = nullptr;
+
+  void visit(Door& door);
 };
 
 /// A value of a row, such as `makespan` 42.
@@ -40,7 +46,7 @@ struct SweepCell {
   double number = std::numeric_limits<double>::quiet_NaN();  // the value of `text`; NaN if it is no number
 };
 
-/// Columns that `sweep --train` adds to a row (sweep_training.h). `run` is a checksum of the data and the flags.
+/// Columns that `sweep --train` adds to a row (apps/sweep_training.h). `run` is a checksum of the data and the flags.
 inline constexpr std::array kMeasuredColumns = {"tokens_per_second", "step_seconds", "peak_memory_bytes", "last_loss",
                                                 "run"};
 
@@ -69,21 +75,18 @@ struct LeftOutSchedule {
 struct SweepResult {
   std::vector<SweepRow> rows;  // at least one; all have the same columns
   std::vector<LeftOutSchedule> left_out;
+  std::vector<std::string> notes = {};  // fields without effect
 };
 
 /// Simulates all rows. Conditions are in the order of the lists; the rows of a condition are sorted by makespan. Throws
-/// ConfigError if there is no row.
-[[nodiscard]] SweepResult rank_schedules(const Sweep& sweep);
+/// ConfigError for an invalid request, and if there is no row.
+[[nodiscard]] SweepResult answer(const SweepRequest& request);
 
 /// Returns the Pareto-optimal rows: no other row of the same schedule and condition has both a shorter makespan and a
 /// lower peak of activations.
 [[nodiscard]] std::vector<SweepRow> pareto_fronts(const std::vector<SweepRow>& rows);
 
-/// Returns the names in a list such as `1f1b,chimera,mine.json`; `all` stands for all schedules. Throws ConfigError for
-/// an unknown name.
-[[nodiscard]] std::vector<std::string> parse_schedules(const std::string& text);
-
-/// Returns whether the column is a time of kTimeColumns (flags/costs.h), such as `latency`.
+/// Returns whether the column is a time of time_columns() (cost_request.h), such as `latency`.
 [[nodiscard]] bool is_time(const std::string& column);
 
-}  // namespace chimera::apps
+}  // namespace chimera

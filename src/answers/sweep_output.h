@@ -1,15 +1,16 @@
 #pragma once
 
-// Output of `chimera sweep`: a table for people, CSV and JSON lines for programs, and a chart. A row (sweep_rows.h) is
-// one simulated schedule. Its cells, each with the name of its column, are the shape (D stages, N micro-batches), the
-// times of ops, and results such as `makespan`, the duration of a step.
+// Output of `chimera sweep`: a table for people, CSV and JSON lines for programs, and a chart. A row (sweep_answer.h)
+// is one simulated schedule. Its cells, each with the name of its column, are the shape (D stages, N micro-batches),
+// the times of ops, and results such as `makespan`, the duration of a step.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "sweep_rows.h"
+#include "answers/sweep_answer.h"
 
-namespace chimera::apps {
+namespace chimera {
 
 /// Returns the table, and below it the schedules that were left out. If all rows have the same D, N and op times, the
 /// text ends with commands that draw, improve and train the best schedule.
@@ -22,8 +23,10 @@ namespace chimera::apps {
 /// Returns the rows as CSV. The header line has the column names of the first row.
 [[nodiscard]] std::string to_csv(const std::vector<SweepRow>& rows);
 
-/// Returns one JSON object per row and line. Empty cells, such as a parameter that the schedule does not have, are
+/// Returns an array with an object per row. Empty cells, such as a parameter that the schedule does not have, are
 /// omitted.
+[[nodiscard]] nlohmann::ordered_json rows_json(const std::vector<SweepRow>& rows);
+/// Returns these objects, one per line.
 [[nodiscard]] std::string to_json_lines(const std::vector<SweepRow>& rows);
 
 /// Draws column `value` (y axis) over column `over` (x axis) as SVG. A curve has the rows of one schedule with equal D,
@@ -32,4 +35,4 @@ namespace chimera::apps {
 [[nodiscard]] std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& value,
                                      const std::string& over, bool merges_parameters);
 
-}  // namespace chimera::apps
+}  // namespace chimera

@@ -1,19 +1,19 @@
-#include "sweep_output.h"
+#include "answers/sweep_output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "answers/schedule_request.h"
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "flags/shape.h"
 #include "generate/registry.h"
 #include "render/chart.h"
 #include "render/text_table.h"
 
-namespace chimera::apps {
+namespace chimera {
 namespace {
 
 bool is_equal_in_all(const std::vector<SweepRow>& rows, const std::string& column) {
@@ -131,16 +131,21 @@ std::string to_csv(const std::vector<SweepRow>& rows) {
   return text;
 }
 
-std::string to_json_lines(const std::vector<SweepRow>& rows) {
-  std::string text;
+nlohmann::ordered_json rows_json(const std::vector<SweepRow>& rows) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SweepRow& row : rows) {
-    nlohmann::ordered_json json;
+    nlohmann::ordered_json& json = list.emplace_back();
     for (const SweepCell& cell : row.cells) {
       if (cell.text.empty()) continue;
       json[cell.column] = cell.is_number ? read_ordered_json(cell.text) : nlohmann::ordered_json(cell.text);
     }
-    text += json_text(json) + "\n";
   }
+  return list;
+}
+
+std::string to_json_lines(const std::vector<SweepRow>& rows) {
+  std::string text;
+  for (const auto& json : rows_json(rows)) text += json_text(json) + "\n";
   return text;
 }
 
@@ -170,4 +175,4 @@ std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& val
   return to_svg(chart);
 }
 
-}  // namespace chimera::apps
+}  // namespace chimera

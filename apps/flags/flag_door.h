@@ -1,0 +1,33 @@
+#pragma once
+
+// Reads a request from the command line (answers/door.h): each field is a flag, and a field that is absent from the
+// command line keeps its value. The request must stay where it is, because the flags write into it.
+
+#include <CLI/CLI.hpp>
+
+#include "answers/door.h"
+
+namespace chimera::apps {
+
+class FlagDoor : public Door {
+ public:
+  explicit FlagDoor(CLI::App& app) : app_(app) {}
+
+  void group(const char* heading) override;
+  void text(const Field& field, const Take& take) override;
+  void document(const Field& field, Document& document) override;
+  void object(const char* /*name*/, const std::function<void(Door&)>& visit) override { visit(*this); }
+  void object_without_flags(const char* /*name*/, const std::function<void(Door&)>& /*visit*/) override {}
+
+ private:
+  CLI::App& app_;
+};
+
+/// Adds the flags of a request.
+template <class Request>
+void add_flags(CLI::App& app, Request& request) {
+  FlagDoor door(app);
+  request.visit(door);
+}
+
+}  // namespace chimera::apps

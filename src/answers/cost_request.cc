@@ -1,0 +1,283 @@
+#include "answers/cost_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/error.h"
+#include "passes/pair_neighbors.h"
+#include "simulate/costs_json.h"
+
+namespace chimera {
+namespace {
+
+struct TimeField {
+  const char* name;
+  std::optional<double> CostRequest::*time;
+  const char* meaning;
+};
+constexpr auto kTimes = std::to_array<TimeField>(
+    {{"forward", &CostRequest::forward, "forward time of a worker, all its stages together (default 1)"},
+     {"backward", &CostRequest::backward, "backward time of a worker (default 2)"},
+     {"input_gradient", &CostRequest::input_gradient,
+      "input-gradient time of a worker, for split backwards; needs --weight-gradient"},
+     {"weight_gradient", &CostRequest::weight_gradient, "weight-gradient time of a worker; needs --input-gradient"},
+     {"latency", &CostRequest::latency, "delay of a message between two workers (default 0)"},
+     {"attention", &CostRequest::attention,
+      "attention's part of an op's time on a whole micro-batch, 0 to 1; it grows along the slices (default 0)"}});
+
+std::string flag_of(const TimeField& field) { return Field{field.name}.flag_name(); }
+
+}  // namespace
+
+std::vector<std::string> time_columns() {
+  std::vector<std::string> columns;
+  for (const TimeField& field : kTimes) columns.emplace_back(field.name);
+  return columns;
+}
+
+void CostRequest::visit(Door& door, FieldValues counts) {
+  const bool takes_lists = counts == FieldValues::Lists;
+  door.group("Costs");
+  door.object("costs", [&](Door& costs) {
+    for (const TimeField& field : kTimes) {
+      costs.text({field.name, field.meaning, 0, takes_lists ? "X|LIST" : "X"},
+                 [this, &field, takes_lists](const std::string& text) {
+                   if (!takes_lists) require_no_list(flag_of(field), text);
+                   std::vector<double> values = parse_number_list(flag_of(field), text, 0);
+                   this->*field.time = values.front();
+                   if (values.size() > 1) lists.push_back({field.name, field.time, std::move(values)});
+                 });
+    }
+    costs.text(
+        {"slice_lengths", "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)",
+         0, "balanced|equal|N,N"},
+        [this](const std::string& text) { slice_lengths = parse_slice_lengths(text); });
+    costs.field({"stage_factors", "factor of each stage's times, or one for all (default 1)", 0, "X,X"}, stage_factors);
+    costs.field({"all_reduce", "time of the all-reduce of a stage's gradients (default 0)"}, all_reduce);
+    costs.field({"weights", "bytes of a worker's share of weights, gradients and optimizer state (default 0)"},
+                weights);
+    costs.field({"activations", "bytes of a micro-batch's activations on a worker's share (default 0)"}, activations);
+    costs.document(
+        {.name = "file",
+         .meaning =
+             "JSON file with costs of every stage and op, links, all-reduces and memory (docs/schedule_format.md)",
+         .flag = "--costs"},
+        file);
+    costs.document({"links",
+                    "JSON or CSV file with alpha and beta of the link between each pair of workers; replaces --latency "
+                    "and the links in --costs"},
+                   links);
+  });
+  door.field({"sync", "when a worker launches the gradient all-reduces of --costs (default eager-opt)"}, sync);
+  door.field({"data_parallel", "data-parallel groups that all-reduce together (W; default 1)", 1}, data_parallel);
+  door.field({"blocking_sends", "a sender waits until the message has arrived"}, blocking_sends);
+}
+
+CostModel CostRequest::costs_of(const Schedule& schedule) const {
+  if (file.is_given()) require_no_costs_beside_file();
+  CostModel costs =
+      file.is_given() ? costs_from_json(file.read(), file.source, schedule.stages) : given_costs(schedule);
+  if (slice_lengths) set_bounds(schedule, costs);
+  if (links.is_given()) add_links(costs);
+  if (refuses_unused) require_used(costs);
+  if (costs.all_reduce) costs.all_reduce->data_parallel = data_parallel;
+  costs.all_reduce_placement = sync.value_or(AllReducePlacement::EagerOpt);
+  costs.blocking_sends = blocking_sends;
+  return costs;
+}
+
+void CostRequest::require_used(const CostModel& costs) const {
+  if (sync && !costs.all_reduce)
+    throw ConfigError("--sync needs all-reduces: say in --costs FILE what they cost (all_reduce)");
+  if (data_parallel > 1 && !costs.all_reduce && !shared_cores) {
+    throw ConfigError(
+        "--data-parallel changes all-reduces and shared cores alone: say in --costs FILE what all-reduces cost, or "
+        "leave it out");
+  }
+}
+
+std::vector<std::string> CostRequest::unused_without_slices() const {
+  std::vector<std::string> lines;
+  if (attention) lines.emplace_back("--attention has no effect without --slices");
+  if (slice_lengths) lines.emplace_back("--slice-lengths has no effect without --slices");
+  return lines;
+}
+
+std::vector<CostRequest> CostRequest::combinations() const {
+  // Each list multiplies the combinations so far, which makes the first list vary slowest.
+  std::vector<CostRequest> all = {*this};
+  for (const TimeList& list : lists) {
+    if (all.size() * list.values.size() > kMaxListed)
+      throw ConfigError(fmt::format("the lists of times name more than {} combinations; list fewer", kMaxListed));
+    std::vector<CostRequest> varied;
+    for (const CostRequest& each : all) {
+      for (const double value : list.values) varied.emplace_back(each).*list.time = value;
+    }
+    all = std::move(varied);
+  }
+  return all;
+}
+
+CostModel CostRequest::given_costs(const Schedule& schedule) const {
+  const bool split = input_gradient || weight_gradient;
+  if (refuses_unused && input_gradient.has_value() != weight_gradient.has_value()) {
+    throw ConfigError("--input-gradient and --weight-gradient come together");
+  }
+  if (split && backward) throw ConfigError("give --backward, or --input-gradient and --weight-gradient, not both");
+  // Without other times, a backward is half input gradients and half weight gradients, as in a linear layer.
+  const double half = backward.value_or(2) / 2;
+  const double input = input_gradient.value_or(half);
+  const double weight = weight_gradient.value_or(half);
+  CostModel costs =
+      CostModel::uniform(schedule, {forward.value_or(1), input + weight, input, weight}, latency.value_or(0));
+  if (!stage_factors.empty()) {
+    const bool is_single = stage_factors.size() == 1;
+    if (!is_single && stage_factors.size() != costs.stages.size()) {
+      throw ConfigError(fmt::format("--stage-factors: {} entries; expected {}, one for each stage",
+                                    stage_factors.size(), costs.stages.size()));
+    }
+    for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+      for (const auto time : kStageTimes) costs.stages[s].*time *= stage_factors[is_single ? 0 : s];
+    }
+  }
+  if (attention.value_or(0) > 1) throw ConfigError(fmt::format("--attention: {} is not 0 to 1", *attention));
+  costs.slices.attention = attention.value_or(0);
+  if (all_reduce > 0 && !schedule.updates) {
+    costs.all_reduce.emplace();
+    costs.all_reduce->seconds.assign(costs.stages.size(), all_reduce);
+  }
+  if (weights > 0 || activations > 0) {
+    const double share = stage_fraction(schedule);
+    costs.memory.assign(costs.stages.size(), {.weights = weights * share, .activations = activations * share});
+  }
+  return costs;
+}
+
+std::vector<double> parse_slice_lengths(const std::string& text) {
+  if (text == "balanced") return {};
+  if (text == "equal") return {1};
+  if (text.find_first_of("0123456789") != 0)
+    throw ConfigError(fmt::format("--slice-lengths: '{}' is not balanced, equal or a list such as 512,256,256", text));
+  const std::vector<double> lengths = parse_number_list("--slice-lengths", text, 0);
+  if (std::ranges::any_of(lengths, [](double length) { return length == 0; }))
+    throw ConfigError(fmt::format("--slice-lengths: '{}' has a slice without tokens", text));
+  return lengths;
+}
+
+void CostRequest::set_bounds(const Schedule& schedule, CostModel& costs) const {
+  auto& bounds = costs.slices.bounds;
+  bounds.clear();
+  // One length stands for equal slices of any number.
+  std::vector<double> lengths = *slice_lengths;
+  if (lengths.empty()) return;
+  if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
+  if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
+    throw ConfigError(fmt::format("--slice-lengths: {} lengths for {} slices; give --slices {}", lengths.size(),
+                                  schedule.slices, lengths.size()));
+  double sum = 0;
+  for (const double length : lengths) sum += length;
+  // Bounds are shares of the sequence: 0, then the end of each slice, up to 1.
+  double before = 0;
+  for (const double length : lengths) {
+    bounds.push_back(before / sum);
+    before += length;
+  }
+  bounds.push_back(1);
+}
+
+void CostRequest::require_no_costs_beside_file() const {
+  const auto refuse = [](bool is_given, const std::string& flag) {
+    if (is_given) throw ConfigError(flag + ": --costs gives it already; give one of the two");
+  };
+  for (const TimeField& field : kTimes) refuse((this->*field.time).has_value(), flag_of(field));
+  refuse(!stage_factors.empty(), "--stage-factors");
+  refuse(all_reduce > 0, "--all-reduce");
+  refuse(weights > 0, "--weights");
+  refuse(activations > 0, "--activations");
+}
+
+void CostRequest::add_links(CostModel& costs) const {
+  if (latency) throw ConfigError("--latency: --links gives it already; give one of the two");
+  // A cost file may hold the bytes of messages, which betas of --links need.
+  if (!costs.links) costs.links.emplace();
+  costs.links->matrix = links_from_text(links.read(), links.source);
+  if (costs.links->matrix->needs_bytes() && costs.links->bytes.empty())
+    throw ConfigError("--links: betas need the bytes of messages; say them in --costs FILE (links: bytes)");
+}
+
+void PairRequest::visit(Door& door) {
+  door.field({"pairs",
+              "which pairs of ops may overlap: those of the schedule; each forward with the next backward of another "
+              "micro-batch; or none (default own)"},
+             choice);
+}
+
+void PairRequest::visit_time(Door& door) {
+  door.field({"pair_time",
+              "time of an overlapped pair relative to the sum of its two ops; at least the longer op (default 1)"},
+             time);
+}
+
+Schedule PairRequest::apply_to(Schedule schedule) const {
+  switch (choice) {
+    case PairChoice::Own: return schedule;
+    case PairChoice::Neighbors:
+      if (schedule.slices > 1) {
+        throw ConfigError("--pairs neighbors: " + schedule.name +
+                          " has slices, which run one after the other; leave "
+                          "out --pairs or --slices");
+      }
+      return pair_neighbors(std::move(schedule));
+    case PairChoice::None: return without_pairs(std::move(schedule));
+  }
+  return schedule;
+}
+
+CostModel PairRequest::with_time(CostModel costs) const {
+  if (!time) return costs;
+  if (costs.pair) throw ConfigError("--pair-time: --costs gives it already; give one of the two");
+  costs.pair = time;
+  return costs;
+}
+
+void LimitRequest::visit(Door& door, const std::string& consequence) {
+  door.group("Limits");
+  const std::string end = consequence.empty() ? "" : "; " + consequence;
+  door.field({"max_in_flight",
+              "maximum activations of a worker, in stage units: one full micro-batch on the whole share of a worker is "
+              "one unit" +
+                  end},
+             max_in_flight);
+  door.field({"memory", "maximum bytes of a worker; needs --activation-bytes and --weight-bytes" + end}, memory);
+  door.field({"activation_bytes", "bytes of one stage unit of activations"}, activation_bytes);
+  door.field({"weight_bytes",
+              "bytes of the weights of one worker's share, with gradients and optimizer state if they count; each "
+              "replica and each stashed version counts again"},
+             weight_bytes);
+}
+
+Limits LimitRequest::limits() const {
+  Limits limits{.in_flight = max_in_flight};
+  if (!memory) {
+    for (const auto& [value, flag] :
+         {std::pair(activation_bytes, "--activation-bytes"), {weight_bytes, "--weight-bytes"}})
+      if (value) throw ConfigError(fmt::format("{} is for --memory; give that too, or leave it out", flag));
+    return limits;
+  }
+  if (!activation_bytes || !weight_bytes)
+    throw ConfigError("--memory, --activation-bytes and --weight-bytes come together");
+  limits.memory = {.bytes = *memory, .weight_bytes = *weight_bytes, .activation_bytes = *activation_bytes};
+  return limits;
+}
+
+std::string LimitRequest::text() const {
+  std::string text;
+  if (max_in_flight) text += fmt::format("--max-in-flight {:g}", *max_in_flight);
+  if (memory) text += fmt::format("{}--memory {:g}", text.empty() ? "" : ", ", *memory);
+  return text;
+}
+
+}  // namespace chimera

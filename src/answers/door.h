@@ -1,0 +1,100 @@
+#pragma once
+
+// A request, such as SimulateRequest, declares each of its fields once: in a function visit(Door&), with name, meaning
+// and range. A door gives the fields their values: FlagDoor (apps/flags/flag_door.h) from the command line, JsonDoor
+// (json_door.h) from JSON, in which the playground and Python ask. So all three accept the same fields and values.
+// Messages name a field by its flag; the door of JSON spells it as there.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/choices.h"
+#include "core/value_text.h"
+
+namespace chimera {
+
+/// A field of a request.
+struct Field {
+  std::string name;            // in JSON and Python, such as `max_in_flight`; the flag is `--max-in-flight`
+  std::string meaning = "";    // for --help; empty: the field has no flag
+  std::int64_t least = 0;      // smallest number
+  std::string type = "";       // of the value in --help; empty: by the type of the field, and for a bool a flag alone
+  const char* flag = nullptr;  // if it is not the name
+  int entries = 1;             // words of the value on the command line; 0: a repeatable flag with a word each
+
+  [[nodiscard]] std::string flag_name() const;
+};
+
+/// The text of a file.
+struct Document {
+  std::string source;  // path or, if a door has only the text, the name of the field; empty: not given
+  std::optional<std::string> text = {};
+
+  [[nodiscard]] bool is_given() const { return !source.empty(); }
+  /// Returns the text, if necessary from the file `source`. Standard input is read once for all documents.
+  [[nodiscard]] std::string read() const;
+};
+
+/// Parses the value of a field. Throws ConfigError for an invalid one.
+template <class Value>
+[[nodiscard]] Value value_of(const Field& field, const std::string& text) {
+  const std::string flag = field.flag_name();
+  if constexpr (std::is_same_v<Value, double>) return parse_amount(flag, text, static_cast<double>(field.least));
+  if constexpr (std::is_same_v<Value, std::int64_t>) return parse_count(flag, text, field.least);
+  if constexpr (std::is_same_v<Value, bool>) return name_for(flag, text, {"true", "false"}) == "true";
+  if constexpr (std::is_same_v<Value, std::vector<double>>) return parse_number_list(flag, text, 0);
+  if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) return parse_count_list(flag, text);
+  if constexpr (std::is_same_v<Value, std::string>) return text;
+  if constexpr (NamedEnum<Value>) return parse_named<Value>(flag, name_for(flag, text, names_of<Value>()));
+}
+
+/// Returns Field::type for values of this type.
+template <class Value>
+[[nodiscard]] std::string type_of() {
+  if constexpr (std::is_same_v<Value, double>) return "X";
+  if constexpr (std::is_same_v<Value, std::int64_t>) return "N";
+  std::string type;
+  if constexpr (NamedEnum<Value>) {
+    for (const std::string& name : names_of<Value>()) type += (type.empty() ? "" : "|") + name;
+  }
+  return type;
+}
+
+class Door {
+ public:
+  using Take = std::function<void(const std::string&)>;
+
+  virtual ~Door() = default;
+
+  /// The fields from now on belong to this group of --help.
+  virtual void group(const char* /*heading*/) {}
+  /// Calls `take` with the text of the value if the field is given. Numbers of a list are separated by commas.
+  virtual void text(const Field& field, const Take& take) = 0;
+  virtual void document(const Field& field, Document& document) = 0;
+  /// Visits fields that are an object of their own in JSON. Their flags are like all others, or they have none.
+  virtual void object(const char* name, const std::function<void(Door&)>& visit) = 0;
+  virtual void object_without_flags(const char* name, const std::function<void(Door&)>& visit) = 0;
+
+  /// Reads a field by the type of its value. An absent field leaves the value as it is.
+  template <class Value>
+  void field(const Field& field, Value& value) {
+    take_as<Value>(field, value);
+  }
+  template <class Value>
+  void field(const Field& field, std::optional<Value>& value) {
+    take_as<Value>(field, value);
+  }
+
+ private:
+  template <class Value, class Target>
+  void take_as(Field field, Target& target) {
+    if (field.type.empty()) field.type = type_of<Value>();
+    text(field, [field, &target](const std::string& given) { target = value_of<Value>(field, given); });
+  }
+};
+
+}  // namespace chimera

@@ -1,0 +1,58 @@
+#include "answers/json_door.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace chimera {
+namespace {
+
+std::string text_of(const JsonValue& value) {
+  const nlohmann::json& json = value.json();
+  if (json.is_string()) return value.text();
+  if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
+  if (!json.is_number()) value.fail(fmt::format("expected a number, a text or a list, found {}", json.type_name()));
+  // 1e3 is a whole number too.
+  constexpr double kMaxExact = 1e15;
+  const auto number = json.get<double>();
+  const bool is_whole = number == std::floor(number) && std::abs(number) < kMaxExact;
+  return is_whole ? std::to_string(std::llround(number)) : fmt::format("{}", number);
+}
+
+}  // namespace
+
+void JsonDoor::text(const Field& field, const Take& take) {
+  const auto value = find(field.name);
+  if (!value) return;
+  if (!value->json().is_array()) return take(text_of(*value));
+  std::string list;
+  for (const JsonValue& each : value->list()) list += (list.empty() ? "" : ",") + text_of(each);
+  if (!list.empty()) take(list);
+}
+
+void JsonDoor::document(const Field& field, Document& document) {
+  if (const auto value = find(field.name)) document = {field.flag_name().substr(2), value->text()};
+}
+
+void JsonDoor::object(const char* name, const std::function<void(Door&)>& visit) {
+  const auto value = find(name);
+  // An absent object has no fields, but some may be required.
+  const nlohmann::json none = nlohmann::json::object();
+  JsonDoor door(value ? *value : JsonValue(none, "", name));
+  visit(door);
+  door.finish();
+}
+
+void JsonDoor::finish() const {
+  std::vector<const char*> names;
+  for (const std::string& name : names_) names.push_back(name.c_str());
+  object_.expect_object(names);
+}
+
+std::optional<JsonValue> JsonDoor::find(const std::string& name) {
+  names_.push_back(name);
+  if (!object_.has(name.c_str()) || object_.json()[name].is_null()) return std::nullopt;
+  return object_.field(name.c_str());
+}
+
+}  // namespace chimera

@@ -1,0 +1,66 @@
+#include "answers/schedule_answer.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "passes/lower.h"
+#include "render/slots.h"
+#include "schedule/schedule_csv.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+
+void DrawRequest::visit(Door& door) {
+  door.object("schedule", [this](Door& fields) { schedule.visit(fields); });
+  pairs.visit(door);
+  lost.visit(door);
+  door.field({"data_parallel", "with --without: number of groups (W; default 1)"}, data_parallel);
+  door.group("Output");
+  schedule.visit_with(door);
+}
+
+Drawing answer(const DrawRequest& request) {
+  const ScheduleRequest& asked = request.schedule;
+  const MakeSchedule make = fastest(asked.shape, request.pairs, [](const Schedule& schedule) {
+    return simulate(schedule, CostRequest().costs_of(schedule)).makespan;
+  });
+  const Schedule healthy = asked.make_valid(make, request.pairs);
+  if (request.data_parallel > 1 && request.lost.without.empty()) {
+    throw ConfigError("--data-parallel needs --without: all groups run the same schedule");
+  }
+  Drawing drawing;
+  drawing.schedules = {request.lost.apply_to(healthy, request.data_parallel, drawing.lost_summary)};
+  std::ranges::copy(asked.others(healthy, make), std::back_inserter(drawing.schedules));
+  return drawing;
+}
+
+std::vector<Panel> figures(const Drawing& drawing) {
+  const auto& schedules = drawing.schedules;
+  // A whole backward then takes two units, so that all pictures have the same work.
+  const bool mixed = schedules.size() > 1 && std::ranges::any_of(schedules, has_split_backwards);
+  std::vector<Panel> panels;
+  for (const Schedule& schedule : schedules) panels.push_back(paper_figure(schedule, mixed ? 2 : 1));
+  return panels;
+}
+
+std::string drawing_text(const Drawing& drawing, const TextStyle& style) {
+  const std::vector<Panel> panels = figures(drawing);
+  const auto picture = [&](const Panel& panel) { return to_text(panel.schedule, panel.timeline, style); };
+  // A single picture needs no title.
+  if (panels.size() == 1) return picture(panels.front()) + drawing.lost_summary;
+  std::string text;
+  for (const Panel& panel : panels) text += panel.title + "\n" + picture(panel) + "\n";
+  return text + comparison_table(panels) + drawing.lost_summary;
+}
+
+std::string schedule_csv(const Schedule& schedule, bool communication) {
+  if (!communication) return to_csv(schedule);
+  if (schedule.updates)
+    throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");
+  // PyTorch matches both directions of a pair of workers in one order, and posts no receive ahead of its use.
+  return to_csv(
+      schedule,
+      lower(schedule, {.discipline = ChannelDiscipline::SerialPair, .receives_ahead = 0, .pairs = Pairs::Together}));
+}
+
+}  // namespace chimera

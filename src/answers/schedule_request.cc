@@ -1,0 +1,153 @@
+#include "answers/schedule_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "check/check_schedule.h"
+#include "core/complete_name.h"
+#include "core/error.h"
+#include "schedule/schedule_csv.h"
+#include "search/extra_copies.h"
+
+namespace chimera {
+namespace {
+
+std::string summary_of(const BalancedDetours& found, double healthy, std::int64_t workers, std::size_t lost) {
+  const Detours& detours = found.detours;
+  const auto all = static_cast<double>(workers);
+  std::string text = fmt::format(
+      "at equal op times: makespan {:.6g}, {:.2f} times the healthy {:.6g} (workers / survivors: {:.2f}); the busiest "
+      "survivor needs {:.6g}; {:.6g} stage units in flight\n",
+      detours.makespan, detours.makespan / healthy, healthy, all / (all - static_cast<double>(lost)), detours.bound,
+      detours.peak_in_flight);
+  for (const ExtraCopy& copy : found.copies) {
+    text += fmt::format("extra copy: stage {} on worker {}\n", copy.stage.value(), copy.worker.value());
+  }
+  return text;
+}
+
+}  // namespace
+
+void ScheduleRequest::visit(Door& door) {
+  door.field({"name"}, name);
+  door.field({"text"}, text);
+  shape.visit(door);
+}
+
+void ScheduleRequest::visit_with(Door& door) {
+  door.text({"with", "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable", 0,
+             "NAME", nullptr, 0},
+            [this](const std::string& names) {
+              for (const std::string_view other : split_at_commas(names))
+                with.push_back(complete_name(std::string(other), schedule_names()));
+            });
+}
+
+Schedule ScheduleRequest::make(const MakeSchedule& make) const {
+  if (!is_named()) {
+    shape.require_absent(text ? "the text of the schedule" : file);
+    Schedule schedule = text ? schedule_from_text(*text, "schedule").schedule : load(file);
+    require_few(static_cast<double>(num_ops(schedule)));
+    return schedule;
+  }
+  if (name.empty()) throw ConfigError("give the name of a schedule, or its text");
+  return shape.generate(complete_name(name, schedule_names()), with,
+                        [&](const Generator& generator, const PipelineShape& asked) {
+                          // A lower bound: every worker runs each of its stages at least forward and backward.
+                          if (!generator.find_shape_error(asked)) {
+                            const auto stages = static_cast<double>(generator.stages_per_worker(asked));
+                            require_few(2.0 * static_cast<double>(asked.stages) *
+                                        static_cast<double>(asked.micro_batches) * std::max(1.0, stages));
+                          }
+                          Schedule schedule = make(generator, asked);
+                          require_few(static_cast<double>(num_ops(schedule)));
+                          return schedule;
+                        });
+}
+
+Schedule ScheduleRequest::make_valid(const MakeSchedule& make, const PairRequest& pairs) const {
+  Schedule schedule = this->make(make);
+  if (is_named()) return schedule;
+  const auto violations = text ? check(schedule) : std::vector<Violation>();
+  if (!violations.empty()) throw ScheduleError(violations.front().message);
+  return pairs.apply_to(std::move(schedule));
+}
+
+std::vector<Schedule> ScheduleRequest::others(const Schedule& first, const MakeSchedule& make) const {
+  std::vector<Schedule> schedules;
+  for (const std::string& other : with) {
+    if (load && names_schedule_file(other)) {
+      schedules.push_back(load(other));
+    } else {
+      const Generator& generator = find_generator(other);
+      schedules.push_back(make(generator, shape.shape_next_to(first, generator)));
+    }
+  }
+  return schedules;
+}
+
+void ScheduleRequest::require_few(double ops) const {
+  if (ops <= static_cast<double>(most_ops)) return;
+  throw ConfigError(
+      fmt::format("{:.0f} ops are more than the {} that the playground holds; use fewer stages or "
+                  "micro-batches, or the program",
+                  ops, most_ops));
+}
+
+bool names_schedule_file(const std::string& name) {
+  return name == "-" || name.ends_with(".json") || name.ends_with(".csv") || name.find('/') != std::string::npos;
+}
+
+bool has_split_backwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
+    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
+  });
+}
+
+MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
+                     const std::function<double(const Schedule&)>& makespan) {
+  return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
+    const std::vector<PipelineShape> shapes = shape.variants(generator, asked, VariedParameters::ByCosts);
+    Schedule best = pairs.apply_to(generator.generate(shapes.front()));
+    // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
+    if (shapes.size() == 1) return best;
+    double least = makespan(best);
+    for (const PipelineShape& other : std::span(shapes).subspan(1)) {
+      Schedule schedule = pairs.apply_to(generator.generate(other));
+      const double time = makespan(schedule);
+      if (time >= least) continue;
+      least = time;
+      best = std::move(schedule);
+    }
+    return best;
+  };
+}
+
+void LostRequest::visit(Door& door) {
+  door.field({"without", "lost workers, whose ops others run; worker w of group g is g D + w", 0, "WORKER,..."},
+             without);
+  door.field({"extra_copies", "with --without: further copies of stages, to balance (default 0)"}, extra_copies);
+}
+
+Schedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups, std::string& summary) const {
+  if (without.empty()) {
+    if (extra_copies > 0) throw ConfigError("--extra-copies needs --without");
+    return healthy;
+  }
+  DetourTask task{.healthy = healthy, .groups = groups, .lost = {}};
+  try {
+    const double makespan = make_detours(task).makespan;
+    for (const std::int64_t worker : without) task.lost.emplace_back(worker);
+    BalancedDetours found = balance_detours(std::move(task), extra_copies);
+    summary = summary_of(found, makespan, groups * std::ssize(healthy.workers), without.size());
+    return std::move(found.detours.schedule);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("--without {}: {}", fmt::join(without, ","), error.what()));
+  }
+}
+
+}  // namespace chimera

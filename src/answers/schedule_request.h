@@ -1,0 +1,76 @@
+#pragma once
+
+// The parts of a request that say which schedules it is about: a ScheduleRequest and, for the loss of workers, a
+// LostRequest (other workers that hold the same stages run the ops of lost workers, generate/detours.h).
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answers/cost_request.h"
+#include "answers/shape_request.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+/// A schedule: a name and a shape, a file, or the text of a file.
+struct ScheduleRequest {
+  std::string name;
+  std::string file;                      // path that `load` reads
+  std::optional<std::string> text = {};  // JSON or CSV
+  ShapeRequest shape;
+  std::vector<std::string> with = {};  // names or files of schedules to draw next to this one
+  /// Reads a schedule file. Null: a door without files.
+  std::function<Schedule(const std::string& path)> load = nullptr;
+  std::int64_t most_ops = std::numeric_limits<std::int64_t>::max();  // limit of a door
+
+  /// Visits name, text and shape.
+  void visit(Door& door);
+  /// Visits `with`.
+  void visit_with(Door& door);
+  /// Returns the schedule, a text without validation. `make` generates a named one. Throws ConfigError if the name,
+  /// shape or text is invalid, or for more than `most_ops` ops.
+  [[nodiscard]] Schedule make(const MakeSchedule& make = generate_as_asked) const;
+  /// Returns make(). Throws ScheduleError with the first violation if check() rejects a text. Applies `pairs` to the
+  /// schedule of a file or text; `make` applies them to a named one, as fastest() does.
+  [[nodiscard]] Schedule make_valid(const MakeSchedule& make = generate_as_asked, const PairRequest& pairs = {}) const;
+  /// Returns whether the schedule has a name rather than a file or text.
+  [[nodiscard]] bool is_named() const { return !text && file.empty(); }
+  /// Returns the schedules of `with`. A named one gets as many stages and micro-batches as `first`, and the given
+  /// parameters that apply to it.
+  [[nodiscard]] std::vector<Schedule> others(const Schedule& first, const MakeSchedule& make) const;
+  /// Throws ConfigError for more than `most_ops` ops.
+  void require_few(double ops) const;
+};
+
+/// Returns whether `name` is a schedule file and not the name of a generator: it ends in .json or .csv, contains a `/`,
+/// or is `-` (standard input).
+[[nodiscard]] bool names_schedule_file(const std::string& name);
+
+/// Returns whether an op of the schedule is an input-gradient op, so that backwards are split.
+[[nodiscard]] bool has_split_backwards(const Schedule& schedule);
+
+/// Returns a function that generates a schedule with the parameters that make it fastest. The best values of some
+/// parameters of a generator depend on the costs (VariedParameters::ByCosts). For each such parameter that is not
+/// given, the function tries all values, applies `pairs` to each schedule, and returns the schedule with the least
+/// `makespan`. If there is only one candidate, it does not call `makespan`. `shape` and `pairs` must outlive the
+/// function.
+[[nodiscard]] MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
+                                   const std::function<double(const Schedule&)>& makespan);
+
+/// Lost workers.
+struct LostRequest {
+  std::vector<std::int64_t> without = {};  // numbers of the lost workers, counted through all data-parallel groups
+  std::int64_t extra_copies = 0;           // how many stages may get one more worker, to balance the work
+
+  void visit(Door& door);
+  /// Returns `healthy`, the schedule of one data-parallel group, unchanged if no worker is lost. Otherwise returns one
+  /// schedule for all `groups` data-parallel groups without the lost workers, and writes to `summary`, for text output,
+  /// how much longer a step takes. Throws ConfigError, which names the field, if there is no such schedule.
+  [[nodiscard]] Schedule apply_to(const Schedule& healthy, std::int64_t groups, std::string& summary) const;
+};
+
+}  // namespace chimera

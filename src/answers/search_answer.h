@@ -1,0 +1,76 @@
+#pragma once
+
+// `chimera search`: the request, its answer, and the answer as text and JSON.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "answers/cost_request.h"
+#include "answers/schedule_request.h"
+#include "generate/generator.h"
+#include "search/layout.h"
+#include "search/search.h"
+
+namespace chimera {
+
+/// A placement (map from stages to workers) that a search accepts by name. make_search_layout() (search/layout.h) makes
+/// the input of a search, a SearchLayout, from `kind` and a PipelineShape, which has the numbers of stages and
+/// micro-batches.
+struct NamedPlacement {
+  const char* name;
+  PlacementKind kind;
+  std::vector<Axis> axes = {};  // shape parameters that the placement has, besides stages, micro-batches and slices
+  std::int64_t chunks = 1;      // default of PipelineShape::chunks
+
+  /// Returns whether `axes` contains the parameter.
+  [[nodiscard]] bool has_axis(Axis axis) const;
+};
+
+/// Returns all placements, the default first.
+[[nodiscard]] std::span<const NamedPlacement> named_placements();
+
+struct SearchRequest {
+  ScheduleRequest start;  // schedule to improve on its own placement; without one, `shape` and `placement` count
+  ShapeRequest shape;
+  std::string placement;  // empty: the best of all but `any` that take the given parameters
+  CostRequest costs;
+  bool whole_backward = false;              // the same as split_backward = false
+  std::optional<bool> split_backward = {};  // default: unless `backward` is given or the start has whole backwards
+  LimitRequest limits;
+  std::optional<double> seconds = {};  // default: usual_seconds, or no limit if `iterations` is given
+  std::optional<std::int64_t> iterations = {};
+  std::int64_t seed = 0;
+  double usual_seconds = 10;  // of the door
+
+  void visit(Door& door);
+};
+
+/// The best schedule, and what was searched.
+struct SearchAnswer {
+  SearchResult result;
+  CostModel costs;
+  std::string placement;                // of the best schedule, or the name of the start
+  std::vector<std::string> placements;  // [problem]
+  std::vector<std::string> notes;       // fields without effect
+};
+
+/// Returns the limits and the seed of a search.
+[[nodiscard]] SearchOptions options_of(const SearchRequest& request,
+                                       const std::function<void(const SearchProgress&)>& progress);
+
+/// Throws ConfigError or ScheduleError for an invalid request.
+[[nodiscard]] SearchAnswer answer(const SearchRequest& request,
+                                  const std::function<void(const SearchProgress&)>& progress);
+
+/// Returns a picture, the makespan, its lower bound, the Pareto front and the placement.
+[[nodiscard]] std::string search_text(const SearchAnswer& answer);
+/// Returns the best schedule of a search, its makespan, lower bound and peak of activations, and the Pareto front as
+/// JSON. `placement` is the name of its placement; if it is empty, the JSON has no field `placement`.
+[[nodiscard]] std::string search_json(const SearchResult& result, const std::string& placement = "");
+
+}  // namespace chimera

@@ -1,0 +1,216 @@
+#include "answers/shape_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "core/choices.h"
+#include "core/error.h"
+
+namespace chimera {
+namespace {
+
+/// Example: `2; 1 for dualpipe, hanayo`, with the most frequent default first.
+std::string defaults_of(const ShapeAxis& axis) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> schedules_by_value;
+  for (const Generator& generator : generators()) {
+    const SupportedAxis* taken = find_axis(generator, axis.axis);
+    if (taken == nullptr) continue;
+    const std::string value = axis.text(taken->usual);
+    auto found = std::ranges::find(schedules_by_value, value, [](const auto& entry) { return entry.first; });
+    if (found == schedules_by_value.end()) found = schedules_by_value.insert(found, {value, {}});
+    found->second.push_back(generator.name);
+  }
+  // The usual default needs no list of schedules.
+  std::ranges::stable_sort(schedules_by_value, std::greater<>{}, [](const auto& entry) { return entry.second.size(); });
+  std::string text;
+  for (const auto& [value, schedules] : schedules_by_value) {
+    text += text.empty() ? value : fmt::format("; {} for {}", value, fmt::join(schedules, ", "));
+  }
+  return text;
+}
+
+std::string help_of(const ShapeAxis& axis) {
+  return fmt::format("{}; for {} (default {})", axis.meaning, fmt::join(schedules_with(axis.axis), ", "),
+                     defaults_of(axis));
+}
+
+std::vector<std::int64_t> numbers_of(const ShapeAxis& axis, const std::string& text, bool lists) {
+  return lists && is_list(text) ? parse_count_list(axis.flag(), text) : std::vector{parse_count(axis.flag(), text)};
+}
+
+std::vector<std::int64_t> named_values_of(const ShapeAxis& axis, const std::string& text) {
+  std::vector<std::int64_t> values;
+  for (const std::string_view part : split_at_commas(text)) {
+    const auto found = std::ranges::find(axis.names, part);
+    if (found == axis.names.end())
+      throw ConfigError(
+          unknown_name(axis.flag(), part, std::vector<std::string>(axis.names.begin(), axis.names.end())));
+    values.push_back(found - axis.names.begin());
+  }
+  return values;
+}
+
+}  // namespace
+
+std::vector<AxisValues> ShapeRequest::all_axes() {
+  std::vector<AxisValues> all;
+  for (const ShapeAxis& axis : shape_axes()) all.push_back({&axis});
+  return all;
+}
+
+void ShapeRequest::visit(Door& door, FieldValues counts) {
+  const bool lists = counts == FieldValues::Lists;
+  const char* const type = lists ? "N|LIST" : "N";
+  const auto add = [&](const Field& field, std::int64_t& value, std::string& list) {
+    door.text(field, [&value, &list, lists, flag = field.flag_name()](const std::string& text) {
+      if (!lists) require_no_list(flag, text);
+      list = text;
+      if (!lists || !is_list(text)) value = parse_count(flag, text);
+    });
+  };
+  door.group("Schedule and shape");
+  add({"stages", "number of workers of one pipeline (D)", 0, type}, shape.stages, stages_list);
+  add({"micro_batches", "micro-batches per step and data-parallel group, over all directions (N)", 0, type},
+      shape.micro_batches, micro_batches_list);
+  door.object("parameters", [&](Door& parameters) {
+    for (AxisValues& given : axes) {
+      const std::string words = fmt::format("{}", fmt::join(given.axis->names, "|"));
+      parameters.text({std::string(given.axis->name), help_of(*given.axis), 0, words.empty() ? type : words},
+                      [&given, lists](const std::string& text) {
+                        if (!lists) require_no_list(given.axis->flag(), text);
+                        given.values = given.axis->is_number() ? numbers_of(*given.axis, text, lists)
+                                                               : named_values_of(*given.axis, text);
+                      });
+    }
+  });
+}
+
+std::vector<PipelineShape> ShapeRequest::combinations() const {
+  if (stages_list.empty()) throw ConfigError("--stages is missing; give D, or a list such as 4,8,16");
+  if (micro_batches_list.empty()) throw ConfigError("--micro-batches is missing; give N, or a list such as D,2D,4D");
+  std::vector<PipelineShape> shapes;
+  const auto require_few = [](std::size_t count) {
+    if (count > kMaxListed)
+      throw ConfigError(fmt::format("the lists name more than {} shapes; list fewer", kMaxListed));
+  };
+  for (const std::int64_t d : parse_count_list("--stages", stages_list)) {
+    if (d < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", d));
+    // Micro-batches may be multiples of D, so their list is read for each D.
+    for (const std::int64_t n : parse_count_list("--micro-batches", micro_batches_list, d)) {
+      shapes.push_back({.stages = d, .micro_batches = n});
+      require_few(shapes.size());
+    }
+  }
+  for (const AxisValues& given : axes) {
+    if (!given.is_given()) continue;
+    require_few(shapes.size() * given.values.size());
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      for (const std::int64_t value : given.values) given.axis->set(varied.emplace_back(each), value);
+    }
+    shapes = std::move(varied);
+  }
+  return shapes;
+}
+
+std::optional<PipelineShape> ShapeRequest::applicable_shape(const Generator& generator,
+                                                            const PipelineShape& one) const {
+  PipelineShape asked = default_shape(generator, one.stages, one.micro_batches);
+  for (const AxisValues& given : axes) {
+    if (!given.is_given()) continue;
+    if (find_axis(generator, given.axis->axis) != nullptr) {
+      given.axis->set(asked, given.axis->get(one));
+    } else if (given.axis->get(one) != given.values.front()) {
+      return std::nullopt;
+    }
+  }
+  return asked;
+}
+
+bool ShapeRequest::is_given() const {
+  return !stages_list.empty() || !micro_batches_list.empty() || std::ranges::any_of(axes, &AxisValues::is_given);
+}
+
+void ShapeRequest::require_counts(const std::string& what) const {
+  if (stages_list.empty()) throw ConfigError(what + ": --stages is missing; give D, the workers of one pipeline");
+  if (micro_batches_list.empty()) {
+    throw ConfigError(what + ": --micro-batches is missing; give N, the micro-batches of one step");
+  }
+}
+
+PipelineShape ShapeRequest::shape_for(const Generator& generator,
+                                      const std::vector<std::string>& other_schedules) const {
+  for (const AxisValues& given : axes) {
+    if (!given.is_given() || find_axis(generator, given.axis->axis) != nullptr) continue;
+    const auto takers = schedules_with(given.axis->axis);
+    // The flag is for one of the other schedules in the same picture.
+    if (std::ranges::any_of(takers, [&](const auto& name) { return std::ranges::count(other_schedules, name) > 0; }))
+      continue;
+    std::vector<std::string> taken;
+    for (const SupportedAxis& own : generator.axes) taken.push_back(shape_axis(own.axis).flag());
+    throw ConfigError(fmt::format("{} does not apply to {}{}", given.axis->flag(), generator.name,
+                                  taken.empty() ? "" : fmt::format(", which takes {}", fmt::join(taken, ", "))));
+  }
+  return shape_of(generator, shape.stages, shape.micro_batches);
+}
+
+PipelineShape ShapeRequest::with_given_values(const PipelineShape& usual) const {
+  PipelineShape asked = usual;
+  asked.stages = shape.stages;
+  asked.micro_batches = shape.micro_batches;
+  for (const AxisValues& given : axes) {
+    if (given.is_given()) given.axis->set(asked, given.values.front());
+  }
+  return asked;
+}
+
+std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, const PipelineShape& asked,
+                                                  VariedParameters tried) const {
+  // Values for one axis may depend on those before it (SupportedAxis::planned), hence the loop over shapes so far.
+  std::vector<PipelineShape> shapes = {asked};
+  for (const AxisValues& given : axes) {
+    const SupportedAxis* taken = find_axis(generator, given.axis->axis);
+    if (taken == nullptr || given.is_given() || (tried == VariedParameters::ByCosts && !taken->by_costs)) continue;
+    std::vector<PipelineShape> varied;
+    for (const PipelineShape& each : shapes) {
+      for (const std::int64_t value : taken->planned(each)) given.axis->set(varied.emplace_back(each), value);
+    }
+    shapes = std::move(varied);
+  }
+  return shapes;
+}
+
+PipelineShape ShapeRequest::shape_next_to(const Schedule& schedule, const Generator& generator) const {
+  return shape_of(generator, static_cast<std::int64_t>(schedule.workers.size()),
+                  std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale));
+}
+
+PipelineShape ShapeRequest::shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const {
+  PipelineShape asked = default_shape(generator, depth, count);
+  for (const AxisValues& given : axes) {
+    if (given.is_given() && find_axis(generator, given.axis->axis) != nullptr)
+      given.axis->set(asked, given.values.front());
+  }
+  return asked;
+}
+
+Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked) { return generator.generate(asked); }
+
+Schedule ShapeRequest::generate(const std::string& name, const std::vector<std::string>& other_schedules,
+                                const MakeSchedule& make) const {
+  const Generator& generator = find_generator(name);
+  require_counts("schedule " + name);
+  return make(generator, shape_for(generator, other_schedules));
+}
+
+void ShapeRequest::require_absent(const std::string& what) const {
+  if (!is_given()) return;
+  throw ConfigError(what + " has a shape already; leave out --stages, --micro-batches and the other shape flags");
+}
+
+}  // namespace chimera

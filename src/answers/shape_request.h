@@ -1,0 +1,100 @@
+#pragma once
+
+// The part of a request that chooses the shape of a schedule: stages (D), micro-batches (N), and the parameters that
+// only some schedules have, such as `pipelines`. A ShapeAxis (generate/generator.h) describes one such parameter. A
+// Generator, such as `1f1b`, makes a Schedule from a shape. It lists the parameters that it has (SupportedAxis), each
+// with its default value and the values that a planner tries. `sweep` accepts a list for each of these fields; other
+// requests accept one value. Functions of ShapeRequest by use:
+//
+//   one schedule by name (check, schedule, search, simulate)  generate(), which calls shape_for()
+//   options of a run (train)                                  shape_for()
+//   schedules next to another one (--with)                    shape_next_to()
+//   a placement without a generator (search --placement)      with_given_values()
+//   lists (sweep)                                             combinations() -> applicable_shape() -> variants()
+//   best parameters for given costs (fastest() in schedule_request.h)   variants()
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answers/door.h"
+#include "generate/registry.h"
+#include "schedule/schedule.h"
+
+namespace chimera {
+
+/// Values of a parameter that only some schedules have.
+struct AxisValues {
+  const ShapeAxis* axis;
+  std::vector<std::int64_t> values = {};  // one value, or several if lists are allowed; empty: not given
+
+  [[nodiscard]] bool is_given() const { return !values.empty(); }
+};
+
+/// Whether each field takes one value or also a list
+enum class FieldValues : std::uint8_t { Single, Lists };
+
+/// Selects the parameters for which ShapeRequest::variants() tries several values. A parameter that is given is never
+/// tried.
+enum class VariedParameters : std::uint8_t {
+  ByCosts,  ///< parameters whose best value depends only on the costs of ops (SupportedAxis::by_costs)
+  All,      ///< all parameters of the schedule
+};
+
+/// Function that makes a schedule of the shape `asked`.
+using MakeSchedule = std::function<Schedule(const Generator& generator, const PipelineShape& asked)>;
+/// The default MakeSchedule: generates the schedule with exactly the parameters of `asked`.
+[[nodiscard]] Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked);
+
+/// The given values.
+struct ShapeRequest {
+  PipelineShape shape;      // stages and micro-batches; the other fields are unused
+  std::string stages_list;  // stages as text; empty: not given
+  std::string micro_batches_list;
+  std::vector<AxisValues> axes = all_axes();
+
+  void visit(Door& door, FieldValues counts = FieldValues::Single);
+  /// Returns whether at least one of the fields is given.
+  [[nodiscard]] bool is_given() const;
+  /// Throws ConfigError if stages or micro-batches are missing. `what` starts the message.
+  void require_counts(const std::string& what) const;
+  /// Returns all combinations of the listed values; D varies slowest, then N. Throws ConfigError if stages or
+  /// micro-batches are missing, or for more than 10,000 shapes (kMaxListed).
+  [[nodiscard]] std::vector<PipelineShape> combinations() const;
+  /// Converts `one`, an element of combinations(), to a shape of this generator, without the parameters that the
+  /// generator lacks. Elements that differ only in such a parameter would all give the same shape. So only the element
+  /// with the first value in the list of each such parameter is converted; for the others, the function returns
+  /// nullopt.
+  [[nodiscard]] std::optional<PipelineShape> applicable_shape(const Generator& generator,
+                                                              const PipelineShape& one) const;
+  /// Returns the shape of this generator with D, N and the given values; other parameters get the generator's defaults.
+  /// `other_schedules` has the names of other schedules that the same request draws. Throws ConfigError if a given
+  /// parameter applies neither to this generator nor to one of these schedules.
+  [[nodiscard]] PipelineShape shape_for(const Generator& generator,
+                                        const std::vector<std::string>& other_schedules = {}) const;
+  /// Returns the shape of this generator with D and N of `schedule`. Given parameters that do not apply to the
+  /// generator are ignored; those that are not given get the generator's defaults.
+  [[nodiscard]] PipelineShape shape_next_to(const Schedule& schedule, const Generator& generator) const;
+  /// Returns a copy of `usual` with D, N and all given values, whether or not any schedule has these parameters.
+  [[nodiscard]] PipelineShape with_given_values(const PipelineShape& usual) const;
+  /// Returns copies of `asked`, at least one, with all combinations of values for some parameters. A parameter varies
+  /// if the generator has it, it is not given, and `tried` selects it; SupportedAxis::planned gives its values. Other
+  /// parameters keep their values in `asked`.
+  [[nodiscard]] std::vector<PipelineShape> variants(const Generator& generator, const PipelineShape& asked,
+                                                    VariedParameters tried) const;
+  /// Makes the schedule with this name. Throws ConfigError if D or N is missing, if the name is unknown, or if a given
+  /// parameter applies neither to this schedule nor to one of the schedules in `other_schedules`.
+  [[nodiscard]] Schedule generate(const std::string& name, const std::vector<std::string>& other_schedules = {},
+                                  const MakeSchedule& make = generate_as_asked) const;
+  /// Throws ConfigError if a field is given, because `what`, such as a schedule file, already has a shape. `what`
+  /// starts the message.
+  void require_absent(const std::string& what) const;
+
+ private:
+  [[nodiscard]] static std::vector<AxisValues> all_axes();
+  [[nodiscard]] PipelineShape shape_of(const Generator& generator, std::int64_t depth, std::int64_t count) const;
+};
+
+}  // namespace chimera

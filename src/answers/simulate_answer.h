@@ -1,0 +1,45 @@
+#pragma once
+
+// `chimera simulate`, which the playground and Python ask for too: the request, its answer, and the answer as text. The
+// answer is written as JSON and as pictures by src/render.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answers/cost_request.h"
+#include "answers/schedule_request.h"
+#include "render/panel.h"
+#include "render/text.h"
+
+namespace chimera {
+
+struct SimulateRequest {
+  ScheduleRequest schedule;
+  PairRequest pairs;
+  LostRequest lost;
+  CostRequest costs;
+  LimitRequest limits;
+  std::int64_t steps = 1;                  // number of consecutive steps
+  std::optional<std::int64_t> cores = {};  // that all workers share; default: each worker has its own
+  std::vector<double> contention = {};     // empty, or ops_by_sums, sums_by_ops and transfers of Contention
+
+  void visit(Door& door);
+};
+
+/// Simulated schedules.
+struct Simulation {
+  std::vector<Panel> panels;       // the schedule first, then those of ScheduleRequest::with
+  std::string lost_summary;        // how much longer a step takes after the loss of workers
+  std::vector<std::string> notes;  // fields without effect
+};
+
+/// Throws ConfigError for an invalid request or if the schedule exceeds the limits, and ScheduleError for a schedule
+/// that cannot run.
+[[nodiscard]] Simulation answer(const SimulateRequest& request);
+
+/// Returns pictures, totals, critical path, workers and idle time by cause.
+[[nodiscard]] std::string simulate_text(const Simulation& simulation, const TextStyle& style);
+
+}  // namespace chimera

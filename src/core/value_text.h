@@ -1,0 +1,49 @@
+#pragma once
+
+// Parses values that users write: numbers such as 1e3, lists such as `4,8,16` or `D..4D`, and names. `flag` is the flag
+// or field that holds the text, for messages; all functions throw ConfigError for other texts.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace chimera {
+
+/// Splits `list` at its commas. The results are views into `list`.
+[[nodiscard]] std::vector<std::string_view> split_at_commas(std::string_view list);
+
+/// Maximum number of values in a list.
+inline constexpr std::size_t kMaxListed = 10'000;
+
+/// Returns whether the text is a list (`4,8`), a range (`1..4`), or a multiple of D, the number of stages (`2D`).
+[[nodiscard]] bool is_list(const std::string& text);
+
+/// Parses a list of numbers and ranges, such as `4,8,16`, `1..4` or `1..4,8`. If `depth` is not 0, D stands for it:
+/// `D`, `2D`, `D..4D` (in steps of D). Throws ConfigError for other texts, more than kMaxListed numbers, or a number
+/// above 10^9.
+[[nodiscard]] std::vector<std::int64_t> parse_count_list(const std::string& flag, const std::string& text,
+                                                         std::int64_t depth = 0);
+
+/// Parses numbers of at least `least`, such as `0,0.1,0.3`. Throws ConfigError for other texts and more than
+/// kMaxListed numbers.
+[[nodiscard]] std::vector<double> parse_number_list(const std::string& flag, const std::string& text, double least);
+
+/// Throws ConfigError, naming `chimera sweep`, if the text is a list or a range.
+void require_no_list(const std::string& flag, const std::string& text);
+
+/// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
+[[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
+/// Parses such a text of at least `least`.
+[[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t least);
+/// Maximum of numeric flags; keeps sums and products finite.
+inline constexpr double kMaxNumber = 1e100;
+/// Parses a number from `least` to kMaxNumber. Throws ConfigError for other texts and numbers.
+[[nodiscard]] double parse_amount(const std::string& flag, const std::string& text, double least = 0);
+
+/// Returns the name in `names` that `word` means: `word` itself, or the usual name for the synonyms bf16, fp32, float,
+/// fp64, double, gpu and neighbours. Throws ConfigError if there is none.
+[[nodiscard]] std::string name_for(const std::string& flag, const std::string& word,
+                                   const std::vector<std::string>& names);
+
+}  // namespace chimera
