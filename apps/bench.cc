@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
@@ -42,9 +43,7 @@ Words joined(Words words, const Words& more) {
 
 Contender foreign(const std::string& text) {
   const auto equals = text.find('=');
-  if (equals == std::string::npos || equals == 0) {
-    throw ConfigError(fmt::format("--command {}: expected NAME=COMMAND", text));
-  }
+  if (equals == std::string::npos || equals == 0) reject("--command {}: expected NAME=COMMAND", text);
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -170,7 +169,7 @@ void add_bench(CLI::App& program, int& exit_code) {
       // --export writes a job for other programs; flags of the comparison would have no effect.
       for (const char* flag : {"--schedules", "--run", "--command", "--rounds", "--skip", "--retries",
                                "--most-disturbed", "--format", "--output"}) {
-        if (command->count(flag) > 0) throw ConfigError(fmt::format("{}: --export runs nothing; leave one out", flag));
+        if (command->count(flag) > 0) reject("{}: --export runs nothing; leave one out", flag);
       }
       for (const char* name : {"weights.safetensors", "batches.safetensors", "job.json"}) {
         require_unused("--export", options->folder + "/" + name, command->count("--overwrite") > 0);

@@ -18,6 +18,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/values.h"
 #include "help.h"
@@ -43,7 +44,7 @@ class DemoStage {
     if (folder.empty()) folder_ = temporary_.emplace().path();
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
-    if (error) throw ConfigError(fmt::format("--folder {}: cannot be made ({})", folder_.string(), error.message()));
+    if (error) reject("--folder {}: cannot be made ({})", folder_.string(), error.message());
   }
   DemoStage(const DemoStage&) = delete;
   DemoStage& operator=(const DemoStage&) = delete;
@@ -319,7 +320,7 @@ void require_own_folder(const DemoArguments& options) {
   if (options.folder.empty() || !std::filesystem::exists(options.folder, absent)) return;
   if (std::filesystem::is_directory(options.folder, absent) && std::filesystem::is_empty(options.folder, absent))
     return;
-  throw ConfigError(fmt::format("--folder {}: exists already; give a new folder", options.folder));
+  reject("--folder {}: exists already; give a new folder", options.folder);
 }
 
 void show_chosen(const DemoArguments& options) {

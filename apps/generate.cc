@@ -19,6 +19,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "engine/stored_values.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -82,7 +83,7 @@ TokenIds listed_tokens(const std::string& words) {
     TokenId id = -1;
     const auto [next, error] = std::from_chars(at, end, id);
     if (error != std::errc{} || id < 0 || (next != end && *next != ',')) {
-      throw ConfigError(fmt::format("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words));
+      reject("--prompt-ids: '{}' is not a list of tokens such as 1,2,3", words);
     }
     ids.push_back(id);
     if (next == end) return ids;
@@ -92,14 +93,12 @@ TokenIds listed_tokens(const std::string& words) {
 
 TokenIds encoded(const std::string& text, const GenerateJob& job) {
   if (job.tokenizer == nullptr) {
-    throw ConfigError(
-        fmt::format("--prompt: {} has no tokenizer, and a vocabulary of {} is not a byte vocabulary; give --tokenizer, "
-                    "or token ids with --prompt-ids",
-                    job.options.from, job.folder->model().vocabulary));
+    reject(
+        "--prompt: {} has no tokenizer, and a vocabulary of {} is not a byte vocabulary; give --tokenizer, or token "
+        "ids with --prompt-ids",
+        job.options.from, job.folder->model().vocabulary);
   }
-  if (const auto place = find_invalid_utf8(text)) {
-    throw ConfigError(fmt::format("--prompt: byte {} is not valid UTF-8", *place));
-  }
+  if (const auto place = find_invalid_utf8(text)) reject("--prompt: byte {} is not valid UTF-8", *place);
   return job.tokenizer->with_special(encode(*job.tokenizer, text));
 }
 
@@ -113,8 +112,8 @@ void add_prompt(GenerateJob& job, const GivenPrompt& given) {
   require_in_vocabulary(ids, model, what);
   const std::int64_t tokens = job.options.tokens.value_or(std::min(kUsualTokens, room));
   if (tokens > room) {
-    throw ConfigError(fmt::format("--tokens {}: {} has {} tokens and model {} room for {} more; give at most {}",
-                                  tokens, what, ids.size(), model.name, room, room));
+    reject("--tokens {}: {} has {} tokens and model {} room for {} more; give at most {}", tokens, what, ids.size(),
+           model.name, room, room);
   }
   job.prompts.push_back({std::move(ids), number});
   job.tokens.push_back(tokens);
@@ -222,7 +221,7 @@ GenerateJob prepare_generate(const GenerateOptions& options) {
   job.partition = even_partition(model.layers, options.stages);
   if (const std::string path = tokenizer_path(options, model); !path.empty()) job.tokenizer = open_tokenizer(path);
   if (job.tokenizer == nullptr && !options.continuation.stops.empty()) {
-    throw ConfigError(fmt::format("--stop: {} has no tokenizer to make text with; give --tokenizer", options.from));
+    reject("--stop: {} has no tokenizer to make text with; give --tokenizer", options.from);
   }
   GenerationConfig config = read_generation_config(*job.folder);
   job.options.continuation.end_tokens = std::move(config.end_tokens);
@@ -314,7 +313,7 @@ void add_generate(CLI::App& program, const Invocation& invocation, int& exit_cod
   command->callback([command, options, &invocation, &exit_code] {
     for (const char* flag : {"--top-k", "--top-p", "--seed"}) {
       if (command->count(flag) == 0 || options->continuation.sampling.temperature > 0) continue;
-      throw ConfigError(fmt::format("{} is for sampling; give --temperature above 0 too", flag));
+      reject("{} is for sampling; give --temperature above 0 too", flag);
     }
     exit_code = run(*options, invocation);
   });

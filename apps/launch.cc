@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/hosts.h"
 #include "flags/outputs.h"
@@ -64,7 +65,7 @@ std::vector<HostRanks> spares_of(const LaunchArguments& options) {
   std::vector<HostRanks> spares = parse_hosts(options.spares, kMaxRanksOfHost, "--spare");
   for (const HostRanks& spare : spares) {
     const auto same = [&](const HostRanks& host) { return host.host == spare.host; };
-    if (std::ranges::any_of(hosts, same)) throw ConfigError(fmt::format("--spare {}: it is in --hosts", spare.host));
+    if (std::ranges::any_of(hosts, same)) reject("--spare {}: it is in --hosts", spare.host);
   }
   return spares;
 }
@@ -74,7 +75,7 @@ Words user_variables(const LaunchArguments& options) {
   // NAME=VALUE sets a value, NAME takes the value of this process.
   for (const std::string& each : options.variables) {
     const char* own = each.find('=') == std::string::npos ? std::getenv(each.c_str()) : "";
-    if (own == nullptr) throw ConfigError(fmt::format("--variable {}: it is not set here; give NAME=VALUE", each));
+    if (own == nullptr) reject("--variable {}: it is not set here; give NAME=VALUE", each);
     variables.push_back(*own == '\0' ? each : fmt::format("{}={}", each, own));
   }
   return variables;

@@ -3,14 +3,12 @@
 #include "flags/values.h"
 #include "model_config/config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
 
 #include "answers/model_answer.h"
 #include "commands.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
@@ -69,11 +67,11 @@ Schedule schedule_of(const ModelArguments& options) {
 ModelSummary report_of(const ModelArguments& options) {
   const ModelConfig model = with_overrides(find_model_or_folder(options.name), options.fields);
   constexpr std::int64_t kMany = 1'000'000'000;
-  if (options.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", options.stages));
+  if (options.stages < 1) reject("--stages must be at least 1, not {}", options.stages);
   require_between("--micro-batch-size", options.micro_batch_size, 1, kMany);
   require_between("--sequence", options.sequence, 1, kMany);
   require_between("--micro-batches", options.micro_batches, 0, kMany);
-  if (options.dropout >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", options.dropout));
+  if (options.dropout >= 1) reject("--dropout must be below 1, not {}", options.dropout);
   // The partition may need the schedule (balanced), and the memory of workers needs both.
   const Workload workload = workload_of(options, model);
   const Schedule schedule = schedule_of(options);

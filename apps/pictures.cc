@@ -1,11 +1,10 @@
 #include "pictures.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "core/terminal.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
@@ -36,7 +35,7 @@ TextStyle PictureFlags::text_style(const std::string& output) const {
 
 void check_format(Format format, const std::vector<std::string>& with) {
   if (with.empty() || format == Format::Text || format == Format::Html) return;
-  throw ConfigError(fmt::format("--format {} shows one schedule; --with goes with text and html", to_text(format)));
+  reject("--format {} shows one schedule; --with goes with text and html", to_text(format));
 }
 
 std::string draw_panels(Format format, const std::vector<Panel>& panels) {

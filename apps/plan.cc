@@ -14,6 +14,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
@@ -93,12 +94,11 @@ void add_given(CLI::App& command, PlanArguments& options) {
 void require_papers_choice(const PlanArguments& options) {
   for (const std::string& name : options.schedules) {
     if (find_generator(name).name == kPaperSchedule) continue;
-    throw ConfigError(
-        fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
+    reject("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name);
   }
   const std::vector<std::int64_t> one = {1};
   const auto require = [](bool holds, const char* lack, const char* flag) {
-    if (!holds) throw ConfigError(fmt::format("--rule paper {}; leave out {}, or --rule", lack, flag));
+    if (!holds) reject("--rule paper {}; leave out {}, or --rule", lack, flag);
   };
   require(options.given.tensor_parallel == one, "knows no tensor parallelism", "--tensor-parallel");
   require(options.given.slices == one, "knows no slices", "--slices");
@@ -211,13 +211,11 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
 
 void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::int64_t tensor_parallel = 1) {
   if (ranks_of_node < 1 || ranks % ranks_of_node != 0) {
-    throw ConfigError(
-        fmt::format("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks));
+    reject("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks);
   }
   if (ranks_of_node % tensor_parallel == 0) return;
-  throw ConfigError(fmt::format(
-      "--ranks-per-node {}: the plan has {} ranks that share layers, on one node; expected a multiple of {}",
-      ranks_of_node, tensor_parallel, tensor_parallel));
+  reject("--ranks-per-node {}: the plan has {} ranks that share layers, on one node; expected a multiple of {}",
+         ranks_of_node, tensor_parallel, tensor_parallel);
 }
 
 void write_job(const PlanArguments& options, const PlanAnalysis& report) {
@@ -284,15 +282,15 @@ exit "$code"
 }
 
 void check_flags(const CLI::App& command, const PlanArguments& options) {
-  if (options.top < 0) throw ConfigError(fmt::format("--top must be 0 or more, not {}", options.top));
-  if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
+  if (options.top < 0) reject("--top must be 0 or more, not {}", options.top);
+  if (options.run < 0) reject("--run must be 0 or more, not {}", options.run);
   require_effect(command, {"--data"}, options.run > 0, "--run");
   if (options.format == Format::Csv && options.questions.explain > 0)
     throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
   require_effect(command, {"--ranks-per-node"}, !options.sbatch.empty(), "--sbatch");
   for (const char* flag : {"--format", "--explain", "--pareto"}) {
     if (options.sbatch != "-" || command.count(flag) == 0) continue;
-    throw ConfigError(fmt::format("{}: --sbatch - prints the job in place of the table; leave out one of them", flag));
+    reject("{}: --sbatch - prints the job in place of the table; leave out one of them", flag);
   }
   require_whole_nodes(options.problem.workers, options.ranks_of_node);  // before the search, which may be long
 }

@@ -25,6 +25,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/config_file.h"
 #include "flags/values.h"
@@ -90,8 +91,8 @@ void require_current_words(const std::vector<std::string>& arguments) {
   };
   for (const ReplacedWord& replaced : kReplaced) {
     if (arguments.front() != replaced.command || (!replaced.word.empty() && !is_used(replaced.word))) continue;
-    throw ConfigError(fmt::format("`chimera {}{}{}` is now `{}`", replaced.command, replaced.word.empty() ? "" : " ",
-                                  replaced.word, replaced.now));
+    reject("`chimera {}{}{}` is now `{}`", replaced.command, replaced.word.empty() ? "" : " ", replaced.word,
+           replaced.now);
   }
 }
 
@@ -143,17 +144,15 @@ std::optional<RankPlace> place_among_others(const std::vector<std::string>& argu
 void require_fitting_place(const RankPlace& place, const std::vector<std::string>& arguments) {
   if (!place.conflict.empty()) throw ConfigError(place.conflict);
   if (arguments.front() == kTrain.name || measures_between_hosts(arguments)) return;
-  throw ConfigError(fmt::format("{} has started {} processes, and `chimera {}` starts its own; start one",
-                                to_text(place.launcher), place.world_size, arguments.front()));
+  reject("{} has started {} processes, and `chimera {}` starts its own; start one", to_text(place.launcher),
+         place.world_size, arguments.front());
 }
 
 /// Throws ConfigError for a missing or unknown subcommand below `command`, the word before `words`.
 void require_subcommand(const CLI::App& command, std::span<char*> words) {
   const auto names = subcommand_names(command);
   if (names.empty()) return;
-  if (words.empty()) {
-    throw ConfigError(fmt::format("`{}` needs a subcommand: {}", full_command_name(command), fmt::join(names, ", ")));
-  }
+  if (words.empty()) reject("`{}` needs a subcommand: {}", full_command_name(command), fmt::join(names, ", "));
   const std::string word = words.front();
   if (word.starts_with('-')) return;
   if (std::ranges::count(names, word) == 0) throw ConfigError(unknown_name("subcommand", word, names));
@@ -182,7 +181,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
     const auto words = program.remaining(true);
     throw ConfigError(unexpected(chosen_command(program), words.empty() ? "" : words.front()));
   } catch (const CLI::ParseError& error) {
-    throw ConfigError(fmt::format("{}; see {}", error.what(), help_of(chosen_command(program))));
+    reject("{}; see {}", error.what(), help_of(chosen_command(program)));
   }
   return 0;
 }
@@ -238,8 +237,7 @@ std::string shipped_file(const std::string& name) {
         folder.parent_path().parent_path() / name, folder.parent_path() / "chimerapipe" / name}) {
     if (fs::is_regular_file(file)) return file.string();
   }
-  throw ConfigError(
-      fmt::format("{} does not exist; install the program again, or run it in the folder of its build", name));
+  reject("{} does not exist; install the program again, or run it in the folder of its build", name);
 }
 
 std::string machine_file(const std::string& word) {

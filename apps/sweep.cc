@@ -41,12 +41,11 @@ void require_fitting_flags(const SweepArguments& options, const CLI::App& comman
   // Without --train, an unknown word is an error here, as for every other command.
   if (options.train.empty()) {
     if (more.empty()) return;
-    throw ConfigError(fmt::format("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front()));
+    reject("sweep: unexpected '{}'; flags of `chimera train` go with --train", more.front());
   }
   const Format format = options.chosen_format();
   if (format == Format::Json || (format == Format::Text && options.writes_file())) {
-    throw ConfigError(fmt::format("--format {} goes without --train, whose table is CSV that a later sweep reads",
-                                  chimera::to_text(format)));
+    reject("--format {} goes without --train, whose table is CSV that a later sweep reads", chimera::to_text(format));
   }
   if (const auto& lists = options.request.costs.lists; !lists.empty()) {
     throw ConfigError(fmt::format("--train measures the times of ops, so {} cannot be a list; leave it out",

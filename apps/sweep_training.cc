@@ -13,6 +13,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "flags/shape.h"
 #include "flags/values.h"
 #include "program.h"
@@ -45,9 +46,7 @@ std::map<std::string, Cells> read_measured(const std::string& path, const SweepR
   std::istringstream lines(read_whole(path));
   std::string line;
   std::getline(lines, line);
-  if (line != head_of(like)) {
-    throw ConfigError(fmt::format("--output {}: exists and is not a table of this sweep; give another file", path));
-  }
+  if (line != head_of(like)) reject("--output {}: exists and is not a table of this sweep; give another file", path);
   const std::size_t keys = like.inputs().size();
   while (std::getline(lines, line)) {
     const auto parts = split_at_commas(line);
@@ -112,7 +111,7 @@ std::vector<SweepRow> train_rows(std::vector<SweepRow> rows, const SweepTraining
   for (const auto& [key, cells] : before) {
     // A row of another sweep would be lost when the file is replaced.
     if (std::ranges::find(rows, key, key_of) != rows.end()) continue;
-    throw ConfigError(fmt::format("--output {}: has the row {}... of another sweep; give another file", path, key));
+    reject("--output {}: has the row {}... of another sweep; give another file", path, key);
   }
   for (const auto& [key, cells] : before) {
     if (cells.back() == run_of(training)) continue;

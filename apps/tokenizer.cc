@@ -7,6 +7,7 @@
 #include "core/content.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
@@ -34,7 +35,7 @@ void check(const TrainTokenizerOptions& options) {
   for (const std::string& token : options.training.special_tokens) {
     if (token.empty()) throw ConfigError("--special: a token of no characters; give a text");
     if (find_invalid_utf8(token)) throw ConfigError("--special: a token is not valid UTF-8");
-    if (!seen.insert(token).second) throw ConfigError(fmt::format("--special: '{}' is given twice", token));
+    if (!seen.insert(token).second) reject("--special: '{}' is given twice", token);
   }
 }
 
@@ -46,7 +47,7 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
     // A JSONL or compressed file would give a tokenizer of quotes and escapes, without an error.
     require_text_content(path, text, "give its text: jq -r .text FILE | chimera tokenizer train -");
     if (const auto place = find_invalid_utf8(text)) {
-      throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", name_of_input(path), *place));
+      reject("{}: byte {} is not valid UTF-8", name_of_input(path), *place);
     }
     words.add(text);
   }

@@ -80,7 +80,7 @@ void require_groups_on_hosts(const Job& job, const RemoteJob& remote) {
 void require_positive_shape(const TrainCommandLine& flags) {
   for (const auto& [flag, value] : {std::pair("--stages", flags.shape.shape.stages),
                                     std::pair("--micro-batches", flags.shape.shape.micro_batches)}) {
-    if (flags.has(flag) && value < 1) throw ConfigError(fmt::format("{} must be at least 1, not {}", flag, value));
+    if (flags.has(flag) && value < 1) reject("{} must be at least 1, not {}", flag, value);
   }
 }
 
@@ -178,7 +178,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
                                      "--partition", "--recompute",     "--slice-lengths"};
   for (const ShapeAxis& axis : shape_axes()) chosen.push_back(axis.flag());
   for (const std::string& flag : chosen) {
-    if (command.get_option(flag)->count() > 0) throw ConfigError(fmt::format("--plan auto chooses {}", flag));
+    if (command.get_option(flag)->count() > 0) reject("--plan auto chooses {}", flag);
   }
   const TrainOptions& options = flags.options;
   PlanOptions restrictions{.schedules = {}, .top = 1};
@@ -431,11 +431,11 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
   // them here.
   const bool has_processes = job.num_ranks() > 1 && job.options.device.transport == TransportKind::Processes;
   if (!has_processes || job.num_ranks() != place.world_size) {
-    throw ConfigError(fmt::format(
-        "{} has started {} processes, but this run has {}; start as many as D W T = {}, or change "
-        "--stages, --data-parallel and --tensor-parallel",
+    reject(
+        "{} has started {} processes, but this run has {}; start as many as D W T = {}, or change --stages, "
+        "--data-parallel and --tensor-parallel",
         to_text(place.launcher), place.world_size,
-        has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1));
+        has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1);
   }
   if (job.options.recovery.max_restarts > 0) {
     throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
@@ -557,7 +557,7 @@ TrainOptions train_options(const std::vector<std::string>& words) {
     command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
     return merged(command, flags, Invocation{});
   } catch (const CLI::ParseError& error) {
-    throw ConfigError(fmt::format("{}; see `chimera train --help`", error.what()));
+    reject("{}; see `chimera train --help`", error.what());
   }
 }
 

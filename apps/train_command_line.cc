@@ -194,7 +194,7 @@ std::vector<std::int64_t> tokens_of_slices(const std::string& text) {
     constexpr double kMaxTokens = 1e9;
     // `simulate` takes fractions as lengths; tokens are whole.
     if (length != std::floor(length) || length > kMaxTokens) {
-      throw ConfigError(fmt::format("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text));
+      reject("--slice-lengths {}: must be whole numbers of tokens up to 10^9", text);
     }
     tokens.push_back(static_cast<std::int64_t>(length));
   }
@@ -382,7 +382,7 @@ void TrainCommandLine::check_flags() const {
                  options.updates.optimizer.kind == OptimizerKind::Muon, "--optimizer muon");
   if (options.updates.optimizer.kind != OptimizerKind::Sgd) return;
   for (const char* flag : {"--beta1", "--beta2", "--epsilon"}) {
-    if (has(flag)) throw ConfigError(fmt::format("{} means nothing to --optimizer sgd; leave it out", flag));
+    if (has(flag)) reject("{} means nothing to --optimizer sgd; leave it out", flag);
   }
 }
 

@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 namespace chimera::apps {
 namespace {
@@ -24,8 +24,7 @@ toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(
-        fmt::format("{}:{}: {}", path, error.source().begin.line, printable(error.description(), kParserMessage)));
+    reject("{}:{}: {}", path, error.source().begin.line, printable(error.description(), kParserMessage));
   }
 }
 
@@ -52,7 +51,7 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
   if (const auto truth = node.value_exact<bool>()) {
     return *truth || takes_value ? std::optional(fmt::format("{}", *truth)) : std::nullopt;
   }
-  if (!takes_value) throw ConfigError(fmt::format("{}: '{}' is either true or false", at, key));
+  if (!takes_value) reject("{}: '{}' is either true or false", at, key);
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto number = node.value_exact<std::int64_t>()) return fmt::format("{}", *number);
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);

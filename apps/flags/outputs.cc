@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "flags/values.h"
 
 namespace chimera::apps {
@@ -50,7 +51,7 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
   // pictures.
   const bool may_be_read = std::filesystem::exists(path, absent) && has_name_of_input(path);
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("{} {}: {}; give another one", output.get_name(), path, why));
+    reject("{} {}: {}; give another one", output.get_name(), path, why);
   };
   for (const std::string& word : words) {
     for (const std::string& name : names_in(word)) {
@@ -83,8 +84,7 @@ void require_only_output(const CLI::App& app, const CLI::Option& output, const s
     if (std::ranges::find(outputs, other) == outputs.end()) {
       require_no_input(output, path, other->results());
     } else if (is_same_file(path, other->results().back())) {
-      throw ConfigError(
-          fmt::format("{} {}: {} names this file; give another one", output.get_name(), path, other->get_name()));
+      reject("{} {}: {} names this file; give another one", output.get_name(), path, other->get_name());
     }
   }
   require_no_input(output, path, app.remaining());
@@ -142,7 +142,7 @@ std::ifstream open_input(const std::string& path) {
   if (std::filesystem::is_directory(path, error))
     throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be read ({})", path, std::generic_category().message(errno)));
+  if (!file) reject("{}: cannot be read ({})", path, std::generic_category().message(errno));
   return file;
 }
 

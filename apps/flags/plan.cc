@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "flags/values.h"
 #include "help.h"
 #include "hugging_face/model_folder.h"
@@ -41,7 +42,7 @@ void PlanFlags::add_to(CLI::App& app) {
 
 PlanProblem PlanFlags::problem() const {
   const auto require = [](const char* flag, std::int64_t value, std::int64_t most) {
-    if (value == 0) throw ConfigError(fmt::format("{} is missing", flag));
+    if (value == 0) reject("{} is missing", flag);
     require_between(flag, value, 1, most);
   };
   require("--workers", workers, 1'000'000);

@@ -9,6 +9,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"

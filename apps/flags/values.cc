@@ -10,6 +10,7 @@
 #include "core/complete_name.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera::apps {
 namespace {
@@ -71,9 +72,9 @@ CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data,
   const auto join = [&data, flag, given = false](const std::vector<std::string>& words) mutable {
     const std::string text = fmt::format("{}", fmt::join(words, " "));
     if (text.empty()) throw ConfigError(flag + ": the name of a file is missing");
-    if (given) throw ConfigError(fmt::format("{0}: is given twice, {1} and {2}; {3}", flag, data, text, kOneOfData));
+    if (given) reject("{0}: is given twice, {1} and {2}; {3}", flag, data, text, kOneOfData);
     if (words.size() > 1 && words.front().find(':') == std::string::npos) {
-      throw ConfigError(fmt::format("{}: {} words without weights, {}; {}", flag, words.size(), text, kOneOfData));
+      reject("{}: {} words without weights, {}; {}", flag, words.size(), text, kOneOfData);
     }
     data = text;
     given = true;
@@ -100,7 +101,7 @@ void require_effect(const CLI::App& command, std::initializer_list<const char*> 
   if (has_effect) return;
   for (const char* flag : flags) {
     if (command.count(flag) == 0) continue;
-    throw ConfigError(fmt::format("{} is for {}; give that too, or leave it out", flag, purpose));
+    reject("{} is for {}; give that too, or leave it out", flag, purpose);
   }
 }
 

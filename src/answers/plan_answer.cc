@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "generate/detours.h"
 #include "generate/generator.h"
 #include "generate/registry.h"
@@ -311,9 +312,7 @@ AnalyzedCandidate report_candidate(Predictor& predictor, const RankedCandidate& 
 /// Explains the row (from 1) and the next row, or the first after the last.
 void explain_beside_next(Predictor& predictor, std::int64_t row, PlanAnalysis& report) {
   const auto count = static_cast<std::int64_t>(report.candidates.size());
-  if (row > count) {
-    throw ConfigError(fmt::format("--explain {}: the table has {} rows; name one of them, or raise --top", row, count));
-  }
+  if (row > count) reject("--explain {}: the table has {} rows; name one of them, or raise --top", row, count);
   // The next row shows what another choice would cost. After the last row comes the first.
   for (const std::int64_t index : {row - 1, row % count}) {
     AnalyzedCandidate& each = report.candidates[static_cast<std::size_t>(index)];

@@ -77,7 +77,7 @@ class Sweeper {
     }
     if (result_.rows.empty()) {
       const LeftOutSchedule& first = result_.left_out.front();
-      throw ConfigError(fmt::format("sweep: no schedule is left; {}: {}", first.name, first.reason));
+      reject("sweep: no schedule is left; {}: {}", first.name, first.reason);
     }
     // Reported last: the user has not asked for them by name, and they come after schedules that failed.
     for (const Generator& generator : generators()) {

@@ -4,11 +4,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <fmt/format.h>
 #include <cerrno>
 #include <cstdlib>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -20,9 +20,8 @@ void require_descriptors(std::int64_t needed, const std::string& who, const std:
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_cur >= static_cast<rlim_t>(needed)) return;
-  throw ConfigError(
-      fmt::format("{} need {} open files in one process, but the limit is {}; raise it (ulimit -Hn), or {}", who,
-                  needed, limit.rlim_cur, remedy));
+  reject("{} need {} open files in one process, but the limit is {}; raise it (ulimit -Hn), or {}", who, needed,
+         limit.rlim_cur, remedy);
 }
 
 namespace {

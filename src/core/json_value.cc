@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -42,11 +42,11 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     const auto [field, is_new] = open_.back().value->get_ref<Json::object_t&>().try_emplace(std::move(name));
     open_.back().field = &*field;
     if (is_new) return true;
-    throw ConfigError(fmt::format("{}: {}: the field is given twice; leave one of them out", source_, place()));
+    reject("{}: {}: the field is given twice; leave one of them out", source_, place());
   }
   bool parse_error(std::size_t /*position*/, const std::string& /*token*/,
                    const nlohmann::detail::exception& error) override {
-    throw ConfigError(fmt::format("{}: JSON: {}", source_, parser_message(error)));
+    reject("{}: JSON: {}", source_, parser_message(error));
   }
 
  private:
@@ -72,7 +72,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     constexpr std::size_t kDeepest = 100;  // Readers and printers of values recurse
     open_.push_back({&put(Json(kind))});
     if (open_.size() <= kDeepest) return true;
-    throw ConfigError(fmt::format("{}: more than {} nested objects and arrays", source_, kDeepest));
+    reject("{}: more than {} nested objects and arrays", source_, kDeepest);
   }
 
   bool close() {
@@ -102,7 +102,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 
 nlohmann::json parse_json(std::string_view text, const std::string& source) {
   // The parser would take the first zero byte for the end, and ignore what follows.
-  if (text.find('\0') != text.npos) throw ConfigError(fmt::format("{}: JSON: has a zero byte", source));
+  if (text.find('\0') != text.npos) reject("{}: JSON: has a zero byte", source);
   JsonBuilder builder(source);
   (void)Json::sax_parse(text, &builder);
   return builder.result();

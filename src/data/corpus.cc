@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -20,7 +20,7 @@ std::optional<double> share_of(const std::string& validation) {
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
   const auto share = parse_number<double>(validation);
   if (!share || (*share >= 0 && *share < 1)) return share;
-  throw ConfigError(fmt::format("--validation {}: expected a share of at least 0 and below 1, or a file", validation));
+  reject("--validation {}: expected a share of at least 0 and below 1, or a file", validation);
 }
 
 TokenView whole(const std::shared_ptr<const TokenStream>& stream, const std::string& name) {
@@ -60,7 +60,7 @@ void record(const std::shared_ptr<const TokenStream>& stream, OpenedFiles& opene
 FoundTokens open_source(const std::string& path, bool whole, const TokenOptions& options, OpenedFiles& opened) {
   FoundTokens found = open_tokens(path, options);
   if (!found.training && !whole) {
-    throw ConfigError(fmt::format("the folder {} has only shards for validation; expected training shards too", path));
+    reject("the folder {} has only shards for validation; expected training shards too", path);
   }
   if (whole && found.validation) found.training = found.validation;
   record(found.training, opened);
@@ -84,8 +84,7 @@ Corpus open_corpus(const CorpusOptions& options) {
     const FoundTokens found = open_source(path, /*whole=*/false, options.tokens, opened);
     const auto& stream = found.training;
     if (found.validation && share) {
-      throw ConfigError(
-          fmt::format("--validation {:g}: {} has shards for validation; leave out the share", *share, path));
+      reject("--validation {:g}: {} has shards for validation; leave out the share", *share, path);
     }
     const double last = has_files || found.validation ? 0 : share.value_or(kValidationShare);
     const auto count = static_cast<std::int64_t>(static_cast<double>(stream->size()) * last);
@@ -112,7 +111,7 @@ Corpus open_corpus(const CorpusOptions& options) {
 
 WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
   if (parse_mixture(path) != std::vector<MixtureEntry>{{1, path}}) {
-    throw ConfigError(fmt::format("--data {}: is a mixture; give one file or folder", path));
+    reject("--data {}: is a mixture; give one file or folder", path);
   }
   OpenedFiles opened;
   const FoundTokens found = open_source(path, /*whole=*/true, options, opened);

@@ -15,21 +15,21 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
 
 [[noreturn]] void refuse_data(const std::string& path, const std::string& reason) {
-  throw ConfigError(
-      fmt::format("cannot read the corpus {}: {}; expected a UTF-8 text file or a token file", path, reason));
+  reject("cannot read the corpus {}: {}; expected a UTF-8 text file or a token file", path, reason);
 }
 
 /// A pipe, a device or standard input: training reads samples in any order, and again in each epoch.
 [[noreturn]] void refuse_stream(const std::string& path, const std::string& reason) {
-  throw ConfigError(
-      fmt::format("cannot read the corpus {}: {}; write the text to a file, or make tokens of it: COMMAND | chimera "
-                  "tokenize - --tokenizer TOKENIZER --output PREFIX",
-                  path, reason));
+  reject(
+      "cannot read the corpus {}: {}; write the text to a file, or make tokens of it: COMMAND | chimera tokenize - "
+      "--tokenizer TOKENIZER --output PREFIX",
+      path, reason);
 }
 
 FileDescriptor open_regular(const std::string& path) {

@@ -1,7 +1,5 @@
 #include "data/mixture.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,7 +7,7 @@
 #include <system_error>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "data/permutation.h"
 
 namespace chimera {
@@ -25,8 +23,7 @@ MixtureEntry weighted(std::string_view word) {
   const std::string_view number = word.substr(0, colon);
   const auto weight = parse_number<double>(number);
   if (!weight || !std::isfinite(*weight) || *weight <= 0) {
-    throw ConfigError(
-        fmt::format("{} is not a weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number));
+    reject("{} is not a weight of a mixture; expected a number above 0, as in 0.7:a 0.3:b", number);
   }
   return {*weight, std::string(word.substr(colon + 1))};
 }
@@ -48,7 +45,7 @@ std::vector<MixtureEntry> parse_mixture(const std::string& text) {
     start = end + 1;
   }
   for (const MixtureEntry& entry : entries) {
-    if (entry.path.empty()) throw ConfigError(fmt::format("a mixture: a file is missing after {:g}:", entry.weight));
+    if (entry.path.empty()) reject("a mixture: a file is missing after {:g}:", entry.weight);
   }
   return entries;
 }
@@ -72,8 +69,8 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
   std::int64_t end = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (shares[i] == 0) {
-      throw ConfigError(fmt::format("a mixture: {} weighs {:g} of {:g}; the smallest share is one sample in {}",
-                                    entries[i].path, entries[i].weight, sum, kMixtureBlock));
+      reject("a mixture: {} weighs {:g} of {:g}; the smallest share is one sample in {}", entries[i].path,
+             entries[i].weight, sum, kMixtureBlock);
     }
     ends_.push_back(end += shares[i]);
   }

@@ -20,6 +20,7 @@
 #include "core/content.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -42,7 +43,7 @@ std::string without(std::string_view suffix, const std::string& path) {
 
 void require_tokens_of(const std::string& index, const std::string& tokens) {
   if (is_there(tokens)) return;
-  throw ConfigError(fmt::format("{}: the file of its tokens, {}, does not exist", index, tokens));
+  reject("{}: the file of its tokens, {}, does not exist", index, tokens);
 }
 
 TokenFile open_megatron(const std::string& prefix, const TokenOptions& options) {
@@ -63,10 +64,10 @@ constexpr std::array<std::pair<std::int32_t, const char*>, 4> kOtherLlmcFiles = 
 
 TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
   if (file.size() % width_of(kRawType) != 0) {
-    throw ConfigError(
-        fmt::format("{}: has {} bytes, so it cannot hold 16-bit tokens; expected an even number (or a header of llm.c, "
-                    "or Megatron's index in the same folder)",
-                    file.path(), file.size()));
+    reject(
+        "{}: has {} bytes, so it cannot hold 16-bit tokens; expected an even number (or a header of llm.c, or "
+        "Megatron's index in the same folder)",
+        file.path(), file.size());
   }
   TokenLayout layout{.count = file.size() / width_of(kRawType), .type = kRawType, .format = "raw 16-bit tokens"};
   if (options.end_of_document) layout.mark = DocumentMark{*options.end_of_document, false};
@@ -102,27 +103,25 @@ void require_16_bits(const DataFile& file) {
       "write them as 16 bits, python3 -c 'import numpy; numpy.fromfile(\"{}\", "
       "\"{}\").astype(\"uint16\").tofile(\"tokens.bin\")', or ",
       file.path(), is_64_bits ? "uint64" : "uint32");
-  throw ConfigError(
-      fmt::format("{}: looks like tokens of 32 or 64 bits; raw tokens have 16: {}make files for a larger vocabulary "
-                  "with chimera tokenize",
-                  file.path(), fits_16_bits ? narrow : ""));
+  reject(
+      "{}: looks like tokens of 32 or 64 bits; raw tokens have 16: {}make files for a larger vocabulary with chimera "
+      "tokenize",
+      file.path(), fits_16_bits ? narrow : "");
 }
 
 TokenFile open_text(DataFile file, const TokenOptions& options) {
   const std::int64_t bytes = file.size();
   if (bytes >= std::int64_t{kMegatronMagic.size()} &&
       file.number_at<std::remove_const_t<decltype(kMegatronMagic)>>(0) == kMegatronMagic) {
-    throw ConfigError(
-        fmt::format("{}: is a Megatron index; its name must end in {}", file.path(), kMegatronIndexSuffix));
+    reject("{}: is a Megatron index; its name must end in {}", file.path(), kMegatronIndexSuffix);
   }
   require_text_content(file.path(), head_of(file),
                        "make tokens of it: chimera tokenize FILE --field text --tokenizer TOKENIZER --output PREFIX");
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
   if (bytes > kMaxTextBytes) {
-    throw ConfigError(
-        fmt::format("{}: has {} bytes; with a tokenizer a text is at most {} long: make a file of tokens "
-                    "with `chimera tokenize`",
-                    file.path(), bytes, kMaxTextBytes));
+    reject(
+        "{}: has {} bytes; with a tokenizer a text is at most {} long: make a file of tokens with `chimera tokenize`",
+        file.path(), bytes, kMaxTextBytes);
   }
   const std::vector<std::int32_t> tokens = options.encode(file);
   if (tokens.empty()) throw ConfigError(file.path() + ": has no tokens under this tokenizer; expected some text");
@@ -166,7 +165,7 @@ std::vector<fs::path> entries_of(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
   }
-  if (error) throw ConfigError(fmt::format("cannot read the folder {}: {}", folder, error.message()));
+  if (error) reject("cannot read the folder {}: {}", folder, error.message());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -202,15 +201,11 @@ FoundTokens open_folder(const std::string& folder, const TokenOptions& options) 
   }
   if (shards.empty() && texts.empty()) {
     const std::string others = ignored_files_note(folder, entries, {kRawSuffix, kTextSuffix});
-    throw ConfigError(
-        fmt::format("the folder {} has neither .bin nor .txt files; expected shards of tokens or text{}{}", folder,
-                    others.empty() ? "" : "; ", others));
+    reject("the folder {} has neither .bin nor .txt files; expected shards of tokens or text{}{}", folder,
+           others.empty() ? "" : "; ", others);
   }
   if (!shards.empty() && !texts.empty()) {
-    throw ConfigError(
-        fmt::format("the folder {} has .bin and .txt files; expected shards of one kind, or the name of a "
-                    "file",
-                    folder));
+    reject("the folder {} has .bin and .txt files; expected shards of one kind, or the name of a file", folder);
   }
   // All shards stay open during the run.
   const std::size_t files = shards.empty() ? texts.size() : 2 * shards.size();  // each may have an index
@@ -238,24 +233,23 @@ std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions&
   if (file.size() < std::int64_t{sizeof(std::int32_t)}) return std::nullopt;
   const auto magic = file.number_at<std::int32_t>(0);
   for (const auto& [other, what] : kOtherLlmcFiles) {
-    if (magic == other) throw ConfigError(fmt::format("{}: holds {} of llm.c; expected tokens", file.path(), what));
+    if (magic == other) reject("{}: holds {} of llm.c; expected tokens", file.path(), what);
   }
   if (magic != kLlmcGpt2Magic && magic != kLlmcLlama3Magic) return std::nullopt;
   if (file.size() < std::int64_t{sizeof(LlmcHeader)}) {
-    throw ConfigError(fmt::format("{}: has {} bytes; the header of llm.c's tokens takes {}", file.path(), file.size(),
-                                  sizeof(LlmcHeader)));
+    reject("{}: has {} bytes; the header of llm.c's tokens takes {}", file.path(), file.size(), sizeof(LlmcHeader));
   }
   const auto header = file.number_at<LlmcHeader>(0);
   const bool is_llama = magic == kLlmcLlama3Magic;
   const auto type = llmc_type(header);
   if (!type) {
-    throw ConfigError(fmt::format("{}: is version {} of llm.c's tokens; expected {}", file.path(), header.version,
-                                  is_llama ? kLlmcLlama3Version : kLlmcGpt2Version));
+    reject("{}: is version {} of llm.c's tokens; expected {}", file.path(), header.version,
+           is_llama ? kLlmcLlama3Version : kLlmcGpt2Version);
   }
   const std::int64_t bytes = file.size() - std::int64_t{sizeof(LlmcHeader)};
   if (header.tokens < 1 || header.tokens * width_of(*type) != bytes) {
-    throw ConfigError(fmt::format("{}: counts {} tokens of {} bytes in its header, but {} bytes follow the header",
-                                  file.path(), header.tokens, width_of(*type), bytes));
+    reject("{}: counts {} tokens of {} bytes in its header, but {} bytes follow the header", file.path(), header.tokens,
+           width_of(*type), bytes);
   }
   const std::int64_t first_of_document = is_llama ? kLlmcLlama3EndOfText : kLlmcGpt2EndOfText;
   return TokenLayout{.offset = sizeof(LlmcHeader),

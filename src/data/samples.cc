@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
 #include "core/invariant.h"
 #include "core/random.h"
+#include "core/reject.h"
 #include "data/permutation.h"
 
 namespace chimera {
@@ -21,15 +21,15 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
   const std::int64_t shortest = options.kind == SampleKind::MaskedPairs ? 8 : 1;
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
-    throw ConfigError(fmt::format("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest,
-                                  kLongestSequence, shortest == 1 ? "" : " for masked pairs"));
+    reject("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest, kLongestSequence,
+           shortest == 1 ? "" : " for masked pairs");
   }
   const std::int64_t window =
       options.kind == SampleKind::MaskedPairs ? text_length(options.sequence) : options.sequence + 1;
   for (const TokenView& source : sources) {
     if (source.size() >= window) continue;
-    throw ConfigError(fmt::format("{} has {} tokens, one sample needs {}; expected a longer text or a shorter sequence",
-                                  source.name(), source.size(), window));
+    reject("{} has {} tokens, one sample needs {}; expected a longer text or a shorter sequence", source.name(),
+           source.size(), window);
   }
   return window;
 }

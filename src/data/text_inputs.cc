@@ -1,7 +1,6 @@
 #include "data/text_inputs.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "core/content.h"
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::size_t kPadding = 64;  // zeros that JSON parsers may read
 constexpr std::size_t kLongestLine = std::size_t{1} << 30;
 
 [[noreturn]] void cannot_read(const std::string& path, int cause) {
-  throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(cause)));
+  reject("{}: cannot be read ({})", path, system_message(cause));
 }
 
 std::string name_of(const std::string& path) { return path == "-" ? "standard input" : path; }
@@ -93,8 +93,8 @@ std::size_t InputReader::end_of_lines() {
     // A block must end with a whole line; a longer line doubles the block.
     if (const std::size_t end = ahead_.rfind('\n'); end != std::string::npos) return end + 1;
     if (wanted > kLongestLine) {
-      throw ConfigError(fmt::format("{}: line {}: is longer than {} bytes; expected a JSON object a line",
-                                    name_of(path()), place_.line, kLongestLine));
+      reject("{}: line {}: is longer than {} bytes; expected a JSON object a line", name_of(path()), place_.line,
+             kLongestLine);
     }
   }
 }

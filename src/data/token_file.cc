@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::int64_t kDocumentBytes = sizeof(std::int64_t);
 
 template <class... Values>
 [[noreturn]] void refuse_index(const DataFile& file, fmt::format_string<Values...> message, Values&&... values) {
-  throw ConfigError(fmt::format("{}: {}", file.path(), fmt::format(message, std::forward<Values>(values)...)));
+  reject("{}: {}", file.path(), fmt::format(message, std::forward<Values>(values)...));
 }
 
 template <class Entry>
@@ -180,8 +181,8 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                   [this](std::int64_t token) { return token < 0 || token >= vocabulary_; });
   if (wrong == tokens.end()) return;
-  throw ConfigError(fmt::format("{}: token {} is {}; the model has the ids 0 to {}", file_.path(),
-                                first + (wrong - tokens.begin()), *wrong, vocabulary_ - 1));
+  reject("{}: token {} is {}; the model has the ids 0 to {}", file_.path(), first + (wrong - tokens.begin()), *wrong,
+         vocabulary_ - 1);
 }
 
 void TokenFile::add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const {

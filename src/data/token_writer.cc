@@ -1,7 +1,6 @@
 #include "data/token_writer.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -13,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/invariant.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::size_t kFlushBytes = std::size_t{1} << 20;
 constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 
 [[noreturn]] void cannot_write(const std::string& path, int cause) {
-  throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+  reject("{}: cannot be written ({})", path, system_message(cause));
 }
 
 void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
@@ -96,10 +96,9 @@ TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
     case TokenFileFormat::Raw: break;
   }
   if (vocabulary > kMost16Bits) {
-    throw ConfigError(
-        fmt::format("raw token files have 16 bits a token, too few for a vocabulary of {}; give "
-                    "--output-format megatron or llmc",
-                    vocabulary));
+    reject(
+        "raw token files have 16 bits a token, too few for a vocabulary of {}; give --output-format megatron or llmc",
+        vocabulary);
   }
   return kRawType;
 }
@@ -141,10 +140,8 @@ void TokenWriter::write(std::string_view tokens) {
   written_.tokens += count;
   written_.open_document += count;
   if (format_ == TokenFileFormat::Llmc && written_.tokens > kMost31Bits) {
-    throw ConfigError(
-        fmt::format("{}: llm.c counts at most {} tokens a file; give fewer files, or another "
-                    "--output-format",
-                    tokens_path_, kMost31Bits));
+    reject("{}: llm.c counts at most {} tokens a file; give fewer files, or another --output-format", tokens_path_,
+           kMost31Bits);
   }
   waiting_tokens_ += tokens;
   if (waiting_tokens_.size() >= kFlushBytes) flush();
@@ -153,10 +150,10 @@ void TokenWriter::write(std::string_view tokens) {
 void TokenWriter::end_document() {
   if (has_index()) {
     if (written_.open_document > kMost31Bits) {
-      throw ConfigError(
-          fmt::format("{}: document {} has {} tokens, Megatron's index counts at most {}; give "
-                      "--output-format raw, or divide the document",
-                      index_path_, written_.documents + 1, written_.open_document, kMost31Bits));
+      reject(
+          "{}: document {} has {} tokens, Megatron's index counts at most {}; give --output-format raw, or divide the "
+          "document",
+          index_path_, written_.documents + 1, written_.open_document, kMost31Bits);
     }
     const auto length = static_cast<std::int32_t>(written_.open_document);
     waiting_lengths_ += bytes_of(&length, 1);
@@ -188,8 +185,7 @@ void TokenWriter::write_index() {
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t got =
         ::pread(lengths_.get(), reinterpret_cast<char*>(lengths.data()) + done, bytes - done, static_cast<off_t>(done));
-    if (got <= 0)
-      throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO)));
+    if (got <= 0) reject("{}: cannot be read ({})", path, system_message(got < 0 ? errno : EIO));
     done += static_cast<std::size_t>(got);
   }
   // The unfinished index holds only lengths; the final one has a header before them, so it is written anew.

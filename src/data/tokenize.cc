@@ -29,6 +29,7 @@
 #include "core/files.h"
 #include "core/json.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "core/signals.h"
 #include "data/text_inputs.h"
 #include "data/token_writer.h"
@@ -141,7 +142,7 @@ class JsonLine {
     if (error != simdjson::SUCCESS) fail(cause_of(error));
   }
 
-  [[noreturn]] void fail(const std::string& reason) const { throw ConfigError(fmt::format("{}: {}", place_, reason)); }
+  [[noreturn]] void fail(const std::string& reason) const { reject("{}: {}", place_, reason); }
 
   std::string_view json_;
   const std::string& place_;
@@ -189,8 +190,8 @@ class BlockEncoder {
     std::string_view text = block.text();
     if (const auto place = find_invalid_utf8(text)) {
       if (options_.invalid == InvalidText::Refuse) {
-        throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD",
-                                      name(block), block.begin.offset + static_cast<std::int64_t>(*place)));
+        reject("{}: byte {} is not valid UTF-8; give --invalid replace to read it as U+FFFD", name(block),
+               block.begin.offset + static_cast<std::int64_t>(*place));
       }
       replaced = with_replacements(text);
       text = replaced;
@@ -230,7 +231,7 @@ class BlockEncoder {
   void put(bool begins, bool ends, const std::string& place) {
     if (begins && ends && ids_.empty()) {
       if (options_.empty == EmptyDocument::Refuse) {
-        throw ConfigError(fmt::format("{}: the document is empty; give --empty skip to leave it out, or keep", place));
+        reject("{}: the document is empty; give --empty skip to leave it out, or keep", place);
       }
       if (options_.empty == EmptyDocument::Skip) {
         ++done_.skipped;
@@ -414,8 +415,8 @@ std::optional<TokenId> separator_of(const TokenizeOptions& options, const Tokeni
   }
   const auto id = tokenizer.find_token(options.end_of_document);
   if (!id) {
-    throw ConfigError(fmt::format("--end-of-document: '{}' is not a token of {}; give one of its tokens, or none",
-                                  options.end_of_document, options.tokenizer));
+    reject("--end-of-document: '{}' is not a token of {}; give one of its tokens, or none", options.end_of_document,
+           options.tokenizer);
   }
   return id;
 }
@@ -479,13 +480,11 @@ class Output {
   void require_no_input(const std::string& path) const {
     for (const std::string& input : options_.inputs.paths) {
       if (!is_same_file(path, input)) continue;
-      throw ConfigError(
-          fmt::format("--output {}: would replace the input {}; give another name", options_.output, input));
+      reject("--output {}: would replace the input {}; give another name", options_.output, input);
     }
     for (const TokenizerFile& file : tokenizer_files(options_.tokenizer)) {
       if (!is_same_file(path, file.path)) continue;
-      throw ConfigError(
-          fmt::format("--output {}: would replace {} of the tokenizer; give another name", options_.output, file.path));
+      reject("--output {}: would replace {} of the tokenizer; give another name", options_.output, file.path);
     }
   }
 
@@ -493,10 +492,8 @@ class Output {
     std::error_code absent;
     const std::string path = resume_path();
     if (options_.overwrite || !fs::is_regular_file(path, absent) || has_progress(path)) return;
-    throw ConfigError(
-        fmt::format("--output {}: would replace {}, which is no progress of this command; give another "
-                    "name, or --overwrite",
-                    options_.output, path));
+    reject("--output {}: would replace {}, which is no progress of this command; give another name, or --overwrite",
+           options_.output, path);
   }
 
   void resume(std::int64_t vocabulary) {

@@ -1,7 +1,6 @@
 #include "engine/canonical.h"
 
 #include <ATen/Context.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -33,10 +32,9 @@ std::int64_t blocks_of(const RunShape& run, const std::vector<MicroBatchRun>& ru
   const std::int64_t blocks = asked > 0 ? asked : default_reduction_blocks(run.micro_batches());
   const auto legal = legal_reduction_blocks(run.micro_batches(), runs);
   if (std::ranges::binary_search(legal, blocks)) return blocks;
-  throw ConfigError(fmt::format("{} {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}",
-                                what, blocks, asked > 0 ? "" : " (the default)", run.micro_batches(),
-                                run.ranks.data_parallel, run.schedule.placement.num_replicas(),
-                                fmt::join(legal, ", ")));
+  reject("{} {}{}: {} micro-batches on {} x {} replicas do not fall into whole blocks; use {}", what, blocks,
+         asked > 0 ? "" : " (the default)", run.micro_batches(), run.ranks.data_parallel,
+         run.schedule.placement.num_replicas(), fmt::join(legal, ", "));
 }
 
 void require_order(const Schedule& schedule) {
@@ -48,18 +46,17 @@ void require_order(const Schedule& schedule) {
       const auto [before, is_first] = last.try_emplace({op.stage, op.replica}, op);
       const Op& other = before->second;
       if (!is_first && op.micro_batch < other.micro_batch) {
-        throw ConfigError(
-            fmt::format("canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs "
-                        "ascending order",
-                        w, to_text(op), other.micro_batch.value()));
+        reject(
+            "canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs ascending order",
+            w, to_text(op), other.micro_batch.value());
       }
       const bool follows = op.micro_batch == other.micro_batch ? op.slice < other.slice
                                                                : other.slice == 0 && op.slice == schedule.slices - 1;
       if (!is_first && !follows) {
-        throw ConfigError(
-            fmt::format("canonical reduction: worker {} runs {} after {} of the same replica; it needs the slices of "
-                        "each micro-batch one after another, the last one first",
-                        w, to_text(op, schedule.slices), to_text(other, schedule.slices)));
+        reject(
+            "canonical reduction: worker {} runs {} after {} of the same replica; it needs the slices of each "
+            "micro-batch one after another, the last one first",
+            w, to_text(op, schedule.slices), to_text(other, schedule.slices));
       }
       before->second = op;
     }

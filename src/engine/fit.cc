@@ -15,6 +15,7 @@
 
 #include "core/cgroup.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/canonical.h"
 #include "engine/make_optimizer.h"
@@ -59,15 +60,14 @@ RunRequest request_of(const FitOptions& options) {
 
 void require_trainable(const FitRun& run) {
   if (run.schedule.updates) {
-    throw ConfigError(
-        fmt::format("schedule {}: asynchronous schedules cannot train a user's model; choose a schedule with a flush",
-                    run.schedule.name));
+    reject("schedule {}: asynchronous schedules cannot train a user's model; choose a schedule with a flush",
+           run.schedule.name);
   }
   if (run.schedule.slices > 1) {
-    throw ConfigError(
-        fmt::format("schedule {} has {} slices: a user's modules may attend to later tokens, so their micro-batches "
-                    "are not cut; choose a schedule with whole micro-batches",
-                    run.schedule.name, run.schedule.slices));
+    reject(
+        "schedule {} has {} slices: a user's modules may attend to later tokens, so their micro-batches are not cut; "
+        "choose a schedule with whole micro-batches",
+        run.schedule.name, run.schedule.slices);
   }
   require_whole_micro_batches(run, "FitOptions::micro_batch_size");
 }
@@ -83,8 +83,8 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   const bool positive = std::ranges::all_of(counts, [](std::int64_t count) { return count > 0; });
   const auto total = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   if (!positive || total != layers || static_cast<std::int64_t>(counts.size()) != run.schedule.stages) {
-    throw ConfigError(fmt::format("FitOptions::partition [{}] must be {} positive numbers that add up to {} layers",
-                                  fmt::join(counts, ", "), run.schedule.stages, layers));
+    reject("FitOptions::partition [{}] must be {} positive numbers that add up to {} layers", fmt::join(counts, ", "),
+           run.schedule.stages, layers);
   }
   ends.resize(counts.size());
   std::partial_sum(counts.begin(), counts.end(), ends.begin());
@@ -94,10 +94,10 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
 /// Refuses `attention`, because a user's modules may have none, and `auto`, because their memory is unknown.
 std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stages) {
   if (choice.rule == StageRule::Attention) {
-    throw ConfigError(
-        fmt::format("recompute attention: only GPT-2, BERT and Llama models have it, not modules of "
-                    "your own; use none, full, or stages of 0 to {} such as 0,1",
-                    stages - 1));
+    reject(
+        "recompute attention: only GPT-2, BERT and Llama models have it, not modules of your own; use none, full, or "
+        "stages of 0 to {} such as 0,1",
+        stages - 1);
   }
   return resolve_stages(choice, {.name = "recompute", .rules = {"none", "full"}}, stages, {});
 }

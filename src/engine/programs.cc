@@ -1,12 +1,12 @@
 #include "engine/programs.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <vector>
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -40,7 +40,7 @@ Program proven(const Schedule& schedule, const LoweringOptions& options) {
 
 void require_valid(const std::vector<Violation>& violations, const Schedule& schedule) {
   if (violations.empty()) return;
-  throw ConfigError(fmt::format("schedule {}, several steps in a row: {}", schedule.name, violations.front().message));
+  reject("schedule {}, several steps in a row: {}", schedule.name, violations.front().message);
 }
 
 }  // namespace

@@ -1,18 +1,18 @@
 #include "engine/run_shape.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 
 #include "check/check_schedule.h"
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
 
 Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64_t slices) {
   if (micro_batches < 1 || micro_batches > kMaxOps / 2 / groups) {
-    throw ConfigError(fmt::format("--micro-batches must be 1 to {}, not {}", kMaxOps / 2 / groups, micro_batches));
+    reject("--micro-batches must be 1 to {}, not {}", kMaxOps / 2 / groups, micro_batches);
   }
   PipelineShape shape{1, micro_batches * groups};
   shape.slices = slices;
@@ -67,9 +67,8 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
   const double scale = shape.schedule.micro_batch_scale;
   const double size = static_cast<double>(shape.micro_batch_size) * scale;
   if (size == std::floor(size)) return;
-  throw ConfigError(fmt::format(
-      "{} {}: the schedule needs micro-batches {:g} times as large, of {:g} sequences; give a multiple of {:g}", what,
-      shape.micro_batch_size, scale, size, 1 / scale));
+  reject("{} {}: the schedule needs micro-batches {:g} times as large, of {:g} sequences; give a multiple of {:g}",
+         what, shape.micro_batch_size, scale, size, 1 / scale);
 }
 
 std::vector<std::int64_t> data_positions(const Schedule& schedule) {

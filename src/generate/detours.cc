@@ -1,7 +1,5 @@
 #include "generate/detours.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "generate/list_schedule.h"
 #include "schedule/dependencies.h"
 
@@ -170,7 +169,7 @@ std::vector<bool> lost_workers(const DetourTask& task) {
   std::vector<bool> lost(static_cast<std::size_t>(workers), false);
   const auto require = [&](WorkerId worker) {
     if (worker.value() >= 0 && worker.value() < workers) return;
-    throw ConfigError(fmt::format("there is no worker {}; workers are 0 to {}", worker.value(), workers - 1));
+    reject("there is no worker {}; workers are 0 to {}", worker.value(), workers - 1);
   };
   for (const WorkerId worker : task.lost) {
     require(worker);
@@ -178,11 +177,9 @@ std::vector<bool> lost_workers(const DetourTask& task) {
   }
   for (const ExtraCopy& copy : task.extra_copies) {
     require(copy.worker);
-    if (lost[copy.worker.index()])
-      throw ConfigError(fmt::format("worker {} is lost, and cannot have a copy of a stage", copy.worker.value()));
+    if (lost[copy.worker.index()]) reject("worker {} is lost, and cannot have a copy of a stage", copy.worker.value());
     if (copy.stage.value() >= 0 && copy.stage.value() < task.healthy.stages) continue;
-    throw ConfigError(
-        fmt::format("there is no stage {}; stages are 0 to {}", copy.stage.value(), task.healthy.stages - 1));
+    reject("there is no stage {}; stages are 0 to {}", copy.stage.value(), task.healthy.stages - 1);
   }
   return lost;
 }
@@ -213,9 +210,8 @@ Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   const auto replicas = static_cast<std::int64_t>(group.placement.num_replicas());
   if (groups < 1 || groups > kMaxRows / std::max<std::int64_t>(replicas, 1) ||
       groups > kMaxOps / std::max<std::int64_t>(num_ops(group), 1)) {
-    throw ConfigError(
-        fmt::format("{} groups of {} replicas and {} ops; a schedule has 1 to {} replicas and at most {} ops", groups,
-                    replicas, num_ops(group), kMaxRows, kMaxOps));
+    reject("{} groups of {} replicas and {} ops; a schedule has 1 to {} replicas and at most {} ops", groups, replicas,
+           num_ops(group), kMaxRows, kMaxOps);
   }
   Schedule all = group;
   all.micro_batches = group.micro_batches * groups;
@@ -263,10 +259,10 @@ Detours make_detours(const DetourTask& task) {
     bound = static_cast<double>(routes.bound);
     const std::int64_t least = fewest_credits(routes.placement, all.slices);
     if (limit < least) {
-      throw ConfigError(
-          fmt::format("without the lost workers, a worker needs {:.6g} stage units of activations for one "
-                      "micro-batch; {:.6g} are allowed",
-                      static_cast<double>(least) * unit, *task.most_in_flight));
+      reject(
+          "without the lost workers, a worker needs {:.6g} stage units of activations for one micro-batch; {:.6g} are "
+          "allowed",
+          static_cast<double>(least) * unit, *task.most_in_flight);
     }
     std::int64_t before = 0;
     for (const std::int64_t percent : {100, 125, 150, 200}) {

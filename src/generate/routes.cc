@@ -1,13 +1,12 @@
 #include "generate/routes.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -96,15 +95,14 @@ class Routing {
       for (const std::size_t w : holders_[s]) start_[w] = static_cast<std::int64_t>(s);
     }
     if (missing.empty()) return;
-    throw ConfigError(fmt::format("no worker is left that holds stage{} {}", missing.size() == 1 ? "" : "s",
-                                  fmt::join(missing, ", ")));
+    reject("no worker is left that holds stage{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
   }
 
   void require_blocks() const {
     for (std::size_t p = 0; p < members_.size(); ++p) {
       if (std::ssize(members_[p]) % task_.block_size == 0) continue;
-      throw ConfigError(fmt::format("replica {} has {} micro-batches, which are no whole number of blocks of {}", p,
-                                    members_[p].size(), task_.block_size));
+      reject("replica {} has {} micro-batches, which are no whole number of blocks of {}", p, members_[p].size(),
+             task_.block_size);
     }
   }
 

@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -34,7 +35,7 @@ class ConfigFields {
     if (!json.is_object()) fail("must be an object");
   }
 
-  [[noreturn]] void fail(const std::string& what) const { throw ConfigError(fmt::format("{}: {}", source_, what)); }
+  [[noreturn]] void fail(const std::string& what) const { reject("{}: {}", source_, what); }
 
   [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }
   /// Returns whether the field exists, even as null.
@@ -390,7 +391,7 @@ ModelConfig model_from_config_json(const std::string& text, const std::string& s
   try {
     require_valid(model);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", source, error.what()));
+    reject("{}: {}", source, error.what());
   }
   return model;
 }
@@ -415,10 +416,10 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
   read_back.key_value_heads = model.key_value_heads;
   read_back.head_size = model.head_size;
   if (read_back != model) {
-    throw ConfigError(
-        fmt::format("model '{}' mixes features of several classes of transformers, none of which has them "
-                    "all; it cannot be exported",
-                    model.name));
+    reject(
+        "model '{}' mixes features of several classes of transformers, none of which has them all; it cannot be "
+        "exported",
+        model.name);
   }
   return json_text(json, 2) + "\n";
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
+#include "core/reject.h"
 #include "safetensors/weight_files.h"
 
 namespace chimera {
@@ -65,7 +65,7 @@ std::uint64_t parse_bytes(const std::string& flag, const std::string& text) {
   std::uint64_t bytes = 0;
   const bool fits = error == std::errc() && known != kUnits.end() && number > 0 &&
                     !__builtin_mul_overflow(number, known->value, &bytes);
-  if (!fits) throw ConfigError(fmt::format("{} '{}': must be a size such as 5GB, 300MB, 1GiB or 1000", flag, text));
+  if (!fits) reject("{} '{}': must be a size such as 5GB, 300MB, 1GiB or 1000", flag, text);
   return bytes;
 }
 

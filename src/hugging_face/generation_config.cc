@@ -1,6 +1,5 @@
 #include "hugging_face/generation_config.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "hugging_face/config_json.h"
 
 namespace chimera {
@@ -58,9 +58,7 @@ class Fields {
   static bool is_token(const json& found) {
     return found.is_number_integer() && found >= 0 && found <= std::numeric_limits<std::int32_t>::max();
   }
-  [[noreturn]] void fail(const char* name, const char* what) const {
-    throw ConfigError(fmt::format("{}: {} {}", source_, name, what));
-  }
+  [[noreturn]] void fail(const char* name, const char* what) const { reject("{}: {} {}", source_, name, what); }
   [[nodiscard]] std::vector<std::int64_t> list(const json& found, const char* name) const {
     if (!std::ranges::all_of(found, is_token)) fail(name, "must be the number of a token, a list of them or null");
     return found;

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/stored_names.h"
 #include "model_config/config.h"
@@ -30,13 +30,12 @@ std::string read_config(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
     const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder, true);
-    throw ConfigError(fmt::format(
-        "{}: is not a folder; {}", folder,
-        download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download));
+    reject("{}: is not a folder; {}", folder,
+           download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download);
   }
   const std::string path = config_path(folder);
   if (!std::filesystem::is_regular_file(path, error)) {
-    throw ConfigError(fmt::format("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName));
+    reject("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName);
   }
   std::string text = read_whole(path, kMaxConfigBytes);
   require_downloaded_content(path, text);
@@ -123,8 +122,8 @@ void ModelFolder::require_whole() const {
       if (weights_.find(tensor)->file != &file) continue;  // an equal copy of the tensor
       const auto repeated = repeated_parameter(model_, tensor);
       if (!repeated) {
-        throw ConfigError(fmt::format("{}: tensor {} is not part of a {} model of the sizes in {}", path_,
-                                      shown_name(tensor), to_text(model_.family), kConfigName));
+        reject("{}: tensor {} is not part of a {} model of the sizes in {}", path_, shown_name(tensor),
+               to_text(model_.family), kConfigName);
       }
       require_equal(tensor, *repeated);
     }
@@ -136,10 +135,8 @@ void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& 
   const WeightFiles::Found one = find(parameter);
   const WeightFiles::Found other = *weights_.find(tensor);
   if (are_equal(one, other)) return;
-  throw ConfigError(
-      fmt::format("{}: tie_word_embeddings is true, but tensor '{}' is not '{}'; set it to false in {}, or "
-                  "leave the tensor out",
-                  path_, tensor, one.tensor.name, kConfigName));
+  reject("{}: tie_word_embeddings is true, but tensor '{}' is not '{}'; set it to false in {}, or leave the tensor out",
+         path_, tensor, one.tensor.name, kConfigName);
 }
 
 WeightFiles::Found ModelFolder::find(const ParameterSpec& parameter) const {
@@ -148,18 +145,17 @@ WeightFiles::Found ModelFolder::find(const ParameterSpec& parameter) const {
     auto found = weights_.find(name);
     if (!found) continue;
     if (!is_floating(found->tensor.type)) {
-      throw ConfigError(fmt::format("{}: tensor '{}' is {}; weights must be F32, F64, BF16 or F16", found->file->path(),
-                                    name, to_text(found->tensor.type)));
+      reject("{}: tensor '{}' is {}; weights must be F32, F64, BF16 or F16", found->file->path(), name,
+             to_text(found->tensor.type));
     }
     if (found->tensor.shape != parameter.shape) {
-      throw ConfigError(fmt::format("{}: tensor '{}' is [{}], but the sizes in {} make it [{}]", found->file->path(),
-                                    name, fmt::join(found->tensor.shape, ", "), kConfigName,
-                                    fmt::join(parameter.shape, ", ")));
+      reject("{}: tensor '{}' is [{}], but the sizes in {} make it [{}]", found->file->path(), name,
+             fmt::join(found->tensor.shape, ", "), kConfigName, fmt::join(parameter.shape, ", "));
     }
     return *std::move(found);
   }
-  throw ConfigError(fmt::format("{}: tensor '{}' is missing; a {} model of the sizes in {} has it", path_,
-                                names.front(), to_text(model_.family), kConfigName));
+  reject("{}: tensor '{}' is missing; a {} model of the sizes in {} has it", path_, names.front(),
+         to_text(model_.family), kConfigName);
 }
 
 std::vector<ParameterSpec> all_parameters(const ModelConfig& model) {
@@ -179,9 +175,8 @@ void require_no_contradiction(const ModelFolder& folder, const std::string& mode
   for (const auto& [field, value] : ours.items()) {
     const bool follows_hidden = field == "feed_forward" && model.empty();  // from --hidden
     if (theirs.value(field, nlohmann::ordered_json()) == value || follows_hidden) continue;
-    throw ConfigError(
-        fmt::format("{}: its model has {} {}, but the flags give {}; leave out the flags that describe the model",
-                    folder.path(), field, json_text(value), json_text(theirs.value(field, nlohmann::ordered_json()))));
+    reject("{}: its model has {} {}, but the flags give {}; leave out the flags that describe the model", folder.path(),
+           field, json_text(value), json_text(theirs.value(field, nlohmann::ordered_json())));
   }
 }
 
@@ -221,8 +216,7 @@ void add_tokenizer(const StagedFolder& folder, const ModelConfig& model, const s
 void require_room_for_bytes(const ModelConfig& model) {
   const std::size_t tokens = kBytesInAll + special_tokens(model).size();
   if (model.vocabulary >= static_cast<std::int64_t>(tokens)) return;
-  throw ConfigError(
-      fmt::format("model {} has a vocabulary of {}; bytes as tokens need {}", model.name, model.vocabulary, tokens));
+  reject("model {} has a vocabulary of {}; bytes as tokens need {}", model.name, model.vocabulary, tokens);
 }
 
 }  // namespace chimera

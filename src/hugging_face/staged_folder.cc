@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "safetensors/weight_files.h"
 
 namespace chimera {
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr const char* kUnfinished = ".unfinished-";
 
 [[noreturn]] void fail_to_write(const std::string& path, int cause) {
-  throw ConfigError(fmt::format("{}: cannot be written ({})", path, system_message(cause)));
+  reject("{}: cannot be written ({})", path, system_message(cause));
 }
 
 /// Limit of unsynced data, for a fast finish().
@@ -52,16 +53,14 @@ bool is_on_other_file_system(const std::string& folder, const fs::path& other) {
 void require_free_place(const std::string& folder) {
   std::error_code error;
   const std::string name = fs::path(without_slash(folder)).filename().string();
-  if (name.empty() || name == "." || name == "..") {
-    throw ConfigError(fmt::format("{}: is not a valid name for a new folder", folder));
-  }
+  if (name.empty() || name == "." || name == "..") reject("{}: is not a valid name for a new folder", folder);
   const fs::file_status status = fs::symlink_status(without_slash(folder), error);
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
-    throw ConfigError(fmt::format("{}: exists already; give a new folder", folder));
+    reject("{}: exists already; give a new folder", folder);
   }
   if (is_on_other_file_system(folder, parent_of(folder))) {
-    throw ConfigError(fmt::format("{}: a file system is mounted there; give a new folder in it", folder));
+    reject("{}: a file system is mounted there; give a new folder in it", folder);
   }
 }
 
@@ -110,14 +109,14 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes, const st
   for (const fs::path& leftover : leftovers_of(without_slash(folder))) {
     for (const std::string& input : inputs) {
       if (!is_same_file(input, leftover) && !is_same_file(parent_of(input).string(), leftover)) continue;
-      throw ConfigError(fmt::format("{}: would remove {}, which is read; give another folder", folder, input));
+      reject("{}: would remove {}, which is read; give another folder", folder, input);
     }
   }
   require_parents(without_slash(folder));
   const std::optional<std::uint64_t> free = free_bytes(without_slash(folder));
   if (!free || *free >= bytes) return;
-  throw ConfigError(fmt::format("{}: the files need {}, and {} are free", folder,
-                                bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(*free))));
+  reject("{}: the files need {}, and {} are free", folder, bytes_text(static_cast<double>(bytes)),
+         bytes_text(static_cast<double>(*free)));
 }
 
 FolderHold::FolderHold(const std::string& folder) {
@@ -185,7 +184,7 @@ bool StagedFolder::copy(const std::string& source, const std::string& name) cons
   std::error_code error;
   if (!fs::is_regular_file(source, error)) return false;
   if (fs::copy_file(source, fs::path(path_) / name, error)) return true;
-  throw ConfigError(fmt::format("{}: cannot be copied to {} ({})", source, path_, error.message()));
+  reject("{}: cannot be copied to {} ({})", source, path_, error.message());
 }
 
 std::string StagedFolder::commit() {

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -114,13 +115,13 @@ std::string ContinuedText::take(const std::string& added, bool all) {
 
 void require_valid(const SamplingOptions& options) {
   if (!(options.temperature >= 0 && std::isfinite(options.temperature))) {
-    throw ConfigError(fmt::format("--temperature must be at least 0, not {:g}", options.temperature));
+    reject("--temperature must be at least 0, not {:g}", options.temperature);
   }
-  if (options.top_k < 0) throw ConfigError(fmt::format("--top-k must be at least 0 (all), not {}", options.top_k));
+  if (options.top_k < 0) reject("--top-k must be at least 0 (all), not {}", options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1)) {
-    throw ConfigError(fmt::format("--top-p must be above 0 and at most 1, not {:g}", options.top_p));
+    reject("--top-p must be above 0 and at most 1, not {:g}", options.top_p);
   }
-  if (options.seed < 0) throw ConfigError(fmt::format("--seed must be at least 0, not {}", options.seed));
+  if (options.seed < 0) reject("--seed must be at least 0, not {}", options.seed);
 }
 
 at::Tensor token_probabilities(const at::Tensor& logits, const SamplingOptions& options) {
@@ -158,17 +159,17 @@ std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& optio
 
 void require_continuable(const ModelConfig& model) {
   if (is_causal(model.family)) return;
-  throw ConfigError(
-      fmt::format("model {} is a BERT: each of its tokens depends on later tokens, so it cannot continue a text; give "
-                  "a GPT-2 or Llama model",
-                  model.name));
+  reject(
+      "model {} is a BERT: each of its tokens depends on later tokens, so it cannot continue a text; give a GPT-2 or "
+      "Llama model",
+      model.name);
 }
 
 std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_tokens, const std::string& what) {
   if (prompt_tokens == 0) throw ConfigError(what + " has no tokens; give at least one");
   if (prompt_tokens > model.positions) {
-    throw ConfigError(fmt::format("{} has {} tokens, model {} {} positions; give a shorter one", what, prompt_tokens,
-                                  model.name, model.positions));
+    reject("{} has {} tokens, model {} {} positions; give a shorter one", what, prompt_tokens, model.name,
+           model.positions);
   }
   require_within_window(model, prompt_tokens);
   return std::min(model.positions, model.sliding_window.value_or(model.positions)) - prompt_tokens + 1;
@@ -177,8 +178,7 @@ std::int64_t most_new_tokens(const ModelConfig& model, std::int64_t prompt_token
 void require_in_vocabulary(const TokenIds& ids, const ModelConfig& model, const std::string& what) {
   for (const TokenId id : ids) {
     if (id < model.vocabulary) continue;
-    throw ConfigError(fmt::format("{}: token {} lies outside the vocabulary of {} of model {}", what, id,
-                                  model.vocabulary, model.name));
+    reject("{}: token {} lies outside the vocabulary of {} of model {}", what, id, model.vocabulary, model.name);
   }
 }
 

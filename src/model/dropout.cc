@@ -5,7 +5,6 @@
 #include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/ivalue.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include "core/error.h"
 #include "core/invariant.h"
 #include "core/random.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -203,7 +203,7 @@ DropoutScope::~DropoutScope() { current = before_; }
 
 KeyedDropoutImpl::KeyedDropoutImpl(double probability) : probability_(probability) {
   if (!(probability >= 0 && probability < 1)) {
-    throw ConfigError(fmt::format("KeyedDropout: the probability must be at least 0 and below 1, not {}", probability));
+    reject("KeyedDropout: the probability must be at least 0 and below 1, not {}", probability);
   }
 }
 
@@ -212,7 +212,7 @@ at::Tensor KeyedDropoutImpl::forward(const at::Tensor& input) {
   if (current == nullptr) throw Error("KeyedDropout has no sample to take its mask for: only stages run it, or eval()");
   const std::int64_t place = current->next_++;
   if (place == kMaxDropoutsPerLayer) {
-    throw ConfigError(fmt::format("a layer has more than {} KeyedDropouts; cut it into several", kMaxDropoutsPerLayer));
+    reject("a layer has more than {} KeyedDropouts; cut it into several", kMaxDropoutsPerLayer);
   }
   Dropout masks = current->masks_.in_layer(current->masks_.layer + place / kSites);
   masks.probability = probability_;

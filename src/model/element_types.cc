@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -45,8 +46,8 @@ at::Tensor convert(const at::Tensor& values, ElementType type, const std::string
   // bfloat16 has the range of float32; only float16 can overflow.
   const at::Tensor lost = result.isinf().logical_and(values.to(at::kCPU).isfinite());
   if (!lost.any().item<bool>()) return result;
-  throw ConfigError(fmt::format("{}: {:g} is too large for {}; give bfloat16", tensor,
-                                values.to(at::kCPU).masked_select(lost)[0].item<double>(), to_text(type)));
+  reject("{}: {:g} is too large for {}; give bfloat16", tensor,
+         values.to(at::kCPU).masked_select(lost)[0].item<double>(), to_text(type));
 }
 
 }  // namespace chimera

@@ -1,10 +1,9 @@
 #include "model/embedding.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "model/layers.h"
 #include "model/linear.h"
 
@@ -72,8 +71,7 @@ at::Tensor token_embedding(const at::Tensor& table, const at::Tensor& tokens) {
 at::Tensor add_positions(const at::Tensor& embedded, const at::Tensor& table, std::int64_t first) {
   const std::int64_t length = first + embedded.size(1);
   if (length > table.size(0)) {
-    throw ConfigError(
-        fmt::format("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0)));
+    reject("a sequence of {} tokens is longer than the model's {} positions", length, table.size(0));
   }
   return PositionFunction::apply(embedded, table, first);
 }

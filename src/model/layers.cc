@@ -1,14 +1,13 @@
 #include "model/layers.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <cmath>
 #include <limits>
 #include <optional>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -311,7 +310,7 @@ at::Tensor flash_attention(const QueryKeyValue& split) {
 }  // namespace
 
 const at::Tensor& only_value(const TensorVector& values) {
-  if (values.size() != 1) throw ConfigError(fmt::format("takes one tensor, but gets {}", values.size()));
+  if (values.size() != 1) reject("takes one tensor, but gets {}", values.size());
   return values.front();
 }
 
@@ -408,9 +407,8 @@ void require_below(const at::Tensor& values, std::int64_t vocabulary, const char
   if (!values.is_cpu() || values.numel() == 0) return;
   const auto largest = values.max().item<std::int64_t>();
   if (largest < vocabulary) return;
-  throw ConfigError(
-      fmt::format("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other data", what,
-                  largest, vocabulary));
+  reject("{} {} lies outside the model's vocabulary of {}; choose a larger vocabulary or other data", what, largest,
+         vocabulary);
 }
 
 }  // namespace chimera

@@ -1,8 +1,7 @@
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "model/embedding.h"
 #include "model/rms_norm.h"
 #include "model/rotary.h"
@@ -143,8 +142,7 @@ class LlamaStage final : public TransformerStage {
   /// positions or sliding window.
   RotaryTable table_of(std::int64_t first, std::int64_t end, const at::Tensor& hidden) const {
     if (end > config().positions) {
-      throw ConfigError(
-          fmt::format("a sequence of {} tokens is longer than the model's {} positions", end, config().positions));
+      reject("a sequence of {} tokens is longer than the model's {} positions", end, config().positions);
     }
     require_within_window(config(), end);
     if (table_.length() < end) {

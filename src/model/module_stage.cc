@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/reject.h"
 #include "model/dropout.h"
 #include "model/split_backward.h"
 
@@ -76,16 +77,15 @@ auto call_user(const Call& call, const Place& place) {
   } catch (const UserCodeError& error) {
     throw UserCodeError(fmt::format("{}: {}", place(), error.what()), error.cause());
   } catch (const c10::Error& error) {
-    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what_without_backtrace())));
+    reject("{}: {}", place(), first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    throw ConfigError(fmt::format("{}: {}", place(), first_line(error.what())));
+    reject("{}: {}", place(), first_line(error.what()));
   }
 }
 
 void require_new(const at::Tensor& parameter, const std::string& name) {
   if (!parameter.is_leaf() || parameter.grad().defined()) {
-    throw ConfigError(
-        fmt::format("parameter {} is in use elsewhere; a factory must make a new module at every call", name));
+    reject("parameter {} is in use elsewhere; a factory must make a new module at every call", name);
   }
 }
 
@@ -93,9 +93,8 @@ void require_one_type(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     const at::Tensor& first = parameters.front().value;
     if (parameter.value.scalar_type() == first.scalar_type() && parameter.value.device() == first.device()) continue;
-    throw ConfigError(fmt::format("parameters of one stage must be of one type and device: {} is {}, but {} is {}",
-                                  parameters.front().name, c10::toString(first.scalar_type()), parameter.name,
-                                  c10::toString(parameter.value.scalar_type())));
+    reject("parameters of one stage must be of one type and device: {} is {}, but {} is {}", parameters.front().name,
+           c10::toString(first.scalar_type()), parameter.name, c10::toString(parameter.value.scalar_type()));
   }
 }
 
@@ -149,15 +148,15 @@ void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse&
     const nn::Module& module = *entry.value();
     const std::string name = entry.key().empty() ? module.name() : fmt::format("{} ({})", module.name(), entry.key());
     for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
-      throw ConfigError(
-          fmt::format("layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers "
-                      "(GroupNorm, LayerNorm), keep constants as plain members, or choose another schedule",
-                      index, name, buffer.key(), use_in_words(use)));
+      reject(
+          "layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers (GroupNorm, "
+          "LayerNorm), keep constants as plain members, or choose another schedule",
+          index, name, buffer.key(), use_in_words(use));
     }
     if (draws_random_numbers(module)) {
-      throw ConfigError(fmt::format(
+      reject(
           "layer {}: {} draws from torch's random generator, which gives wrong results {}; use chimera::KeyedDropout",
-          index, name, use_in_words(use)));
+          index, name, use_in_words(use));
     }
   }
 }
@@ -200,8 +199,7 @@ at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch
   };
   at::Tensor output = split_backward(finished, source);
   if (versions_of(source, batch) != versions) {
-    throw ConfigError(fmt::format(
-        "{} writes to its input, which other stages still read; its first op must not be in place", name()));
+    reject("{} writes to its input, which other stages still read; its first op must not be in place", name());
   }
   return output;
 }
@@ -235,26 +233,21 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
   const RunningOp op(batch);
   const LossSum loss = call_user([&] { return spec_.loss->sum(values.front(), batch.targets); },
                                  [&] { return fmt::format("the loss, on an output {}", describe(values)); });
-  if (loss.sum.dim() != 0) {
-    throw ConfigError(fmt::format("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum})));
-  }
+  if (loss.sum.dim() != 0) reject("the loss must be a sum, one number, not {}", describe(TensorVector{loss.sum}));
   // The scale of the gradients was computed from Loss::count() before this forward.
   if (const std::int64_t count = spec_.loss->count(batch.targets); count != loss.count) {
-    throw ConfigError(fmt::format("the loss counted {} elements, but Loss::count returned {}; both must be equal",
-                                  loss.count, count));
+    reject("the loss counted {} elements, but Loss::count returned {}; both must be equal", loss.count, count);
   }
   return loss.sum * batch.token_loss_scale;
 }
 
 at::Tensor ModuleStage::message(const TensorVector& values) {
-  if (const std::string fault = find_fault(values); !fault.empty()) {
-    throw ConfigError(fmt::format("{} gives {}", name(), fault));
-  }
+  if (const std::string fault = find_fault(values); !fault.empty()) reject("{} gives {}", name(), fault);
   const MessageLayout found = message_layout_of(values);
   if (sent_.empty()) sent_ = found;
   if (!fits(found, sent_)) {
-    throw ConfigError(fmt::format("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(),
-                                  describe(found), describe(sent_)));
+    reject("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(), describe(found),
+           describe(sent_));
   }
   return pack(values, sent_);
 }

@@ -13,6 +13,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "model_config/parameters.h"
 
 // The only source that includes the TOML parser.
@@ -65,7 +66,7 @@ const std::vector<ModelConfig>& presets() {
 }
 
 [[noreturn]] void refuse(const ModelConfig& config, std::string_view what) {
-  throw ConfigError(fmt::format("model '{}': {}", config.name, what));
+  reject("model '{}': {}", config.name, what);
 }
 
 void check_size(const ModelConfig& config, std::string_view field, std::int64_t value, std::int64_t largest) {
@@ -174,14 +175,12 @@ void check_heads(const ModelConfig& config) {
 std::string read_text(const std::string& path) {
   constexpr std::uintmax_t kLargestFile = 1 << 20;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw ConfigError(fmt::format("cannot read model file '{}': no such file", path));
-  }
+  if (!std::filesystem::is_regular_file(path, error)) reject("cannot read model file '{}': no such file", path);
   if (std::filesystem::file_size(path, error) > kLargestFile || error) {
-    throw ConfigError(fmt::format("model file '{}' is larger than 1 MiB; expected a few lines of TOML", path));
+    reject("model file '{}' is larger than 1 MiB; expected a few lines of TOML", path);
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("cannot read model file '{}': check its permissions", path));
+  if (!file) reject("cannot read model file '{}': check its permissions", path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
@@ -189,8 +188,7 @@ toml::table parse(const std::string& text, const std::string& path) {
   try {
     return toml::parse(text, path);
   } catch (const toml::parse_error& error) {
-    throw ConfigError(
-        fmt::format("{}:{}: {}", path, error.source().begin.line, printable(error.description(), kParserMessage)));
+    reject("{}:{}: {}", path, error.source().begin.line, printable(error.description(), kParserMessage));
   }
 }
 
@@ -250,11 +248,11 @@ class Fields {
 
   [[nodiscard]] const toml::node& required(std::string_view field, std::string_view expected) const {
     if (const toml::node* node = table_.get(field)) return *node;
-    throw ConfigError(fmt::format("{}: field '{}' is missing; add it as {}", path_, field, expected));
+    reject("{}: field '{}' is missing; add it as {}", path_, field, expected);
   }
 
   [[noreturn]] void fail(const toml::node& node, std::string_view what) const {
-    throw ConfigError(fmt::format("{}:{}: {}", path_, node.source().begin.line, what));
+    reject("{}:{}: {}", path_, node.source().begin.line, what);
   }
 
   std::string path_;
@@ -303,7 +301,7 @@ ModelConfig find_model(const std::string& name_or_file) {
   const auto found = std::ranges::find(presets(), name_or_file, &ModelConfig::name);
   if (found != presets().end()) return *found;
   if (const std::string download = hub_download(name_or_file); !download.empty())
-    throw ConfigError(fmt::format("{} is neither a folder nor a preset; {}", printable(name_or_file), download));
+    reject("{} is neither a folder nor a preset; {}", printable(name_or_file), download);
   throw ConfigError(unknown_name("model", name_or_file, preset_names()));
 }
 
@@ -368,7 +366,7 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   try {
     require_valid(config);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}", path, error.what()));
+    reject("{}: {}", path, error.what());
   }
   return config;
 }

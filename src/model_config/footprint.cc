@@ -1,12 +1,11 @@
 #include "model_config/footprint.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "core/error.h"
 #include "core/masked_tokens.h"
+#include "core/reject.h"
 #include "model_config/config.h"
 #include "model_config/matrices.h"
 #include "model_config/parameters.h"
@@ -17,7 +16,7 @@ namespace {
 
 void check(const ModelConfig& config, const Workload& workload) {
   const auto positive = [&](const char* what, std::int64_t value) {
-    if (value < 1) throw ConfigError(fmt::format("the {} must be at least 1, not {}", what, value));
+    if (value < 1) reject("the {} must be at least 1, not {}", what, value);
   };
   positive("micro-batch size", workload.micro_batch_size);
   positive("sequence length", workload.sequence);
@@ -26,15 +25,14 @@ void check(const ModelConfig& config, const Workload& workload) {
   positive("number of ranks that share the layers", workload.tensor_parallel);
   positive("bytes of an element of weights", workload.weight_bytes);
   if (workload.optimizer_bytes < 0) {
-    throw ConfigError(fmt::format("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes));
+    reject("the bytes of optimizer state must be at least 0, not {}", workload.optimizer_bytes);
   }
   if (workload.slices > workload.sequence) {
-    throw ConfigError(
-        fmt::format("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices));
+    reject("a sequence of {} tokens has no {} slices; use fewer", workload.sequence, workload.slices);
   }
   if (workload.sequence > config.positions) {
-    throw ConfigError(fmt::format("model '{}': a sequence of {} tokens is longer than its {} positions", config.name,
-                                  workload.sequence, config.positions));
+    reject("model '{}': a sequence of {} tokens is longer than its {} positions", config.name, workload.sequence,
+           config.positions);
   }
   require_within_window(config, workload.sequence);
 }

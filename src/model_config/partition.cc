@@ -9,6 +9,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -16,16 +17,15 @@ namespace {
 [[noreturn]] void fail_to_parse(const std::string& text) {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
     throw ConfigError(unknown_name("--partition", text, names_of<PartitionRule>()));
-  throw ConfigError(fmt::format(
-      "--partition '{}' is neither auto, even, balanced nor the number of layers on each stage, as in 8,9,9,6", text));
+  reject("--partition '{}' is neither auto, even, balanced nor the number of layers on each stage, as in 8,9,9,6",
+         text);
 }
 
 }  // namespace
 
 std::vector<StageLayers> even_partition(std::int64_t layers, std::int64_t stages) {
   if (stages < 1 || stages > layers) {
-    throw ConfigError(
-        fmt::format("cannot cut {} layers into {} stages; each stage needs at least one layer", layers, stages));
+    reject("cannot cut {} layers into {} stages; each stage needs at least one layer", layers, stages);
   }
   std::vector<std::int64_t> counts(static_cast<std::size_t>(stages), layers / stages);
   std::for_each_n(counts.begin(), layers % stages, [](std::int64_t& count) { ++count; });
@@ -36,25 +36,20 @@ std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& cou
                                             std::int64_t stages) {
   const auto listed = [&] { return fmt::format("--partition {}", fmt::join(counts, ",")); };
   if (std::ssize(counts) != stages) {
-    throw ConfigError(
-        fmt::format("{}: layers for {} stages; the schedule cuts the model into {}", listed(), counts.size(), stages));
+    reject("{}: layers for {} stages; the schedule cuts the model into {}", listed(), counts.size(), stages);
   }
   std::vector<StageLayers> partition;
   std::int64_t first = 0;
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     const std::int64_t count = counts[static_cast<std::size_t>(stage)];
-    if (count < 1)
-      throw ConfigError(
-          fmt::format("{}: {} layers on stage {}; each stage needs at least one", listed(), count, stage));
+    if (count < 1) reject("{}: {} layers on stage {}; each stage needs at least one", listed(), count, stage);
     if (count > layers - first) {
-      throw ConfigError(
-          fmt::format("{}: up to stage {} more layers than the {} of the model", listed(), stage, layers));
+      reject("{}: up to stage {} more layers than the {} of the model", listed(), stage, layers);
     }
     partition.push_back({first, first + count, stage == 0, stage == stages - 1});
     first += count;
   }
-  if (first != layers)
-    throw ConfigError(fmt::format("{}: {} layers in all; the model has {}", listed(), first, layers));
+  if (first != layers) reject("{}: {} layers in all; the model has {}", listed(), first, layers);
   return partition;
 }
 

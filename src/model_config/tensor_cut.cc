@@ -5,7 +5,7 @@
 #include <functional>
 #include <numeric>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -121,7 +121,7 @@ void require_divisible(const ModelConfig& model, std::int64_t tensor_parallel) {
   if (error.empty()) return;
   std::int64_t fewer = tensor_parallel - 1;
   while (!find_split_error(model, fewer).empty()) --fewer;  // One rank always works
-  throw ConfigError(fmt::format("--tensor-parallel {}: {}; {} is possible", tensor_parallel, error, fewer));
+  reject("--tensor-parallel {}: {}; {} is possible", tensor_parallel, error, fewer);
 }
 
 }  // namespace chimera

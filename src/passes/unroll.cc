@@ -1,11 +1,10 @@
 #include "passes/unroll.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <vector>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -13,14 +12,12 @@ namespace {
 using Ops = std::vector<Op>;
 
 void require_unrollable(const Schedule& step, std::int64_t steps) {
-  if (steps < 1) throw ConfigError(fmt::format("steps must be at least 1, not {}", steps));
+  if (steps < 1) reject("steps must be at least 1, not {}", steps);
   const std::int64_t slots = std::max(num_ops(step), step.stages * step.micro_batches * step.slices);
-  if (slots > kMaxOps / steps) {
-    throw ConfigError(fmt::format("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMaxOps));
-  }
+  if (slots > kMaxOps / steps) reject("{} steps of {} ops are more than {} ops; use fewer", steps, slots, kMaxOps);
   if (step.updates && step.placement.num_replicas() > 1) {
-    throw ConfigError(fmt::format("schedule '{}' is asynchronous with {} replicas; only one can run without a flush",
-                                  step.name, step.placement.num_replicas()));
+    reject("schedule '{}' is asynchronous with {} replicas; only one can run without a flush", step.name,
+           step.placement.num_replicas());
   }
 }
 
@@ -132,8 +129,8 @@ void state_versions(Schedule& stream) {
 
 void require_whole_updates(const Schedule& step) {
   if (step.micro_batches % step.updates->micro_batches == 0) return;
-  throw ConfigError(fmt::format("schedule {}: {} micro-batches make an update, which does not divide the {} of a step",
-                                step.name, step.updates->micro_batches, step.micro_batches));
+  reject("schedule {}: {} micro-batches make an update, which does not divide the {} of a step", step.name,
+         step.updates->micro_batches, step.micro_batches);
 }
 
 std::vector<std::size_t> ends_of_pieces(const std::vector<Instruction>& instructions, std::int64_t steps) {

@@ -1,6 +1,5 @@
 #include "plan/balance.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -9,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "core/signals.h"
 #include "schedule/weight_versions.h"
 #include "simulate/simulate.h"
@@ -347,7 +346,7 @@ constexpr double kSmallest = 1e-9;  // relative difference below which times are
 void require_load(const LayerLoad& layer, const char* what) {
   for (const auto load : kLoads) {
     if (!std::isfinite(layer.*load) || layer.*load < 0)
-      throw ConfigError(fmt::format("load of the {}: {} is not a finite number of 0 or more", what, layer.*load));
+      reject("load of the {}: {} is not a finite number of 0 or more", what, layer.*load);
   }
 }
 
@@ -356,8 +355,8 @@ void require_valid(const Schedule& schedule, const ModelLoads& loads) {
   for (const LayerLoad& block : loads.blocks) require_load(block, "block");
   require_load(loads.head, "head");
   if (static_cast<std::int64_t>(loads.blocks.size()) < schedule.stages) {
-    throw ConfigError(fmt::format("cannot cut {} layers into {} stages; each stage needs at least one layer",
-                                  loads.blocks.size(), schedule.stages));
+    reject("cannot cut {} layers into {} stages; each stage needs at least one layer", loads.blocks.size(),
+           schedule.stages);
   }
 }
 

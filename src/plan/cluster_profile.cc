@@ -1,12 +1,12 @@
 #include "plan/cluster_profile.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -38,8 +38,8 @@ void require_equal(const std::vector<MachineProfile>& machines, std::int64_t Mac
   const MachineProfile& first = machines.front();
   for (const MachineProfile& machine : machines) {
     if (machine.*entry == first.*entry) continue;
-    throw ConfigError(fmt::format("profiles '{}' and '{}' differ in {}: {} and {}; a plan needs equal nodes",
-                                  first.name, machine.name, name, first.*entry, machine.*entry));
+    reject("profiles '{}' and '{}' differ in {}: {} and {}; a plan needs equal nodes", first.name, machine.name, name,
+           first.*entry, machine.*entry);
   }
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "model_config/partition.h"
 #include "model_config/tensor_cut.h"
@@ -54,12 +54,11 @@ void require_cuttable(const PlanProblem& problem, const std::vector<std::int64_t
   for (const std::int64_t k : slices) {
     if (k == 1) continue;
     if (!can_be_cut(problem)) {
-      throw ConfigError(
-          fmt::format("--slices {}: {} attends to later tokens, so only whole sequences can run; leave it out", k,
-                      problem.layers.empty() ? "model " + problem.model.name : "a user's model"));
+      reject("--slices {}: {} attends to later tokens, so only whole sequences can run; leave it out", k,
+             problem.layers.empty() ? "model " + problem.model.name : "a user's model");
     }
     if (k > problem.workload.sequence) {
-      throw ConfigError(fmt::format("--slices {}: a sequence has only {} tokens", k, problem.workload.sequence));
+      reject("--slices {}: a sequence has only {} tokens", k, problem.workload.sequence);
     }
   }
 }
@@ -183,9 +182,9 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
   const std::string instead =
       others.empty() ? ""
                      : fmt::format("; give fewer of these flags, or possible values such as {}", describe(others[0]));
-  throw ConfigError(fmt::format(
+  reject(
       "{}: no configuration of {} workers and mini-batch {} has these values (W x D = {}, N x micro-batch x W = {}){}",
-      asked, problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead));
+      asked, problem.workers, problem.mini_batch, problem.workers, problem.mini_batch, instead);
 }
 
 /// Finds out which of the user's wishes is impossible, from the most general to the most special.
@@ -193,22 +192,22 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
   if (!can_deal_out(problem, problem.workers)) {
     std::int64_t fewer = problem.workers;
     while (!can_deal_out(problem, fewer)) --fewer;  // a single worker always works
-    throw ConfigError(fmt::format(
-        "{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; "
-        "{} workers would do",
-        problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer));
+    reject(
+        "{} workers: no W x D = {} has W dividing the mini-batch of {} and D at most the {} layers of {}; {} workers "
+        "would do",
+        problem.workers, problem.workers, problem.mini_batch, problem.model.layers, problem.model.name, fewer);
   }
   if (options.partition.rule == PartitionRule::Listed) {
-    throw ConfigError(fmt::format("--partition {}: no schedule cuts the model for {} workers into so many stages",
-                                  to_text(options.partition), problem.workers));
+    reject("--partition {}: no schedule cuts the model for {} workers into so many stages", to_text(options.partition),
+           problem.workers);
   }
   const bool lists_stages = options.recompute.rule == StageRule::Listed || options.offload.rule == StageRule::Listed;
   if (!options.given.empty() || lists_stages) refuse_given(problem, options);
-  throw ConfigError(fmt::format(
+  reject(
       "{} workers, mini-batch {}: none of the schedules {} takes any W x D = {} with D at most the {} layers of {}; "
       "allow others ({} takes any D and N)",
       problem.workers, problem.mini_batch, fmt::join(options.schedules, ", "), problem.workers, problem.model.layers,
-      problem.model.name, kPlainSchedule));
+      problem.model.name, kPlainSchedule);
 }
 
 }  // namespace

@@ -1,11 +1,10 @@
 #include "plan/layer_times.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "model_config/footprint.h"
 
 namespace chimera {
@@ -87,8 +86,8 @@ const LayerTimes& nearest_layer(const MachineProfile& machine, const ModelConfig
                                 const Workload& workload, std::int64_t tensor_parallel = 1) {
   const LayerTimes* const found = find_nearest(machine, model, kind, workload, tensor_parallel).layer;
   if (found == nullptr) {
-    throw ConfigError(fmt::format("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three",
-                                  machine.name, to_text(kind)));
+    reject("machine profile '{}' has no layer of kind {}; `chimera profile` measures all three", machine.name,
+           to_text(kind));
   }
   return *found;
 }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "model_config/config.h"
 
 namespace chimera {
@@ -21,7 +22,7 @@ std::string read_text(const std::string& path) {
   try {
     return read_whole(path);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("machine profile {}; `chimera profile` writes such files", error.what()));
+    reject("machine profile {}; `chimera profile` writes such files", error.what());
   }
 }
 

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
 #include <algorithm>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "plan/plan.h"
 #include "plan/worker_memory.h"
@@ -54,17 +53,17 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
     plan.ranked.push_back({candidate, predictor.predict(candidate)});
   }
   if (plan.considered == 0) {
-    throw ConfigError(fmt::format(
+    reject(
         "{} workers, mini-batch {}: the paper's rule needs W x D = {} with a D of schedule {} ({}), at most the {} "
         "layers of {}, and W dividing the mini-batch",
         problem.workers, problem.mini_batch, problem.workers, paper.name, paper.constraints, problem.model.layers,
-        problem.model.name));
+        problem.model.name);
   }
   if (plan.ranked.empty()) {
-    throw ConfigError(
-        fmt::format("{}: by the paper's rule nothing fits in {:.4g} GiB a worker, not even one sequence "
-                    "recomputed; give more --memory or --workers",
-                    problem.model.name, problem.memory_bytes / kGiB));
+    reject(
+        "{}: by the paper's rule nothing fits in {:.4g} GiB a worker, not even one sequence recomputed; give more "
+        "--memory or --workers",
+        problem.model.name, problem.memory_bytes / kGiB);
   }
   std::ranges::stable_sort(plan.ranked, {}, [](const RankedCandidate& each) { return each.prediction.paper->seconds; });
   if (top > 0 && plan.ranked.size() > static_cast<std::size_t>(top)) {

@@ -1,12 +1,11 @@
 #include "plan/plan.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "core/signals.h"
 #include "plan/worker_memory.h"
 
@@ -198,11 +197,10 @@ class Planner {
     smallest = &candidate;
   }
   const PlanProblem& problem = predictor.problem();
-  throw ConfigError(
-      fmt::format("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {}{})",
-                  problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
-                  smallest == nullptr ? "" : describe(*smallest), free ? "all" : to_text(options.recompute),
-                  offloads ? " or offloading all" : ""));
+  reject("{} does not fit on {} workers of {:.4g} GiB; it needs at least {:.4g} GiB ({}, recomputing {}{})",
+         problem.model.name, problem.workers, problem.memory_bytes / kGiB, std::ceil(least / kGiB * 100) / 100,
+         smallest == nullptr ? "" : describe(*smallest), free ? "all" : to_text(options.recompute),
+         offloads ? " or offloading all" : "");
 }
 
 Plan rank(Predictor& predictor, const std::vector<Candidate>& candidates, const PlanOptions& options) {

@@ -8,6 +8,7 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -15,8 +16,7 @@ namespace {
 [[noreturn]] void fail_to_parse(const StageFlag& flag, const std::string& text) {
   if (!text.empty() && std::isalpha(static_cast<unsigned char>(text.front())) != 0)
     throw ConfigError(unknown_name(flag.name, text, flag.rules));
-  throw ConfigError(
-      fmt::format("{} {}: expected {}, or stages such as 0,1", flag.name, text, fmt::join(flag.rules, ", ")));
+  reject("{} {}: expected {}, or stages such as 0,1", flag.name, text, fmt::join(flag.rules, ", "));
 }
 
 }  // namespace
@@ -59,8 +59,8 @@ std::set<StageId> resolve_stages(const StageChoice& choice, const StageFlag& fla
   const bool exists = choice.rule == StageRule::Listed ? choice.stages.rbegin()->value() < num_stages
                                                        : std::ranges::count(flag.rules, to_text(choice.rule)) > 0;
   if (!exists) {
-    throw ConfigError(fmt::format("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag.name, to_text(choice),
-                                  fmt::join(flag.rules, ", "), num_stages - 1));
+    reject("{} {}: expected {}, or stages of 0 to {} such as 0,1", flag.name, to_text(choice),
+           fmt::join(flag.rules, ", "), num_stages - 1);
   }
   switch (choice.rule) {
     case StageRule::None:

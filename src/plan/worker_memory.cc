@@ -1,9 +1,9 @@
 #include "plan/worker_memory.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "passes/unroll.h"
 #include "schedule/offload.h"
 #include "simulate/summary.h"
@@ -179,13 +179,12 @@ std::optional<std::set<StageId>> stages_that_fit(const OrderLedger& ledger, std:
 
 void require_memory(const StageRequest& request, const StageFlag& flag) {
   if (request.memory_gib > 0) return;
-  throw ConfigError(fmt::format("{} auto needs --memory: the GiB that a worker has", flag.name));
+  reject("{} auto needs --memory: the GiB that a worker has", flag.name);
 }
 
 [[noreturn]] void refuse_memory(const StageRequest& request, const std::vector<double>& peaks, const char* what) {
-  throw ConfigError(fmt::format(
-      "--memory {:g}: a worker needs {:.3g} GiB even if all stages {}; use more stages or smaller micro-batches",
-      request.memory_gib, std::ranges::max(peaks) / kGiB, what));
+  reject("--memory {:g}: a worker needs {:.3g} GiB even if all stages {}; use more stages or smaller micro-batches",
+         request.memory_gib, std::ranges::max(peaks) / kGiB, what);
 }
 
 }  // namespace

@@ -330,18 +330,16 @@ void require_measurable(const ProfileOptions& options, int cores) {
   for (const std::string& name : options.models) {
     const ModelConfig model = find_model(name);
     if (options.sequence > model.positions) {
-      throw ConfigError(fmt::format("--sequence {} is more than the {} positions of model '{}'", options.sequence,
-                                    model.positions, name));
+      reject("--sequence {} is more than the {} positions of model '{}'", options.sequence, model.positions, name);
     }
     require_within_window(model, options.sequence);
     const std::int64_t needed = vocabulary_needed(sample_kind(model));
     if (model.vocabulary < needed) {
-      throw ConfigError(
-          fmt::format("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed));
+      reject("model '{}' has a vocabulary of {}; text needs at least {}", name, model.vocabulary, needed);
     }
     const std::int64_t shortest = is_causal(model.family) ? 1 : 8;
     if (options.sequence < shortest) {
-      throw ConfigError(fmt::format("--sequence {}: model '{}' needs at least {}", options.sequence, name, shortest));
+      reject("--sequence {}: model '{}' needs at least {}", options.sequence, name, shortest);
     }
   }
   if (options.micro_batch_sizes.empty()) throw ConfigError("--micro-batch-sizes: give at least one");
@@ -351,14 +349,13 @@ void require_measurable(const ProfileOptions& options, int cores) {
     throw ConfigError("--micro-batch-sizes: give ascending whole numbers from 1 on, as in 1,2,4,8");
   }
   if (options.threads < 1 || options.threads > cores) {
-    throw ConfigError(fmt::format("--threads {}: this machine has {} cores for them", options.threads, cores));
+    reject("--threads {}: this machine has {} cores for them", options.threads, cores);
   }
   const int computing = profile_ranks(options, cores).computing;
   for (const std::int64_t ranks : options.tensor_parallel) {
-    if (ranks < 1) throw ConfigError(fmt::format("--tensor-parallel {}: give whole numbers from 1 on", ranks));
+    if (ranks < 1) reject("--tensor-parallel {}: give whole numbers from 1 on", ranks);
     if (ranks <= computing || options.tensor_parallel == ProfileOptions{}.tensor_parallel) continue;
-    throw ConfigError(
-        fmt::format("--tensor-parallel {}: only {} ranks compute on this machine at once", ranks, computing));
+    reject("--tensor-parallel {}: only {} ranks compute on this machine at once", ranks, computing);
   }
   require_fast_numbers(options.dtype, has_native_bfloat16());
 }

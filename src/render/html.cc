@@ -1,7 +1,5 @@
 #include "render/html.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -9,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "render/encoding.h"
 #include "render/page/page.h"
 #include "render/page_data.h"
@@ -66,10 +65,10 @@ std::string to_html(const std::vector<Panel>& panels) {
   const auto ops = std::accumulate(panels.begin(), panels.end(), std::int64_t{0},
                                    [](std::int64_t sum, const Panel& panel) { return sum + num_ops(panel.schedule); });
   if (ops > kMaxPageOps) {
-    throw ConfigError(
-        fmt::format("HTML page: {} ops are more than the {} that a page holds; use fewer stages or "
-                    "micro-batches, or another format",
-                    ops, kMaxPageOps));
+    reject(
+        "HTML page: {} ops are more than the {} that a page holds; use fewer stages or micro-batches, or another "
+        "format",
+        ops, kMaxPageOps);
   }
   for (const Panel& panel : panels) {
     if (panel.timeline.makespan <= static_cast<double>(std::numeric_limits<float>::max())) continue;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -192,8 +192,7 @@ void add_ops(const Schedule& schedule, const Timeline& timeline, const Explanati
 
 std::string to_perfetto(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
   if (!(timeline.makespan <= kLongest)) {
-    throw ConfigError(
-        fmt::format("perfetto: a makespan of {} is beyond {}; use a larger unit of time", timeline.makespan, kLongest));
+    reject("perfetto: a makespan of {} is beyond {}; use a larger unit of time", timeline.makespan, kLongest);
   }
   TraceFrame frame;
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) frame.tracks.push_back({w, fmt::format("worker {}", w)});

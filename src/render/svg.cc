@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-#include "core/error.h"
+#include "core/reject.h"
 #include "render/chart.h"
 #include "render/colors.h"
 #include "render/encoding.h"
@@ -418,10 +418,8 @@ SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
 std::string to_svg(const Panel& panel, const std::optional<SvgAxis>& axis) {
   const std::int64_t ops = num_ops(panel.schedule);
   if (ops > kMaxSvgOps) {
-    throw ConfigError(
-        fmt::format("SVG: {} ops are more than the {} that a picture holds; use fewer stages or "
-                    "micro-batches, or --format html",
-                    ops, kMaxSvgOps));
+    reject("SVG: {} ops are more than the {} that a picture holds; use fewer stages or micro-batches, or --format html",
+           ops, kMaxSvgOps);
   }
   return SvgPicture(panel, axis).draw();
 }

@@ -16,6 +16,8 @@
 #include <memory>
 #include <set>
 
+#include "core/reject.h"
+
 namespace chimera {
 namespace {
 
@@ -76,10 +78,10 @@ std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) 
 }
 
 [[noreturn]] void refuse_link_local(const std::string& what, const SocketAddress& address) {
-  throw ConfigError(
-      fmt::format("{} has only the IPv6 link-local address {}, which other hosts cannot use for connections; give it "
-                  "another address",
-                  what, to_text(address)));
+  reject(
+      "{} has only the IPv6 link-local address {}, which other hosts cannot use for connections; give it another "
+      "address",
+      what, to_text(address));
 }
 
 /// Prefers `family` (AF_UNSPEC: any), then addresses valid beyond the link, then IPv4.
@@ -95,10 +97,9 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
     if (!best || rank_of(each.address) > rank_of(*best)) best = each.address;
   }
   if (!names.contains(interface)) {
-    throw ConfigError(fmt::format("--interface {}: this host has no interface of this name; it has {}", interface,
-                                  fmt::join(names, ", ")));
+    reject("--interface {}: this host has no interface of this name; it has {}", interface, fmt::join(names, ", "));
   }
-  if (!best) throw ConfigError(fmt::format("--interface {}: it has no address, or is down", interface));
+  if (!best) reject("--interface {}: it has no address, or is down", interface);
   if (is_link_local(*best)) refuse_link_local(fmt::format("--interface {}: it", interface), *best);
   return *best;
 }
@@ -198,10 +199,10 @@ std::vector<SocketAddress> server_addresses(const RendezvousPoint& rendezvous) {
   // Each host has its own number for the link, and Gloo sends addresses with this number.
   std::erase_if(addresses, is_link_local);
   if (addresses.empty()) {
-    throw ConfigError(fmt::format(
+    reject(
         "cannot use {} for the rendezvous: an IPv6 link-local address (fe80::) means another link on each host; give "
         "another address of this host",
-        server_name(rendezvous)));
+        server_name(rendezvous));
   }
   if (is_literal(rendezvous) || std::ranges::none_of(addresses, is_loopback)) return addresses;
   std::erase_if(addresses, is_loopback);

@@ -18,6 +18,8 @@
 #include <fstream>
 #include <utility>
 
+#include "core/reject.h"
+
 namespace chimera {
 
 Digest random_nonce() {
@@ -33,17 +35,13 @@ std::string make_secret() { return fmt::format("{:02x}", fmt::join(random_nonce(
 // Like ssh's keys: a secret that others can read is none.
 std::string read_secret(const std::string& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    throw ConfigError(fmt::format("cannot read the secret in '{}': {}", path, system_message(errno)));
-  }
-  if ((status.st_mode & 077U) != 0) {
-    throw ConfigError(fmt::format("others may read the secret in '{}'; chmod 600 it", path));
-  }
+  if (::stat(path.c_str(), &status) != 0) reject("cannot read the secret in '{}': {}", path, system_message(errno));
+  if ((status.st_mode & 077U) != 0) reject("others may read the secret in '{}'; chmod 600 it", path);
   std::ifstream file(path);
   std::string secret;
   std::getline(file, secret);
   if (secret.ends_with('\r')) secret.pop_back();
-  if (secret.empty()) throw ConfigError(fmt::format("'{}' has no secret in its first line", path));
+  if (secret.empty()) reject("'{}' has no secret in its first line", path);
   return secret;
 }
 

@@ -1,7 +1,6 @@
 #include "safetensors/regular_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,12 +8,13 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
 
 [[noreturn]] void fail_to_read(const std::string& path, int cause) {
-  throw ConfigError(fmt::format("{}: cannot be read ({})", path, system_message(cause)));
+  reject("{}: cannot be read ({})", path, system_message(cause));
 }
 
 }  // namespace
@@ -35,8 +35,7 @@ void RegularFile::read(std::uint64_t offset, std::span<std::byte> into) const {
     if (got < 0) fail_to_read(path_, errno);
     // The header was checked against the size when opened.
     if (got == 0) {
-      throw ConfigError(fmt::format("{}: had {} bytes and now ends at byte {}: it was cut off while it was read", path_,
-                                    bytes_, offset));
+      reject("{}: had {} bytes and now ends at byte {}: it was cut off while it was read", path_, bytes_, offset);
     }
     into = into.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);

@@ -1,10 +1,9 @@
 #include "safetensors/safetensors_layout.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -29,10 +28,9 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
   // Blanks behind the header align the data, as the format recommends.
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMaxHeaderBytes) {
-    throw ConfigError(
-        fmt::format("{} tensors need a header of {} bytes, and no safetensors file has more than {}; write "
-                    "more and smaller files",
-                    tensors.size(), text.size(), kMaxHeaderBytes));
+    reject(
+        "{} tensors need a header of {} bytes, and no safetensors file has more than {}; write more and smaller files",
+        tensors.size(), text.size(), kMaxHeaderBytes);
   }
   SafetensorsLayout layout;
   for (std::uint64_t length = text.size(), i = 0; i < 8; ++i)

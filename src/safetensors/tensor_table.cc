@@ -13,6 +13,7 @@
 #include "core/content.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 // A header may have 100 MB, and a tree of JSON values many times as much. The events of nlohmann's parser therefore
 // fill the table at once.
@@ -30,26 +31,22 @@ void require_tensors(const std::string& path, std::uint64_t file_bytes, const Re
   require_downloaded_content(path, head);
   const std::string_view start = std::string_view(head).substr(0, kLengthBytes);
   if (std::ranges::all_of(start, [](unsigned char c) { return (c >= ' ' && c < 0x7F) || c == '\n'; })) {
-    throw ConfigError(fmt::format("{}: begins with the text {}; expected a safetensors file", path, shown_name(head)));
+    reject("{}: begins with the text {}; expected a safetensors file", path, shown_name(head));
   }
 }
 
 std::uint64_t header_bytes(const std::string& path, std::uint64_t file_bytes, const ReadBytes& read) {
-  if (file_bytes < kLengthBytes) {
-    throw ConfigError(fmt::format("{}: {} bytes are too few for a safetensors file", path, file_bytes));
-  }
+  if (file_bytes < kLengthBytes) reject("{}: {} bytes are too few for a safetensors file", path, file_bytes);
   require_tensors(path, file_bytes, read);
   std::array<std::byte, kLengthBytes> little_endian{};
   read(0, little_endian);
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) length = length << 8U | std::to_integer<std::uint64_t>(little_endian[i]);
   if (length > kMaxHeaderBytes) {
-    throw ConfigError(
-        fmt::format("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMaxHeaderBytes));
+    reject("{}: gives its header {} bytes; safetensors allows at most {}", path, length, kMaxHeaderBytes);
   }
   if (length > file_bytes - kLengthBytes) {
-    throw ConfigError(
-        fmt::format("{}: is cut off: its header has {} bytes, the whole file only {}", path, length, file_bytes));
+    reject("{}: is cut off: its header has {} bytes, the whole file only {}", path, length, file_bytes);
   }
   return length;
 }
@@ -165,7 +162,7 @@ class TensorTable::HeaderReader {
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    throw ConfigError(fmt::format("{}: byte {} of its header: {}", path_, position, json_fault(error)));
+    reject("{}: byte {} of its header: {}", path_, position, json_fault(error));
   }
 
  private:
@@ -175,7 +172,7 @@ class TensorTable::HeaderReader {
 
   [[noreturn]] void fail(const std::string& what) const {
     const bool in_tensor = where_ == Where::Tensor || where_ == Where::Shape || where_ == Where::Offsets;
-    throw ConfigError(fmt::format("{}: {}{}", path_, in_tensor ? "tensor " + shown_name(name_) + ": " : "", what));
+    reject("{}: {}{}", path_, in_tensor ? "tensor " + shown_name(name_) + ": " : "", what);
   }
   [[noreturn]] void unexpected(const char* found) const {
     const char* expected = "";
@@ -239,13 +236,9 @@ TensorTable::TensorTable(const std::string& path, std::uint64_t file_bytes, cons
   const std::uint64_t length = header_bytes(path, file_bytes, read);
   std::string header(length, '\0');
   read(kLengthBytes, std::as_writable_bytes(std::span(header)));
-  if (!header.starts_with('{')) {
-    throw ConfigError(fmt::format("{}: its header does not begin with '{{'; it is not a safetensors file", path));
-  }
+  if (!header.starts_with('{')) reject("{}: its header does not begin with '{{'; it is not a safetensors file", path);
   // The parser takes NUL for the end of the text.
-  if (header.find('\0') != header.npos) {
-    throw ConfigError(fmt::format("{}: has a NUL character where JSON is expected", path));
-  }
+  if (header.find('\0') != header.npos) reject("{}: has a NUL character where JSON is expected", path);
   HeaderReader reader(path, *this);
   (void)nlohmann::json::sax_parse(header, &reader);
   data_begin_ = kLengthBytes + length;
@@ -260,9 +253,8 @@ void TensorTable::require_cover(const std::string& path, std::uint64_t data_byte
   std::uint64_t end = 0;
   for (const Row& row : rows_) {
     if (row.begin != end) {
-      throw ConfigError(
-          fmt::format("{}: tensor {} begins at byte {} of the data: {}, because the tensor before it ends at {}", path,
-                      shown_name(row.name), row.begin, row.begin < end ? "an overlap" : "a hole", end));
+      reject("{}: tensor {} begins at byte {} of the data: {}, because the tensor before it ends at {}", path,
+             shown_name(row.name), row.begin, row.begin < end ? "an overlap" : "a hole", end);
     }
     end = row.end;
   }
@@ -277,7 +269,7 @@ void TensorTable::require_distinct(const std::string& path) {
   std::ranges::sort(rows_, {}, &Row::name);
   const auto twice = std::ranges::adjacent_find(rows_, {}, &Row::name);
   if (twice == rows_.end()) return;
-  throw ConfigError(fmt::format("{}: tensor {} is in its header twice", path, shown_name(twice->name)));
+  reject("{}: tensor {} is in its header twice", path, shown_name(twice->name));
 }
 
 TensorEntry TensorTable::operator[](std::size_t i) const {

@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/content.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/reject.h"
 #include "safetensors/regular_file.h"
 
 namespace chimera {
@@ -29,16 +29,16 @@ bool is_there(const fs::path& path) {
 [[noreturn]] void refuse(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    throw ConfigError(fmt::format("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName));
+    reject("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName);
   }
   for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin"}) {
     if (!is_there(fs::path(folder) / pickle)) continue;
-    throw ConfigError(
-        fmt::format("{}/{}: is a pickle, which can run any code when it is read, so Chimera does not read it; save the "
-                    "model as safetensors (save_pretrained does)",
-                    folder, pickle));
+    reject(
+        "{}/{}: is a pickle, which can run any code when it is read, so Chimera does not read it; save the model as "
+        "safetensors (save_pretrained does)",
+        folder, pickle);
   }
-  throw ConfigError(fmt::format("{}: has neither {} nor {}", folder, kWeightsName, kIndexName));
+  reject("{}: has neither {} nor {}", folder, kWeightsName, kIndexName);
 }
 
 /// Throws ConfigError if files of the index are missing: how many, and some of their names.
@@ -52,9 +52,8 @@ void require_files(const std::string& folder, const std::string& index,
   if (missing.empty()) return;
   const std::size_t count = missing.size();
   missing.resize(std::min(count, kNamed));
-  throw ConfigError(fmt::format("{}: {} of its {} files cannot be found: {}{}; download the folder again", index, count,
-                                files.size(), fmt::join(missing, ", "),
-                                count > kNamed ? fmt::format(" and {} more", count - kNamed) : ""));
+  reject("{}: {} of its {} files cannot be found: {}{}; download the folder again", index, count, files.size(),
+         fmt::join(missing, ", "), count > kNamed ? fmt::format(" and {} more", count - kNamed) : "");
 }
 
 /// Links must not leave the folder: otherwise a foreign index chooses any file.
@@ -62,11 +61,10 @@ std::string path_within(const std::string& folder, const std::string& index, con
   std::error_code error;
   // Resolved before the file is opened: the path that was checked is the path that is read.
   const fs::path real = fs::canonical(fs::path(folder) / name, error);
-  if (error) throw ConfigError(fmt::format("{}: {} cannot be found ({})", index, shown_name(name), error.message()));
+  if (error) reject("{}: {} cannot be found ({})", index, shown_name(name), error.message());
   if (real.parent_path() == fs::canonical(folder, error)) return real.string();
-  throw ConfigError(
-      fmt::format("{}/{}: is a link out of the folder, to {}; copy the file itself into the folder (cp -L)", folder,
-                  name, real.string()));
+  reject("{}/{}: is a link out of the folder, to {}; copy the file itself into the folder (cp -L)", folder, name,
+         real.string());
 }
 
 WeightMap weight_map_of(const std::string& index) {
@@ -82,7 +80,7 @@ WeightMap weight_map_of(const std::string& index) {
 
 WeightMap read_weight_map(const std::string& path, std::uint64_t bytes, const ReadBytes& read) {
   const auto require = [&](bool holds, const std::string& what) {
-    if (!holds) throw ConfigError(fmt::format("{}: {}", path, what));
+    if (!holds) reject("{}: {}", path, what);
   };
   require(bytes <= kMaxIndexBytes, fmt::format("has {} bytes; no index has more than {}", bytes, kMaxIndexBytes));
   std::string text(bytes, '\0');
@@ -141,35 +139,33 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   const WeightMap map = weight_map_of(index);
   std::map<std::string, const SafetensorsFile*> opened;
   for (const auto& [tensor, name] : map) opened[name] = nullptr;
-  if (opened.size() > kMaxWeightFiles) {
-    throw ConfigError(fmt::format("{}: weight_map names more than {} files", index, kMaxWeightFiles));
-  }
+  if (opened.size() > kMaxWeightFiles) reject("{}: weight_map names more than {} files", index, kMaxWeightFiles);
   // Two sets of weights: transformers reads the single file, whatever it holds.
   if (!opened.contains(kWeightsName) && is_there(fs::path(folder) / kWeightsName)) {
-    throw ConfigError(fmt::format("{}: has both {} and {}, which names other files; remove the one that is out of date",
-                                  folder, kWeightsName, kIndexName));
+    reject("{}: has both {} and {}, which names other files; remove the one that is out of date", folder, kWeightsName,
+           kIndexName);
   }
   require_files(folder, index, opened);
   files_.reserve(opened.size());
   for (auto& [name, file] : opened) file = &files_.emplace_back(path_within(folder, index, name));
   for (const auto& [tensor, name] : map) {
     if (opened.at(name)->tensors().find(tensor)) continue;
-    throw ConfigError(fmt::format("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), name));
+    reject("{}: tensor {} is not in {}, which should have it", index, shown_name(tensor), name);
   }
   for (const auto& [name, file] : opened) {
     for (const std::string& tensor : file->tensors().names()) {
       const auto place = map.find(tensor);
       if (place == map.end()) {
-        throw ConfigError(fmt::format("{}: has tensor {}, but {} does not assign this tensor to this file",
-                                      file->path(), shown_name(tensor), kIndexName));
+        reject("{}: has tensor {}, but {} does not assign this tensor to this file", file->path(), shown_name(tensor),
+               kIndexName);
       }
       const SafetensorsFile* const assigned = opened.at(place->second);
       if (assigned == file ||
           are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)})) {
         continue;
       }
-      throw ConfigError(fmt::format("{}: tensor {} is in {} and, with other content, in {}; keep one of them", index,
-                                    shown_name(tensor), place->second, name));
+      reject("{}: tensor {} is in {} and, with other content, in {}; keep one of them", index, shown_name(tensor),
+             place->second, name);
     }
   }
 }

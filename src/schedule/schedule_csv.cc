@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera {
@@ -237,7 +238,7 @@ class CsvReader {
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(row_, column_, what); }
   [[noreturn]] void fail_at(std::int64_t row, std::int64_t column, const std::string& what) const {
-    throw ConfigError(fmt::format("{}: row {}, column {}: {}", source_, row, column, what));
+    reject("{}: row {}, column {}: {}", source_, row, column, what);
   }
   [[noreturn]] void refuse(std::string_view cell) const {
     if (is_whole_backward_of_older_torch(cell)) {

@@ -13,6 +13,7 @@
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -324,8 +325,7 @@ std::string to_json(const Schedule& schedule) {
 Schedule schedule_from_json(std::string_view text, const std::string& source) {
   // Counted first, because the tree takes about 500 bytes for an op.
   if (std::ranges::count(text, '{') > kMaxOpsOfFile) {
-    throw ConfigError(
-        fmt::format("{}: more than {} ops and replicas; a file has at most as many", source, kMaxOpsOfFile));
+    reject("{}: more than {} ops and replicas; a file has at most as many", source, kMaxOpsOfFile);
   }
   const Json json = parse_json(text, source);
   const Value value{json, source};

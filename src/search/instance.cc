@@ -1,11 +1,10 @@
 #include "search/instance.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -120,11 +119,11 @@ void require_room(const SearchProblem& problem) {
   const auto shortage = find_shortage(problem);
   if (!shortage) return;
   const InFlightLimit& limit = *shortage->limit;
-  throw ConfigError(
-      fmt::format("search: {} is infeasible: worker {} has no memory for micro-batch {} of replica {}, which needs "
-                  "{:.6g} on this worker; the limit leaves {:.6g}",
-                  limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(),
-                  shortage->replica, shortage->needed, limit.room_of_worker[shortage->worker]));
+  reject(
+      "search: {} is infeasible: worker {} has no memory for micro-batch {} of replica {}, which needs {:.6g} on this "
+      "worker; the limit leaves {:.6g}",
+      limit.flag, shortage->worker, problem.layout.micro_batches[shortage->replica].front().value(), shortage->replica,
+      shortage->needed, limit.room_of_worker[shortage->worker]);
 }
 
 Instance make_instance(const SearchProblem& problem) {

@@ -1,8 +1,6 @@
 #include "search/layout.h"
 
-#include <fmt/format.h>
-
-#include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "generate/shape.h"
 
@@ -22,10 +20,10 @@ std::int64_t stages_per_worker(PlacementKind kind, const PipelineShape& shape) {
 
 SearchLayout bidirectional(const PipelineShape& shape) {
   if (shape.stages % 2 != 0) {
-    throw ConfigError(fmt::format(
+    reject(
         "search: --stages must be even for --placement bidirectional, not {}; or choose --placement linear, v, wave or "
         "loop",
-        shape.stages));
+        shape.stages);
   }
   // Chimera's own generator deals the micro-batches, so that its schedules are valid starts for the search.
   PipelineShape direct = shape;
@@ -37,9 +35,9 @@ SearchLayout bidirectional(const PipelineShape& shape) {
 SearchLayout rotated(const PipelineShape& shape) {
   const std::int64_t replicas = shape.pipelines;
   if (replicas < 1 || replicas > shape.micro_batches || shape.stages % replicas != 0) {
-    throw ConfigError(fmt::format(
+    reject(
         "search: --pipelines for --placement rotated must divide --stages {} and be at most --micro-batches {}, not {}",
-        shape.stages, shape.micro_batches, replicas));
+        shape.stages, shape.micro_batches, replicas);
   }
   return {shape.stages, shape.stages, rotated_placement(shape.stages, replicas),
           assign_round_robin(shape.micro_batches, replicas), shape.slices};
@@ -55,20 +53,18 @@ std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_bat
 
 void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   const auto require_positive = [](const char* what, std::int64_t value) {
-    if (value < 1) throw ConfigError(fmt::format("search: {} must be at least 1, not {}", what, value));
+    if (value < 1) reject("search: {} must be at least 1, not {}", what, value);
   };
   require_positive("--stages", shape.stages);
   require_positive("--micro-batches", shape.micro_batches);
   require_positive("the stages on a worker", chunks);
   require_positive("--slices", shape.slices);
-  if (shape.slices > kMaxSlices)
-    throw ConfigError(fmt::format("search: --slices must be at most {}, not {}", kMaxSlices, shape.slices));
+  if (shape.slices > kMaxSlices) reject("search: --slices must be at most {}, not {}", kMaxSlices, shape.slices);
   std::int64_t ops = 3;  // F, I and W
   for (const std::int64_t factor : {shape.stages, shape.micro_batches, chunks, shape.slices}) {
     if (factor > kMaxSearchedOps / ops) {
-      throw ConfigError(
-          fmt::format("search: {} stages per pipeline and {} micro-batches are more than {} ops; use fewer",
-                      shape.stages, shape.micro_batches, kMaxSearchedOps));
+      reject("search: {} stages per pipeline and {} micro-batches are more than {} ops; use fewer", shape.stages,
+             shape.micro_batches, kMaxSearchedOps);
     }
     ops *= factor;
   }

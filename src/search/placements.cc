@@ -1,7 +1,5 @@
 #include "search/placements.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "search/budget.h"
 
 namespace chimera {
@@ -82,9 +81,8 @@ class Enumeration {
     } while (std::next_permutation(order.begin(), order.end()));
     found_.insert(std::move(least));
     if (found_.size() <= kMaxPlacements) return;
-    throw ConfigError(fmt::format(
-        "search: --placement any has more than {} ways to place {} replicas of {} stages on {} workers; use fewer",
-        kMaxPlacements, rows_.size(), workers_ * chunks_, workers_));
+    reject("search: --placement any has more than {} ways to place {} replicas of {} stages on {} workers; use fewer",
+           kMaxPlacements, rows_.size(), workers_ * chunks_, workers_);
   }
 
   std::int64_t workers_;
@@ -187,8 +185,8 @@ class Rounds {
 std::vector<SearchLayout> all_layouts(const PipelineShape& shape) {
   require_searchable(shape, shape.chunks);
   if (shape.pipelines < 1 || shape.pipelines > shape.micro_batches) {
-    throw ConfigError(fmt::format("search: --pipelines must be from 1 to N = {} for --placement any, not {}",
-                                  shape.micro_batches, shape.pipelines));
+    reject("search: --pipelines must be from 1 to N = {} for --placement any, not {}", shape.micro_batches,
+           shape.pipelines);
   }
   const auto dealt = assign_round_robin(shape.micro_batches, shape.pipelines);
   std::vector<std::int64_t> counts;

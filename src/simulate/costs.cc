@@ -6,18 +6,18 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
 
 void require_time(double value, const std::string& what) {
-  if (!std::isfinite(value) || value < 0)
-    throw ConfigError(fmt::format("{}: {} is not a finite number of 0 or more", what, value));
+  if (!std::isfinite(value) || value < 0) reject("{}: {} is not a finite number of 0 or more", what, value);
 }
 
 void require_list(const std::vector<double>& values, std::int64_t count, const std::string& what) {
   if (static_cast<std::int64_t>(values.size()) != count)
-    throw ConfigError(fmt::format("{}: {} entries, but the schedule needs {}", what, values.size(), count));
+    reject("{}: {} entries, but the schedule needs {}", what, values.size(), count);
   for (std::size_t i = 0; i < values.size(); ++i) require_time(values[i], fmt::format("{} [{}]", what, i));
 }
 
@@ -27,7 +27,7 @@ void require_optional_list(const std::vector<double>& values, std::int64_t count
 
 void require_stages(const CostModel& model, std::int64_t stages) {
   if (static_cast<std::int64_t>(model.stages.size()) != stages)
-    throw ConfigError(fmt::format("costs of {} stages for a schedule of {}", model.stages.size(), stages));
+    reject("costs of {} stages for a schedule of {}", model.stages.size(), stages);
   for (std::size_t s = 0; s < model.stages.size(); ++s) {
     for (const auto time : kStageTimes) require_time(model.stages[s].*time, fmt::format("cost of stage {}", s));
   }
@@ -35,7 +35,7 @@ void require_stages(const CostModel& model, std::int64_t stages) {
 
 void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages) {
   if (!memory.empty() && static_cast<std::int64_t>(memory.size()) != stages)
-    throw ConfigError(fmt::format("memory of {} stages for a schedule of {}", memory.size(), stages));
+    reject("memory of {} stages for a schedule of {}", memory.size(), stages);
   for (std::size_t s = 0; s < memory.size(); ++s) {
     for (const double value : {memory[s].weights, memory[s].gradients, memory[s].optimizer, memory[s].activations,
                                memory[s].boundary, memory[s].deferred.value_or(0), memory[s].keys_and_values})
@@ -44,8 +44,7 @@ void require_memory(const std::vector<StageMemory>& memory, std::int64_t stages)
 }
 
 void require_matrix(const std::vector<std::vector<double>>& rows, std::size_t workers, const std::string& what) {
-  if (rows.size() != workers)
-    throw ConfigError(fmt::format("{}: {} rows, but the schedule has {} workers", what, rows.size(), workers));
+  if (rows.size() != workers) reject("{}: {} rows, but the schedule has {} workers", what, rows.size(), workers);
   for (std::size_t from = 0; from < workers; ++from)
     require_list(rows[from], static_cast<std::int64_t>(workers), fmt::format("{}, row {}", what, from));
 }
@@ -70,8 +69,7 @@ void require_links(const LinkCosts& links, const Schedule& schedule) {
 void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
   require_time(costs.alpha, "all-reduce: alpha");
   require_time(costs.beta, "all-reduce: beta");
-  if (costs.data_parallel < 1)
-    throw ConfigError(fmt::format("all-reduce: {} data-parallel groups; at least 1 is needed", costs.data_parallel));
+  if (costs.data_parallel < 1) reject("all-reduce: {} data-parallel groups; at least 1 is needed", costs.data_parallel);
   require_time(costs.tied.value_or(0), "all-reduce: tied");
   require_optional_list(costs.seconds, stages, "all-reduce: seconds");
   if (costs.seconds.empty()) require_list(costs.bytes, stages, "all-reduce: bytes");
@@ -81,11 +79,11 @@ void require_all_reduce(const AllReduceCosts& costs, std::int64_t stages) {
 
 void require_slices(const SliceCosts& slices, std::int64_t count) {
   if (!std::isfinite(slices.attention) || slices.attention < 0 || slices.attention > 1)
-    throw ConfigError(fmt::format("attention: {} is not 0 to 1", slices.attention));
+    reject("attention: {} is not 0 to 1", slices.attention);
   const auto& bounds = slices.bounds;
   if (bounds.empty()) return;
   if (static_cast<std::int64_t>(bounds.size()) != count + 1)
-    throw ConfigError(fmt::format("slices: {} lengths, but the schedule has {} slices", bounds.size() - 1, count));
+    reject("slices: {} lengths, but the schedule has {} slices", bounds.size() - 1, count);
   const bool ascends = bounds.front() == 0 && bounds.back() == 1 &&
                        std::ranges::adjacent_find(bounds, std::greater_equal<>{}) == bounds.end();
   if (!ascends) throw ConfigError("slices: the bounds do not ascend from 0 to 1");
@@ -118,10 +116,10 @@ std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCo
   std::vector<double> times(groups.size());
   for (std::size_t s = 0; s < groups.size(); ++s) {
     if (schedule.updates && groups[s].size() > 1) {
-      throw ConfigError(
-          fmt::format("all-reduce: stage {} of asynchronous '{}' is on {} workers, which update at different times; "
-                      "leave out all_reduce",
-                      s, schedule.name, groups[s].size()));
+      reject(
+          "all-reduce: stage {} of asynchronous '{}' is on {} workers, which update at different times; leave out "
+          "all_reduce",
+          s, schedule.name, groups[s].size());
     }
     const auto copies = static_cast<double>(groups[s].size()) * static_cast<double>(costs.data_parallel);
     if (copies <= 1) continue;

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/json_value.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -68,9 +68,7 @@ class CsvLinks {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw ConfigError(fmt::format("{}: line {}: {}", source_, line_, what));
-  }
+  [[noreturn]] void fail(const std::string& what) const { reject("{}: line {}: {}", source_, line_, what); }
 
   bool next(std::string& line) {
     ++line_;
@@ -103,7 +101,7 @@ class CsvLinks {
     const std::pair times{seconds(cells[2]), columns_ == 4 ? seconds(cells[3]) : 0};
     if (from == to) fail(fmt::format("worker {} has no link to itself", from));
     if (!links_.emplace(ends, times).second)
-      throw ConfigError(fmt::format("{}: two lines for the link from worker {} to {}", source_, from, to));
+      reject("{}: two lines for the link from worker {} to {}", source_, from, to);
     workers_ = std::max({workers_, from + 1, to + 1});
   }
 
@@ -112,7 +110,7 @@ class CsvLinks {
     for (std::int64_t from = 0; from < workers_; ++from) {
       for (std::int64_t to = 0; to < workers_; ++to) {
         if (from == to || links_.contains({from, to})) continue;
-        throw ConfigError(fmt::format("{}: no line for the link from worker {} to {}", source_, from, to));
+        reject("{}: no line for the link from worker {} to {}", source_, from, to);
       }
     }
   }

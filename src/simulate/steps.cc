@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 std::int64_t micro_batches_per_step(const Schedule& schedule, std::int64_t steps) {
   if (steps < 1 || schedule.micro_batches % steps != 0) {
-    throw ConfigError(fmt::format("{} micro-batches of '{}' cannot be divided into {} equal steps",
-                                  schedule.micro_batches, schedule.name, steps));
+    reject("{} micro-batches of '{}' cannot be divided into {} equal steps", schedule.micro_batches, schedule.name,
+           steps);
   }
   return schedule.micro_batches / steps;
 }

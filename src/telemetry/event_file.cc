@@ -77,12 +77,10 @@ constexpr const char* kFileName = "events.out.tfevents";
 AppendFile new_file(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw ConfigError(fmt::format("--tensorboard {}: cannot be made ({})", folder, error.message()));
+  if (error) reject("--tensorboard {}: cannot be made ({})", folder, error.message());
   const std::string path = fmt::format("{}/{}.{:.6f}.{}.{}", folder, kFileName, now(), host_name(), ::getpid());
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-  if (file.get() < 0) {
-    throw ConfigError(fmt::format("--tensorboard {}: cannot be written ({})", folder, system_message(errno)));
-  }
+  if (file.get() < 0) reject("--tensorboard {}: cannot be written ({})", folder, system_message(errno));
   return {std::move(file), "--tensorboard " + path};
 }
 

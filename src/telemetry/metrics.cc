@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -28,7 +29,7 @@ bool is_locked(const FileDescriptor& file, int kind) {
 }
 
 [[noreturn]] void refuse_locked(const std::string& path) {
-  throw ConfigError(fmt::format("--metrics {}: another run is writing this file; give another one", path));
+  reject("--metrics {}: another run is writing this file; give another one", path);
 }
 
 /// Locks the file; truncates a regular file to `bytes`.
@@ -36,7 +37,7 @@ FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   try {
     make_parent_folders(path);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--metrics {}", error.what()));
+    reject("--metrics {}", error.what());
   }
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   std::error_code none;
@@ -44,7 +45,7 @@ FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   const bool is_kept = file.get() >= 0 && !std::filesystem::is_regular_file(path, none);
   if (file.get() >= 0 && !is_kept && is_locked(file, LOCK_EX)) refuse_locked(path);
   if (file.get() < 0 || (!is_kept && ::ftruncate(file.get(), bytes) != 0)) {
-    throw ConfigError(fmt::format("--metrics {}: cannot be written ({})", path, system_message(errno)));
+    reject("--metrics {}: cannot be written ({})", path, system_message(errno));
   }
   return file;
 }
@@ -164,8 +165,7 @@ void require_continuable_lines(const std::string& path, std::int64_t last_step,
     // The loss at the checkpoint's step identifies the run: it differs in every other run.
     if (!loss || (metrics["step"] == last_step && metrics["loss"] == *loss)) return;
   }
-  throw ConfigError(
-      fmt::format("--metrics {}: exists already and is not of this run; give another file, or --overwrite", path));
+  reject("--metrics {}: exists already and is not of this run; give another file, or --overwrite", path);
 }
 
 MetricsFile::MetricsFile(const std::string& path, std::int64_t last_step)

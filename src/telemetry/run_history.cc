@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -111,17 +112,16 @@ std::string metrics_path(const std::string& run) {
   require_readable(run);
   if (!fs::is_directory(run, none)) {
     if (!fs::exists(run, none)) {
-      throw ConfigError(fmt::format(
-          "{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics", run));
+      reject("{}: no such run; give the folder of --checkpoint that has a metrics.jsonl, or the file of --metrics",
+             run);
     }
     return run;
   }
   const fs::path inside = fs::path(run) / "metrics.jsonl";
   require_readable(inside.string());
   if (fs::is_regular_file(inside, none)) return inside.string();
-  throw ConfigError(
-      fmt::format("{}: no metrics.jsonl in this folder; train with --metrics {}, or give the file of --metrics", run,
-                  inside.string()));
+  reject("{}: no metrics.jsonl in this folder; train with --metrics {}, or give the file of --metrics", run,
+         inside.string());
 }
 
 RunHistory read_run(const std::string& path) {
@@ -157,7 +157,7 @@ std::string mfu_text(double utilization) {
 }
 
 RunResults summarize_run(const RunHistory& run) {
-  if (run.steps.empty()) throw ConfigError(fmt::format("{}: this run has not finished a step yet", run.metrics));
+  if (run.steps.empty()) reject("{}: this run has not finished a step yet", run.metrics);
   RunResults figures{.steps = run.steps.back().step, .final_loss = run.steps.back().loss};
   std::vector<double> rates;
   std::vector<double> seconds;

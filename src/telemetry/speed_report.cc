@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "telemetry/run_history.h"
 
 namespace chimera {
@@ -296,7 +297,7 @@ std::optional<nlohmann::ordered_json> read_speed(const std::string& folder) {
     if (json.at("text").is_string()) return json;
     throw ConfigError("its text is none");
   } catch (const std::exception& error) {
-    throw ConfigError(fmt::format("{}: is damaged ({})", path, error.what()));
+    reject("{}: is damaged ({})", path, error.what());
   }
 }
 

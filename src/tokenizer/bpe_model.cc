@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/unicode.h"
 
@@ -42,9 +43,8 @@ TokenId require_token(const TextMap<TokenId>& vocabulary, const std::string& tok
                       const std::string& source) {
   const TokenId id = id_or_none(vocabulary, token);
   if (id != kNoToken) return id;
-  throw ConfigError(
-      fmt::format("{}: merge {}: '{}' is not in the vocabulary; give vocabulary and merges of the same tokenizer",
-                  source, merge + 1, printable(token)));
+  reject("{}: merge {}: '{}' is not in the vocabulary; give vocabulary and merges of the same tokenizer", source,
+         merge + 1, printable(token));
 }
 
 struct Merge {

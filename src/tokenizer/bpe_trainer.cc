@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/error.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
@@ -43,8 +43,8 @@ class BpeLearner {
     trained_.special_tokens = trained_.tokens.size();
     add_alphabet();
     if (training.vocabulary < static_cast<std::int64_t>(trained_.tokens.size())) {
-      throw ConfigError(fmt::format("--vocabulary {}: {} special tokens and 256 bytes take {}; give at least as many",
-                                    training.vocabulary, trained_.special_tokens, trained_.tokens.size()));
+      reject("--vocabulary {}: {} special tokens and 256 bytes take {}; give at least as many", training.vocabulary,
+             trained_.special_tokens, trained_.tokens.size());
     }
     for (const auto& [word, count] : words.counts()) take_word(word, count);
   }

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "tokenizer/pipeline_json.h"
 
 namespace chimera {
@@ -109,8 +109,7 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
                                        const TextMap<TokenId>& vocabulary, const std::string& source) {
   constexpr const char* kRemedy = "save a tokenizer.json";
   if (!config.unsupported.empty()) {
-    throw ConfigError(fmt::format("{}: {} of tokenizer_config.json is not supported for this file; {}", source,
-                                  config.unsupported, kRemedy));
+    reject("{}: {} of tokenizer_config.json is not supported for this file; {}", source, config.unsupported, kRemedy);
   }
   std::vector<AddedToken> tokens;
   const auto find = [&tokens](const std::string& content) {
@@ -123,15 +122,15 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
     if (known != vocabulary.end() && find(content) == tokens.end()) {
       tokens.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
     } else if (known == vocabulary.end() && config.named.contains(field)) {
-      throw ConfigError(fmt::format("{}: '{}', the {} of tokenizer_config.json, is not in the vocabulary; {}", source,
-                                    printable(content), field, kRemedy));
+      reject("{}: '{}', the {} of tokenizer_config.json, is not in the vocabulary; {}", source, printable(content),
+             field, kRemedy);
     }
   }
   // A listed token that is not special would be matched as plain text here, but not by transformers.
   for (const ListedToken& listed : config.listed) {
     if (const auto known = find(listed.content); known != tokens.end() && known->id == listed.id) continue;
-    throw ConfigError(fmt::format("{}: '{}' with the id {} is not a special token of {}; {}", listed.source,
-                                  printable(listed.content), listed.id, source, kRemedy));
+    reject("{}: '{}' with the id {} is not a special token of {}; {}", listed.source, printable(listed.content),
+           listed.id, source, kRemedy);
   }
   return tokens;
 }

@@ -1,6 +1,5 @@
 #include "tokenizer/tokenizer_folder.h"
 
-#include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/pipeline_json.h"
 #include "tokenizer/tokenizer_json.h"
@@ -36,9 +36,7 @@ void for_lines(const std::string& text, const std::string& source, Take take) {
   if (text.starts_with("\xEF\xBB\xBF")) {
     throw ConfigError(source + ": begins with a byte order mark, which would be part of a token; save it without one");
   }
-  if (const auto place = find_invalid_utf8(text)) {
-    throw ConfigError(fmt::format("{}: byte {} is not valid UTF-8", source, *place));
-  }
+  if (const auto place = find_invalid_utf8(text)) reject("{}: byte {} is not valid UTF-8", source, *place);
   std::size_t number = 1;
   for (std::size_t start = 0; start < text.size(); ++number) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
@@ -55,7 +53,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
     if (line.starts_with("#version")) return;
     const std::size_t blank = line.find(' ');
     if (blank == line.npos || blank == 0 || blank + 1 == line.size() || line.find(' ', blank + 1) != line.npos) {
-      throw ConfigError(fmt::format("{}: line {}: expected two tokens with a blank between them", source, number));
+      reject("{}: line {}: expected two tokens with a blank between them", source, number);
     }
     merges.emplace_back(line.substr(0, blank), line.substr(blank + 1));
   });
@@ -84,10 +82,10 @@ void require_class(const TokenizerConfig& config, std::initializer_list<const ch
   if (kind.empty()) return;
   if (kind.ends_with("Fast")) kind.remove_suffix(4);
   if (std::find(names.begin(), names.end(), kind) != names.end()) return;
-  throw ConfigError(
-      fmt::format("{}: the tokenizer_class {} has another pipeline than {}, the only one that this file supports; save "
-                  "a tokenizer.json",
-                  source, printable(config.tokenizer_class), *names.begin()));
+  reject(
+      "{}: the tokenizer_class {} has another pipeline than {}, the only one that this file supports; save a "
+      "tokenizer.json",
+      source, printable(config.tokenizer_class), *names.begin());
 }
 
 fs::path sibling(const fs::path& path, std::string_view from, std::string_view to) {
@@ -134,9 +132,8 @@ void require_merges_of(const BpeParts& bpe, const std::string& vocabulary_source
     if (merged.contains(token)) ++made;
   }
   if (2 * made >= long_tokens) return;
-  throw ConfigError(fmt::format(
-      "{}: makes {} of the {} tokens of several letters in {}; give the merges that were saved with this vocabulary",
-      merges_source, made, long_tokens, vocabulary_source));
+  reject("{}: makes {} of the {} tokens of several letters in {}; give the merges that were saved with this vocabulary",
+         merges_source, made, long_tokens, vocabulary_source);
 }
 
 std::unique_ptr<Tokenizer> open_file(const fs::path& path) {
@@ -181,10 +178,9 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   WordPieceParts words;
   for_lines(text, source, [&](std::string_view line, std::size_t number) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
-    if (line.empty()) throw ConfigError(fmt::format("{}: line {} is empty; expected a token", source, number));
+    if (line.empty()) reject("{}: line {} is empty; expected a token", source, number);
     if (!words.vocabulary.emplace(line, static_cast<TokenId>(number - 1)).second) {
-      throw ConfigError(
-          fmt::format("{}: line {}: '{}' is given twice; leave one of them out", source, number, printable(line)));
+      reject("{}: line {}: '{}' is given twice; leave one of them out", source, number, printable(line));
     }
   });
   const std::map<std::string, std::string> usual = {{"unk_token", "[UNK]"},
@@ -244,8 +240,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   if (path == kBytes) return make_byte_tokenizer();
   std::error_code error;
   if (!fs::exists(path, error) && !error) {  // Perhaps the recipe's
-    throw ConfigError(fmt::format(
-        "the tokenizer {} does not exist; give another --tokenizer, or make one: `chimera tokenizer train`", path));
+    reject("the tokenizer {} does not exist; give another --tokenizer, or make one: `chimera tokenizer train`", path);
   }
   if (const auto file = main_tokenizer_file(path)) return open_file(file->path);
   throw ConfigError(path + ": holds no tokenizer; expected tokenizer.json, vocab.json and merges.txt, or vocab.txt");

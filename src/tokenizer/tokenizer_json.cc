@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "core/choices.h"
-#include "core/error.h"
 #include "core/json.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "tokenizer/bpe_model.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/byte_alphabet.h"
@@ -168,8 +168,8 @@ bool has_step(const PreTokenizer& steps) {
 /// Throws ConfigError if a setting of tokenizer_config.json would make transformers change the pipeline of the file.
 void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& parts, const std::string& source) {
   const auto refuse = [&](const std::string& what) {
-    throw ConfigError(fmt::format("{}: {}, so that transformers would give other ids than {}; make both files agree",
-                                  config.source, what, source));
+    reject("{}: {}, so that transformers would give other ids than {}; make both files agree", config.source, what,
+           source);
   };
   for (const char* flag : {"fix_mistral_regex", "split_special_tokens"}) {
     if (const auto found = config.flags.find(flag); found != config.flags.end() && found->second) {
@@ -199,8 +199,8 @@ void add_named_tokens(const TokenizerConfig& config, const TextMap<TokenId>& voc
     if (known != vocabulary.end()) {
       added.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
     } else if (must_exist) {
-      throw ConfigError(fmt::format("{}: {} is not a token of {}; save the tokenizer with save_pretrained",
-                                    config.source, in_quotes(content), source));
+      reject("{}: {} is not a token of {}; save the tokenizer with save_pretrained", config.source, in_quotes(content),
+             source);
     }
   };
   for (const auto& [field, content] : config.named) add(content, /*must_exist=*/false);
@@ -270,9 +270,8 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(const std::string& text, const st
   parts.end_of_document = end_of_document;
   auto tokenizer = make_pipeline_tokenizer(std::move(parts));
   if (end_of_document.empty() || tokenizer->find_token(end_of_document)) return tokenizer;
-  throw ConfigError(
-      fmt::format("{}: {}, the eos_token of tokenizer_config.json, is not one of its tokens; name one of them there",
-                  source, in_quotes(end_of_document)));
+  reject("{}: {}, the eos_token of tokenizer_config.json, is not one of its tokens; name one of them there", source,
+         in_quotes(end_of_document));
 }
 
 }  // namespace chimera

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/error.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -49,9 +49,8 @@ void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& 
     throw PeerLostError(fmt::format("rank {}: rank {} was started differently", rank, fmt::join(others, ", ")));
   }
   const auto parts = differing_parts(own, right);
-  throw ConfigError(
-      fmt::format("this rank differs from rank {} in {}; start every rank from the same program with the same options",
-                  std::ranges::find(of_ranks, right) - of_ranks.begin(), fmt::join(parts, " and ")));
+  reject("this rank differs from rank {} in {}; start every rank from the same program with the same options",
+         std::ranges::find(of_ranks, right) - of_ranks.begin(), fmt::join(parts, " and "));
 }
 
 }  // namespace chimera

@@ -101,9 +101,8 @@ fs::path find_folder(const std::string& path) {
     std::error_code absent;
     if (fs::exists(folder / kJobName, absent)) return folder;
   }
-  throw ConfigError(fmt::format(
-      "{}: has no flight records; they are in the folder of --checkpoint or --flight-record of a run that failed",
-      path));
+  reject("{}: has no flight records; they are in the folder of --checkpoint or --flight-record of a run that failed",
+         path);
 }
 
 /// Returns why a path is no folder of flight records; empty if it is one or absent.
@@ -161,12 +160,12 @@ std::vector<FlightEvent> read_flight(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::string bytes(kFileBytes + 1, '\0');
   stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (!stream.is_open()) throw ConfigError(fmt::format("{}: cannot be read", path));
+  if (!stream.is_open()) reject("{}: cannot be read", path);
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (stream.gcount() != static_cast<std::streamsize>(kFileBytes) || header.magic != Header::kMagic ||
       header.capacity != kFlightEvents || header.event_bytes != sizeof(FlightEvent)) {
-    throw ConfigError(fmt::format("{}: is not a flight record of this version", path));
+    reject("{}: is not a flight record of this version", path);
   }
   std::vector<FlightEvent> events;
   // The writer may be at work: an event that it overwrites meanwhile is invalid, or newer than its neighbors.
@@ -193,7 +192,7 @@ std::string flight_path(const std::string& folder, int rank) {
 void require_flight_folder(const std::string& folder) {
   for (const std::string& replaced : {folder, folder + "-previous"}) {
     if (const std::string other = other_content(replaced); !other.empty()) {
-      throw ConfigError(fmt::format("{}: {}; give another folder", replaced, other));
+      reject("{}: {}; give another folder", replaced, other);
     }
   }
 }
@@ -202,7 +201,7 @@ void require_no_recording(const std::string& folder) {
   std::error_code absent;
   for (const auto& entry : fs::directory_iterator(folder, absent)) {
     if (entry.path().extension() != ".flight" || !is_recorded(entry.path())) continue;
-    throw ConfigError(fmt::format("{}: another run records in this folder; give another folder", folder));
+    reject("{}: another run records in this folder; give another folder", folder);
   }
 }
 
@@ -265,7 +264,7 @@ Flight read_flight_folder(const std::string& path) {
     flight.job = job_of(read_json(read_whole(folder / kJobName)));
     if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(read_whole(folder / kVerdictName)));
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what()));
+    reject("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what());
   }
   for (std::size_t rank = 0; rank < flight.job.ranks.size(); ++rank) {
     try {

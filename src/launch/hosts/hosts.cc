@@ -32,8 +32,8 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
   if (colon != std::string_view::npos && !is_bare_address && !ends_in_bracket) {
     const auto count = parse_number<int>(std::string(word.substr(colon + 1)));
     if (!count || *count < 1 || *count > kMaxRanksOfHost) {
-      throw ConfigError(fmt::format("{}: '{}' has no number of ranks after its colon; expected HOST:N, N from 1 to {}",
-                                    flag, word, kMaxRanksOfHost));
+      reject("{}: '{}' has no number of ranks after its colon; expected HOST:N, N from 1 to {}", flag, word,
+             kMaxRanksOfHost);
     }
     ranks.host = word.substr(0, colon);
     ranks.count = *count;
@@ -42,7 +42,7 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
     ranks.host = ranks.host.substr(1, ranks.host.size() - 2);
   // ssh would take a leading dash as an option; SLURM uses brackets for lists.
   if (ranks.host.empty() || ranks.host.starts_with('-') || ranks.host.find_first_of("[] ") != std::string::npos) {
-    throw ConfigError(fmt::format("{}: '{}' names no host; expected a list as in a,b:4", flag, word));
+    reject("{}: '{}' names no host; expected a list as in a,b:4", flag, word);
   }
   return ranks;
 }
@@ -71,7 +71,7 @@ std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const c
     first += ranks.count;
     const auto same = [&](const HostRanks& other) { return other.host == ranks.host; };
     if (std::ranges::any_of(hosts, same)) {
-      throw ConfigError(fmt::format("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host));
+      reject("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host);
     }
     hosts.push_back(std::move(ranks));
     if (comma == std::string_view::npos) return hosts;
@@ -111,7 +111,7 @@ RemoteJob read_remote_job(const std::string& path) {
   try {
     return read_json(read_whole(path)).get<RemoteJob>();
   } catch (const nlohmann::json::exception&) {
-    throw ConfigError(fmt::format("{} is internal to `chimera launch`; unset it", kRemoteVariable));
+    reject("{} is internal to `chimera launch`; unset it", kRemoteVariable);
   }
 }
 

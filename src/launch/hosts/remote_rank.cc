@@ -383,10 +383,10 @@ bool start_relays(HostAttempts& attempts, LaunchPlan& attempt, const SignalInbox
 
 void use_relays(LaunchPlan& plan, RemoteJob job) {
   if (job.ranks() != plan.ranks) {
-    throw ConfigError(
-        fmt::format("`chimera launch` has started {} processes, but this run has {} ranks; start as many as D W T, or "
-                    "change --stages, --data-parallel and --tensor-parallel",
-                    job.ranks(), plan.ranks));
+    reject(
+        "`chimera launch` has started {} processes, but this run has {} ranks; start as many as D W T, or change "
+        "--stages, --data-parallel and --tensor-parallel",
+        job.ranks(), plan.ranks);
   }
   if (plan.most_restarts > 0 && plan.most_recoveries > 0) {
     throw ConfigError("--max-restarts: `chimera launch` does not restart a job with --recover twin or reroute");

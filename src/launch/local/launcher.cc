@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "launch/local/place.h"
 #include "launch/local/process.h"
 #include "launch/local/restarts.h"

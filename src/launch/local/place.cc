@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/invariant.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -24,9 +25,7 @@ class Reader {
 
   std::string text(const std::string& name) {
     const auto found = variables_.find(name);
-    if (found == variables_.end()) {
-      throw ConfigError(fmt::format("{} is not set, but {} is; a launcher sets both", name, rank_));
-    }
+    if (found == variables_.end()) reject("{} is not set, but {} is; a launcher sets both", name, rank_);
     read_.insert(*found);
     return found->second;
   }
@@ -34,7 +33,7 @@ class Reader {
   int number(const std::string& name) {
     const std::string word = text(name);
     const auto number = parse_number<int>(word);
-    if (!number || *number < 0) throw ConfigError(fmt::format("{} is '{}'; expected a number, 0 or more", name, word));
+    if (!number || *number < 0) reject("{} is '{}'; expected a number, 0 or more", name, word);
     return *number;
   }
   int number(const std::string& name, int otherwise) { return has(name) ? number(name) : otherwise; }
@@ -58,8 +57,7 @@ int tasks_of_node(const std::string& list, int node) {
     nodes += entry[2].matched ? std::stoi(entry[2]) : 1;
     if (node < nodes) return std::stoi(entry[1]);
   }
-  throw ConfigError(
-      fmt::format("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node));
+  reject("SLURM_STEP_TASKS_PER_NODE is '{}'; expected a list as in 3,2(x2), with node {}", list, node);
 }
 
 /// SLURM has no variable for the number of tasks on this node, only a list for all nodes of the step. SLURM_NTASKS is
@@ -127,8 +125,7 @@ RankPlace read_place(const KnownLauncher& launcher, Reader& read) {
 void require_possible(const RankPlace& place) {
   const auto require_below = [&](int value, int limit, const char* what, const char* of) {
     if (value < limit) return;
-    throw ConfigError(fmt::format("{} gives {} {} of {}; expected less than the {}", to_text(place.launcher), what,
-                                  value, limit, of));
+    reject("{} gives {} {} of {}; expected less than the {}", to_text(place.launcher), what, value, limit, of);
   };
   require_below(place.rank, place.world_size, "rank", "world size");
   require_below(place.local_rank, place.local_size, "local rank", "local world size");
@@ -169,17 +166,17 @@ void require_no_sign(const Variables& variables) {
     const bool has_size = variables.contains(launcher.world_size);
     const bool is_ours = launcher.kind == LauncherKind::Variables;
     if (is_alone || !(variables.contains(launcher.local_rank) || (is_ours && has_size))) continue;
-    throw ConfigError(fmt::format("{} is not set, but {} is; a launcher sets both", launcher.rank,
-                                  has_size ? launcher.world_size : launcher.local_rank));
+    reject("{} is not set, but {} is; a launcher sets both", launcher.rank,
+           has_size ? launcher.world_size : launcher.local_rank);
   }
   for (const auto& [variable, size, alone] : kSigns) {
     if (!variables.contains(variable) || is_one(size) || variables.at(variable) == alone) continue;
-    throw ConfigError(
-        fmt::format("{} is '{}': a launcher has started this process among others, but its variables do not tell how "
-                    "many there are in all and on this host; use torchrun, mpirun of Open MPI or MPICH, srun or "
-                    "`chimera launch`, or set {}, {}, {} and {}. For a job of its own, unset it (env -u {})",
-                    variable, variables.at(variable), kRankVariable, kWorldSizeVariable, kLocalRankVariable,
-                    kLocalSizeVariable, variable));
+    reject(
+        "{} is '{}': a launcher has started this process among others, but its variables do not tell how many there "
+        "are in all and on this host; use torchrun, mpirun of Open MPI or MPICH, srun or `chimera launch`, or set {}, "
+        "{}, {} and {}. For a job of its own, unset it (env -u {})",
+        variable, variables.at(variable), kRankVariable, kWorldSizeVariable, kLocalRankVariable, kLocalSizeVariable,
+        variable);
   }
 }
 

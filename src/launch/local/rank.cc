@@ -21,6 +21,7 @@
 #include "core/file_descriptor.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "core/signals.h"
 
 namespace chimera {
@@ -28,19 +29,14 @@ namespace {
 
 std::string required_variable(const char* name) {
   const char* value = std::getenv(name);
-  if (value == nullptr) {
-    throw ConfigError(
-        fmt::format("{} is set but {} is not; unset it to start a job of its own", kLauncherVariable, name));
-  }
+  if (value == nullptr) reject("{} is set but {} is not; unset it to start a job of its own", kLauncherVariable, name);
   return value;
 }
 
 int required_number(const char* name) {
   const std::string text = required_variable(name);
   const auto number = parse_number<int>(text);
-  if (!number || *number < 0) {
-    throw ConfigError(fmt::format("{} is '{}'; expected a number, as the launcher sets it", name, text));
-  }
+  if (!number || *number < 0) reject("{} is '{}'; expected a number, as the launcher sets it", name, text);
   return *number;
 }
 
@@ -87,9 +83,7 @@ void close_on_exec(int fd) { check_system(::fcntl(fd, F_SETFD, FD_CLOEXEC), "use
 int descriptor_of(const char* variable, const std::string& path) {
   constexpr std::string_view kPrefix = "/proc/self/fd/";
   const auto fd = path.starts_with(kPrefix) ? parse_number<int>(path.substr(kPrefix.size())) : std::nullopt;
-  if (!fd) {
-    throw ConfigError(fmt::format("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix));
-  }
+  if (!fd) reject("{} is '{}'; expected {}N, as the launcher sets it", variable, path, kPrefix);
   return *fd;
 }
 
@@ -142,8 +136,7 @@ std::optional<RankEnvironment> rank_environment() {
                        .rendezvous = file_rendezvous(required_variable(kStoreVariable)),
                        .input_path = required_variable(kInputVariable)};
   if (self.rank >= self.world_size) {
-    throw ConfigError(fmt::format("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable,
-                                  self.world_size));
+    reject("{} is {}; expected less than {} = {}", kRankVariable, self.rank, kWorldSizeVariable, self.world_size);
   }
   close_on_exec(required_number(kReportVariable));
   if (self.rendezvous.file.empty()) {  // An agent names a server

@@ -16,6 +16,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
@@ -107,7 +108,7 @@ std::filesystem::path own_folder() {
 
 std::uint16_t port_of(const std::string& variable, const std::string& text) {
   const auto port = parse_number<std::uint16_t>(text);
-  if (!port || *port == 0) throw ConfigError(fmt::format("{} is '{}'; expected a port, 1 .. 65535", variable, text));
+  if (!port || *port == 0) reject("{} is '{}'; expected a port, 1 .. 65535", variable, text);
   return *port;
 }
 
@@ -118,8 +119,8 @@ std::optional<RendezvousPoint> given_server(const Variables& variables) {
     const std::string address = value_of(variables, host);
     const std::string number = value_of(variables, port);
     if (address.empty() != number.empty()) {
-      throw ConfigError(fmt::format("{} is set but {} is not; set both, or none", address.empty() ? port : host,
-                                    address.empty() ? host : port));
+      reject("{} is set but {} is not; set both, or none", address.empty() ? port : host,
+             address.empty() ? host : port);
     }
     const bool has_brackets = address.starts_with('[') && address.ends_with(']');  // as in [fd00::1]:29500
     const std::string name = has_brackets ? address.substr(1, address.size() - 2) : address;
@@ -131,9 +132,7 @@ std::optional<RendezvousPoint> given_server(const Variables& variables) {
 std::string job_secret(const Variables& variables) {
   const std::string file = value_of(variables, kSecretFileVariable);
   const std::string secret = value_of(variables, kSecretVariable);
-  if (!file.empty() && !secret.empty()) {
-    throw ConfigError(fmt::format("{} and {} are both set; set one", kSecretVariable, kSecretFileVariable));
-  }
+  if (!file.empty() && !secret.empty()) reject("{} and {} are both set; set one", kSecretVariable, kSecretFileVariable);
   return file.empty() ? secret : read_secret(file);
 }
 
@@ -141,7 +140,7 @@ std::string job_secret(const Variables& variables) {
 std::uint32_t number_of(const Variables& variables, const char* name) {
   const std::string text = value_of(variables, name);
   const auto number = parse_number<std::uint32_t>(text.empty() ? "0" : text);
-  if (!number) throw ConfigError(fmt::format("{} is '{}'; expected a number", name, text));
+  if (!number) reject("{} is '{}'; expected a number", name, text);
   return *number;
 }
 
@@ -158,8 +157,7 @@ RendezvousPoint slurm_server(const Variables& variables) {
 }
 
 [[noreturn]] void refuse_nodes(const std::string& list, const std::string& fault) {
-  throw ConfigError(fmt::format(
-      "the node list '{}' {}; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT", list, fault));
+  reject("the node list '{}' {}; expected a list as in n[0-2,07],login, or MASTER_ADDR and MASTER_PORT", list, fault);
 }
 
 /// Appends the hosts of the ranges in a bracket, such as 0-2,07, behind `prefix`.
@@ -234,10 +232,10 @@ std::vector<std::string> expand_hosts(const std::string& list) {
 RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variables) {
   const std::string file = value_of(variables, kStoreVariable);
   if (!file.empty() && !place.on_one_host() && place.launcher != LauncherKind::Variables) {
-    throw ConfigError(
-        fmt::format("{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on "
-                    "several hosts; set MASTER_ADDR and MASTER_PORT instead",
-                    kStoreVariable, to_text(place.launcher), place.world_size));
+    reject(
+        "{} is a file, which only ranks of one host can use for rendezvous, but {} has started {} on several hosts; "
+        "set MASTER_ADDR and MASTER_PORT instead",
+        kStoreVariable, to_text(place.launcher), place.world_size);
   }
   const auto at_file = [&](const std::string& path, const std::string& name_of_path) {
     RendezvousPoint point = file_rendezvous(path);
@@ -258,10 +256,10 @@ RendezvousPoint rendezvous_point(const RankPlace& place, const Variables& variab
   }
   if (!server && place.launcher == LauncherKind::Slurm) server = slurm_server(variables);
   if (!server) {
-    throw ConfigError(
-        fmt::format("{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to "
-                    "an address of rank 0's host and MASTER_PORT to a free port of that host",
-                    to_text(place.launcher), place.local_size, place.world_size));
+    reject(
+        "{} has put {} of {} processes on this host, and no rendezvous address is set; set MASTER_ADDR to an address "
+        "of rank 0's host and MASTER_PORT to a free port of that host",
+        to_text(place.launcher), place.local_size, place.world_size);
   }
   server->is_agent = agent;
   server->listens = place.rank == 0 && !agent;

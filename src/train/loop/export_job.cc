@@ -1,16 +1,15 @@
 #include "train/loop/export_job.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "engine/stored_values.h"
 #include "model/make_stage.h"
 #include "model/safetensors.h"
@@ -87,7 +86,7 @@ std::string settings(const Job& job) {
 void export_job(const Job& job, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw ConfigError(fmt::format("{}: cannot be made ({})", folder, error.message()));
+  if (error) reject("{}: cannot be made ({})", folder, error.message());
   write_safetensors(folder + "/weights.safetensors", first_weights(job));
   write_safetensors(folder + "/batches.safetensors", all_batches(job));
   write_whole(folder + "/job.json", settings(job));

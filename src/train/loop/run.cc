@@ -570,8 +570,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
   try {
     // Another launcher decides how many processes it starts, and knows nothing of the options.
     if (rank.world_size != job.num_ranks()) {
-      throw ConfigError(fmt::format("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(),
-                                    rank.world_size));
+      reject("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(), rank.world_size);
     }
     bool is_whole = true;
     bind_near_gpu(job, rank.rank);

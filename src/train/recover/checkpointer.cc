@@ -20,6 +20,7 @@
 #include "core/error.h"
 #include "core/fault_point.h"
 #include "core/invariant.h"
+#include "core/reject.h"
 #include "hugging_face/stored_names.h"
 #include "launch/local/rank.h"
 #include "model/element_types.h"
@@ -41,17 +42,15 @@ FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
     disk.make_folder(folder);
     FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (held.get() < 0) {
-      throw ConfigError(fmt::format("--checkpoint {}: cannot be opened ({})", folder, system_message(errno)));
-    }
+    if (held.get() < 0) reject("--checkpoint {}: cannot be opened ({})", folder, system_message(errno));
     if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+      reject("--checkpoint {}: another run saves in this folder; give another folder", folder);
     }
     // Only the holder of the lock may clean up; another run could still be writing.
     remove_unfinished(disk, folder);
     return held;
   } catch (const CheckpointError& error) {
-    throw ConfigError(fmt::format("--checkpoint {}", error.what()));
+    reject("--checkpoint {}", error.what());
   }
 }
 

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "launch/local/failure_report.h"
 
 namespace chimera {

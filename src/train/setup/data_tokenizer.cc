@@ -11,6 +11,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
@@ -29,8 +30,7 @@ std::vector<std::int32_t> encode_file(const Tokenizer& tokenizer, const DataFile
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   if (const auto place = find_invalid_utf8(text)) {
-    throw ConfigError(
-        fmt::format("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place));
+    reject("{}: byte {} is not valid UTF-8; a tokenizer needs valid UTF-8", file.path(), *place);
   }
   return encode(tokenizer, text);
 }
@@ -67,8 +67,7 @@ std::string find_recorded(const std::string& checkpoint, const std::string& reco
     std::error_code none;
     if (fs::exists(place, none) && main_tokenizer_file(place.string())) return place.string();
   }
-  throw ConfigError(fmt::format("{}: the run's tokenizer {} is missing, also beside the run; give --tokenizer",
-                                checkpoint, recorded));
+  reject("{}: the run's tokenizer {} is missing, also beside the run; give --tokenizer", checkpoint, recorded);
 }
 
 }  // namespace
@@ -114,7 +113,7 @@ std::string tokenizer_of_folder(const std::string& folder) {
     // The copy is as the run left it: whoever reads a checkpoint has verified its files.
     if (record != run.end() && record->is_object() && !record->at("files").empty()) return folder;
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("{}: the manifest's tokenizer is not complete ({})", folder, error.what()));
+    reject("{}: the manifest's tokenizer is not complete ({})", folder, error.what());
   }
   if (main_tokenizer_file(folder)) return folder;
   return source.empty() || source == kBytes ? source : find_recorded(folder, source);
@@ -137,10 +136,10 @@ DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, 
   tokenizer_ = open_tokenizer(path_);
   const std::int64_t tokens = tokenizer_->vocabulary_size();
   if (tokens <= vocabulary_) return;
-  throw ConfigError(fmt::format(
+  reject(
       "the tokenizer {} has {} tokens, model {} a vocabulary of {}; give the model's own or, for a new model, "
       "--vocabulary {}",
-      path_, tokens, model_, vocabulary_, tokens));
+      path_, tokens, model_, vocabulary_, tokens);
 }
 
 TokenOptions DataTokenizer::token_options() const {
@@ -154,17 +153,15 @@ TokenOptions DataTokenizer::token_options() const {
 SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   SampleOptions options{.kind = kind_, .is_plain_text = is_plain_text};
   if (is_plain_text && !unknown_.empty()) {
-    throw ConfigError(fmt::format("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_));
+    reject("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_);
   }
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
-    throw ConfigError(fmt::format("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_,
-                                  vocabulary_needed(kind_)));
+    reject("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_, vocabulary_needed(kind_));
   }
   if (kind_ == SampleKind::NextToken) return options;
   if (!tokenizer_) {
-    throw ConfigError(
-        fmt::format("model {} needs the ids of [CLS], [SEP] and [MASK]; give the --tokenizer of these tokens", model_));
+    reject("model {} needs the ids of [CLS], [SEP] and [MASK]; give the --tokenizer of these tokens", model_);
   }
   options.special = {special_token("[CLS]"), special_token("[SEP]"), special_token("[MASK]")};
   options.replacements = tokenizer_->vocabulary_size();
@@ -178,8 +175,7 @@ std::string DataTokenizer::source(bool is_plain_text) const {
 
 std::int64_t DataTokenizer::special_token(const char* token) const {
   if (const auto id = tokenizer_->find_token(token)) return *id;
-  throw ConfigError(
-      fmt::format("the tokenizer {} has no {}, which samples of BERT need; give one of BERT's", path_, token));
+  reject("the tokenizer {} has no {}, which samples of BERT need; give one of BERT's", path_, token);
 }
 
 }  // namespace chimera

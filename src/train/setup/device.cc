@@ -14,6 +14,7 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "core/resident_memory.h"
 #include "engine/programs.h"
 #include "launch/local/launcher.h"
@@ -198,15 +199,13 @@ bool has_early_sums(const Job& job) {
 
 const Accelerator& open_accelerator(const std::string& path) {
   if (!std::filesystem::exists(path)) {
-    throw ConfigError(
-        fmt::format("--device cuda: {} does not exist; build it with tools/cuda-build, or use --device cpu", path));
+    reject("--device cuda: {} does not exist; build it with tools/cuda-build, or use --device cpu", path);
   }
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, kAcceleratorEntry);
   if (entry == nullptr) {
-    throw ConfigError(
-        fmt::format("--device cuda: cannot load {} ({}); build it again with tools/cuda-build, or use --device cpu",
-                    path, ::dlerror()));
+    reject("--device cuda: cannot load {} ({}); build it again with tools/cuda-build, or use --device cpu", path,
+           ::dlerror());
   }
   return *reinterpret_cast<AcceleratorEntry>(entry)();
 }
@@ -231,7 +230,7 @@ void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (options.numbers.reduction == ReductionOrder::Canonical) set_unless_set(deterministic_variables());
   const Accelerator& gpus = accelerator();
   if (const std::string problem = gpus.problem(); !problem.empty()) {
-    throw ConfigError(fmt::format("--device cuda: no usable GPU here ({}); use --device cpu", problem));
+    reject("--device cuda: no usable GPU here ({}); use --device cpu", problem);
   }
   if (has_processes(options) && !options.device.gpu && !ranks_share_gpus() && ranks > gpus.num_devices()) {
     throw ConfigError(
@@ -303,10 +302,10 @@ void require_recordable(const TrainOptions& options, std::int64_t ranks) {
 int gpu_of(int local_rank, int local_size, int visible) {
   if (visible == 1) return 0;
   if (local_size <= visible) return local_rank;
-  throw ConfigError(
-      fmt::format("--device cuda: {} processes on this host need a GPU each, it has {}; start as many processes on "
-                  "a host as it has GPUs",
-                  local_size, visible));
+  reject(
+      "--device cuda: {} processes on this host need a GPU each, it has {}; start as many processes on a host as it "
+      "has GPUs",
+      local_size, visible);
 }
 
 void assign_gpu(TrainOptions& options, int local_rank, int local_size) {
@@ -342,11 +341,11 @@ void require_gpu_margin(at::Device device) {
   const std::int64_t all = accelerator().traits(gpu).memory_bytes;
   const std::int64_t used = accelerator().used_bytes(gpu);
   if (all - used >= kGpuMargin) return;
-  throw ConfigError(
-      fmt::format("--device cuda: a step without messages uses {} of the {} of GPU {}, and {} must stay free; use a "
-                  "smaller --micro-batch-size, --recompute full, or more stages",
-                  bytes_text(static_cast<double>(used)), bytes_text(static_cast<double>(all)), gpu,
-                  bytes_text(static_cast<double>(kGpuMargin))));
+  reject(
+      "--device cuda: a step without messages uses {} of the {} of GPU {}, and {} must stay free; use a smaller "
+      "--micro-batch-size, --recompute full, or more stages",
+      bytes_text(static_cast<double>(used)), bytes_text(static_cast<double>(all)), gpu,
+      bytes_text(static_cast<double>(kGpuMargin)));
 }
 
 GpuPeak gpu_peak(const Job& job) {

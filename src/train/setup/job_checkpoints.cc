@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "engine/stored_values.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/model_folder.h"
@@ -61,7 +62,7 @@ NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
 }
 
 [[noreturn]] void refuse(const Checkpoint& checkpoint, const std::string& why) {
-  throw ConfigError(fmt::format("--resume {}: {}", checkpoint.path, why));
+  reject("--resume {}: {}", checkpoint.path, why);
 }
 
 /// Texts give other tokens with another tokenizer, which a hash of the data does not say. Empty for the same tokenizer.
@@ -161,8 +162,8 @@ void require_own_folder(const Job& job) {
   for (const std::int64_t step : list_steps(options.checkpoint.folder)) {
     if (step <= job.first_step) continue;
     const std::string whose = job.first_step == 0 ? "of another run" : fmt::format("after step {}", job.first_step);
-    throw ConfigError(fmt::format("--checkpoint {}: has {} {}; give --resume auto or another folder",
-                                  options.checkpoint.folder, checkpoint_name(step), whose));
+    reject("--checkpoint {}: has {} {}; give --resume auto or another folder", options.checkpoint.folder,
+           checkpoint_name(step), whose);
   }
 }
 
@@ -174,15 +175,14 @@ void require_own_latest(const TrainOptions& options) {
   if (!list_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
   const std::string text = read_whole(path);
   if (text.empty() || step_of_name(text.substr(0, text.find('\n')))) return;
-  throw ConfigError(
-      fmt::format("--checkpoint {}: {} does not name a checkpoint, and would be replaced; give another folder",
-                  options.checkpoint.folder, path));
+  reject("--checkpoint {}: {} does not name a checkpoint, and would be replaced; give another folder",
+         options.checkpoint.folder, path);
 }
 
 void require_saving(const Job& job) {
   if (job.options.checkpoint.folder.empty() || !job.run.schedule.updates) return;
   const auto refuse_schedule = [&](const char* why) {
-    throw ConfigError(fmt::format("--checkpoint: schedule {} is asynchronous, {}", job.run.schedule.name, why));
+    reject("--checkpoint: schedule {} is asynchronous, {}", job.run.schedule.name, why);
   };
   if (job.options.checkpoint.every.steps == 0) {
     refuse_schedule("and can be saved only at a flush; give --save-every in steps");
@@ -261,8 +261,8 @@ void require_space(const Job& job, std::int64_t first_step) {
   const auto free = static_cast<double>(*available);
   const double one = checkpoint_bytes(job);
   if (free < one) {
-    throw ConfigError(fmt::format("--checkpoint {}: a checkpoint needs {}, and {} are free there", options.folder,
-                                  bytes_text(one), bytes_text(free)));
+    reject("--checkpoint {}: a checkpoint needs {}, and {} are free there", options.folder, bytes_text(one),
+           bytes_text(free));
   }
   const std::int64_t steps = job.options.updates.steps - first_step;
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
@@ -306,9 +306,9 @@ void open_checkpoints(Job& job) {
                                         progress.at("updates").get<std::int64_t>(), watch_of(progress)};
     }
   } catch (const CheckpointError& error) {
-    throw ConfigError(fmt::format("--resume: {}", error.what()));
+    reject("--resume: {}", error.what());
   } catch (const nlohmann::json::exception& error) {
-    throw ConfigError(fmt::format("--resume: the manifest's progress is not complete ({})", error.what()));
+    reject("--resume: the manifest's progress is not complete ({})", error.what());
   }
   // Ranks would all report the same.
   if (job.options.output.reports) require_space(job, job.first_step);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/staged_folder.h"
 
@@ -31,7 +32,7 @@ void require_exportable(const Job& job) {
     std::error_code none;  // Another run may hold an empty folder
     if (job.options.output.reports && std::filesystem::exists(folder, none)) const FolderHold tried(folder);
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--export {}", error.what()));
+    reject("--export {}", error.what());
   }
 }
 

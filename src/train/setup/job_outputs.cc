@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "data/mixture.h"
 #include "launch/flight/flight_record.h"
 #include "telemetry/event_file.h"
@@ -37,7 +38,7 @@ void name_flag(const char* flag, const Act& act) {
   try {
     act();
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{} {}", flag, error.what()));
+    reject("{} {}", flag, error.what());
   }
 }
 
@@ -60,9 +61,7 @@ bool has_name_of_data(const std::string& path) {
 
 void require_no_input(const Output& output, const TrainOptions& options) {
   const std::string& path = output.path;
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("{} {}: {}", output.flag, path, why));
-  };
+  const auto refuse = [&](const std::string& why) { reject("{} {}: {}", output.flag, path, why); };
   // An output that replaces an input would destroy it, or read its own output in the next run.
   std::vector<std::string> files = options.output.files_read;
   files.insert(files.end(), {options.model.name, options.schedule.file, options.data.tokenizer, options.model.from});
@@ -86,14 +85,14 @@ void require_no_input(const Output& output, const TrainOptions& options) {
 
 void require_distinct(const Output& output, const Output& other) {
   if (!is_same_file(output.path, other.path) || !is_kept(output.path)) return;
-  throw ConfigError(fmt::format("{} {}: {} writes this file; give another one", output.flag, output.path, other.flag));
+  reject("{} {}: {} writes this file; give another one", output.flag, output.path, other.flag);
 }
 
 /// Metrics are appended line by line. A pipe is not opened, as closing it would end its reader's input.
 void require_appendable(const Output& output) {
   std::error_code none;
   const auto refuse = [&](int cause) {
-    throw ConfigError(fmt::format("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause)));
+    reject("{} {}: cannot be written ({})", output.flag, output.path, system_message(cause));
   };
   if (!std::filesystem::exists(output.path, none)) {
     // A link may name a file that does not exist, whose folder is another than the link's.
@@ -144,8 +143,7 @@ void require_as_written(const Output& output) {
   std::string begin(std::string_view(output.begin).size(), '\0');
   std::ifstream(output.path, std::ios::binary).read(begin.data(), std::ssize(begin));
   if (begin == output.begin) return;
-  throw ConfigError(fmt::format("{} {}: exists already and is not of this run; give another file, or --overwrite",
-                                output.flag, output.path));
+  reject("{} {}: exists already and is not of this run; give another file, or --overwrite", output.flag, output.path);
 }
 
 /// Throws ConfigError if another run saves in the folder. A rank locks it later.
@@ -153,7 +151,7 @@ void require_unlocked_folder(const std::string& folder) {
   // The lock that a running job holds ends with its process, so no stale file can block a folder.
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (file.get() < 0 || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  throw ConfigError(fmt::format("--checkpoint {}: another run saves in this folder; give another folder", folder));
+  reject("--checkpoint {}: another run saves in this folder; give another folder", folder);
 }
 
 /// Checks the nearest existing parent, because the run creates the folder later.
@@ -161,16 +159,14 @@ void require_folder(const std::string& flag, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::is_symlink(path, error) && !fs::exists(path, error)) {  // no folder can be made under its name
-    throw ConfigError(fmt::format("{} {}: is a link to {}, which does not exist; make that folder, or remove the link",
-                                  flag, path, fs::read_symlink(path, error).string()));
+    reject("{} {}: is a link to {}, which does not exist; make that folder, or remove the link", flag, path,
+           fs::read_symlink(path, error).string());
   }
   fs::path place = fs::absolute(path, error).lexically_normal();
   while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
-  if (!fs::is_directory(place, error)) {
-    throw ConfigError(fmt::format("{} {}: {} is not a folder", flag, path, place.string()));
-  }
+  if (!fs::is_directory(place, error)) reject("{} {}: {} is not a folder", flag, path, place.string());
   if (::access(place.c_str(), W_OK | X_OK) != 0) {
-    throw ConfigError(fmt::format("{} {}: cannot be written ({})", flag, path, system_message(errno)));
+    reject("{} {}: cannot be written ({})", flag, path, system_message(errno));
   }
 }
 

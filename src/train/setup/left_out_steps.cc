@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {
@@ -61,7 +62,7 @@ void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& 
 void forget_left_out(const std::string& folder) {
   std::error_code error;
   std::filesystem::remove(path_in(folder), error);
-  if (error) throw ConfigError(fmt::format("{}: cannot be removed ({})", path_in(folder), error.message()));
+  if (error) reject("{}: cannot be removed ({})", path_in(folder), error.message());
 }
 
 bool leaves_out(const std::vector<LeftOutSteps>& ranges, std::int64_t step) {

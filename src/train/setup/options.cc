@@ -1,13 +1,12 @@
 #include "train/setup/options.h"
 
-#include <fmt/format.h>
 #include <array>
 #include <charconv>
 #include <string_view>
 
 #include "core/cgroup.h"
-#include "core/error.h"
 #include "core/printable.h"
+#include "core/reject.h"
 
 namespace chimera {
 
@@ -23,7 +22,7 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
   const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const auto unit = std::ranges::find(kUnits, name, &Unit::name);
   if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMax) {
-    throw ConfigError(fmt::format("{} '{}': must be steps, such as 100, or a time: 30s, 10min, 2h", flag, text));
+    reject("{} '{}': must be steps, such as 100, or a time: 30s, 10min, 2h", flag, text);
   }
   if (unit->seconds == 0) return {.steps = number, .seconds = 0};
   return {.steps = 0, .seconds = static_cast<double>(number) * unit->seconds};
@@ -36,7 +35,7 @@ double parse_deviations(const std::string& flag, const std::string& text) {
   const auto number =
       parse_number<double>(std::string_view(text).substr(0, text.size() - (has_unit ? kUnit.size() : 0)));
   if (!number || !(*number > 0 && *number <= kMax)) {
-    throw ConfigError(fmt::format("{} '{}': must be deviations above 0, such as 5sigma", flag, text));
+    reject("{} '{}': must be deviations above 0, such as 5sigma", flag, text);
   }
   return *number;
 }
@@ -49,15 +48,13 @@ constexpr std::int64_t kMaxElements = 100'000'000'000;  // Elements of a message
 
 void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std::int64_t micro_batch_size) {
   if (sequence > model.positions) {
-    throw ConfigError(fmt::format("--sequence {} is longer than the {} positions of model {}", sequence,
-                                  model.positions, model.name));
+    reject("--sequence {} is longer than the {} positions of model {}", sequence, model.positions, model.name);
   }
   require_within_window(model, sequence);
   // The product is bounded before it is computed, because it could overflow.
   if (micro_batch_size > kMaxElements / sequence / model.hidden) {
-    throw ConfigError(
-        fmt::format("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds",
-                    micro_batch_size, sequence, model.hidden));
+    reject("--micro-batch-size {} times sequence {} times hidden {} is more than any machine holds", micro_batch_size,
+           sequence, model.hidden);
   }
 }
 
@@ -74,8 +71,8 @@ void choose_usual_rates(TrainOptions& options) {
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes) {
   const double available = available_memory_bytes();
   if (bytes <= available) return;
-  throw ConfigError(fmt::format("model {}: {} need {}, this machine (or its control group) has {}; use a smaller model",
-                                model.name, what, bytes_text(bytes), bytes_text(available)));
+  reject("model {}: {} need {}, this machine (or its control group) has {}; use a smaller model", model.name, what,
+         bytes_text(bytes), bytes_text(available));
 }
 
 }  // namespace chimera

@@ -201,8 +201,8 @@ void require_fitting(const Job& job) {
 
 void require_host_for_ranks(const Job& job) {
   if (job.local_ranks() <= kMaxRanksOfHost) return;
-  throw ConfigError(fmt::format("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
-                                ranks_in_words(job), kMaxRanksOfHost));
+  reject("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)", ranks_in_words(job),
+         kMaxRanksOfHost);
 }
 
 /// Returns [rank of a lane]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical
@@ -276,10 +276,10 @@ void require_pairs(const Job& job) {
   if (job.options.device.kind != DeviceKind::Cpu)
     throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
   if (has_pairs(job.run.schedule)) return;
-  throw ConfigError(
-      fmt::format("--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` "
-                  "writes it with pairs for --schedule",
-                  job.run.schedule.name));
+  reject(
+      "--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` writes it "
+      "with pairs for --schedule",
+      job.run.schedule.name);
 }
 
 std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
@@ -338,7 +338,7 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
 
 void require_asynchronous(const Job& job) {
   const auto refuse = [&](const char* flag, const char* reason) {
-    throw ConfigError(fmt::format("{}: schedule {} is asynchronous, {}", flag, job.run.schedule.name, reason));
+    reject("{}: schedule {} is asynchronous, {}", flag, job.run.schedule.name, reason);
   };
   if (job.options.numbers.reduction != ReductionOrder::Natural)
     refuse("--reduction canonical", "its updates depend on its order of ops");

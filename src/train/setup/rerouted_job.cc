@@ -1,12 +1,11 @@
 #include "train/setup/rerouted_job.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "engine/canonical.h"
 #include "engine/rerouted_run.h"
 #include "engine/sharded_optimizer.h"
@@ -131,9 +130,7 @@ std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
     try {
       require_connectable(rerouted_job(job, {.lost = {lost}}));
     } catch (const Error& error) {
-      if (must_reroute) {
-        throw ConfigError(fmt::format("--recover reroute: without rank {}, {}", lost.value(), error.what()));
-      }
+      if (must_reroute) reject("--recover reroute: without rank {}, {}", lost.value(), error.what());
       return std::nullopt;
     }
   }

@@ -17,6 +17,7 @@
 
 #include "core/console.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "rendezvous/address.h"
 
 namespace chimera {
@@ -169,8 +170,7 @@ RendezvousStore::~RendezvousStore() = default;
 // The counter of each rank detects a rank number that is given twice, which would otherwise hang or mix up messages.
 void RendezvousStore::await_all(int rank, int world_size) {
   if (store_->add(key_of(rank), 1) > 1) {
-    throw ConfigError(
-        fmt::format("two processes are rank {}; give each of the {} processes its own rank", rank, world_size));
+    reject("two processes are rank {}; give each of the {} processes its own rank", rank, world_size);
   }
   std::vector<std::string> keys;
   for (int each = 0; each < world_size; ++each) keys.push_back(key_of(each));

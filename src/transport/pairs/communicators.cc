@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/reject.h"
 #include "rendezvous/address.h"
 
 namespace chimera {
@@ -64,10 +65,10 @@ using Group = Communicators::Group;
 
 void require_few(const CommunicatorCount& count, int multiprocessors) {
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format(
-        "--device cuda: a rank would have {} communicators ({} for messages, {} for sums), more than {}; use "
-        "fewer stages a rank, or --transport threads",
-        count.all(), count.of_pairs, count.of_groups, why));
+    reject(
+        "--device cuda: a rank would have {} communicators ({} for messages, {} for sums), more than {}; use fewer "
+        "stages a rank, or --transport threads",
+        count.all(), count.of_pairs, count.of_groups, why);
   };
   if (count.all() > kMaxCommunicators) refuse(fmt::format("the {} that get streams of their own", kMaxCommunicators));
   if (count.all() > multiprocessors / 2) {
