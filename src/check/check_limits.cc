@@ -88,6 +88,7 @@ std::optional<Excess> first_excess(std::size_t worker, const std::vector<double>
       {worker, static_cast<std::size_t>(first - amounts.begin())}, *first, *std::max_element(first, amounts.end())};
 }
 
+// The first op in time to break a limit is the cause; others often follow from it.
 void sort_by_start(const Schedule& schedule, std::vector<Violation>& violations) {
   if (violations.size() < 2) return;
   const OpTable table(schedule);
@@ -129,6 +130,8 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
   return violations;
 }
 
+// Sums of floating-point numbers depend on their order. A run adds gradients in the order of its ops, so equal results
+// with other schedules need the order of the samples.
 std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity) {
   Findings findings;
   std::vector<MicroBatchId> newest(num_copies(schedule), MicroBatchId(-1));

@@ -13,6 +13,7 @@
 namespace chimera {
 namespace {
 
+// Both ops of a pair start together. So neither may need the other, and an op can be in one pair only.
 /// Returns why the op and the next op do not form a valid pair; nothing if they do.
 std::optional<std::string> pair_error(const Schedule& schedule, const std::vector<Op>& ops, std::size_t position) {
   if (schedule.updates) return "paired; an asynchronous schedule has no pairs";
@@ -53,6 +54,7 @@ std::string describe(const Schedule& schedule, const std::vector<Wait>& cycle, P
 
 constexpr std::size_t kMaxReplicas = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
 
+// A wrong row does not end the check: other rows and the ops are reported, too.
 void check_row(std::size_t r, const std::vector<WorkerId>& row, std::int64_t stages, std::size_t num_workers,
                Findings& findings) {
   const auto workers = static_cast<std::int64_t>(num_workers);
@@ -356,6 +358,8 @@ class ScheduleCheck {
 
 }  // namespace
 
+// All later code indexes tables by stage, micro-batch, slice and worker, and sizes them by the product of the counts.
+// If the result is true, these tables are small enough to allocate.
 bool check_placement(const Placement& placement, std::int64_t stages, std::int64_t micro_batches, std::int64_t slices,
                      std::size_t num_workers, Findings& findings) {
   const bool has_slices = slices >= 1 && slices <= kMaxSlices;

@@ -31,6 +31,7 @@ const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId 
   return found != held.end() && found->group == group ? &*found : nullptr;
 }
 
+// A sum of one member needs no partner, so it cannot be in a cycle of orders.
 bool Collectives::start(std::size_t worker, ParameterGroupId group) {
   find(worker, group)->has_started = true;
   if (members(group).size() > 1) order_[worker].push_back(group);
@@ -45,6 +46,7 @@ void Collectives::restart(std::size_t worker, ParameterGroupId group) {
 
 void Collectives::arrive(std::size_t worker) { ++num_arrived_[static_cast<std::size_t>(arrivals_[worker]++)]; }
 
+// A worker that has joined fewer steps is the one that the others wait for.
 std::vector<std::size_t> Collectives::first_missing(std::size_t worker, std::size_t most) const {
   std::vector<std::size_t> missing;
   for (std::size_t w = 0; w < arrivals_.size() && missing.size() < most; ++w) {

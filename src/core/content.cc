@@ -67,6 +67,7 @@ std::string_view begin_of_text(std::string_view head) {
   return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));
 }
 
+// A failed download leaves the error page of the server under the name of the file.
 bool is_web_page(std::string_view head) {
   std::string begin(begin_of_text(head).substr(0, 14));
   std::ranges::transform(begin, begin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -77,6 +78,7 @@ std::string_view inside_of(std::string_view begin) { return begin_of_text(begin.
 
 bool has_texts(std::string_view begin) { return begin.starts_with('[') && inside_of(begin).starts_with('"'); }
 
+// A brace or bracket alone may begin an ordinary text. JSON of documents goes on with a string or an object.
 bool is_json(std::string_view begin) {
   return (begin.starts_with('{') && inside_of(begin).starts_with('"')) ||
          (begin.starts_with('[') && inside_of(begin).starts_with('{')) || has_texts(begin);
@@ -86,6 +88,8 @@ bool is_control(char letter) {
   return letter > '\0' && letter < ' ' && kControlsOfText.find(letter) == kControlsOfText.npos;
 }
 
+// Texts of other encodings are not recognized in general. Zero bytes and control characters tell binary files, and
+// UTF-16 without a mark, from UTF-8; a few of them occur in real texts.
 void require_utf8(const std::string& path, std::string_view head) {
   constexpr const char* kMakeUtf8 = "make UTF-8 of it: iconv -f UTF-16 -t UTF-8 FILE";
   if (head.starts_with("\xFF\xFE") || head.starts_with("\xFE\xFF")) refuse(path, "is UTF-16", kMakeUtf8);

@@ -25,6 +25,7 @@ double cpu_seconds(int who) {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// Cores outside the affinity mask cannot slow this process, so only these count.
 std::vector<int> own_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -38,6 +39,8 @@ std::vector<int> own_cores() {
 
 }  // namespace
 
+// A line `cpuN` of /proc/stat counts clock ticks since boot. Idle time and waits for disks do not count as busy, and
+// guest time is part of user time already.
 std::optional<double> busy_seconds(const std::string& stat, const std::vector<int>& cores) {
   double ticks = 0;
   std::size_t found = 0;
@@ -70,6 +73,7 @@ std::optional<CoreUse> sample_core_use() {
                  .cores = static_cast<int>(cores.size())};
 }
 
+// Counters advance in ticks of 10 ms, so over less than half a second the difference is mostly rounding.
 std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds) {
   const double elapsed = end.time - begin.time;
   if (elapsed < 0.5) return std::nullopt;

@@ -63,6 +63,7 @@ void require_known(const std::string& point) {
   }
 }
 
+// Names and numbers are checked before the run starts: a plan with a typing error would test nothing and pass.
 Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
   const auto named = std::ranges::find(kFaultActions, text.substr(0, at));
@@ -119,6 +120,7 @@ int start_of_job() {
   return restarts == nullptr ? 1 : 1 + required_number(restarts);
 }
 
+// Ranks may be threads of one process, so rank and counters belong to threads.
 thread_local int told_rank = 0;
 thread_local std::vector<int> passages;  // [fault]: calls of its point
 

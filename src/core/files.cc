@@ -112,6 +112,7 @@ std::optional<std::uint64_t> free_bytes(const std::string& path) {
   return error ? std::nullopt : std::optional<std::uint64_t>(space.available);
 }
 
+// A terminal or pipe may be non-blocking without this process's doing, so EAGAIN waits for room instead of failing.
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(descriptor, text.data(), text.size());
@@ -129,6 +130,7 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
+// Links and different spellings name one file. A file that does not exist yet has no inode to compare.
 bool is_same_file(const std::string& one, const std::string& other) {
   std::error_code error;
   if (one == other || std::filesystem::equivalent(one, other, error)) return true;
@@ -145,6 +147,8 @@ void require_unused(const std::string& flag, const std::string& path, bool overw
   throw ConfigError(flag + " " + path + ": exists already; give another file, or --overwrite");
 }
 
+// A rename replaces the old file at once, so readers see the old text or the new one. Pipes and devices cannot be
+// replaced; they are written in place.
 void write_whole(const std::string& path, const std::string& text) {
   if (!is_replaced(path)) {
     const int cause = write_all(open_existing(path).get(), text);

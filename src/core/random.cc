@@ -9,6 +9,8 @@
 #include <cmath>
 #include <numbers>
 
+// Philox4x32-10 of Salmon et al. (SC'11): random numbers are a function of key and counter, so that any rank computes
+// the numbers of any element without the ones before it.
 // The rounds are spelled out, because compilers vectorize only this form. A test compares it with Random123.
 
 namespace chimera {
@@ -71,6 +73,7 @@ std::array<std::uint64_t, 2> block(std::uint64_t key, std::uint64_t stream, std:
   return {(std::uint64_t{out[1]} << 32U) | out[0], (std::uint64_t{out[3]} << 32U) | out[2]};
 }
 
+// 53 bits fill the mantissa, so every result is exact and below 1.
 double to_unit(std::uint64_t bits) { return static_cast<double>(bits >> 11U) * 0x1.0p-53; }
 
 }  // namespace
@@ -92,6 +95,7 @@ std::uint64_t CounterRandom::bits(std::uint64_t index) const { return block(key_
 
 double CounterRandom::uniform(std::uint64_t index) const { return to_unit(bits(index)); }
 
+// The high half of a product is uniform but for a bias of less than bound / 2^64, without a division or a retry.
 std::uint64_t CounterRandom::below(std::uint64_t index, std::uint64_t bound) const {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64U);

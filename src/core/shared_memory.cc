@@ -59,6 +59,7 @@ void SharedMemory::map() {
   data_ = static_cast<std::byte*>(data);
 }
 
+// A new mapping may have the address of an old one, so only the own entry is removed.
 SharedMemory::~SharedMemory() {
   {
     const std::scoped_lock lock(made().mutex);

@@ -49,6 +49,8 @@ SupportedAxis bidirectional_chunks() {
 
 std::int64_t chimera_stages(const PipelineShape& shape) { return shape.stages * shape.chunks; }
 
+// Pipeline r of the f pipelines down begins D/f workers behind pipeline r-1, and the pipelines up are their mirror
+// images (Li and Hoefler, SC'21). With chunks, a pipeline goes over all workers in waves.
 Placement chimera_placement(const PipelineShape& shape) {
   const std::int64_t depth = shape.stages;
   const std::int64_t f = shape.pipelines / 2;
@@ -66,6 +68,7 @@ StageId stage_on(std::int64_t worker, std::int64_t replica, std::int64_t chunk, 
   return StageId(wave_stage(replica < f ? distance : depth - 1 - distance, chunk, depth));
 }
 
+// As even as possible; earlier pipelines get the rest.
 MicroBatchRange micro_batches_of_pipeline(std::int64_t pipeline, std::int64_t pipelines, std::int64_t first,
                                           std::int64_t count) {
   const std::int64_t least = count / pipelines;
@@ -73,6 +76,7 @@ MicroBatchRange micro_batches_of_pipeline(std::int64_t pipeline, std::int64_t pi
   return {first + pipeline * least + std::min(pipeline, extra), least + (pipeline < extra ? 1 : 0)};
 }
 
+// Each unit of D micro-batches is dealt anew, so that all pipelines are busy in every unit.
 std::vector<ReplicaId> assign_to_pipelines(const PipelineShape& shape) {
   std::vector<ReplicaId> replica_of;
   for (std::int64_t first = 0; first < shape.micro_batches; first += shape.stages) {

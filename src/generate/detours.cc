@@ -235,6 +235,8 @@ Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   return all;
 }
 
+// The assignment of micro-batches to paths has many optimal solutions, and the order of ops is easier to find for
+// some of them. So a few variants are tried, each with more and more activations, until the makespan is near the bound.
 Detours make_detours(const DetourTask& task) {
   if (task.healthy.updates) throw ConfigError("an asynchronous schedule cannot go on without a worker");
   const std::vector<bool> lost = lost_workers(task);

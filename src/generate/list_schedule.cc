@@ -61,6 +61,7 @@ struct Ages {
   std::vector<MicroBatchId> oldest_first = {};          // Ties: smaller replica
 };
 
+// Replicas run their micro-batches independently, so age and not the id tells which micro-batch is older.
 Ages order_by_age(const ListTask& task) {
   Ages ages;
   ages.members.resize(task.placement.num_replicas());
@@ -499,6 +500,8 @@ Schedule deepest_first(ListTask task, const DepthLimits& limits) {
   return ListScheduler(task, deepest, limits).run().schedule;
 }
 
+// More activations in flight shorten the makespan up to a point. The smallest limit that reaches the deadline saves
+// memory at no cost.
 ListResult with_fewest_credits(ListTask task, const ListRank& rank, const CreditRange& credits, std::int64_t deadline) {
   // A full search over all credits would cost a simulation for each. At most 17 are tried, evenly spread.
   constexpr std::int64_t kSteps = 16;

@@ -31,6 +31,7 @@ std::optional<std::string> shape_error(const PipelineShape& shape, std::int64_t 
   return std::nullopt;
 }
 
+// Zero and negative counts are refused here, too, with both conditions in one message.
 std::optional<std::string> odd_stages_error(std::int64_t stages, const char* reason) {
   if (stages > 0 && stages % 2 == 0) return std::nullopt;
   return fmt::format("--stages must be {}, not {} ({})", stages < 1 ? "even and at least 2" : "even", stages, reason);
@@ -43,6 +44,8 @@ std::optional<std::string> loop_shape_error(const PipelineShape& shape, std::int
                      shape.chunks, shape.micro_batches, kMaxOps);
 }
 
+// `stages` of a shape counts workers. The schedule has as many stages as the placement, a multiple if workers hold
+// several.
 Schedule empty_schedule(const PipelineShape& shape, Placement placement) {
   Schedule schedule{.micro_batches = shape.micro_batches, .placement = std::move(placement)};
   schedule.stages = std::ssize(schedule.placement.worker_of.front());
@@ -50,6 +53,8 @@ Schedule empty_schedule(const PipelineShape& shape, Placement placement) {
   return schedule;
 }
 
+// The i-th op of a stage: forwards take the slices of a micro-batch in order, backwards in reverse, because a slice
+// needs the gradients of the keys and values that later slices have read.
 Op sliced_op(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i, std::int64_t slices) {
   if (slices == 1) return {kind, replica, stage, MicroBatchId(i)};  // Without two divisions for each op
   Op op{kind, replica, stage, MicroBatchId(i / slices)};

@@ -89,6 +89,8 @@ Schedule zb_v(const PipelineShape& shape) {
   return schedule;
 }
 
+// The slots are from Qi et al., NeurIPS'24: a forward moves down at half speed, which leaves slots between
+// the ops of neighbors for the way back.
 Schedule v_half(const PipelineShape& shape) {
   return wave_pattern(shape, [](std::int64_t depth, std::int64_t r) -> PatternSlots {
     const std::int64_t shift = depth % 2 == 0 ? 3 : 0;  // Keeps the four slots distinct modulo six

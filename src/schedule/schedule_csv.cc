@@ -28,6 +28,7 @@ Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::in
   return {{std::move(holders)}};
 }
 
+// PyTorch reads plain files, so they are preferred: the first line is written only if something would be lost.
 /// Returns whether plain cells express everything but the name.
 bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.slices != 1 || schedule.groups != 1 || schedule.micro_batch_scale != 1 ||
@@ -165,6 +166,7 @@ std::string_view take_until(std::string_view& text, char separator) {
   return taken;
 }
 
+// The number saturates instead of failing: the check of the schedule names the op with an id out of range.
 /// Removes a decimal number from the front and returns it, at most 2^31 - 1; nothing without a digit.
 std::optional<std::int64_t> take_number(std::string_view& text) {
   const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());

@@ -247,6 +247,8 @@ constexpr const char* kFileNames[] = {"format",
                                       "weight_versions",
                                       "update_delay"};
 
+// Fields that need each other are checked in both directions: a field without effect is more likely a mistake than a
+// wish.
 void read_rules(const Object& file, Schedule& schedule) {
   if (file.has(kScale)) {
     const Value scale = file[kScale];

@@ -26,6 +26,8 @@ std::int64_t exposed_stages(const Placement& placement) {
   return std::ranges::count_if(stage_groups(placement), [](const auto& holders) { return holders.size() == 1; });
 }
 
+// A beam search: the number of sets of copies grows with their size too fast to try all. A set is rated by the bound
+// of its routes, which takes far less time than ordering its ops.
 class CopySearch {
  public:
   CopySearch(const DetourTask& task, const CopiesFit& fits)
@@ -102,6 +104,8 @@ class CopySearch {
 
 }  // namespace
 
+// Copies cost memory and a transfer of weights. So a choice must have a better bound before its ops are ordered, and
+// a better makespan before it is taken.
 BalancedDetours balance_detours(DetourTask task, std::int64_t most, const CopiesFit& fits) {
   const auto merit = [](const Detours& detours) {
     return std::pair(detours.makespan, exposed_stages(detours.schedule.placement));

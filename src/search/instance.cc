@@ -33,6 +33,8 @@ void connect(std::vector<OpQueue>& queues, QueueIndex from, QueueIndex to, doubl
   producer.output = to;
 }
 
+// Slices may take different times, but the ops of a queue are interchangeable. The shortest slice keeps all bounds
+// valid (see the header).
 /// Returns the minimum of `of(op)` over the slices of an op.
 template <class Of>
 double least_of_slices(const SearchProblem& problem, Op op, Of of) {
@@ -98,6 +100,7 @@ std::int64_t most_of_smallest(const Instance& instance, std::size_t worker, cons
 
 }  // namespace
 
+// One micro-batch at a time needs least memory: if it fits on every worker, some order keeps the limits.
 std::optional<Shortage> find_shortage(const SearchProblem& problem) {
   const SearchLayout& layout = problem.layout;
   for (const InFlightLimit& limit : problem.limits) {
@@ -167,6 +170,8 @@ Schedule to_schedule(const SearchProblem& problem, const Orders& orders) {
   return schedule;
 }
 
+// The k-th op of a queue means micro-batch k of its replica, so the orders renumber the micro-batches of a schedule
+// that runs them in another order.
 Orders to_orders(const SearchProblem& problem, const Schedule& schedule) {
   Orders orders(schedule.workers.size());
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -219,6 +224,8 @@ bool is_admissible(const Instance& instance, const Orders& orders) {
   return true;
 }
 
+// Forwards depend on earlier stages, input gradients on later stages and forwards, weight gradients on input
+// gradients.
 std::vector<std::size_t> queues_in_order(const Instance& instance) {
   const std::size_t chains = instance.replica.size();
   std::vector<std::size_t> queues;

@@ -7,6 +7,7 @@
 namespace chimera {
 namespace {
 
+// A huge number of waves is returned as it is: require_searchable() refuses it, and twice the number could overflow.
 std::int64_t stages_per_worker(PlacementKind kind, const PipelineShape& shape) {
   switch (kind) {
     case PlacementKind::Linear:
@@ -51,6 +52,7 @@ std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_bat
   return dealt;
 }
 
+// The product of the factors is bounded step by step, so that it never overflows.
 void require_searchable(const PipelineShape& shape, std::int64_t chunks) {
   const auto require_positive = [](const char* what, std::int64_t value) {
     if (value < 1) reject("search: {} must be at least 1, not {}", what, value);
@@ -81,6 +83,7 @@ SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape) 
   return layout;
 }
 
+// CostTable and to_schedule() need a schedule for the placement and the counts only.
 Schedule without_ops(const SearchLayout& layout) {
   Schedule schedule;
   schedule.name = "search";

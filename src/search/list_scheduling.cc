@@ -55,6 +55,8 @@ struct Choice {
   double rank = kNever;
 };
 
+// Without the reserve, younger micro-batches could take all memory while the oldest one needs more to end, and no op
+// could ever start. The reserve is what the largest single micro-batch needs on the worker.
 /// Memory held by the workers, and reserved for the oldest micro-batch.
 class MemoryUse {
  public:

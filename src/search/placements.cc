@@ -34,6 +34,8 @@ Rows renamed(const Rows& rows, std::size_t workers) {
   return result;
 }
 
+// Workers are alike, and so are replicas with equally many micro-batches. Of the placements that differ only in their
+// names, the search tries one: the smallest in lexicographic order.
 class Enumeration {
  public:
   Enumeration(std::int64_t workers, std::int64_t chunks, std::vector<std::int64_t> dealt)

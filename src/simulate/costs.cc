@@ -106,6 +106,8 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
 }
 
+// Rabenseifner's algorithm (Thakur et al., IJHPCA 2005): reduce-scatter and all-gather
+// each take log2(p) latencies and send (p - 1) / p of the bytes. Only the first half runs if the optimizer is sharded.
 /// Returns the all-reduce time of each parameter group; 0 for a single copy.
 std::vector<double> all_reduce_times(const Schedule& schedule, const AllReduceCosts& costs) {
   const auto groups = gradient_groups(schedule.placement, costs.tied.has_value());
@@ -139,6 +141,8 @@ std::vector<double> LinkCosts::times() const {
   return all;
 }
 
+// A token costs the same for matrix products, and in proportion to its place for attention. So the first x of the
+// tokens take (1 - a) x + a x^2 of the time, and bound j is where this is j/k.
 std::vector<double> balanced_bounds(std::int64_t slices, double attention) {
   std::vector<double> bounds;
   const double linear = 1 - attention;
@@ -172,6 +176,7 @@ std::vector<double> parts_of_time(const SliceCosts& costs, std::int64_t slices) 
   return parts;
 }
 
+// Users give times of a worker's whole share of the model, of which each of its stages is an equal part.
 double stage_fraction(const Schedule& schedule) {
   return static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages);
 }

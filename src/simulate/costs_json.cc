@@ -51,6 +51,8 @@ Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   return result;
 }
 
+// Tools that measure links print such tables. A header line names the columns, so that a file with other columns is
+// refused instead of misread.
 /// Lines `from,to,alpha,beta` or `from,to,alpha`, one for each ordered pair of workers.
 class CsvLinks {
  public:

@@ -12,6 +12,8 @@ namespace {
 /// Time, and change of memory at that time.
 using Change = std::pair<double, double>;
 
+// Collects changes of memory at times and sums them at the end, because the ops, messages and copies of a worker are
+// not visited in order of time.
 class Ledger {
  public:
   Ledger(const Schedule& schedule, const CostModel& costs, const Timeline& timeline)
@@ -49,6 +51,7 @@ class Ledger {
     changes_[worker].emplace_back(until, -amount);
   }
 
+  // A stage always holds one version of its weights. Asynchronous schedules keep older versions for a while.
   void add_weights() {
     const auto holders = stage_groups(schedule_.placement);
     for (std::size_t s = 0; s < holders.size(); ++s) {

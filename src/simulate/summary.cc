@@ -28,6 +28,8 @@ Timeline empty_timeline(const Schedule& schedule) {
   return timeline;
 }
 
+// An asynchronous schedule has no flush, so a step ends when the last op of its micro-batches ends, even if ops of
+// later steps ran before.
 void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& timeline) {
   const std::int64_t per_step = micro_batches_per_step(schedule, steps);
   timeline.step_ends.resize(static_cast<std::size_t>(steps), 0);
@@ -39,6 +41,7 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
   }
 }
 
+// Micro-batches in flight change only with the worker's own ops, so their order decides the peak, not the times.
 void count_peaks(const Schedule& schedule, Timeline& timeline) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     WorkerTimeline& worker = timeline.workers[w];
@@ -54,6 +57,7 @@ void count_peaks(const Schedule& schedule, Timeline& timeline) {
   }
 }
 
+// Lost workers have no ops. They would count as idle, so they are left out of the ratio.
 void summarize_timeline(Timeline& timeline) {
   double busiest = 0;
   for (WorkerTimeline& worker : timeline.workers) {
