@@ -276,10 +276,8 @@ class TraceBuilder {
     }
   }
 
-  [[nodiscard]] double start_of(std::size_t w, std::size_t step) {
-    const TraceRange& first = range(w, step, 0);
-    return origins_[w] + (workers_[w]->on_device ? first.work_start : first.start);
-  }
+  /// Returns the start of the worker's first op, without its wait: other workers may still run the step before.
+  [[nodiscard]] double start_of(std::size_t w, std::size_t step) { return origins_[w] + range(w, step, 0).work_start; }
 
   /// Drops steps that some ranks have not recorded: those before the last rank's first step.
   void align_steps() {
