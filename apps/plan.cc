@@ -16,6 +16,7 @@
 #include "core/files.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
+#include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"
 #include "flags/values.h"
@@ -38,16 +39,7 @@ std::string as_comment(const std::string& text) {
 }
 
 struct PlanArguments {
-  PlanFlags problem;
-  std::vector<std::string> schedules;
-  PlanRule rule = PlanRule::Simulation;
-  PartitionChoice partition = {PartitionRule::Balanced};
-  CLI::Option* partition_option = nullptr;
-  GivenConfiguration given;
-  StageChoice recompute = {StageRule::Auto};
-  StageChoice offload = {};
-  PlanQuestions questions;
-  std::int64_t top = 10;
+  PlanRequest request;
   std::int64_t run = 0;
   std::string data;  // text for measured runs; empty: random letters
   Format format = Format::Text;
@@ -58,112 +50,9 @@ struct PlanArguments {
   CLI::Option* ranks_option = nullptr;
 };
 
-/// The flag takes a number, a list or a range. An empty list, for `auto`, leaves the choice to the planner.
-void add_allowed(CLI::App& command, const std::string& flag, std::vector<std::int64_t>& values,
-                 const std::string& description, const char* type = "N,N..N", std::int64_t most = 1'000'000'000) {
-  const bool has_default = !values.empty();
-  const auto take = [&values, flag, most, has_default](const std::string& text) {
-    values = has_default && text == "auto" ? std::vector<std::int64_t>{} : parse_count_list(flag, text);
-    for (const std::int64_t value : values) require_between(flag.c_str(), value, 1, most);
-  };
-  add_text(command, flag, take, type, description);
-}
-
-void add_given(CLI::App& command, PlanArguments& options) {
-  add_allowed(command, "--stages", options.given.stages,
-              "number of workers of one pipeline (D; default: all possible numbers)");
-  add_allowed(command, "--data-parallel", options.given.data_parallel, "number of data-parallel groups (W)");
-  add_allowed(command, "--micro-batch-size", options.given.micro_batch_sizes, "sequences per micro-batch");
-  add_allowed(command, "--pipelines", options.given.pipelines,
-              "number of pipelines (2f); considers only schedules with several");
-  add_choice(command, "--replica-layout", options.given.replica_layout,
-             "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
-             "faster layout)");
-  add_allowed(command, "--tensor-parallel", options.given.tensor_parallel,
-              "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all divisors of "
-              "the heads (default 1)",
-              "T", 1'000'000);
-  add_allowed(command, "--slices", options.given.slices,
-              "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, 4, 8 and 16 "
-              "with at least 128 tokens each; causal models (default 1)",
-              "K", kMaxSlices);
-  add_stage_choices(command, options.recompute, options.offload, "auto");
-}
-
-/// The paper's rule covers only its own schedule with even partitions.
-void require_papers_choice(const PlanArguments& options) {
-  for (const std::string& name : options.schedules) {
-    if (find_generator(name).name == kPaperSchedule) continue;
-    reject("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name);
-  }
-  const std::vector<std::int64_t> one = {1};
-  const auto require = [](bool holds, const char* lack, const char* flag) {
-    if (!holds) reject("--rule paper {}; leave out {}, or --rule", lack, flag);
-  };
-  require(options.given.tensor_parallel == one, "knows no tensor parallelism", "--tensor-parallel");
-  require(options.given.slices == one, "knows no slices", "--slices");
-  require(options.given.empty() && options.recompute.rule == StageRule::Auto,
-          "decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and --recompute itself",
-          "them");
-  require(options.offload.rule == StageRule::None, "knows no offloading", "--offload");
-  require(!options.questions.pareto, "takes all the memory there is", "--pareto");
-  const bool is_even = options.partition_option->count() == 0 || options.partition.rule == PartitionRule::Even;
-  require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(options.partition)).c_str(), "--partition");
-}
-
-std::vector<std::string> notes_of(const PlanArguments& options, const PlanProblem& problem) {
-  const PlanFlags& flags = options.problem;
-  std::vector<std::string> notes = {fmt::format(
-      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(flags.dtype_for(problem.model)),
-      to_text(flags.optimizer), flags.shard_optimizer ? " (sharded)" : "", flags.dropout ? ", dropout" : "",
-      options.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(options.schedules, ", ")),
-      to_text(options.partition), to_text(options.recompute),
-      options.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(options.offload)),
-      to_text(flags.sync))};
-  // What the user did not choose is said below the title, because sequences and types change all figures.
-  const std::vector<std::int64_t>& slices = options.given.slices;
-  if (slices.empty()) notes.front() += ", slices auto";
-  if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
-    notes.front() += fmt::format(", slices {}", fmt::join(slices, ", "));
-  std::vector<std::string> usual;
-  if (!flags.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
-  if (!flags.dtype) usual.push_back(fmt::format("--dtype {}", to_text(flags.dtype_for(problem.model))));
-  if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
-  if (shares_cores(problem)) {
-    notes.push_back(fmt::format("{} workers share {} cores of a node, so bubbles include waits for a core",
-                                std::min(problem.workers, problem.machine.workers_per_node), problem.machine.cores));
-  }
-  for (const std::string& source : problem.machine.sources) {
-    if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
-  }
-  if (problem.machine.reserved.all() > 0)
-    notes.push_back("the memory of a worker includes " + to_text(problem.machine.reserved));
-  if (options.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
-    notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
-                                kHostBandwidth / 1e9));
-  }
-  return notes;
-}
-
-PlanAnalysis make_report(const PlanArguments& options) {
-  // Flags that the paper's rule would ignore are refused, else its answer would look like an answer to them.
-  if (options.rule == PlanRule::Paper) require_papers_choice(options);
-  const PlanOptions plan_options{.schedules = options.schedules,
-                                 .given = options.given,
-                                 .partition = options.partition,
-                                 .recompute = options.recompute,
-                                 .offload = options.offload,
-                                 .top = options.top};
-  PlanProblem problem = options.problem.problem();
-  problem.workload.recompute_attention = options.recompute.rule == StageRule::Attention;
-  PlanAnalysis report = analyze_plan(problem, plan_options, options.rule, options.questions);
-  report.notes = notes_of(options, problem);
-  return report;
-}
-
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
   // Model and workload first, then what the planner chose for them.
-  auto flags = options.problem.workload_flags(problem);
+  auto flags = workload_flags(options.request, problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
   return flags;
@@ -274,7 +163,7 @@ fi
 exit "$code"
 )",
       fmt::arg("comment", as_comment(description(report, seconds))),
-      fmt::arg("name", "chimera-" + options.problem.model), fmt::arg("nodes", ranks / ranks_of_node),
+      fmt::arg("name", "chimera-" + options.request.model), fmt::arg("nodes", ranks / ranks_of_node),
       fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
       fmt::arg("block", chosen.tensor_parallel == 1 ? "" : "#SBATCH --distribution=block\n"),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
@@ -282,17 +171,16 @@ exit "$code"
 }
 
 void check_flags(const CLI::App& command, const PlanArguments& options) {
-  if (options.top < 0) reject("--top must be 0 or more, not {}", options.top);
-  if (options.run < 0) reject("--run must be 0 or more, not {}", options.run);
+  if (options.run < 0) throw ConfigError(fmt::format("--run must be 0 or more, not {}", options.run));
   require_effect(command, {"--data"}, options.run > 0, "--run");
-  if (options.format == Format::Csv && options.questions.explain > 0)
+  if (options.format == Format::Csv && options.request.questions.explain > 0)
     throw ConfigError("--explain: a CSV table has no explanations; use --format text or json");
   require_effect(command, {"--ranks-per-node"}, !options.sbatch.empty(), "--sbatch");
   for (const char* flag : {"--format", "--explain", "--pareto"}) {
     if (options.sbatch != "-" || command.count(flag) == 0) continue;
     reject("{}: --sbatch - prints the job in place of the table; leave out one of them", flag);
   }
-  require_whole_nodes(options.problem.workers, options.ranks_of_node);  // before the search, which may be long
+  require_whole_nodes(options.request.workers, options.ranks_of_node);  // before the search, which may be long
 }
 
 void write_costs(const PlanArguments& options, const PlanAnalysis& report) {
@@ -320,35 +208,19 @@ void add_plan(CLI::App& program, int& exit_code) {
       "\nExit code 2: nothing fits.\n"
       "\nMore: docs/planner.md");
   auto options = std::make_shared<PlanArguments>();
-  options->problem.add_to(*command);
-  begin_group(*command, heading::kPlanning);
-  complete_names(
-      command
-          ->add_option("--schedules", options->schedules, "schedules to consider (default: all synchronous schedules)")
-          ->delimiter(',')
-          ->type_name("NAME,NAME"),
-      schedule_names());
-  add_choice(*command, "--rule", options->rule,
-             "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)");
-  options->partition_option = add_text(
-      *command, "--partition",
-      [&partition = options->partition](const std::string& text) { partition = parse_partition(text); }, "CUT",
-      "how layers are distributed over stages: even; balanced, which tries even and balanced times; or blocks "
-      "per stage such as 8,9,9,6 (default balanced)");
-  add_given(*command, *options);
-  add_count(*command, "--top", options->top, "number of candidates to print; 0: all that fit (default 10)");
+  use_files(options->request);
+  add_flags(*command, options->request);
+  complete_names(command->get_option("--model"), preset_names());
   command
       ->add_option_function<std::vector<std::string>>(
           "--explain",
-          [&row = options->questions.explain](const std::vector<std::string>& words) {
+          [&row = options->request.questions.explain](const std::vector<std::string>& words) {
             row = words.empty() || words[0].empty() ? 1 : parse_count("--explain", words[0]);
             require_between("--explain", row, 1, 1'000'000'000);
           },
           "explain the step time of this row of the table and of the next row (default row 1)")
       ->type_name("ROW")
       ->expected(0, 1);
-  command->add_flag("--pareto", options->questions.pareto,
-                    "list step time against memory: the fastest candidate for each memory limit");
   add_count(*command, "--run", options->run,
             "number of best candidates to train for some steps on this machine (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
@@ -377,7 +249,7 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.
-    PlanAnalysis report = make_report(*options);
+    PlanAnalysis report = answer(options->request);
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);

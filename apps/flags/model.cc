@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "answers/model_request.h"
+#include "flags/flag_door.h"
 #include "flags/values.h"
 #include "hugging_face/config_json.h"
 #include "hugging_face/export_plan.h"
@@ -10,16 +12,8 @@
 namespace chimera::apps {
 
 void add_model_fields(CLI::App& app, ModelOverrides& fields) {
-  add_count(app, "--layers", fields.layers, "number of transformer blocks; overrides the model");
-  add_count(app, "--hidden", fields.hidden,
-            "hidden size; overrides the model. The feed-forward size becomes 4 times this size (Llama: 3 times)");
-  add_count(app, "--heads", fields.heads, "number of attention heads; overrides the model");
-  add_count(app, "--key-value-heads", fields.key_value_heads,
-            "number of key and value heads (grouped-query attention; Llama only)");
-  add_count(app, "--vocabulary", fields.vocabulary, "vocabulary size; overrides the model");
-  add_word(
-      app, "--tied", {"true", "false"}, [&fields](const std::string& word) { fields.tied = word == "true"; },
-      "whether head and token embedding share one matrix; overrides the model");
+  FlagDoor door(app);
+  visit_overrides(door, fields);
 }
 
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,

@@ -173,7 +173,7 @@ def plan(
     `partition`: `even`, `balanced`, or layers of each stage, such as `8,9,9,6`.
     `sync`: as in `Schedule.simulate`. `top`: number of candidates to return.
     `workload`, for a preset: `sequence`, `dtype`, `optimizer`, `dropout`, `layers`, `hidden`, `heads`,
-    `key_value_heads`, `vocabulary`, `tied`.
+    `key_value_heads`, `vocabulary`, `tied`; and `rule`, `pipelines`, `tensor_parallel`, `slices`, `replica_layout`.
 
     In a job, all ranks get rank 0's plan; with `mesh`, as of Pipeline, its ranks get that of its first rank. Workers
     recompute no more stages than memory requires. Raises ScheduleError, with the smallest sufficient memory, if nothing
@@ -217,14 +217,15 @@ def plan(
 
 _SIZES = ("layers", "hidden", "heads", "key_value_heads", "vocabulary", "tied")
 _OF_WORKLOAD = ("sequence", "dtype", "optimizer", "dropout")
+_RESTRICTIONS = ("rule", "pipelines", "tensor_parallel", "slices", "replica_layout")
 
 
 def _workload(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given:
-        if name not in (*_SIZES, *_OF_WORKLOAD):
-            accepted = ", ".join((*_OF_WORKLOAD, *_SIZES))
+        if name not in (*_SIZES, *_OF_WORKLOAD, *_RESTRICTIONS):
+            accepted = ", ".join((*_OF_WORKLOAD, *_SIZES, *_RESTRICTIONS))
             raise ScheduleError(f"plan has no argument '{name}'; a preset accepts {accepted}")
-    request = {name: given[name] for name in _OF_WORKLOAD if name in given}
+    request = {name: given[name] for name in (*_OF_WORKLOAD, *_RESTRICTIONS) if name in given}
     overrides = {name: given[name] for name in _SIZES if name in given}
     return {**request, "overrides": overrides} if overrides else request
 

@@ -43,7 +43,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
   door.group("Costs");
   door.object("costs", [&](Door& costs) {
     for (const TimeField& field : kTimes) {
-      costs.text({field.name, field.meaning, 0, takes_lists ? "X|LIST" : "X"},
+      costs.text({field.name, field.meaning, takes_lists ? "X|LIST" : "X"},
                  [this, &field, takes_lists](const std::string& text) {
                    if (!takes_lists) require_no_list(flag_of(field), text);
                    std::vector<double> values = parse_number_list(flag_of(field), text, 0);
@@ -53,9 +53,9 @@ void CostRequest::visit(Door& door, FieldValues counts) {
     }
     costs.text(
         {"slice_lengths", "tokens of the slices: balanced, which take equal times; equal; or a list (default balanced)",
-         0, "balanced|equal|N,N"},
+         "balanced|equal|N,N"},
         [this](const std::string& text) { slice_lengths = parse_slice_lengths(text); });
-    costs.field({"stage_factors", "factor of each stage's times, or one for all (default 1)", 0, "X,X"}, stage_factors);
+    costs.field({"stage_factors", "factor of each stage's times, or one for all (default 1)", "X,X"}, stage_factors);
     costs.field({"all_reduce", "time of the all-reduce of a stage's gradients (default 0)"}, all_reduce);
     costs.field({"weights", "bytes of a worker's share of weights, gradients and optimizer state (default 0)"},
                 weights);
@@ -72,7 +72,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
                    links);
   });
   door.field({"sync", "when a worker launches the gradient all-reduces of --costs (default eager-opt)"}, sync);
-  door.field({"data_parallel", "data-parallel groups that all-reduce together (W; default 1)", 1}, data_parallel);
+  door.field({"data_parallel", "data-parallel groups that all-reduce together (W; default 1)", "N", 1}, data_parallel);
   door.field({"blocking_sends", "a sender waits until the message has arrived"}, blocking_sends);
 }
 

@@ -1,8 +1,12 @@
 #include "answers/door.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "core/error.h"
 #include "core/files.h"
+#include "core/limits.h"
 
 namespace chimera {
 
@@ -11,6 +15,11 @@ std::string Field::flag_name() const {
   std::string words = "--" + name;
   std::ranges::replace(words, '_', '-');
   return words;
+}
+
+void Field::check(std::int64_t number) const {
+  if (most > 0) return require_between(flag_name(), number, least, most);
+  if (number < least) throw ConfigError(fmt::format("{}: {} is not {} or more", flag_name(), number, least));
 }
 
 std::string Document::read() const {

@@ -21,12 +21,15 @@ namespace chimera {
 struct Field {
   std::string name;            // in JSON and Python, such as `max_in_flight`; the flag is `--max-in-flight`
   std::string meaning = "";    // for --help; empty: the field has no flag
-  std::int64_t least = 0;      // smallest number
   std::string type = "";       // of the value in --help; empty: by the type of the field, and for a bool a flag alone
+  std::int64_t least = 0;      // smallest number
+  std::int64_t most = 0;       // largest whole number; 0: any
   const char* flag = nullptr;  // if it is not the name
   int entries = 1;             // words of the value on the command line; 0: a repeatable flag with a word each
 
   [[nodiscard]] std::string flag_name() const;
+  /// Throws ConfigError unless the number is within the limits.
+  void check(std::int64_t number) const;
 };
 
 /// The text of a file.
@@ -44,10 +47,18 @@ template <class Value>
 [[nodiscard]] Value value_of(const Field& field, const std::string& text) {
   const std::string flag = field.flag_name();
   if constexpr (std::is_same_v<Value, double>) return parse_amount(flag, text, static_cast<double>(field.least));
-  if constexpr (std::is_same_v<Value, std::int64_t>) return parse_count(flag, text, field.least);
+  if constexpr (std::is_same_v<Value, std::int64_t>) {
+    const std::int64_t number = parse_count(flag, text);
+    field.check(number);
+    return number;
+  }
   if constexpr (std::is_same_v<Value, bool>) return name_for(flag, text, {"true", "false"}) == "true";
   if constexpr (std::is_same_v<Value, std::vector<double>>) return parse_number_list(flag, text, 0);
-  if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) return parse_count_list(flag, text);
+  if constexpr (std::is_same_v<Value, std::vector<std::int64_t>>) {
+    std::vector<std::int64_t> numbers = parse_count_list(flag, text);
+    for (const std::int64_t number : numbers) field.check(number);
+    return numbers;
+  }
   if constexpr (std::is_same_v<Value, std::string>) return text;
   if constexpr (NamedEnum<Value>) return parse_named<Value>(flag, name_for(flag, text, names_of<Value>()));
 }

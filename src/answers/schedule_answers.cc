@@ -211,7 +211,7 @@ Json answer_check(const JsonValue& json) {
 }
 
 Json answer_simulate(const JsonValue& request) {
-  const std::string view = text_or(request, "view", "panel");
+  const std::string view = request.has("view") ? request.text("view") : "panel";
   if (view == "figure") return with_panel(figures(drawn(request)).front(), true);
   const Simulation simulation = simulated(request);
   Json json = with_panel(simulation.panels.front(), view == "panel");

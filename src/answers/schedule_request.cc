@@ -39,8 +39,8 @@ void ScheduleRequest::visit(Door& door) {
 }
 
 void ScheduleRequest::visit_with(Door& door) {
-  door.text({"with", "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable", 0,
-             "NAME", nullptr, 0},
+  door.text({"with", "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable", "NAME",
+             0, 0, nullptr, 0},
             [this](const std::string& names) {
               for (const std::string_view other : split_at_commas(names))
                 with.push_back(complete_name(std::string(other), schedule_names()));
@@ -128,8 +128,7 @@ MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
 }
 
 void LostRequest::visit(Door& door) {
-  door.field({"without", "lost workers, whose ops others run; worker w of group g is g D + w", 0, "WORKER,..."},
-             without);
+  door.field({"without", "lost workers, whose ops others run; worker w of group g is g D + w", "WORKER,..."}, without);
   door.field({"extra_copies", "with --without: further copies of stages, to balance (default 0)"}, extra_copies);
 }
 

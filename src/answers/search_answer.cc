@@ -204,7 +204,7 @@ void SearchRequest::visit(Door& door) {
        "in one direction, shifted by D/2f workers), linear (one stage per worker), loop (v virtual stages as in "
        "interleaved 1F1B), v (down the workers and back), wave (v, w times), or any (all placements; for few workers) "
        "(default: the best of all but any that take the given shape flags)",
-       0, fmt::format("{}", fmt::join(placement_names(), "|"))},
+       fmt::format("{}", fmt::join(placement_names(), "|"))},
       [this](const std::string& word) { placement = name_for("--placement", word, placement_names()); });
   costs.visit(door);
   door.group("Search");
@@ -214,7 +214,8 @@ void SearchRequest::visit(Door& door) {
   limits.visit(door, "default: no limit");
   door.group("Search");
   door.field({"seconds", "seconds to search (default 10)"}, seconds);
-  door.field({"iterations", "number of schedules to try, instead of --seconds or as a second limit", 1}, iterations);
+  door.field({"iterations", "number of schedules to try, instead of --seconds or as a second limit", "N", 1},
+             iterations);
   door.field({"seed", "random seed (default 0)"}, seed);
 }
 

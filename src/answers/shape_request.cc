@@ -74,13 +74,13 @@ void ShapeRequest::visit(Door& door, FieldValues counts) {
     });
   };
   door.group("Schedule and shape");
-  add({"stages", "number of workers of one pipeline (D)", 0, type}, shape.stages, stages_list);
-  add({"micro_batches", "micro-batches per step and data-parallel group, over all directions (N)", 0, type},
+  add({"stages", "number of workers of one pipeline (D)", type}, shape.stages, stages_list);
+  add({"micro_batches", "micro-batches per step and data-parallel group, over all directions (N)", type},
       shape.micro_batches, micro_batches_list);
   door.object("parameters", [&](Door& parameters) {
     for (AxisValues& given : axes) {
       const std::string words = fmt::format("{}", fmt::join(given.axis->names, "|"));
-      parameters.text({std::string(given.axis->name), help_of(*given.axis), 0, words.empty() ? type : words},
+      parameters.text({std::string(given.axis->name), help_of(*given.axis), words.empty() ? type : words},
                       [&given, lists](const std::string& text) {
                         if (!lists) require_no_list(given.axis->flag(), text);
                         given.values = given.axis->is_number() ? numbers_of(*given.axis, text, lists)

@@ -160,15 +160,16 @@ void SimulateRequest::visit(Door& door) {
   lost.visit(door);
   costs.visit(door);
   pairs.visit_time(door);
-  door.field({"steps",
-              "number of consecutive training steps; asynchronous schedules do not flush between them (default 1)", 1},
-             steps);
-  door.field({"cores", "cores that all workers share (default: each worker has its own core)", 1}, cores);
+  door.field(
+      {"steps", "number of consecutive training steps; asynchronous schedules do not flush between them (default 1)",
+       "N", 1},
+      steps);
+  door.field({"cores", "cores that all workers share (default: each worker has its own core)", "N", 1}, cores);
   door.field(
       {"contention",
        "slowdown when work overlaps on a worker: of an op during an all-reduce; of an all-reduce during an op; of a "
        "message or all-reduce per other concurrent transfer (1: they divide the bandwidth) (default: 0 0 0)",
-       0, "OPS SUMS TRANSFERS", nullptr, 3},
+       "OPS SUMS TRANSFERS", 0, 0, nullptr, 3},
       contention);
   limits.visit(door, "schedules above the limit are rejected (default: no limit)");
   door.group("Output");

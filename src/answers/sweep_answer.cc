@@ -275,7 +275,7 @@ void SweepRequest::visit(Door& door) {
   door.text({"schedules",
              "schedules with their default parameters: NAME,NAME, files too, or all (default: every synchronous "
              "schedule with its best parameters)",
-             0, "NAMES"},
+             "NAMES"},
             [this](const std::string& names) { schedules = names; });
   shape.visit(door, FieldValues::Lists);
   pairs.visit(door);

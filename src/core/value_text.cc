@@ -99,12 +99,6 @@ std::int64_t parse_count(const std::string& flag, const std::string& text) {
   throw ConfigError(fmt::format("{}: '{}' is not a whole number in range", flag, text));
 }
 
-std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t least) {
-  const std::int64_t count = parse_count(flag, text);
-  if (count < least) throw ConfigError(fmt::format("{}: {} is not {} or more", flag, count, least));
-  return count;
-}
-
 double parse_amount(const std::string& flag, const std::string& text, double least) {
   const auto number = parse_number<double>(text);
   if (!number || !std::isfinite(*number) || *number < least) {

@@ -34,8 +34,6 @@ void require_no_list(const std::string& flag, const std::string& text);
 
 /// Parses texts such as 1000 or 1e3. Throws ConfigError for other texts.
 [[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text);
-/// Parses such a text of at least `least`.
-[[nodiscard]] std::int64_t parse_count(const std::string& flag, const std::string& text, std::int64_t least);
 /// Maximum of numeric flags; keeps sums and products finite.
 inline constexpr double kMaxNumber = 1e100;
 /// Parses a number from `least` to kMaxNumber. Throws ConfigError for other texts and numbers.

@@ -9,11 +9,14 @@
 #include <sstream>
 
 #include "answers/check_answer.h"
+#include "answers/model_request.h"
+#include "answers/plan_request.h"
 #include "answers/schedule_answer.h"
 #include "answers/search_answer.h"
 #include "answers/simulate_answer.h"
 #include "answers/sweep_answer.h"
 #include "core/json.h"
+#include "support/paths.h"
 #include "support/program.h"
 #include "support/scratch.h"
 
@@ -55,7 +58,7 @@ const std::map<std::string, std::string> kSamples = {
     {"--stages", "--stages 2"},
     {"--micro-batches", "--micro-batches 8"},
     {"--pipelines", "--pipelines 4"},
-    {"--chunks", "--chunks 2"},
+    {"--chunks", "--chunks 2 --layers 8"},
     {"--waves", "NAME=hanayo --waves 2"},
     {"--scale", "--micro-batches 8 --scale doubling"},
     {"--order", "NAME=chimera-zb --order deepest"},
@@ -78,7 +81,7 @@ const std::map<std::string, std::string> kSamples = {
     {"--costs", "--costs costs.json"},
     {"--links", "--links links.json"},
     {"--sync", "--all-reduce 3 --sync post"},
-    {"--data-parallel", "--all-reduce 3 --without 1 --data-parallel 2"},
+    {"--data-parallel", "--all-reduce 3 --without 1 --data-parallel 2 --workers 8"},
     {"--blocking-sends", "--latency 0.5 --blocking-sends"},
     {"--steps", "--steps 2"},
     {"--cores", "--cores 2"},
@@ -94,6 +97,31 @@ const std::map<std::string, std::string> kSamples = {
     {"--iterations", "--iterations 300"},
     {"--seed", "--seed 7"},
     {"--schedules", "--schedules 1f1b,gpipe"},
+    {"--schedule", "--schedule chimera"},
+    {"--layers", "--layers 16"},
+    {"--hidden", "--hidden 128"},
+    {"--heads", "--heads 4"},
+    {"--key-value-heads", "--model llama-tiny --key-value-heads 4"},
+    {"--vocabulary", "--vocabulary 1000"},
+    {"--tied", "--tied true"},
+    {"--dropout", "--dropout 0.1"},
+    {"--with-dropout", "--with-dropout"},
+    {"--micro-batch-size", "--micro-batch-size 2"},
+    {"--sequence", "--sequence 64"},
+    {"--dtype", "--dtype bf16"},
+    {"--optimizer", "--optimizer sgd"},
+    {"--partition", "--partition even"},
+    {"--recompute", "--recompute full"},
+    {"--memory-bytes", "--recompute auto --memory-bytes 1e7"},
+    {"--model", "--model gpt2-tiny"},
+    {"--workers", "--workers 8"},
+    {"--mini-batch", "--mini-batch 16"},
+    {"--shard-optimizer", "--shard-optimizer"},
+    {"--rule", "--rule paper"},
+    {"--replica-layout", "--replica-layout far"},
+    {"--tensor-parallel", "--tensor-parallel 1,2"},
+    {"--offload", "--offload full"},
+    {"--top", "--top 2"},
     {"--pareto", "--pareto"},
 };
 
@@ -152,7 +180,10 @@ class DoorsTest : public ::testing::Test {
     Words words = {test.command};
     json request = test.request;
     const bool is_sweep = words.front() == "sweep";
-    if (words.front() == "simulate" || words.front() == "schedule" || words.front() == "check") {
+    if (words.front() == "model") {
+      words.emplace_back("gpt2-tiny");
+      request["model"] = words.back();
+    } else if (words.front() == "simulate" || words.front() == "schedule" || words.front() == "check") {
       words.push_back(name);
       request["schedule"]["name"] = name;
     } else if (is_sweep && !given.contains("--schedules")) {
@@ -163,7 +194,9 @@ class DoorsTest : public ::testing::Test {
       const FieldList::Entry& field = fields.at(option);
       json value = values.empty() ? json(true) : json(values.front());
       if (values.size() > 1) value = values;
-      if (field.is_document) {
+      if (option == "--machine") {
+        value = read_file(source_path("/machines/" + values.front() + ".json"));
+      } else if (field.is_document) {
         value = read_file(scratch_.path(values.front()));
         values.front() = scratch_.path(values.front());
       } else if (values.size() == 1 && json::accept(values.front())) {
@@ -195,7 +228,7 @@ class DoorsTest : public ::testing::Test {
     request.visit(list);
     expect_equal(test, list.fields, "");
     for (const auto& [flag, field] : list.fields) {
-      if (flag == "--with") continue;  // not with --format json
+      if (flag == "--with" || flag == "--machine") continue;  // not with --format json; in all requests
       ASSERT_TRUE(kSamples.contains(flag)) << flag << ": give a sample of the new field";
       expect_equal(test, list.fields, kSamples.at(flag));
     }
@@ -237,6 +270,22 @@ TEST_F(DoorsTest, OfSearchAreEqual) {
   };
   expect_all_equal<SearchRequest>(
       {"search", {{"do", "search"}}, "--iterations 20", without_schedule, {"--scale", "--order"}});
+}
+
+TEST_F(DoorsTest, OfModelAreEqual) {
+  expect_all_equal<ModelRequest>({"model",
+                                  {{"do", "model"}},
+                                  "--schedule chimera",
+                                  [](const json& answer) { return answer["model"]; },
+                                  {"--waves", "--order", "--key-value-heads"}});
+}
+
+TEST_F(DoorsTest, OfPlanAreEqual) {
+  expect_all_equal<PlanRequest>({"plan",
+                                 {{"do", "plan"}},
+                                 "--model gpt2-tiny --machine p100-aries --workers 4 --mini-batch 8 --memory 4 --top 2",
+                                 [](const json& answer) { return answer["report"]; },
+                                 {"--rule"}});
 }
 
 }  // namespace

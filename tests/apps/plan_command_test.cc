@@ -264,7 +264,7 @@ TEST(PlanCommandTest, RefusesInOneLine) {
             {"--explain 2: the table has 1 rows"}},
            {bert_48({"--format", "csv", "--explain"}), {"--explain: a CSV table has no explanations"}},
            {bert_48({"--sbatch", "-", "--pareto"}), {"--pareto: --sbatch - prints the job in place of the table"}},
-           {bert_48({"--top", "-1"}), {"--top must be 0 or more"}},
+           {bert_48({"--top", "-1"}), {"--top: -1 is not 0 or more"}},
            {bert_48({"--sequence", "100000"}), {"100000"}},
        }) {
     expect_refusal(refusal);

@@ -103,7 +103,7 @@ TEST(RefusalTest, NumbersAndSizesBeyondAnyMachine) {
       {{"model", "gpt2", "--micro-batch-size", "9223372036854775807"}, {"--micro-batch-size must be 1 to 1000000000"}},
       {{"model", "gpt2", "--micro-batch-size", "0"}, {"--micro-batch-size must be 1 to 1000000000"}},
       {{"model", "gpt2", "--sequence", "9223372036854775807"}, {"--sequence must be 1 to 1000000000"}},
-      {{"model", "gpt2", "--schedule", "1f1b", "--micro-batches", "-1"}, {"--micro-batches must be 0 to 1000000000"}},
+      {{"model", "gpt2", "--schedule", "1f1b", "--micro-batches", "-1"}, {"--micro-batches must be at least 1"}},
   });
 }
 

@@ -67,7 +67,7 @@ def test_a_part_of_the_configuration_can_be_given():
     found = cp.plan(profile(), workers=4, mini_batch=16, stages=[2, 4], data_parallel=[2], micro_batch_sizes=[1, 2])
     assert {(c.stages, c.data_parallel) for c in found} == {(2, 2)}
     assert {c.micro_batch_size for c in found} <= {1, 2}
-    with pytest.raises(cp.ScheduleError, match=r"stages\[0\].*whole number"):
+    with pytest.raises(cp.ScheduleError, match="stages: '0.5' is not a list of whole numbers"):
         cp.plan(profile(), workers=4, mini_batch=16, stages=[0.5])
 
 

@@ -1,0 +1,250 @@
+#include "answers/plan_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/complete_name.h"
+#include "core/error.h"
+#include "core/limits.h"
+#include "generate/registry.h"
+#include "model_config/parameters.h"
+#include "plan/layer_times.h"
+
+namespace chimera {
+namespace {
+
+constexpr std::int64_t kMost = 1'000'000'000;
+
+bool is_large(const ModelConfig& config) { return parameter_count(config) > 1'000'000'000; }
+
+PartitionChoice partition_of(const PlanRequest& request) {
+  return request.partition.value_or(PartitionChoice{PartitionRule::Balanced});
+}
+
+/// The paper's rule covers only its own schedule with even partitions.
+void require_papers_choice(const PlanRequest& request) {
+  for (const std::string& name : request.schedules) {
+    if (find_generator(name).name == kPaperSchedule) continue;
+    throw ConfigError(
+        fmt::format("--rule paper is for {} alone, not {}; leave out --schedules, or --rule", kPaperSchedule, name));
+  }
+  const std::vector<std::int64_t> one = {1};
+  const auto require = [](bool holds, const char* lack, const char* flag) {
+    if (!holds) throw ConfigError(fmt::format("--rule paper {}; leave out {}, or --rule", lack, flag));
+  };
+  require(request.given.tensor_parallel == one, "knows no tensor parallelism", "--tensor-parallel");
+  require(request.given.slices == one, "knows no slices", "--slices");
+  require(request.given.empty() && request.recompute.rule == StageRule::Auto,
+          "decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and --recompute itself",
+          "them");
+  require(request.offload.rule == StageRule::None, "knows no offloading", "--offload");
+  require(!request.questions.pareto, "takes all the memory there is", "--pareto");
+  const bool is_even = !request.partition || request.partition->rule == PartitionRule::Even;
+  require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(*request.partition)).c_str(), "--partition");
+}
+
+std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem& problem) {
+  std::vector<std::string> notes = {fmt::format(
+      "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(request.dtype_for(problem.model)),
+      to_text(request.optimizer), request.shard_optimizer ? " (sharded)" : "", request.dropout ? ", dropout" : "",
+      request.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(request.schedules, ", ")),
+      to_text(partition_of(request)), to_text(request.recompute),
+      request.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(request.offload)),
+      to_text(request.sync))};
+  // What the user did not choose is said below the title, because sequences and types change all figures.
+  const std::vector<std::int64_t>& slices = request.given.slices;
+  if (slices.empty()) notes.front() += ", slices auto";
+  if (slices.size() > 1 || (!slices.empty() && slices.front() > 1))
+    notes.front() += fmt::format(", slices {}", fmt::join(slices, ", "));
+  std::vector<std::string> usual;
+  if (!request.sequence) usual.push_back(fmt::format("--sequence {}", problem.workload.sequence));
+  if (!request.dtype) usual.push_back(fmt::format("--dtype {}", to_text(request.dtype_for(problem.model))));
+  if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
+  if (shares_cores(problem)) {
+    notes.push_back(fmt::format("{} workers share {} cores of a node, so bubbles include waits for a core",
+                                std::min(problem.workers, problem.machine.workers_per_node), problem.machine.cores));
+  }
+  for (const std::string& source : problem.machine.sources) {
+    if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
+  }
+  if (problem.machine.reserved.all() > 0)
+    notes.push_back("the memory of a worker includes " + to_text(problem.machine.reserved));
+  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
+    notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
+                                kHostBandwidth / 1e9));
+  }
+  return notes;
+}
+
+/// A number, a list or a range. With a default, `auto` is an empty list, which leaves the choice to the planner.
+void visit_allowed(Door& door, const Field& field, std::vector<std::int64_t>& values) {
+  const bool has_default = !values.empty();
+  door.text(field, [&values, field, has_default](const std::string& text) {
+    values =
+        has_default && text == "auto" ? std::vector<std::int64_t>{} : value_of<std::vector<std::int64_t>>(field, text);
+  });
+}
+
+Field allowed(const char* name, const char* meaning) { return {name, meaning, "N,N..N", 1, kMost}; }
+
+}  // namespace
+
+void ProblemRequest::visit(Door& door) {
+  door.group("Model");
+  door.text(
+      {"model", "preset (see `chimera model --help`), TOML file or Hugging Face folder (default gpt2-mini)", "NAME"},
+      [this](const std::string& name) { model = name; });
+  door.object("overrides", [this](Door& overrides) { visit_overrides(overrides, fields); });
+  door.field(
+      {"dropout", "train with dropout, which keeps attention probabilities in memory", "", 0, 0, "--with-dropout"},
+      dropout);
+  door.group("Planning");
+  door.field({"machine", "machine profile: a file of `chimera profile`, or a shipped one such as h100-80gb", "FILE"},
+             machine);
+  door.field({"workers", "total number of workers (P = W x D)", "N", 1, 1'000'000}, workers);
+  door.field({"mini_batch", "sequences per step over all workers", "N", 1, kMost}, mini_batch);
+  door.field({"memory", "memory of a worker in GiB (default: from the machine profile)"}, memory);
+  door.field({"memory_bytes"}, memory_bytes);
+  door.field({"sequence", "tokens per sequence (default 128; above 1 B parameters: all that the model can attend to)",
+              "N", 1, kMost},
+             sequence);
+  door.group("Optimization");
+  door.field({"dtype",
+              "type of computation; bfloat16: mixed precision with float32 master weights (default float32; above 1 B "
+              "parameters: bfloat16)"},
+             dtype);
+  door.field({"optimizer", "optimizer whose state takes memory (default adamw)"}, optimizer);
+  door.field({"shard_optimizer", "shard optimizer state over the replicas of a stage (ZeRO-1)"}, shard_optimizer);
+  door.field({"sync", "when workers launch the gradient all-reduces (default eager-opt)"}, sync);
+}
+
+PlanProblem ProblemRequest::problem() const {
+  if (workers == 0) throw ConfigError("--workers is missing");
+  if (mini_batch == 0) throw ConfigError("--mini-batch is missing");
+  require_between("--workers", workers, 1, 1'000'000);
+  require_between("--mini-batch", mini_batch, 1, kMost);
+  if (sequence) require_between("--sequence", *sequence, 1, kMost);
+  PlanProblem problem;
+  problem.layers = layers;
+  // A user's own layers have measured times, so that a machine is needed only for messages.
+  if (machine.empty() && layers.empty()) {
+    throw ConfigError("--machine is missing; `chimera profile` writes one, and h100-80gb is one of those shipped");
+  }
+  if (layers.empty()) {
+    problem.model = with_overrides(find(model), fields);
+  } else {
+    problem.model.name = "the model";
+    problem.model.layers = static_cast<std::int64_t>(layers.size());
+  }
+  if (!machine.empty()) problem.machine = load_machine(machine);
+  problem.workers = workers;
+  problem.mini_batch = mini_batch;
+  const double given = memory > 0 ? memory * kGiB : memory_bytes;
+  problem.memory_bytes = given > 0 ? given : problem.machine.memory_bytes;
+  if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
+  if (layers.empty()) {
+    problem.workload = workload_of(dtype_for(problem.model), optimizer);
+    problem.workload.sequence = sequence_for(problem.model);
+    problem.workload.dropout = dropout;
+    // A profile without cores is one of GPUs.
+    if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
+  }
+  problem.sync = sync;
+  problem.shard_optimizer = shard_optimizer;
+  return problem;
+}
+
+MachineProfile ProblemRequest::profile_of_text(const std::string& text) { return machine_from_json(text, "machine"); }
+
+std::int64_t ProblemRequest::sequence_for(const ModelConfig& config) const {
+  constexpr std::int64_t kShort = 128;
+  if (sequence) return *sequence;
+  return is_large(config) ? std::min(config.positions, config.sliding_window.value_or(config.positions)) : kShort;
+}
+
+DataType ProblemRequest::dtype_for(const ModelConfig& config) const {
+  return dtype.value_or(is_large(config) ? DataType::BFloat16 : DataType::Float32);
+}
+
+void visit_stage_choices(Door& door, StageChoice& recompute, StageChoice& offload, const std::string& usual) {
+  door.text({"recompute",
+             "activation checkpointing of stages: none, full, a list such as 0,1, or auto: only the stages that "
+             "need it to fit in memory; attention: only the attention sub-layers of all stages (default " +
+                 usual + ")",
+             "none|attention|full|auto|N,N"},
+            [&recompute](const std::string& text) { recompute = parse_stages(kRecomputeFlag, text); });
+  door.text({"offload",
+             "keep activations of stages in host memory between forward and backward: none, full, a list such as 0,1, "
+             "or auto: only the stages that need it to fit in memory (default none)",
+             "none|full|auto|N,N"},
+            [&offload](const std::string& text) { offload = parse_stages(kOffloadFlag, text); });
+}
+
+void PlanRequest::visit(Door& door) {
+  ProblemRequest::visit(door);
+  door.group("Planning");
+  door.text({"schedules", "schedules to consider (default: all synchronous schedules)", "NAME,NAME"},
+            [this](const std::string& names) {
+              for (const std::string_view name : split_at_commas(names))
+                schedules.push_back(complete_name(std::string(name), schedule_names()));
+            });
+  door.field(
+      {"rule", "how to choose: by simulated step time, or by the rule of the Chimera paper (default simulation)"},
+      rule);
+  door.text({"partition",
+             "how layers are distributed over stages: even; balanced, which tries even and balanced times; or blocks "
+             "per stage such as 8,9,9,6 (default balanced)",
+             "CUT"},
+            [this](const std::string& text) { partition = parse_partition(text); });
+  visit_allowed(door, allowed("stages", "number of workers of one pipeline (D; default: all possible numbers)"),
+                given.stages);
+  visit_allowed(door, allowed("data_parallel", "number of data-parallel groups (W)"), given.data_parallel);
+  Field sizes = allowed("micro_batch_sizes", "sequences per micro-batch");
+  sizes.flag = "--micro-batch-size";
+  visit_allowed(door, sizes, given.micro_batch_sizes);
+  visit_allowed(door, allowed("pipelines", "number of pipelines (2f); considers only schedules with several"),
+                given.pipelines);
+  door.field({"replica_layout",
+              "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
+              "faster layout)"},
+             given.replica_layout);
+  visit_allowed(door,
+                {"tensor_parallel",
+                 "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all "
+                 "divisors of the heads (default 1)",
+                 "T", 1, 1'000'000},
+                given.tensor_parallel);
+  visit_allowed(door,
+                {"slices",
+                 "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, "
+                 "4, 8 and 16 with at least 128 tokens each; causal models (default 1)",
+                 "K", 1, kMaxSlices},
+                given.slices);
+  visit_stage_choices(door, recompute, offload, "auto");
+  door.field({"recompute_all"}, recompute_all);
+  door.field({"top", "number of candidates to print; 0: all that fit (default 10)"}, top);
+  door.field({"pareto", "list step time against memory: the fastest candidate for each memory limit"},
+             questions.pareto);
+}
+
+PlanAnalysis answer(const PlanRequest& request) {
+  // Fields that the paper's rule would ignore are refused, else its answer would look like an answer to them.
+  if (request.rule == PlanRule::Paper) require_papers_choice(request);
+  PlanProblem problem = request.problem();
+  problem.workload.recompute_attention = request.recompute.rule == StageRule::Attention;
+  PlanAnalysis report = analyze_plan(problem,
+                                     {.schedules = request.schedules,
+                                      .given = request.given,
+                                      .partition = partition_of(request),
+                                      .recompute = request.recompute,
+                                      .offload = request.offload,
+                                      .recompute_all = request.recompute_all,
+                                      .top = request.top},
+                                     request.rule, request.questions);
+  report.notes = notes_of(request, problem);
+  return report;
+}
+
+}  // namespace chimera

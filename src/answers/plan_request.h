@@ -1,0 +1,77 @@
+#pragma once
+
+// `chimera plan`: the planning problem (which schedule, partition and micro-batch size train this model fastest on this
+// machine, with these workers, mini-batch and memory?), and the request, which also restricts what is considered.
+// plan_answer.h has the answer. `chimera train --plan auto` sets the fields of a ProblemRequest from flags of its own.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answers/door.h"
+#include "answers/model_request.h"
+#include "answers/plan_answer.h"
+#include "model_config/config.h"
+#include "plan/candidate.h"
+#include "plan/enumerate.h"
+#include "plan/stage_choice.h"
+#include "plan/train_flags.h"
+
+namespace chimera {
+
+/// A planning problem.
+struct ProblemRequest {
+  std::string model = "gpt2-mini";       // name for `find`
+  ModelOverrides fields;                 // fields of the model that are changed
+  std::vector<OwnLayer> layers = {};     // of a user's own model, instead of `model`
+  std::int64_t workers = 0;              // total of all data-parallel groups; required
+  std::int64_t mini_batch = 0;           // sequences per step of all groups; required
+  double memory = 0;                     // GiB per worker; 0: `memory_bytes`
+  double memory_bytes = 0;               // bytes per worker; 0: memory in the machine profile
+  std::string machine;                   // for `load_machine`; required unless there are layers
+  std::optional<std::int64_t> sequence;  // empty: the default of sequence_for()
+  std::optional<DataType> dtype;         // empty: the default of dtype_for()
+  OptimizerKind optimizer = OptimizerKind::AdamW;
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts to sum gradients
+  bool dropout = false;                                    // whether training drops activations
+  bool shard_optimizer = false;  // whether the replicas of a stage divide its optimizer state (ZeRO stage 1)
+  std::function<ModelConfig(const std::string& name)> find = find_preset;                    // of the door
+  std::function<MachineProfile(const std::string& machine)> load_machine = profile_of_text;  // of the door
+
+  void visit(Door& door);
+  /// Returns the planning problem. Throws ConfigError if a required field is missing or invalid, or if neither the
+  /// request nor the profile gives the memory of a worker.
+  [[nodiscard]] PlanProblem problem() const;
+  /// Returns the given sequence. The default is the longest sequence that the model supports if it has more than 1 B
+  /// parameters, else 128 tokens.
+  [[nodiscard]] std::int64_t sequence_for(const ModelConfig& config) const;
+  /// Returns the given type. The default is bfloat16 if the model has more than 1 B parameters, else float32.
+  [[nodiscard]] DataType dtype_for(const ModelConfig& config) const;
+
+ private:
+  [[nodiscard]] static MachineProfile profile_of_text(const std::string& text);
+};
+
+struct PlanRequest : ProblemRequest {
+  std::vector<std::string> schedules = {};  // to consider; empty: all synchronous ones
+  PlanRule rule = PlanRule::Simulation;
+  std::optional<PartitionChoice> partition = {};  // default: balanced
+  GivenConfiguration given = {};
+  StageChoice recompute = {StageRule::Auto};
+  StageChoice offload = {};
+  bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
+  PlanQuestions questions = {};
+  std::int64_t top = 10;
+
+  void visit(Door& door);
+};
+
+/// Throws ConfigError for an invalid request, and as analyze_plan() does.
+[[nodiscard]] PlanAnalysis answer(const PlanRequest& request);
+
+/// Visits --recompute and --offload. `usual` describes the default of --recompute.
+void visit_stage_choices(Door& door, StageChoice& recompute, StageChoice& offload, const std::string& usual);
+
+}  // namespace chimera
