@@ -11,7 +11,7 @@ from ._costs import Costs
 from ._generate import ScheduleEntry, SearchResult, schedule, schedules, search, search_placements, sweep
 from ._op import Op
 from ._partition import Partition, partition
-from ._plan import Candidate, Plan, machines, plan
+from ._plan import Candidate, Plan, footprint, machines, plan
 from ._profile import LayerCost, Profile
 from ._schedule import Schedule, Updates, Violation
 from ._version import VERSION as __version__
@@ -57,6 +57,7 @@ __all__ = [
     "TracedTimeline",
     "Updates",
     "Violation",
+    "footprint",
     "layers_of",
     "machines",
     "measure",

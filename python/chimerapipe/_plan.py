@@ -215,6 +215,15 @@ def plan(
     )
 
 
+def footprint(model: str, **fields: Any) -> dict[str, Any]:
+    """Returns parameters, FLOPs and bytes of a preset's layers and stages, as `chimera model --format json` does.
+
+    `fields`: of the request (docs/playground.md), such as `micro_batch_size`, or `overrides` and `schedule`, dicts.
+    """
+    report: dict[str, Any] = ask({"do": "model", "model": model, **fields})["model"]
+    return report
+
+
 _SIZES = ("layers", "hidden", "heads", "key_value_heads", "vocabulary", "tied")
 _OF_WORKLOAD = ("sequence", "dtype", "optimizer", "dropout")
 _RESTRICTIONS = ("rule", "pipelines", "tensor_parallel", "slices", "replica_layout")

@@ -179,6 +179,9 @@ def test_the_program_says_the_same():
     rows = cp.sweep(["1f1b", "chimera"], stages=[2, 4], micro_batches="D,2D", costs={"latency": [0, 0.5]})
     words = "sweep --schedules 1f1b,chimera --stages 2,4 --micro-batches D,2D --latency 0,0.5"
     assert rows == [json.loads(line) for line in printed(words).splitlines()] and len(rows) == 16
+    found = cp.footprint("gpt2", schedule={"name": "chimera", "stages": 4, "micro_batches": 4}, dtype="bfloat16")
+    words = "model gpt2 --schedule chimera --stages 4 --micro-batches 4 --dtype bfloat16"
+    assert found == json.loads(printed(words))
     with pytest.raises(cp.ScheduleError, match="unknown field 'core'; did you mean 'cores'"):
         cp.schedule("chimera", 4, 4).simulate(core=2)
 
