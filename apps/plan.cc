@@ -90,7 +90,7 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::vector<TrainFlag> flags = all_flags(options, report.problem, chosen.candidate);
   std::error_code none;  // A shipped profile has no path
-  const std::string& machine = options.problem.machine;
+  const std::string& machine = options.request.machine;
   const bool is_file = std::filesystem::exists(machine, none);
   if (machine != "-") flags.push_back({"machine", is_file ? std::filesystem::absolute(machine).string() : machine});
   // A field, so that the run can compare its steps with the plan.

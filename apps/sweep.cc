@@ -8,6 +8,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"

@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "core/resident_memory.h"
 #include "core/shell_words.h"
 #include "dry_run_report.h"

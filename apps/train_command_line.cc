@@ -6,6 +6,7 @@
 
 #include "answers/cost_request.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "flags/model.h"
 #include "flags/outputs.h"
 #include "flags/plan.h"

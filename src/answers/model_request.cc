@@ -15,12 +15,11 @@ namespace {
 constexpr std::int64_t kMany = 1'000'000'000;
 
 Workload workload_of(const ModelRequest& request, const ModelConfig& model) {
-  Workload workload = workload_of(request.dtype, request.optimizer);
-  workload.micro_batch_size = request.micro_batch_size;
   // The default must fit every model, also one with few positions or a narrow window.
   constexpr std::int64_t kSequence = 128;  // as in `chimera train`
-  workload.sequence =
-      request.sequence.value_or(std::min({kSequence, model.positions, model.sliding_window.value_or(kSequence)}));
+  const std::int64_t usual = std::min({kSequence, model.positions, model.sliding_window.value_or(kSequence)});
+  Workload workload = workload_of(request.dtype, request.optimizer, request.sequence.value_or(usual));
+  workload.micro_batch_size = request.micro_batch_size;
   workload.dropout = request.dropout;
   workload.recompute_attention = request.recompute.rule == StageRule::Attention;
   return workload;

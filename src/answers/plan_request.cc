@@ -145,8 +145,7 @@ PlanProblem ProblemRequest::problem() const {
   problem.memory_bytes = given > 0 ? given : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
   if (layers.empty()) {
-    problem.workload = workload_of(dtype_for(problem.model), optimizer);
-    problem.workload.sequence = sequence_for(problem.model);
+    problem.workload = workload_of(dtype_for(problem.model), optimizer, sequence_for(problem.model));
     problem.workload.dropout = dropout;
     // A profile without cores is one of GPUs.
     if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "answers/check_answer.h"
+#include "answers/search_answer.h"
 #include "check/check_schedule.h"
 #include "core/json.h"
 #include "core/json_value.h"

@@ -97,6 +97,15 @@ SearchProblem problem_of(const SearchRequest& request, const SearchLayout& layou
 
 }  // namespace
 
+SearchLayout search_layout_of(const Schedule& schedule) {
+  if (schedule.updates || schedule.micro_batch_scale != 1) {
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  }
+  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
+  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+          micro_batches_of_replicas(schedule), schedule.slices};
+}
+
 SearchOptions options_of(const SearchRequest& request, const std::function<void(const SearchProgress&)>& progress) {
   SearchOptions options;
   options.seed = static_cast<std::uint64_t>(request.seed);
@@ -129,15 +138,6 @@ void add_layouts(const SearchRequest& request, const NamedPlacement& placement, 
     searched.shapes.push_back(shape);
   }
   if (any && searched.problems.size() > 1) require_equal_links(searched.problems);
-}
-
-SearchLayout search_layout_of(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1) {
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  }
-  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
-  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-          micro_batches_of_replicas(schedule), schedule.slices};
 }
 
 /// The schedule says where its stages are; the search changes only the order of ops.

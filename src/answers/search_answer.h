@@ -59,6 +59,9 @@ struct SearchAnswer {
   std::vector<std::string> notes;       // fields without effect
 };
 
+/// Returns the placement of a schedule. Throws ConfigError if the schedule cannot be searched.
+[[nodiscard]] SearchLayout search_layout_of(const Schedule& schedule);
+
 /// Returns the limits and the seed of a search.
 [[nodiscard]] SearchOptions options_of(const SearchRequest& request,
                                        const std::function<void(const SearchProgress&)>& progress);

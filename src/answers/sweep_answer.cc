@@ -15,6 +15,7 @@
 #include "check/check_limits.h"
 #include "core/complete_name.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "render/panel.h"
 #include "simulate/simulate.h"

@@ -16,6 +16,7 @@
 #include "core/cgroup.h"
 #include "core/error.h"
 #include "core/host_name.h"
+#include "core/reject.h"
 #include "data/samples.h"
 #include "engine/tensor_ranks.h"
 #include "model_config/tensor_cut.h"

@@ -13,6 +13,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/host_name.h"
+#include "core/reject.h"
 
 namespace chimera {
 namespace {

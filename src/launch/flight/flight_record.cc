@@ -24,6 +24,7 @@
 #include "core/files.h"
 #include "core/host_name.h"
 #include "core/json.h"
+#include "core/reject.h"
 
 template <class Tag, class Rep>
 struct nlohmann::adl_serializer<chimera::Id<Tag, Rep>> {

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "launch/local/launch_plan.h"
 #include "launch/local/place.h"

@@ -17,6 +17,7 @@
 #include "core/choices.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/reject.h"
 #include "launch/hosts/host_restarts.h"
 #include "launch/local/place.h"
 #include "launch/local/recovery.h"

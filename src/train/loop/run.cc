@@ -27,6 +27,7 @@
 #include "core/fault_point.h"
 #include "core/files.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "hugging_face/staged_folder.h"
 #include "launch/flight/hang.h"

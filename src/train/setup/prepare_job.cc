@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/limits.h"
 #include "core/printable.h"
+#include "core/reject.h"
 #include "core/shell_words.h"
 #include "engine/canonical.h"
 #include "engine/programs.h"
