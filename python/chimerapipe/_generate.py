@@ -122,7 +122,11 @@ def search(
 
 
 def sweep(
-    schedules: Sequence[str] = (), *, stages: int | Sequence[int], micro_batches: int | Sequence[int] | str, **fields: Any
+    schedules: Sequence[str] = (),
+    *,
+    stages: int | Sequence[int],
+    micro_batches: int | Sequence[int] | str,
+    **fields: Any,
 ) -> list[dict[str, Any]]:
     """Ranks schedules as `chimera sweep` does: a dict per row, for `pandas.DataFrame` (docs/sweeps.md).
 

@@ -222,7 +222,8 @@ class Schedule:
         `steps`: number of consecutive steps. `data_parallel`: W.
         `sync`: when all-reduces start: `eager`, `eager-opt` or `post`.
         `blocking_sends`: senders wait for arrival.
-        `fields`: others of the request (docs/playground.md), such as `cores`, `max_in_flight`, `without` or `attention`.
+        `fields`: others of the request (docs/playground.md), such as `cores`, `max_in_flight`, `without` or
+        `attention`.
 
         Raises ScheduleError if the schedule cannot run.
         """

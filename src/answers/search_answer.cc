@@ -95,29 +95,6 @@ SearchProblem problem_of(const SearchRequest& request, const SearchLayout& layou
   return problem;
 }
 
-}  // namespace
-
-SearchLayout search_layout_of(const Schedule& schedule) {
-  if (schedule.updates || schedule.micro_batch_scale != 1) {
-    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
-  }
-  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
-  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-          micro_batches_of_replicas(schedule), schedule.slices};
-}
-
-SearchOptions options_of(const SearchRequest& request, const std::function<void(const SearchProgress&)>& progress) {
-  SearchOptions options;
-  options.seed = static_cast<std::uint64_t>(request.seed);
-  options.iterations = request.iterations;
-  // A limit of iterations makes the result reproducible, which a limit of time would undo.
-  options.seconds = request.seconds || request.iterations ? request.seconds : std::optional(request.usual_seconds);
-  options.progress = progress;
-  return options;
-}
-
-namespace {
-
 struct SearchedPlacements {
   std::vector<SearchProblem> problems;
   std::vector<std::string> names;      // [problem]: name of its placement
@@ -180,6 +157,25 @@ std::string placement_text(const Schedule& schedule) {
 }
 
 }  // namespace
+
+SearchLayout search_layout_of(const Schedule& schedule) {
+  if (schedule.updates || schedule.micro_batch_scale != 1) {
+    throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
+  }
+  if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
+  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
+          micro_batches_of_replicas(schedule), schedule.slices};
+}
+
+SearchOptions options_of(const SearchRequest& request, const std::function<void(const SearchProgress&)>& progress) {
+  SearchOptions options;
+  options.seed = static_cast<std::uint64_t>(request.seed);
+  options.iterations = request.iterations;
+  // A limit of iterations makes the result reproducible, which a limit of time would undo.
+  options.seconds = request.seconds || request.iterations ? request.seconds : std::optional(request.usual_seconds);
+  options.progress = progress;
+  return options;
+}
 
 std::span<const NamedPlacement> named_placements() {
   static const std::array kPlacements = {

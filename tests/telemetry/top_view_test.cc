@@ -78,7 +78,8 @@ TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
   view.ranks = {{11, "1F3", 0.75}, {11, "2B1", 0.0}, {11, "3F0", 0.75}, {11, "0F2", 0.7}};
   const std::string text = to_text(view, 80);
   EXPECT_THAT(text, HasSubstr("ranks wait for each other 55 % of their time"));
-  EXPECT_THAT(text, HasSubstr("   1        -       11  2B1                          ··········   0 %  straggler"));
+  EXPECT_THAT(text, HasSubstr("   1        -       11  2B1                          "
+                              "··········   0 %  straggler"));
   const auto json = read_json(to_json(view));
   EXPECT_EQ(json["stragglers"], nlohmann::json({1}));
   EXPECT_EQ(json["ranks"][0]["doing"], "1F3");
