@@ -13,7 +13,7 @@ namespace chimera {
 std::string Field::flag_name() const {
   if (flag != nullptr) return flag;
   std::string words = "--" + name;
-  std::ranges::replace(words, '_', '-');
+  std::replace(words.begin(), words.end(), '_', '-');
   return words;
 }
 

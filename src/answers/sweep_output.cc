@@ -45,7 +45,7 @@ std::string table_of(const std::vector<SweepRow>& rows) {
   const bool is_trained = !rows.front().text(kMeasuredColumns.front()).empty();
   std::vector<std::string> head = {"schedule", "parameters"};
   for (std::string column : conditions) {
-    std::ranges::replace(column, '_', ' ');
+    std::replace(column.begin(), column.end(), '_', ' ');
     head.push_back(column);
   }
   head.insert(head.end(), {"makespan", "bubble", "activations", "weights", "gap"});
@@ -86,7 +86,7 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool merges_p
     if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
     if (is_time(cell.column)) {
       std::string words = cell.column;
-      std::ranges::replace(words, '_', ' ');
+      std::replace(words.begin(), words.end(), '_', ' ');
       name += fmt::format(", {} {}", words, cell.text);
     }
     if (merges_parameters) continue;
