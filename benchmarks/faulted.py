@@ -18,7 +18,7 @@ MICRO_BATCHES = 8
 PATIENCE = 120  # Seconds for any wait
 SKIPPED = 77  # Exit code of a campaign that this machine does not permit
 MODEL = ["--model", "gpt2-tiny", "--micro-batch-size", "2", "--sequence", "32", "--reduction", "canonical", "--dropout",
-         "0.1", "--learning-rate-shape", "constant"]
+         "0.1", "--learning-rate-shape", "constant", "--warmup", "0"]
 LAYOUT = ["--schedule", "chimera", "--stages", str(RANKS), "--micro-batches", str(MICRO_BATCHES)]
 SHAPE = [*MODEL, *LAYOUT]
 failures = []

@@ -111,7 +111,7 @@ class MuonOracle(unittest.TestCase):
         words = ["--from", folder, "--data", self.text, "--tokenizer", "bytes", "--schedule", schedule, "--stages",
                  stages, "--micro-batches", 4, "--micro-batch-size", 2, "--sequence", 16, "--steps", steps, "--dtype",
                  "float64", "--optimizer", "muon", "--learning-rate", RATE, "--learning-rate-shape", "constant",
-                 "--weight-decay", DECAY, "--clip", CLIP, *more]
+                 "--warmup", 0, "--weight-decay", DECAY, "--clip", CLIP, *more]
         self.run_chimera("bench", *words, "--export", self.folder / f"{family}-batches")
         batches = load_file(self.folder / f"{family}-batches" / "batches.safetensors")
         out, metrics = self.folder / f"{family}-out", self.folder / f"{family}.jsonl"

@@ -47,7 +47,7 @@ class SplitLayersOracle(unittest.TestCase):
 
     def edit(self, plan, **values):
         """Replaces values of a plan, and adds those that it lacks."""
-        lines = [line for line in plan.splitlines() if not line.startswith("predicted")]
+        lines = [line for line in plan.splitlines() if not line.startswith(("predicted", "machine"))]
         for key, value in (LAYOUT | {key.replace("_", "-"): value for key, value in values.items()}).items():
             lines = [line for line in lines if not line.startswith(f"{key} =")] + [f"{key} = {value}"]
         (self.folder / "plan.toml").write_text("\n".join(lines) + "\n")
