@@ -9,9 +9,9 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
+import traceback
 
 import torch
 import torch.distributed as dist
@@ -107,7 +107,9 @@ def run_rank(options, rank):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     world = options.ranks * options.data_parallel
-    dist.init_process_group("gloo", rank=rank, world_size=world)
+    # A file of an earlier recording in the folder would hold its addresses.
+    store = pathlib.Path(options.folder, f"store-{os.getppid()}").absolute()
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     mesh = dist.init_device_mesh("cpu", (options.data_parallel, options.ranks), mesh_dim_names=("dp", "pp"))
     own = mesh["pp"].get_local_rank()
     num_stages = options.stages or options.ranks * (1 if options.schedule in ("gpipe", "1f1b") else 2)
@@ -164,19 +166,19 @@ def run_rank(options, rank):
 
 def main():
     options = parse()
-    if "RANK" in os.environ:
-        run_rank(options, int(os.environ["RANK"]))
-        os._exit(0)  # Gloo's threads need not end in order
     os.makedirs(options.folder, exist_ok=True)
-    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-    world = options.ranks * options.data_parallel
-    environment = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(world)}
-    environment |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
-    ranks = [
-        subprocess.Popen([sys.executable, *sys.argv], env=os.environ | environment | {"RANK": str(rank)})
-        for rank in range(world)
-    ]
-    sys.exit(max(rank.wait() for rank in ranks))
+    children = []
+    for rank in range(options.ranks * options.data_parallel):
+        child = os.fork()  # The import of torch takes longer than the run
+        if child == 0:
+            try:
+                run_rank(options, rank)
+                os._exit(0)  # Gloo's threads need not end in order
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        children.append(child)
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children))
 
 
 if __name__ == "__main__":
