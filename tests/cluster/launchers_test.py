@@ -179,7 +179,7 @@ class VariablesTest(TrainingTest):
         memory = 1024 * sum(int(meminfo[kind].split()[0]) for kind in ("MemTotal", "SwapTotal"))
         layer = 12 * 1024**2 * 4 * 8  # Bytes of its weights, gradients and moments in float64
         size = ["--hidden", "1024", "--layers", str(16 * (1 + memory // (16 * layer))), "--rendezvous-seconds", "1"]
-        for ranks_here, said in [("1", "15 of 16 ranks have not joined"), ("16", "GiB, this machine")]:
+        for ranks_here, said in [("1", "15 of 16 ranks have not joined"), ("16", "ranks on this machine need")]:
             store = {"CHIMERA_STORE": str(self.folder / ranks_here), "CHIMERA_LOCAL_WORLD_SIZE": ranks_here}
             complaints, _ = self.ended([self.start([*self.training(stages=16), *size], 0, 16, **store)])
             self.assertIn(said, complaints[0])

@@ -54,7 +54,8 @@ class SplitLayersOracle(unittest.TestCase):
 
     def training(self, name, *more, steps=6):
         return ("train", "--config", "plan.toml", "--data", "text.txt", "--steps", steps, "--metrics", "metrics.jsonl",
-                "--checkpoint", name, "--save-every", 2, "--learning-rate-shape", "constant", "--seed", 1, "--threads", 1, *more)
+                "--checkpoint", name, "--save-every", 2, "--learning-rate-shape", "constant", "--warmup", 0, "--seed", 1,
+                "--threads", 1, *more)
 
     def losses(self):
         return [json.loads(line)["loss"] for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
