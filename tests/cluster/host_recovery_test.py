@@ -67,7 +67,7 @@ class HostRecoveryTest(TrainingTest):
 
     def words(self, steps):
         return [*self.training(stages=4)[1:], "--steps", str(steps), "--schedule", "chimera", "--log-every", "1000",
-                "--learning-rate-shape", "constant"]
+                "--learning-rate-shape", "constant", "--warmup", "0"]
 
     def steps(self):
         """Returns the whole lines of the metrics; a job may be writing one."""

@@ -178,7 +178,7 @@ TEST(PlanRefusalTest, Flags) {
   const Scratch scratch;
   const std::string text = scratch.write("text.txt", sample_text());
   const std::string unknown = scratch.write("unknown.toml", "stages = 2\nmicro-batch = 4\n");
-  const std::string list = scratch.write("list.toml", "stages = [2]\n");
+  const std::string list = scratch.write("list.toml", "stages = [[2]]\n");
   const std::string broken = scratch.write("broken.toml", "stages = \n");
   const std::string half = scratch.write("half.toml", "shard-optimizer = 3\n");
   const Arguments train = {"train", "--data", text};
@@ -186,7 +186,7 @@ TEST(PlanRefusalTest, Flags) {
       train + Arguments{"--plan", "auto", "--machine", kP100, "--workers", "2", "--mini-batch", "4"};
   for (const Refusal& refusal : std::vector<Refusal>{
            {train + Arguments{"--config", unknown}, {"unknown.toml:2", "did you mean 'micro-batches'?"}},
-           {train + Arguments{"--config", list}, {"list.toml:1", "'stages' must be a string, a number, true or false"}},
+           {train + Arguments{"--config", list}, {"list.toml:1", "'stages' has a list in a list"}},
            {train + Arguments{"--config", broken}, {"broken.toml:1"}},
            {train + Arguments{"--config", half}, {"half.toml:1", "'shard-optimizer' is either true or false"}},
            {train + Arguments{"--config", "missing.toml"}, {"missing.toml: cannot be read"}},
