@@ -37,7 +37,8 @@ def own_device(wanted: torch.device | str, world: int, *, deterministic: bool = 
     index, gpus = device.index, torch.cuda.device_count()
     if index is None:
         local = local_rank() if world > 1 else None
-        index = torch.cuda.current_device() if local is None else local
+        # Some launchers (`srun --gpus-per-task`, Kubernetes) show each process only its own GPU.
+        index = torch.cuda.current_device() if local is None else 0 if gpus == 1 else local
     if index >= gpus:
         raise ConfigError(
             f"device cuda: GPU {index} is requested, but this host has {gpus}; start one process per GPU, "
@@ -57,6 +58,16 @@ def _set_gpu_variables() -> None:
 
 def uses_nccl(device: torch.device, world: int) -> bool:
     return world > 1 and device.type == "cuda"
+
+
+def require_own_gpus(identities: list[str]) -> None:
+    """Raises ConfigError if two ranks have the same GPU: NCCL refuses it unless NCCL_HOSTID tells their hosts apart."""
+    for rank, identity in enumerate(identities):
+        if (first := identities.index(identity)) != rank and "NCCL_HOSTID" not in os.environ:
+            raise ConfigError(
+                f"ranks {first} and {rank} use the same GPU ({identity}); start one process per GPU, or use rank "
+                "threads, which share a GPU"
+            )
 
 
 def require_on(device: torch.device, name: str, tensor: Tensor) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from . import _training
 from ._agreement import Facts, first_difference
+from ._devices import require_own_gpus
 from ._launcher import LauncherError, default_group, is_on_one_host, known_place, meeting, place, server
 from ._messages import mapped
 
@@ -239,6 +240,7 @@ class Processes:
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
         self._run = run
+        require_own_gpus(self.exchanged(f"{torch.cuda.get_device_properties(device).uuid}"))
         store = self._new_store("groups")
 
         def made(name: str, members: list[int], blocks: int) -> Any:

@@ -67,11 +67,14 @@ TEST(HostsTest, CommandOnAHostQuotesItsArgumentsForTheShell) {
 
 TEST(HostsTest, OtherHostsGetOnlyRelevantVariables) {
   ::setenv("OMP_FOR_OTHERS", "1", 1);
+  ::setenv("PYTORCH_FOR_OTHERS", "2", 1);
   ::setenv("CHIMERA_MASTER_PORT", "7", 1);
   const auto variables = variables_for_others();
   ::unsetenv("OMP_FOR_OTHERS");
+  ::unsetenv("PYTORCH_FOR_OTHERS");
   ::unsetenv("CHIMERA_MASTER_PORT");
   EXPECT_THAT(variables, Contains("OMP_FOR_OTHERS=1"));
+  EXPECT_THAT(variables, Contains("PYTORCH_FOR_OTHERS=2"));
   EXPECT_THAT(variables, Not(Contains(HasSubstr("CHIMERA_MASTER_PORT"))));
   EXPECT_THAT(variables, Not(Contains(HasSubstr("PATH="))));
 }

@@ -95,6 +95,28 @@ def test_canonical_pipelines_set_the_variable_of_cublas_before_cuda_starts(monke
     assert seen == [None, ":4096:8"]
 
 
+def test_a_process_that_sees_one_gpu_takes_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: None)
+    monkeypatch.setattr(cp._devices, "_set_gpu_variables", lambda: None)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    for gpus, index in ((1, 0), (4, 3)):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        assert cp._devices.own_device("cuda", 8) == torch.device("cuda", index)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(cp.ConfigError, match="GPU 3 is requested, but this host has 2"):
+        cp._devices.own_device("cuda", 8)
+
+
+def test_ranks_with_one_gpu_are_named(monkeypatch):
+    monkeypatch.delenv("NCCL_HOSTID", raising=False)
+    cp._devices.require_own_gpus(["a", "b", "c"])
+    with pytest.raises(cp.ConfigError, match=r"ranks 1 and 2 use the same GPU \(b\); start one process per GPU"):
+        cp._devices.require_own_gpus(["a", "b", "b"])
+    monkeypatch.setenv("NCCL_HOSTID", "rank 1")
+    cp._devices.require_own_gpus(["a", "b", "b"])
+
+
 @needs_gpu
 def test_more_processes_than_gpus_are_refused():
     assert "this host has" in refusal(device=f"cuda:{torch.cuda.device_count()}")

@@ -51,7 +51,8 @@ HostRanks parse_host(std::string_view word, int otherwise, const char* flag) {
 /// Settings of the user go to all hosts. The place of a rank and the secret are set for each attempt, so a value that
 /// this process has inherited must not leak into them.
 bool is_for_others(std::string_view variable) {
-  constexpr std::array kPrefixes = {"CHIMERA_", "OMP_", "MKL_", "KMP_", "GLOO_", "NCCL_", "TORCH_", "CUDA_"};
+  constexpr std::array kPrefixes = {"CHIMERA_", "OMP_",   "MKL_",     "KMP_", "GLOO_",
+                                    "NCCL_",    "TORCH_", "PYTORCH_", "CUDA_"};
   const std::string_view name = variable.substr(0, variable.find('='));
   const std::array own = {kRankVariable,       kWorldSizeVariable,     kLocalRankVariable,  kLocalSizeVariable,
                           kStoreVariable,      kMasterAddressVariable, kMasterPortVariable, kSecretVariable,
