@@ -22,6 +22,7 @@
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
+#include "core/json.h"
 #include "core/reject.h"
 #include "core/resident_memory.h"
 #include "core/shell_words.h"
@@ -43,7 +44,7 @@
 #include "train/loop/run.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
-#include "train/recover/reconnecting_transport.h"
+#include "train/setup/combinations.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
@@ -142,6 +143,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.checkpoint.keeps_every = flags.has("--keep-every");
   options.output.reports = !invocation.rank && (!invocation.place || invocation.place->rank == 0);
   options.recovery.is_restart = is_restart(own_variables());
+  if (!invocation.rank && invocation.place) options.device.launcher = to_text(invocation.place->launcher);
+  options.device.is_supervised = invocation.rank || remote_job(invocation);
   if (options.output.metrics.empty() && !options.checkpoint.folder.empty()) {
     options.output.metrics = options.checkpoint.folder + "/metrics.jsonl";
   }
@@ -338,6 +341,7 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job, 0);
+  if (job.options.recovery.outlives_ranks()) static_cast<void>(spare_patience(job));  // For its errors
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
   Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
@@ -438,16 +442,6 @@ int run_placed(const Job& job, const RankPlace& place, const std::string& interf
         to_text(place.launcher), place.world_size,
         has_processes ? fmt::format("{} ranks", job.num_ranks()) : "one process", has_processes ? job.num_ranks() : 1);
   }
-  if (job.options.recovery.max_restarts > 0) {
-    throw ConfigError(fmt::format("--max-restarts: {} has started the ranks, and would have to start them again",
-                                  to_text(place.launcher)));
-  }
-  if (job.options.recovery.outlives_ranks()) {
-    throw ConfigError(
-        fmt::format("--recover {}: {} has started the ranks and ends them all if one is lost; start the run with "
-                    "`chimera train`, or with `chimera launch -- train --recover` on several hosts",
-                    to_text(job.options.recovery.recover), to_text(place.launcher)));
-  }
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   require_group_on_one_host(place, static_cast<int>(job.options.parallel.tensor_parallel));
   if (place.rank == 0) output().write(describe(job));
@@ -498,7 +492,6 @@ RankGroups second_shards(const Job& job) {
 int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry entry,
         const std::optional<RemoteJob>& remote) {
   const bool has_twins = job.options.recovery.outlives_ranks();
-  if (has_twins) require_twins(job);
   require_descriptors(descriptors_needed(job), fmt::format("{} ranks", job.num_ranks()), "use fewer ranks");
   // A new run in an old folder must not leave out the steps that an earlier run excluded.
   if (job.first_step == 0 && !job.options.checkpoint.folder.empty()) forget_left_out(job.options.checkpoint.folder);
@@ -511,9 +504,6 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
     throw ConfigError("--transport threads: `chimera launch` starts a process for each rank; leave it out");
   }
   if (!remote && (job.num_ranks() == 1 || job.options.device.transport == TransportKind::Threads)) {
-    if (job.options.recovery.max_restarts > 0) {
-      throw ConfigError("--max-restarts needs a run of several processes; this run has one");
-    }
     // There are no other processes to end.
     end_cleanly_on_signals(job);
     return run_threads(job);
@@ -584,6 +574,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   auto flags = std::make_shared<TrainCommandLine>();
   flags->add_to(*command);
   command->callback([command, flags, &invocation, &exit_code] {
+    if (flags->lists_combinations) return write_output("", json_text(combinations_json()) + "\n");
     keep_freed_memory();
     TrainOptions options = merged(*command, *flags, invocation);
     if (!options.model.from.empty() && !invocation.rank) {  // ranks use the same model folder

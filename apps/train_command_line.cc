@@ -70,27 +70,12 @@ void add_checkpoints(CLI::App& app, TrainOptions& options) {
                "continue even if data, mini-batch, sequence length or seed differ from the saved run");
 }
 
-/// Restarts load the newest checkpoint, so everything that restarts the job needs checkpoints and --max-restarts.
 void check_recovery(const TrainCommandLine& flags) {
   const TrainOptions& options = flags.options;
   const bool saves = !options.checkpoint.folder.empty();
-  const bool restarts = options.recovery.max_restarts > 0;
   require_effect(*flags.command, {"--keep", "--keep-every", "--save-every", "--max-restarts"}, saves, "--checkpoint");
-  const auto require = [](bool holds, const char* message) {
-    if (!holds) throw ConfigError(message);
-  };
-  require(!restarts || saves, "--recover restart continues from a checkpoint; give --checkpoint too");
-  require(options.recovery.non_finite != NonFinite::Rollback || restarts,
-          "--non-finite rollback starts the run again, as --max-restarts allows; give that too");
-  require(options.recovery.spike == 0 || restarts,
-          "--spike starts the run again from its newest checkpoint, as --max-restarts allows; give --checkpoint and "
-          "that too");
   require_effect(*flags.command, {"--spike-skip"}, options.recovery.spike > 0, "--spike");
   require_effect(*flags.command, {"--resume-other-data"}, !options.resume.from.empty(), "--resume");
-  require(!restarts || options.device.transport != TransportKind::Threads,
-          "--max-restarts starts processes again; leave out --transport threads");
-  require(!restarts || options.recovery.recover != Recover::None,
-          "--recover none leaves nothing to --max-restarts; leave out one of them");
   require_effect(*flags.command, {"--max-recoveries"}, options.recovery.outlives_ranks(), "--recover twin or reroute");
   require_effect(*flags.command, {"--spare-seconds"}, options.recovery.recover == Recover::Twin, "--recover twin");
   if (!(options.recovery.spare_seconds >= 0 && options.recovery.spare_seconds <= 1e6)) {
@@ -352,6 +337,7 @@ void add_output(CLI::App& command, TrainCommandLine& flags) {
 
 void TrainCommandLine::add_to(CLI::App& app) {
   command = &app;
+  app.add_flag("--list-combinations", lists_combinations)->group("");  // hidden: tools/print_combinations_page
   add_model_and_data(app, options);
   add_schedule_and_shape(app, *this);
   add_parallelism(app, options);

@@ -41,6 +41,7 @@ struct TrainCommandLine {
   std::string config;     // path of a TOML file of flags
   std::string interface;  // network interface between hosts; empty: the interface of the route to rank 0
   bool dry_run = false;
+  bool lists_combinations = false;
   Format format = Format::Text;       // output format of a dry run
   const CLI::App* command = nullptr;  // argument of add_to()
 

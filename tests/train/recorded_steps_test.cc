@@ -416,9 +416,11 @@ TEST_F(RecordedPartTest, FirstStepsAreNotRecorded) {
 }
 
 TEST(RecordableTest, UnrecordableRunsAreRejectedInOneLine) {
-  const auto refusal_of = [](const TrainOptions& options, std::int64_t ranks) -> std::string {
+  const auto refusal_of = [](TrainOptions options, std::int64_t ranks) -> std::string {
+    options.schedule.name = "1f1b";
+    options.schedule.shape = {.stages = ranks, .micro_batches = 4};
     try {
-      require_recordable(options, ranks);
+      static_cast<void>(resolve_job(options));
       return "";
     } catch (const ConfigError& error) {
       return error.what();

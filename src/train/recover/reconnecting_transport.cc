@@ -17,48 +17,6 @@ constexpr std::chrono::hours kForTheLauncher{24 * 365};
 
 }  // namespace
 
-void require_twins(const Job& job) {
-  const TrainOptions& options = job.options;
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("--recover {}: {}", to_text(options.recovery.recover), why));
-  };
-  if (job.num_ranks() == 1 || options.device.transport == TransportKind::Threads) {
-    refuse("needs a run of several processes; this run has one");
-  }
-  if (options.numbers.cuda_graphs)
-    refuse("--cuda-graphs keeps the connections of lost ranks; use --op-graphs, or leave it out");
-  if (job.run.schedule.updates) {
-    refuse(fmt::format("schedule {} is asynchronous, and its copies of a stage are not equal; use --recover restart",
-                       job.run.schedule.name));
-  }
-  if (options.memory.shard_optimizer && options.parallel.tensor_parallel > 1) {
-    refuse("--shard-optimizer is not supported with --tensor-parallel; leave out one of them");
-  }
-  const OptimizerKind optimizer = options.updates.optimizer.kind;
-  if (options.parallel.tensor_parallel > 1 && (optimizer == OptimizerKind::Lamb || optimizer == OptimizerKind::Muon)) {
-    refuse(
-        fmt::format("--optimizer {} exchanges over the --tensor-parallel ranks in its update; use adamw, or "
-                    "--recover restart",
-                    to_text(optimizer)));
-  }
-  if (options.output.observes()) {
-    refuse("--trace, --op-times, --timeline and --report need ranks that run all steps; leave them out");
-  }
-  for (const auto& group : job.run.rank_groups()) {
-    if (group.size() == 1) {
-      refuse(
-          fmt::format("no other rank has a copy of the stages of rank {}; use a bidirectional schedule such as "
-                      "chimera, or --data-parallel 2",
-                      job.ranks().rank(group.front(), 0).value()));
-    }
-    if (group.size() == 2 && options.memory.shard_optimizer) {
-      refuse(
-          "--shard-optimizer would save nothing, because two ranks must keep each part of the optimizer state, and a "
-          "stage has two copies; leave it out, or use more --pipelines or --data-parallel groups");
-    }
-  }
-}
-
 ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
     : rank_(rank.rank),
       rendezvous_(rank.rendezvous),

@@ -17,7 +17,6 @@
 #include "core/rendezvous_point.h"
 #include "launch/local/rank.h"
 #include "launch/local/recovery.h"
-#include "train/setup/job.h"
 #include "transport/connection_breaker.h"
 #include "transport/forwarding_transport.h"
 
@@ -65,8 +64,5 @@ class ReconnectingTransport final : public ForwardingTransport {
   std::unique_ptr<Transport> connected_;
   RecoveryLink link_;  // Last member: its thread uses the breaker
 };
-
-/// Throws ConfigError if the job cannot use --recover twin or reroute.
-void require_twins(const Job& job);
 
 }  // namespace chimera

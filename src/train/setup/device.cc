@@ -221,9 +221,6 @@ void replace_accelerator(const Accelerator* other) { replacement = other; }
 
 void require_device(const TrainOptions& options, std::int64_t ranks) {
   if (!uses_gpu(options)) return;
-  if (options.output.observes()) {
-    throw ConfigError("--device cuda: --trace, --op-times and --timeline read the clocks of CPUs; leave them out");
-  }
   // CUDA reads its variables at its first use, so they are set before the library is opened.
   if (options.numbers.cuda_graphs) set_unless_set(graph_variables());
   if (has_processes(options)) set_unless_set(cuda_variables());
@@ -254,8 +251,6 @@ std::optional<GpuResources> gpu_resources(const Job& job) {
 
 void require_numbers(const TrainOptions& options, const GpuTraits& gpu) {
   if (!uses_gpu(options)) {
-    if (options.numbers.tf32)
-      throw ConfigError("--tf32: TensorFloat32 is a type of GPUs; leave it out, or use --device cuda");
     if (!options.numbers.force_bfloat16) require_fast_numbers(options.numbers.dtype, has_native_bfloat16());
     return;
   }
@@ -278,25 +273,6 @@ CaptureGraph graph_capture_on(const Accelerator& gpus) {
     if (shared == nullptr) gpus.release_cache();
     return gpus.record(work, shared, generators);
   };
-}
-
-void require_recordable(const TrainOptions& options, std::int64_t ranks) {
-  if (!options.numbers.cuda_graphs && !options.numbers.op_graphs) return;
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError((options.numbers.op_graphs ? "--op-graphs: " : "--cuda-graphs: ") + why);
-  };
-  if (options.numbers.cuda_graphs && options.numbers.op_graphs)
-    refuse("--cuda-graphs records the ops too; leave out one of them");
-  if (options.numbers.op_graphs && options.numbers.reduction == ReductionOrder::Canonical) {
-    refuse("gradients of blocks have addresses of their own; use --reduction natural, or leave it out");
-  }
-  if (!uses_gpu(options)) refuse("only GPUs have CUDA graphs; leave it out, or use --device cuda");
-  if (options.memory.offload.rule != StageRule::None) refuse("a graph keeps its memory; use --offload none");
-  if (options.numbers.cuda_graphs && options.model.dropout > 0)
-    refuse("a graph repeats its dropout masks; use --dropout 0, or leave it out");
-  if (!has_processes(options) && ranks > 1) {
-    refuse("a graph belongs to one rank, but threads share tensors; use --transport processes, or leave it out");
-  }
 }
 
 int gpu_of(int local_rank, int local_size, int visible) {

@@ -33,7 +33,7 @@ namespace chimera {
 void require_fast_numbers(DataType dtype, bool native);
 
 /// Returns the device of a rank, given its number at the launch. On GPUs, threads share the first one; a process uses
-/// TrainOptions::gpu or, with our launcher, its rank's number.
+/// DeviceOptions::gpu or, with our launcher, its rank's number.
 [[nodiscard]] at::Device device_of(const TrainOptions& options, RankId rank);
 
 [[nodiscard]] bool uses_gpu(const TrainOptions& options);
@@ -84,14 +84,14 @@ struct GpuResources {
 [[nodiscard]] std::optional<GpuResources> gpu_resources(const Job& job);
 
 /// Throws ConfigError if the options require GPUs and this machine has no library, no GPU or fewer GPUs than processes.
-/// Also throws for outputs that need times of ops on GPUs, and if the GPU lacks the number type (require_numbers()).
+/// Also throws if the GPU lacks the number type (require_numbers()).
 /// Call it before the other functions here, because it sets environment variables that CUDA reads at its start: those
 /// of cuda_variables() if ranks are processes, of graph_variables() with --cuda-graphs, and CUBLAS_WORKSPACE_CONFIG
 /// with --reduction canonical.
 void require_device(const TrainOptions& options, std::int64_t ranks);
 
 /// Throws ConfigError if the device lacks the number type: bfloat16 without hardware support, unless --force-bfloat16
-/// is given, or TensorFloat32 on anything but a GPU that has it.
+/// is given, or TensorFloat32 on a GPU that does not have it.
 void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 
 /// Returns the GPU of process `local_rank` of `local_size` on its host: `local_rank`, or 0 if only one GPU is visible,
@@ -99,7 +99,7 @@ void require_numbers(const TrainOptions& options, const GpuTraits& gpu);
 /// ConfigError if there are fewer GPUs than processes.
 [[nodiscard]] int gpu_of(int local_rank, int local_size, int visible);
 
-/// Assigns a GPU (TrainOptions::gpu) to a process started by another launcher, if its ranks are processes on GPUs.
+/// Assigns a GPU (DeviceOptions::gpu) to a process started by another launcher, if its ranks are processes on GPUs.
 /// Throws as gpu_of() and require_device() do.
 void assign_gpu(TrainOptions& options, int local_rank, int local_size);
 
@@ -111,10 +111,6 @@ void assign_gpu(TrainOptions& options, int local_rank, int local_size);
 /// own, and the allocator may not free the blocks of earlier steps during a capture, so the memory of a step would be
 /// needed twice.
 [[nodiscard]] CaptureGraph graph_capture_on(const Accelerator& gpus);
-
-/// Throws ConfigError if --cuda-graphs or --op-graphs does not fit the options: on the CPU, with several thread ranks,
-/// or with dropout, because a graph would repeat its masks.
-void require_recordable(const TrainOptions& options, std::int64_t ranks);
 
 /// Returns a function for peak memory in bytes: resident set of the process on the CPU, allocated tensors on a GPU.
 [[nodiscard]] std::function<double()> peak_memory_of(at::Device device);

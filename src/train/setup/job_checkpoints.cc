@@ -179,20 +179,6 @@ void require_own_latest(const TrainOptions& options) {
          options.checkpoint.folder, path);
 }
 
-void require_saving(const Job& job) {
-  if (job.options.checkpoint.folder.empty() || !job.run.schedule.updates) return;
-  const auto refuse_schedule = [&](const char* why) {
-    reject("--checkpoint: schedule {} is asynchronous, {}", job.run.schedule.name, why);
-  };
-  if (job.options.checkpoint.every.steps == 0) {
-    refuse_schedule("and can be saved only at a flush; give --save-every in steps");
-  }
-  for (const auto& workers : job.run.worker_groups()) {
-    if (workers.size() > 1)
-      refuse_schedule("and its copies of a stage are not equal, so it has no single model to save");
-  }
-}
-
 /// Returns the tokenizer's files, and the configs if transformers has a class for the model.
 std::map<std::string, std::string> description_of(const Job& job) {
   std::map<std::string, std::string> files = job.data.tokenizer_texts;
@@ -282,7 +268,6 @@ void open_checkpoints(Job& job) {
   job.options.resume.is_auto = asked == kAuto;
   const bool may_save = !job.options.checkpoint.folder.empty() || !job.options.exported.folder.empty();
   if ((asked.empty() || asked == kNone) && !may_save) return;
-  require_saving(job);
   if (!job.options.resume.is_checked) require_own_latest(job.options);
   try {
     NewestCheckpoint newest = look_up(job.options, asked);

@@ -174,9 +174,6 @@ void require_folder(const std::string& flag, const std::string& path) {
 
 void require_outputs(const Job& job) {
   const TrainOptions& options = job.options;
-  if (!options.output.tensor_memory.empty() && options.device.kind != DeviceKind::Cpu) {
-    throw ConfigError("--tensor-memory counts tensors on the CPU; leave it out with --device cuda");
-  }
   std::vector<Output> given;
   for (const Output& output :
        std::initializer_list<Output>{{"--metrics", options.output.metrics, ""},

@@ -171,6 +171,8 @@ struct DeviceOptions {
   std::int64_t threads = 0;        // Intra-op threads per rank; 0: cores / local ranks, at least 1
   std::optional<int> gpu;          // GPU of this process if another launcher started it; empty: its rank's number
   std::optional<int> local_ranks;  // Ranks on this host if another launcher started them; empty: all
+  std::string launcher;            // Other launcher that started this process, such as torchrun; empty: none
+  bool is_supervised = false;      // A launcher supervises the ranks, even a single one
 };
 
 /// Types and order of computations.

@@ -24,6 +24,7 @@
 #include "model_config/parameters.h"
 #include "plan/plan.h"
 #include "tokenizer/tokenizer_folder.h"
+#include "train/setup/combinations.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -69,9 +70,6 @@ void require_possible(const TrainOptions& options) {
   for (const std::string& fault : {find_invalid_option(options.updates.learning_rate, options.updates.steps),
                                    find_invalid_option(options.updates.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
-  }
-  if (options.recovery.verify_messages && options.device.kind != DeviceKind::Cpu) {
-    throw ConfigError("--verify-messages: is for tensors on CPUs; use --device cpu, or leave it out");
   }
   if (!(options.model.dropout >= 0 && options.model.dropout < 1)) {
     throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout));
@@ -273,16 +271,6 @@ std::vector<std::string> parameter_names(const Job& job) {
   return names;
 }
 
-void require_pairs(const Job& job) {
-  if (job.options.device.kind != DeviceKind::Cpu)
-    throw ConfigError("--overlap-pairs: pairs run side by side on CPUs alone; use --device cpu");
-  if (has_pairs(job.run.schedule)) return;
-  reject(
-      "--overlap-pairs: schedule {} has no pairs; `chimera schedule NAME --pairs neighbors --format json` writes it "
-      "with pairs for --schedule",
-      job.run.schedule.name);
-}
-
 std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t slices) {
   const std::vector<std::int64_t>& lengths = options.schedule.slice_lengths;
   const bool positive = std::ranges::all_of(lengths, [](std::int64_t length) { return length > 0; });
@@ -300,18 +288,10 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
     if (!options.schedule.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
     return {};
   }
-  const auto refuse = [&](const std::string& why) {
+  if (slices > options.data.sequence) {
     const std::string source = options.schedule.given == nullptr ? "--slices" : options.schedule.file + ": slices";
-    throw ConfigError(fmt::format("{} {}: {}", source, slices, why));
-  };
-  if (!is_causal(job.model.family)) {
-    refuse(fmt::format("each token of model {} attends to all others, so only whole sequences can run; leave it out",
-                       job.model.name));
+    throw ConfigError(fmt::format("{} {}: a sequence has only {} tokens", source, slices, options.data.sequence));
   }
-  if (options.numbers.cuda_graphs || options.numbers.op_graphs) {
-    refuse("--cuda-graphs and --op-graphs record whole micro-batches; leave out one of them");
-  }
-  if (slices > options.data.sequence) refuse(fmt::format("a sequence has only {} tokens", options.data.sequence));
   if (options.schedule.slice_lengths.size() > 1) return given_slices(options, slices);
   // Later slices attend to more tokens, so slices of equal time become shorter toward the end.
   const bool equal = !options.schedule.slice_lengths.empty();
@@ -337,52 +317,6 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
                 .pairs = job.options.schedule.pairs});
 }
 
-void require_asynchronous(const Job& job) {
-  const auto refuse = [&](const char* flag, const char* reason) {
-    reject("{}: schedule {} is asynchronous, {}", flag, job.run.schedule.name, reason);
-  };
-  if (job.options.numbers.reduction != ReductionOrder::Natural)
-    refuse("--reduction canonical", "its updates depend on its order of ops");
-  if (job.options.schedule.sync != AllReducePlacement::EagerOpt)
-    refuse("--sync", "it sums gradients at its updates; leave the flag out");
-  if (job.options.recovery.non_finite != NonFinite::Abort)
-    refuse("--non-finite", "and updates weights before it finds such a value; leave the flag out");
-  if (job.options.recovery.spike > 0)
-    refuse("--spike", "and updates weights before the loss of a step is complete; leave the flag out");
-  if (job.options.memory.shard_optimizer) refuse("--shard-optimizer", "and each worker makes its updates alone");
-  if (job.options.device.kind != DeviceKind::Cpu)
-    refuse("--device cuda", "and such schedules run on CPUs alone; use --device cpu");
-  if (job.options.numbers.dtype == DataType::BFloat16)
-    refuse("--dtype bfloat16", "and its versions are float32 or float64");
-  if (job.options.output.observes())
-    refuse("--trace, --op-times and --timeline", "and its steps overlap; leave them out");
-  if (job.model.tied)
-    refuse("--tied true", "and would update the two copies of the tied matrix separately; use --tied false");
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max();
-  if (job.options.updates.steps > most / job.run.schedule.micro_batches) {
-    throw ConfigError(fmt::format("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule",
-                                  job.options.updates.steps, most / job.run.schedule.micro_batches,
-                                  job.run.schedule.micro_batches));
-  }
-}
-
-/// Refuses what has no meaning yet for layers that several ranks share (docs/operator_parallelism.md).
-void require_shareable(const Job& job) {
-  const TrainOptions& options = job.options;
-  const auto refuse = [&](bool is_given, const char* what, const char* instead) {
-    if (!is_given) return;
-    throw ConfigError(fmt::format("--tensor-parallel {}: {} is not supported yet; {}", options.parallel.tensor_parallel,
-                                  what, instead));
-  };
-  // Backwards on one GPU share a thread of autograd, so a sum inside one would block the others.
-  refuse(uses_gpu(options) && options.device.transport == TransportKind::Threads,
-         "--device cuda with --transport threads", "use --transport processes");
-  refuse(options.numbers.cuda_graphs || options.numbers.op_graphs, "--cuda-graphs or --op-graphs", "leave it out");
-  refuse(options.schedule.pairs == Pairs::Together, "--overlap-pairs", "leave it out");
-  refuse(options.recovery.recover == Recover::Reroute, "--recover reroute", "use --recover twin");
-  require_divisible(job.model, options.parallel.tensor_parallel);
-}
-
 /// A part of a name that no matrix has would have no effect.
 void require_excluded_matrices(const Job& job) {
   for (const std::string& part : job.options.updates.optimizer.muon.exclude) {
@@ -398,20 +332,11 @@ void require_excluded_matrices(const Job& job) {
   }
 }
 
-void require_repairable(const Job& job) {
-  const auto refuse = [](const std::string& why) { throw ConfigError("--on-different-copies repair: " + why); };
-  if (job.run.schedule.updates) {
-    refuse(fmt::format("schedule {} is asynchronous, and its stages are at different updates at any time",
-                       job.run.schedule.name));
-  }
-  if (job.options.memory.shard_optimizer) {
-    refuse("--shard-optimizer keeps one copy of the optimizer state, which cannot be repaired; leave out one of them");
-  }
-  if (job.options.device.kind != DeviceKind::Cpu) refuse("needs ranks on CPUs; leave it out");
-  const auto has_copies = [](const auto& group) { return group.size() > 1; };
-  if (!std::ranges::any_of(job.run.rank_groups(), has_copies)) {
-    refuse("no stage has a second copy; use a bidirectional schedule such as chimera, or --data-parallel 2");
-  }
+void require_few_ops(const Job& job) {
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / job.run.schedule.micro_batches;
+  if (!job.run.schedule.updates || job.options.updates.steps <= most) return;
+  reject("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule", job.options.updates.steps,
+         most, job.run.schedule.micro_batches);
 }
 
 CorpusOptions corpus_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
@@ -441,9 +366,6 @@ void require_documents(const Job& job) {
   }
   if (options.data.documents == Documents::Pack) return;
   const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
-  if (!is_causal(job.model.family)) {
-    refuse(fmt::format("samples of model {} are pairs of texts; use pack", job.model.name));
-  }
   bool separates_any = false;
   for (const TokenView& source : sources) {
     const bool separates = source.stream().separates_documents();
@@ -507,11 +429,10 @@ Job resolve_job(const TrainOptions& options) {
   job.run.tied = job.model.tied;
   require_fitting(job);
   job.slice_bounds = slice_bounds(job);
-  if (job.run.schedule.updates) require_asynchronous(job);
-  if (job.options.schedule.pairs == Pairs::Together) require_pairs(job);
-  if (options.parallel.tensor_parallel > 1) require_shareable(job);
+  require_few_ops(job);
+  if (options.parallel.tensor_parallel > 1) require_divisible(job.model, options.parallel.tensor_parallel);
+  if (const std::string refusal = find_refusal(job); !refusal.empty()) throw ConfigError(refusal);
   if (options.updates.optimizer.kind == OptimizerKind::Muon) require_excluded_matrices(job);
-  if (options.recovery.different_copies == DifferentCopies::Repair) require_repairable(job);
   return job;
 }
 
@@ -553,7 +474,6 @@ Job prepare_job(Job shape) {
   Job job = partition_job(std::move(shape));
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
-  require_recordable(options, job.num_ranks());
   require_device(options, job.local_ranks());
   job.parameters = parameter_names(job);
   require_memory(job);

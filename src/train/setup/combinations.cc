@@ -1,0 +1,339 @@
+#include "train/setup/combinations.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+#include <bitset>
+#include <cstdint>
+#include <vector>
+
+#include "model_config/config.h"
+#include "schedule/schedule.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+/// A property of a job.
+// clang-format off
+enum class Feature : std::uint8_t {
+  // Main features, which the page compares with each other
+  TensorParallel, Slices, Asynchronous, Pairs, Muon, Lamb, ShardOptimizer, Canonical, Restarts, Twin, Reroute,
+  Repair, Offload, Dropout, SplitDocuments, Threads, Cuda, CudaGraphs, OpGraphs, Observes,
+  // Others
+  Outlives, NoRecovery, NoRestarts, Rollback, Spike, NonFinite, Checkpoint, NoCheckpoint, TimedSaves, Graphs, Cpu,
+  VerifyMessages, Tf32, BFloat16, TensorMemory, Sync, WholeSequences, Tied, OneProcess, ThreadRanks, Launched,
+  NoCopies, LonelyStage, TwoCopies, Replicas, Unpaired, SharedUpdates,
+};
+// clang-format on
+
+/// Facts of a job that several features read.
+struct JobFacts {
+  const TrainOptions& options;
+  const Schedule& schedule;
+  const ModelConfig& model;
+  std::int64_t ranks;
+  std::size_t fewest_copies;  // Of a stage, over all data-parallel groups
+  std::size_t most_copies;
+  bool has_replicas;  // A pipeline has several copies of a stage
+};
+
+using Fact = const JobFacts&;
+
+struct NamedFeature {
+  Feature feature;
+  const char* name;
+  bool (*holds)(Fact);
+  std::vector<Feature> implied = {};
+};
+
+bool recovers(Fact f, Recover recover) { return f.options.recovery.recover == recover; }
+bool updates_by(Fact f, OptimizerKind kind) { return f.options.updates.optimizer.kind == kind; }
+bool has_threads(Fact f) { return f.options.device.transport == TransportKind::Threads; }
+
+const auto& all_features() {
+  using enum Feature;
+  static const std::vector<NamedFeature> kFeatures = {
+      {TensorParallel, "`--tensor-parallel` above 1", [](Fact f) { return f.options.parallel.tensor_parallel > 1; }},
+      {Slices, "`--slices` above 1", [](Fact f) { return f.schedule.slices > 1; }},
+      {Asynchronous, "asynchronous schedules", [](Fact f) { return bool(f.schedule.updates); }},
+      {Pairs, "`--overlap-pairs`", [](Fact f) { return f.options.schedule.pairs == chimera::Pairs::Together; }},
+      {Muon, "`--optimizer muon`", [](Fact f) { return updates_by(f, OptimizerKind::Muon); }, {SharedUpdates}},
+      {Lamb, "`--optimizer lamb`", [](Fact f) { return updates_by(f, OptimizerKind::Lamb); }, {SharedUpdates}},
+      {ShardOptimizer, "`--shard-optimizer`", [](Fact f) { return f.options.memory.shard_optimizer; }},
+      {Canonical, "`--reduction canonical`",
+       [](Fact f) { return f.options.numbers.reduction == ReductionOrder::Canonical; }},
+      {Restarts, "`--max-restarts`", [](Fact f) { return f.options.recovery.max_restarts > 0; }},
+      {Twin, "`--recover twin`", [](Fact f) { return recovers(f, Recover::Twin); }, {Outlives}},
+      {Reroute, "`--recover reroute`", [](Fact f) { return recovers(f, Recover::Reroute); }, {Outlives}},
+      {Repair, "`--on-different-copies repair`",
+       [](Fact f) { return f.options.recovery.different_copies == DifferentCopies::Repair; }},
+      {Offload, "`--offload`", [](Fact f) { return f.options.memory.offload.rule != StageRule::None; }},
+      {Dropout, "`--dropout`", [](Fact f) { return f.options.model.dropout > 0; }},
+      {SplitDocuments, "`--documents split`", [](Fact f) { return f.options.data.documents == Documents::Split; }},
+      {Threads, "`--transport threads`", has_threads, {OneProcess, ThreadRanks}},
+      {Cuda, "`--device cuda`", [](Fact f) { return uses_gpu(f.options); }},
+      {CudaGraphs, "`--cuda-graphs`", [](Fact f) { return f.options.numbers.cuda_graphs; }, {Graphs, Cuda}},
+      {OpGraphs, "`--op-graphs`", [](Fact f) { return f.options.numbers.op_graphs; }, {Graphs, Cuda}},
+      {Observes, "`--trace`, `--op-times`, `--timeline`, `--report`",
+       [](Fact f) { return f.options.output.observes(); }},
+      {Outlives, "`--recover twin` or `reroute`", [](Fact f) { return f.options.recovery.outlives_ranks(); }},
+      {NoRecovery, "`--recover none`", [](Fact f) { return recovers(f, Recover::None); }},
+      {NoRestarts, "no `--max-restarts`", [](Fact f) { return f.options.recovery.max_restarts == 0; }},
+      {Rollback, "`--non-finite rollback`",
+       [](Fact f) { return f.options.recovery.non_finite == chimera::NonFinite::Rollback; }},
+      {Spike, "`--spike`", [](Fact f) { return f.options.recovery.spike > 0; }},
+      {Feature::NonFinite, "`--non-finite skip` or `rollback`",
+       [](Fact f) { return f.options.recovery.non_finite != chimera::NonFinite::Abort; }},
+      {Feature::Checkpoint, "`--checkpoint`", [](Fact f) { return !f.options.checkpoint.folder.empty(); }},
+      {NoCheckpoint, "no `--checkpoint`", [](Fact f) { return f.options.checkpoint.folder.empty(); }},
+      {TimedSaves, "`--save-every` in seconds", [](Fact f) { return f.options.checkpoint.every.steps == 0; }},
+      {Graphs,
+       "`--cuda-graphs` or `--op-graphs`",
+       [](Fact f) { return f.options.numbers.cuda_graphs || f.options.numbers.op_graphs; },
+       {Cuda}},
+      {Cpu, "`--device cpu`", [](Fact f) { return !uses_gpu(f.options); }},
+      {Feature::VerifyMessages, "`--verify-messages`", [](Fact f) { return f.options.recovery.verify_messages; }},
+      {Tf32, "`--tf32`", [](Fact f) { return f.options.numbers.tf32; }},
+      {BFloat16, "`--dtype bfloat16`", [](Fact f) { return f.options.numbers.dtype == DataType::BFloat16; }},
+      {TensorMemory, "`--tensor-memory`", [](Fact f) { return !f.options.output.tensor_memory.empty(); }},
+      {Sync, "`--sync`", [](Fact f) { return f.options.schedule.sync != AllReducePlacement::EagerOpt; }},
+      {WholeSequences, "BERT", [](Fact f) { return !is_causal(f.model.family); }},
+      {Tied, "a model with a tied matrix", [](Fact f) { return f.model.tied; }},
+      {OneProcess, "a run of one process",
+       [](Fact f) { return (f.ranks == 1 && !f.options.device.is_supervised) || has_threads(f); }},
+      {ThreadRanks, "several ranks as threads", [](Fact f) { return f.ranks > 1 && has_threads(f); }},
+      {Launched, "torchrun, srun or mpirun", [](Fact f) { return !f.options.device.launcher.empty(); }},
+      {NoCopies, "no stage with a second copy", [](Fact f) { return f.most_copies < 2; }},
+      {LonelyStage, "a stage without a second copy", [](Fact f) { return f.fewest_copies < 2; }},
+      {TwoCopies, "a stage with two copies", [](Fact f) { return f.fewest_copies == 2; }},
+      {Replicas, "several replicas in a pipeline", [](Fact f) { return f.has_replicas; }},
+      {Unpaired, "a schedule without pairs", [](Fact f) { return !has_pairs(f.schedule); }},
+      {SharedUpdates, "LAMB or Muon",
+       [](Fact f) { return updates_by(f, OptimizerKind::Lamb) || updates_by(f, OptimizerKind::Muon); }},
+  };
+  return kFeatures;
+}
+
+/// Features that a run does not have together.
+struct Combination {
+  std::vector<Feature> features;
+  const char* why;      // Message, with placeholders in braces (fill_in())
+  const char* instead;  // Follows `why` in the message; empty: to leave out one of them
+};
+
+const auto& refused_combinations() {
+  using enum Feature;
+  static const std::vector<Combination> kCombinations = {
+      {{Restarts, NoCheckpoint}, "--recover restart continues from a checkpoint", "give --checkpoint too"},
+      {{Rollback, NoRestarts}, "--non-finite rollback starts the run again, as --max-restarts allows", "give that too"},
+      {{Spike, NoRestarts},
+       "--spike starts the run again from its newest checkpoint, as --max-restarts allows",
+       "give --checkpoint and that too"},
+      {{Restarts, Threads}, "--max-restarts starts processes again", "leave out --transport threads"},
+      {{Restarts, NoRecovery}, "--recover none leaves nothing to --max-restarts", "leave out one of them"},
+      {{Feature::VerifyMessages, Cuda},
+       "--verify-messages: is for tensors on CPUs",
+       "use --device cpu, or leave it out"},
+      {{Tf32, Cpu}, "--tf32: TensorFloat32 is a type of GPUs", "leave it out, or use --device cuda"},
+      {{Slices, WholeSequences},
+       "{slices}: each token of model {model} attends to all others, so only whole sequences can run",
+       "leave it out"},
+      {{Slices, Graphs}, "{slices}: --cuda-graphs and --op-graphs record whole micro-batches", "leave out one of them"},
+      {{Slices, Pairs}, "{slices}: a schedule with slices has no pairs", "leave out --overlap-pairs"},
+      {{Slices, Asynchronous}, "{slices}: schedule {schedule} is asynchronous, and runs whole micro-batches", ""},
+      {{Asynchronous, Pairs}, "--overlap-pairs: schedule {schedule} is asynchronous, and has no pairs", ""},
+      {{Asynchronous, Canonical},
+       "--reduction canonical: schedule {schedule} is asynchronous, its updates depend on its order of ops",
+       ""},
+      {{Asynchronous, Sync},
+       "--sync: schedule {schedule} is asynchronous, it sums gradients at its updates",
+       "leave the flag out"},
+      {{Asynchronous, Feature::NonFinite},
+       "--non-finite: schedule {schedule} is asynchronous, and updates weights before it finds such a value",
+       "leave the flag out"},
+      {{Asynchronous, Spike},
+       "--spike: schedule {schedule} is asynchronous, and updates weights before the loss of a step is complete",
+       "leave the flag out"},
+      {{Asynchronous, ShardOptimizer},
+       "--shard-optimizer: schedule {schedule} is asynchronous, and each worker makes its updates alone",
+       ""},
+      {{Asynchronous, Cuda},
+       "--device cuda: schedule {schedule} is asynchronous, and such schedules run on CPUs alone",
+       "use --device cpu"},
+      {{Asynchronous, BFloat16},
+       "--dtype bfloat16: schedule {schedule} is asynchronous, and its versions are float32 or float64",
+       ""},
+      {{Asynchronous, Observes},
+       "--trace, --op-times and --timeline: schedule {schedule} is asynchronous, and its steps overlap",
+       "leave them out"},
+      {{Asynchronous, Tied},
+       "--tied true: schedule {schedule} is asynchronous, and would update the two copies of the tied matrix "
+       "separately",
+       "use --tied false"},
+      {{Asynchronous, Feature::Checkpoint, TimedSaves},
+       "--checkpoint: schedule {schedule} is asynchronous, and can be saved only at a flush",
+       "give --save-every in steps"},
+      {{Asynchronous, Feature::Checkpoint, Replicas},
+       "--checkpoint: schedule {schedule} is asynchronous, and its copies of a stage are not equal, so it has no "
+       "single model to save",
+       ""},
+      {{Pairs, Cuda}, "--overlap-pairs: pairs run side by side on CPUs alone", "use --device cpu"},
+      {{Pairs, Unpaired},
+       "--overlap-pairs: schedule {schedule} has no pairs",
+       "`chimera schedule NAME --pairs neighbors --format json` writes it with pairs for --schedule"},
+      {{TensorParallel, Cuda, Threads},
+       "--tensor-parallel {T}: --device cuda with --transport threads is not supported yet",
+       "use --transport processes"},
+      {{TensorParallel, Graphs},
+       "--tensor-parallel {T}: --cuda-graphs or --op-graphs is not supported yet",
+       "leave it out"},
+      {{TensorParallel, Pairs}, "--tensor-parallel {T}: --overlap-pairs is not supported yet", "leave it out"},
+      {{TensorParallel, Reroute},
+       "--tensor-parallel {T}: --recover reroute is not supported yet",
+       "use --recover twin"},
+      {{Repair, Asynchronous},
+       "--on-different-copies repair: schedule {schedule} is asynchronous, and its stages are at different updates at "
+       "any time",
+       ""},
+      {{Repair, ShardOptimizer},
+       "--on-different-copies repair: --shard-optimizer keeps one copy of the optimizer state, which cannot be "
+       "repaired",
+       "leave out one of them"},
+      {{Repair, Cuda}, "--on-different-copies repair: needs ranks on CPUs", "leave it out"},
+      {{Repair, NoCopies},
+       "--on-different-copies repair: no stage has a second copy",
+       "use a bidirectional schedule such as chimera, or --data-parallel 2"},
+      {{OpGraphs, CudaGraphs}, "--op-graphs: --cuda-graphs records the ops too", "leave out one of them"},
+      {{OpGraphs, Canonical},
+       "--op-graphs: gradients of blocks have addresses of their own",
+       "use --reduction natural, or leave it out"},
+      {{Graphs, Cpu}, "{graphs}: only GPUs have CUDA graphs", "leave it out, or use --device cuda"},
+      {{Graphs, Offload}, "{graphs}: a graph keeps its memory", "use --offload none"},
+      {{CudaGraphs, Dropout}, "{graphs}: a graph repeats its dropout masks", "use --dropout 0, or leave it out"},
+      {{Graphs, ThreadRanks},
+       "{graphs}: a graph belongs to one rank, but threads share tensors",
+       "use --transport processes, or leave it out"},
+      {{Cuda, Observes}, "--device cuda: --trace, --op-times and --timeline read the clocks of CPUs", "leave them out"},
+      {{SplitDocuments, WholeSequences}, "--documents split: samples of model {model} are pairs of texts", "use pack"},
+      {{TensorMemory, Cuda}, "--tensor-memory counts tensors on the CPU", "leave it out with --device cuda"},
+      {{Launched, Restarts},
+       "--max-restarts: {launcher} has started the ranks, and would have to start them again",
+       ""},
+      {{Launched, Outlives},
+       "--recover {recover}: {launcher} has started the ranks and ends them all if one is lost",
+       "start the run with `chimera train`, or with `chimera launch -- train --recover` on several hosts"},
+      {{Restarts, OneProcess}, "--max-restarts needs a run of several processes", "this run has one"},
+      {{Outlives, OneProcess}, "--recover {recover}: needs a run of several processes", "this run has one"},
+      {{Outlives, CudaGraphs},
+       "--recover {recover}: --cuda-graphs keeps the connections of lost ranks",
+       "use --op-graphs, or leave it out"},
+      {{Outlives, Asynchronous},
+       "--recover {recover}: schedule {schedule} is asynchronous, and its copies of a stage are not equal",
+       "use --recover restart"},
+      {{Outlives, ShardOptimizer, TensorParallel},
+       "--recover {recover}: --shard-optimizer is not supported with --tensor-parallel",
+       "leave out one of them"},
+      {{Outlives, TensorParallel, SharedUpdates},
+       "--recover {recover}: --optimizer {optimizer} exchanges over the --tensor-parallel ranks in its update",
+       "use adamw, or --recover restart"},
+      {{Outlives, Observes},
+       "--recover {recover}: --trace, --op-times, --timeline and --report need ranks that run all steps",
+       "leave them out"},
+      {{Outlives, LonelyStage},
+       "--recover {recover}: no other rank has a copy of the stages of rank {rank}",
+       "use a bidirectional schedule such as chimera, or --data-parallel 2"},
+      {{Outlives, ShardOptimizer, TwoCopies},
+       "--recover {recover}: --shard-optimizer would save nothing, because two ranks must keep each part of the "
+       "optimizer state, and a stage has two copies",
+       "leave it out, or use more --pipelines or --data-parallel groups"},
+  };
+  return kCombinations;
+}
+
+/// Values of the placeholders of a message.
+struct MessageValues {
+  std::string schedule = "NAME";
+  std::string model = "NAME";
+  std::string slices = "--slices K";
+  std::string tensor_parallel = "T";
+  std::string recover = "twin";
+  std::string optimizer = "muon";
+  std::string graphs = "--cuda-graphs";
+  std::string launcher = "torchrun";
+  std::string rank = "R";
+};
+
+std::string fill_in(const char* text, const MessageValues& v) {
+  return fmt::format(fmt::runtime(text), fmt::arg("schedule", v.schedule), fmt::arg("model", v.model),
+                     fmt::arg("slices", v.slices), fmt::arg("T", v.tensor_parallel), fmt::arg("recover", v.recover),
+                     fmt::arg("optimizer", v.optimizer), fmt::arg("graphs", v.graphs), fmt::arg("launcher", v.launcher),
+                     fmt::arg("rank", v.rank));
+}
+
+/// Returns the first rank whose stages no other rank has.
+RankId lonely_rank(const Job& job, const RankGroups& groups) {
+  const auto lonely = std::ranges::find_if(groups, [](const auto& group) { return group.size() == 1; });
+  return lonely == groups.end() ? RankId(0) : job.ranks().rank(lonely->front(), 0);
+}
+
+MessageValues values_of(const Job& job, const RankGroups& groups) {
+  const TrainOptions& o = job.options;
+  const std::string source = o.schedule.given == nullptr ? "--slices" : o.schedule.file + ": slices";
+  return {.schedule = job.run.schedule.name,
+          .model = job.model.name,
+          .slices = fmt::format("{} {}", source, job.run.schedule.slices),
+          .tensor_parallel = fmt::format("{}", o.parallel.tensor_parallel),
+          .recover = std::string(to_text(o.recovery.recover)),
+          .optimizer = std::string(to_text(o.updates.optimizer.kind)),
+          .graphs = o.numbers.op_graphs ? "--op-graphs" : "--cuda-graphs",
+          .launcher = o.device.launcher,
+          .rank = fmt::format("{}", lonely_rank(job, groups).value())};
+}
+
+constexpr const char* kLeaveOut = "leave out one of them";
+
+}  // namespace
+
+std::string find_refusal(const Job& job) {
+  const RankGroups groups = job.run.rank_groups();
+  const auto [fewest, most] = std::ranges::minmax(groups, {}, [](const auto& group) { return group.size(); });
+  const auto workers = job.run.worker_groups();
+  const JobFacts facts{.options = job.options,
+                       .schedule = job.run.schedule,
+                       .model = job.model,
+                       .ranks = job.num_ranks(),
+                       .fewest_copies = fewest.size(),
+                       .most_copies = most.size(),
+                       .has_replicas = std::ranges::any_of(workers, [](const auto& some) { return some.size() > 1; })};
+  std::bitset<64> held;
+  for (const NamedFeature& each : all_features()) held[static_cast<std::size_t>(each.feature)] = each.holds(facts);
+  for (const auto& [combined, why, instead] : refused_combinations()) {
+    const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
+    if (!std::ranges::all_of(combined, is_held)) continue;
+    const std::string_view remedy = instead;
+    return fill_in(why, values_of(job, groups)) + (remedy.empty() ? "" : "; ") + instead;
+  }
+  return "";
+}
+
+nlohmann::ordered_json combinations_json() {
+  using Json = nlohmann::ordered_json;
+  const auto names = [](const std::vector<Feature>& some) {
+    Json result = Json::array();
+    for (const Feature feature : some)
+      result.push_back(std::ranges::find(all_features(), feature, &NamedFeature::feature)->name);
+    return result;
+  };
+  Json all = Json::array();
+  for (const NamedFeature& each : all_features())
+    all.push_back({{"name", each.name}, {"main", each.feature <= Feature::Observes}, {"implies", names(each.implied)}});
+  Json refused = Json::array();
+  for (const auto& [combined, why, instead] : refused_combinations()) {
+    const bool is_left_out = *instead == '\0';
+    refused.push_back(
+        {{"features", names(combined)}, {"why", fill_in(why, {})}, {"instead", is_left_out ? kLeaveOut : instead}});
+  }
+  return {{"features", all}, {"refused", refused}};
+}
+
+}  // namespace chimera
