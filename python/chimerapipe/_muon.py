@@ -127,7 +127,7 @@ class Muon(torch.optim.Optimizer):
         ]
         super().__init__(groups, defaults)
         model._checkpoints.together("cp.Muon")
-        self._processes, self._rank = model._processes, model.rank
+        self._processes, self._rank, self._model = model._processes, model.rank, model
         self._groups = {ranks: self._processes.group_of(ranks) for ranks in model._shape.copied_holders()}
 
     def step(self, closure: Any = None) -> Any:
@@ -136,6 +136,9 @@ class Muon(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self._groups and not self._model._run.is_busy:  # Else a step of all ranks calls it
+            self._model._run.require_usable()
+            self._model._agreement.on_call("cp.Muon.step")
         with torch.no_grad():
             for group in self.param_groups:
                 params = [p for p in group["params"] if p.grad is not None]

@@ -282,7 +282,7 @@ def _report_uncaught(rank: int) -> None:
 
     def print_and_end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         if isinstance(error, _training.PeerLostError):
-            print(f"rank {rank}: exits because another rank failed ({error})", file=sys.stderr, flush=True)
+            print(f"rank {rank}: exits because another rank failed or ended ({error})", file=sys.stderr, flush=True)
             if _TORCHRUNS_FILE in os.environ:
                 time.sleep(_SECONDS_OF_THE_FIRST)
             _end_process(3)

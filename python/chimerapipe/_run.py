@@ -36,7 +36,9 @@ class Run:
         self.is_started = False
         """Shapes are known, and replicas have equal values."""
         self.has_failed = False
-        self._is_used = self._is_validated = self._is_busy = False
+        self.is_busy = False
+        """During a call."""
+        self._is_used = self._is_validated = False
         self._engine = self._new_engine()
 
     @property
@@ -55,13 +57,13 @@ class Run:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Scope of a call. Raises Error during another one of this process."""
-        if self._is_busy:
+        if self.is_busy:
             raise _training.Error("this pipeline is busy with a call on another thread; call it from one thread")
-        self._is_busy = True
+        self.is_busy = True
         try:
             yield
         finally:
-            self._is_busy = False
+            self.is_busy = False
 
     def connect(self) -> None:
         self._processes.guarded(self._connect)

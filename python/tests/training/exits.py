@@ -90,6 +90,13 @@ def exits():
     sys.exit(4)
 
 
+def exits_on_one_rank():
+    model = trained()
+    if os.environ["RANK"] == "1":
+        sys.exit(int(os.environ["RUN"]) % 2 * 4)
+    step(model)
+
+
 def raises():
     gathered()
     raise ValueError("deliberate")
@@ -137,6 +144,7 @@ STATUSES = {  # Of the kinds, by rank
     ends_after_two_pipelines: [{0}, {0}],
     ends_during_a_save: [{0}, {0}],
     exits: [{4}, {4}],
+    exits_on_one_rank: [{3}, {0, 4}],
     raises: [{1}, {1}],
     raises_on_one_rank: [{3}, {1}],
     raises_in_a_layer: [{3}, {1}],

@@ -303,8 +303,10 @@ def other_calls_of_ranks():
         "save_checkpoint": lambda made: made.save_checkpoint(folder),
         "load_checkpoint": lambda made: made.load_checkpoint(folder),
         "cp.Muon": cp.Muon,
+        "cp.Muon.step": lambda made: optimizer.step(),
     }
-    made = pipeline()
+    made = pipeline(schedule=cp.schedule("chimera", 2, 4))
+    optimizer = cp.Muon(made)
     made.step(inputs, targets)
     for one, other in zip(calls, [*list(calls)[1:], "step"], strict=True):
         own = (one, other)[RANK]
@@ -312,7 +314,8 @@ def other_calls_of_ranks():
         refused(lambda own=own: calls[own](made), words, cp.ConfigError)
     wrong = (lambda: made.step(inputs[:2], targets)) if RANK == 0 else made.gather
     refused(wrong, "inputs: 2 samples, but a step of this process takes 4")
-    made.step(inputs, targets)
+    made.step(inputs, targets, optimizer=optimizer)
+    optimizer.step()
     made.gather()
 
 
