@@ -37,7 +37,7 @@ ConfigError = _training.ConfigError
 _IGNORED = -100  # The label of tokens and samples without a loss
 # Arguments of TrainingArguments that cannot work, and what to do
 _REFUSED = {
-    "activation_checkpointing": "give the trainer recompute=True",
+    "activation_checkpointing": "give gradient_checkpointing=False, and recompute=True to the trainer",
     "auto_find_batch_size": "choose per_device_train_batch_size",
     "bf16_full_eval": "use bf16=True",
     "debug": "",
@@ -45,7 +45,7 @@ _REFUSED = {
     "fp16": "use bf16=True",
     "fp16_full_eval": "use bf16=True",
     "fsdp": "",
-    "gradient_checkpointing": "give the trainer recompute=True",
+    "gradient_checkpointing": "give gradient_checkpointing=False, and recompute=True to the trainer",
     "neftune_noise_alpha": "",
     "parallelism_config": "",
     "packing": "give packing=False",
@@ -54,6 +54,13 @@ _REFUSED = {
     "predict_with_generate": "call model.generate after train()",
     "torch_compile": "compile layers with layer.compile()",
     "use_liger_kernel": "",
+}
+# Arguments of TRL's trainers that others do not take, and what to do
+_OF_TRL = {
+    "formatting_func": "format the texts of the data set first, or derive from PipelineMixin and trl.SFTTrainer",
+    "peft_config": "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and trl.SFTTrainer",
+    "ref_model": "a pipeline trains one model, with its own loss or compute_loss_func",
+    "reward_funcs": "a pipeline trains with the model's own loss, or with compute_loss_func",
 }
 _LAYERWISE = ("lomo", "adalomo", "layerwise")  # Optimizers that update during the backward
 
@@ -103,8 +110,11 @@ class PipelineMixin(_Other):
         self._waiting: list[dict[str, Any]] = []  # Batches of the next update
         self._loads_training = True
         self._is_whole = True  # This process has all current weights
-        given = inspect.signature(super().__init__).bind_partial(*args, **named)
-        _refuse(type(self), given.arguments.get("args"))
+        _refuse_loss(type(self))
+        signature = inspect.signature(super().__init__)
+        for name in _OF_TRL.keys() & named.keys() - signature.parameters.keys():
+            raise ConfigError(f"{name}: {type(self).__name__} does not take it; {_OF_TRL[name]}")
+        _refuse(signature.bind_partial(*args, **named).arguments.get("args"))
         super().__init__(*args, **named)
         handler = self.callback_handler
         handler.call_event = functools.partial(self._call_event, handler.call_event)
@@ -486,7 +496,7 @@ def _schedule(wanted: Schedule | str, micro_batches: int, processes: int) -> Sch
     return made
 
 
-def _refuse(trainer: type, args: Any) -> None:
+def _refuse(args: Any) -> None:
     """Raises ConfigError for arguments that a pipeline cannot follow."""
     for name, instead in _REFUSED.items():
         if getattr(args, name, None):
@@ -498,6 +508,12 @@ def _refuse(trainer: type, args: Any) -> None:
         raise ConfigError("accelerator_config: dispatch_batches: a pipeline cannot use it; each process loads its data")
     if getattr(getattr(args, "accelerator_config", None), "split_batches", False):
         raise ConfigError("accelerator_config: split_batches: a pipeline cannot use it; batches are micro-batches")
+    if (loss := getattr(args, "loss_type", "nll")) not in ("nll", "chunked_nll"):
+        raise ConfigError(f"loss_type: a pipeline cannot use {loss}; give loss_type='nll', or compute_loss_func")
+
+
+def _refuse_loss(trainer: type) -> None:
+    """Raises ConfigError for a trainer with a loss of its own."""
     owner = next(each for each in trainer.__mro__ if "compute_loss" in vars(each))
     if owner.__module__.startswith("trl.") and owner.__name__ != "SFTTrainer":
         raise ConfigError(
@@ -507,5 +523,3 @@ def _refuse(trainer: type, args: Any) -> None:
     if owner.__module__.split(".")[0] not in ("transformers", "trl"):
         raise ConfigError(f"compute_loss: {owner.__name__} overrides it, but only the last stage has outputs; give "
                           "compute_loss_func")
-    if (loss := getattr(args, "loss_type", "nll")) not in ("nll", "chunked_nll"):
-        raise ConfigError(f"loss_type: a pipeline cannot use {loss}; give loss_type='nll', or compute_loss_func")

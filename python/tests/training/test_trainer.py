@@ -2,8 +2,11 @@
 
 import difflib
 import functools
+import importlib
+import inspect
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
@@ -238,6 +241,50 @@ def test_trl_trains_by_a_pipeline(tmp_path):
     assert worst < 1e-7, worst  # TRL adds up its losses in another way
 
 
+@pytest.mark.parametrize(
+    ("given", "way_out"),
+    [
+        ("peft_config", "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and trl.SFTT"),
+        ("formatting_func", "format the texts of the data set first, or derive from PipelineMixin and trl.SFTTrainer"),
+        ("ref_model", "a pipeline trains one model"),
+        ("reward_funcs", "a pipeline trains with the model's own loss"),
+    ],
+)
+def test_arguments_of_other_trainers_are_refused_with_the_way_out(given, way_out, tmp_path):
+    trl = oracle("trl")
+    arguments = TrainingArguments(tmp_path, use_cpu=True, report_to=[])
+    for base, name in ((Trainer, "Tuner"), (trl.SFTTrainer, "Tuner"), (trl.DPOTrainer, "DPOTrainer: its loss needs")):
+        tuner = type("Tuner", (PipelineMixin, base), {})
+        if base is trl.SFTTrainer and given in inspect.signature(base).parameters:
+            continue  # It takes it: see below
+        words = name if base is trl.DPOTrainer else f"^{given}: {name} does not take it; {re.escape(way_out)}"
+        with pytest.raises(cp.ConfigError, match=words):
+            tuner(model=small_model(), args=arguments, **{given: None})
+
+
+def test_trl_adapts_and_formats_for_a_pipeline(tmp_path):
+    trl, datasets, peft = oracle("trl"), oracle("datasets"), oracle("peft")
+    common = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": [], "disable_tqdm": True}
+    arguments = trl.SFTConfig(str(tmp_path), **common, max_steps=2, save_strategy="no", logging_steps=1)
+    losses = []
+    for bases, more in (((trl.SFTTrainer,), {}), ((PipelineMixin, trl.SFTTrainer), {"schedule": "chimera"})):
+        torch.manual_seed(1)
+        trainer = type("Tuner", bases, {})(
+            model=without_dropout().double(),
+            args=arguments,
+            train_dataset=datasets.Dataset.from_list([{"word": f"w{n}"} for n in range(16)]),
+            processing_class=tokenizer_of([f"w{n}" for n in range(18)]),
+            formatting_func=lambda row: f"w1 w2 {row['word']} w3",
+            peft_config=peft.LoraConfig(target_modules=["c_attn"], fan_in_fan_out=True),
+            **more,
+        )
+        trainer.train()
+        losses.append([each["loss"] for each in trainer.state.log_history if "loss" in each])
+        trained = [name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad]
+        assert trained and all("lora" in name for name in trained)
+    assert len(losses[0]) == 2 and losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
 def losses_and_weights(kind, data, folder, make=small_model, collator=None, accumulation=2, **more):
     torch.manual_seed(1)
     options = more.pop("arguments", {})
@@ -322,17 +369,22 @@ def test_losses_with_dropout_are_equal_over_schedules(tmp_path):
 
 def test_trainers_of_trl_with_other_losses_are_refused_by_name(tmp_path):
     trl = oracle("trl")
+    cpo, orpo = (importlib.import_module(f"trl.experimental.{name}") for name in ("cpo", "orpo"))
     common = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": []}
     for kind, config, words in (
         (trl.DPOTrainer, trl.DPOConfig, "DPOTrainer: its loss needs more than one forward"),
         (trl.KTOTrainer, trl.KTOConfig, "KTOTrainer: its loss needs"),
         (trl.RewardTrainer, trl.RewardConfig, "RewardTrainer: its loss needs"),
+        (cpo.CPOTrainer, cpo.CPOConfig, "CPOTrainer: its loss needs"),
+        (orpo.ORPOTrainer, orpo.ORPOConfig, "ORPOTrainer: its loss needs"),
         (trl.SFTTrainer, functools.partial(trl.SFTConfig, loss_type="dft"), "loss_type: a pipeline cannot use dft"),
         (trl.SFTTrainer, functools.partial(trl.SFTConfig, packing=True), "packing: a pipeline cannot use it; give"),
     ):
         tuner = type("Tuner", (PipelineMixin, kind), {})
         with pytest.raises(cp.ConfigError, match=words):
-            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None)
+            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None, formatting_func=None)
+    with pytest.raises(cp.ConfigError, match="give gradient_checkpointing=False, and recompute=True to the trainer"):
+        tuner(model=small_model(), args=trl.SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[]))
 
 
 class Saves(TrainerCallback):
