@@ -20,5 +20,6 @@ def ask(request: Mapping[str, object], progress: Progress | None = None) -> dict
     report = None if progress is None else lambda text: progress(json.loads(text))
     answer: dict[str, Any] = json.loads(_scheduling.answer(json.dumps(request), report))
     if "error" in answer:
-        raise ScheduleError(answer["error"])
+        inner, names = "schedule.parameters: unknown field", "schedule: unknown parameter"
+        raise ScheduleError(answer["error"].replace(inner, names))
     return answer

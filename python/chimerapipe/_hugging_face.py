@@ -66,9 +66,12 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
             _require_equal(model, layers, inputs)
             _require_runs_in_training(model, layers, inputs)
         except Exception as error:
-            reason = _known_reason(model) or (str(error).splitlines() or [type(error).__name__])[0]
+            reason = _known_reason(model) or str(error).partition("\n")[0]
             if not isinstance(error, ConfigError):
-                reason += "; its forward joins values of several layers. Give its parts as a list of layers instead"
+                reason += (
+                    "; its forward joins values of several layers. Give its parts as a list of layers instead, as in "
+                    "docs/bring_your_model.md, 'Several tensors'"
+                )
             raise ConfigError(f"layers_of: {name} cannot be cut into layers: {reason}") from error
     for layer in layers:
         layer.user_model = weakref.ref(given)
@@ -88,9 +91,11 @@ def _eval_mode(model: nn.Module) -> Iterator[None]:
 
 def _example_of(model: Any, name: str) -> dict[str, Tensor]:
     """Returns two short texts, the second padded, or two images."""
-    config, device = model.config, next(model.parameters()).device
-    if model.main_input_name == "input_ids":
-        ids = torch.arange(8, device=device).view(2, 4) % model.get_input_embeddings().weight.shape[0]
+    config, device, words = model.config, next(model.parameters()).device, None
+    with contextlib.suppress(NotImplementedError):
+        words = model.get_input_embeddings()
+    if model.main_input_name == "input_ids" and isinstance(words, nn.Module):
+        ids = torch.arange(8, device=device).view(2, 4) % words.weight.shape[0]
         inputs = {"input_ids": ids}
         if "attention_mask" in inspect.signature(model.forward).parameters:
             inputs["attention_mask"] = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]], device=device)

@@ -38,7 +38,7 @@ def test_the_figure_is_the_one_of_the_golden_file():
 def test_parameters_go_by_their_names():
     schedule = cp.schedule("interleaved-1f1b", 2, 4, chunks=2)
     assert schedule.stages == 4 and len(schedule.workers) == 2
-    with pytest.raises(cp.ScheduleError, match="parameter"):
+    with pytest.raises(cp.ScheduleError, match="^schedule: unknown parameter 'chunk'; did you mean 'chunks'"):
         cp.schedule("interleaved-1f1b", 2, 4, chunk=2)
     with pytest.raises(cp.ScheduleError, match="waves does not apply to chimera, which takes .*scale"):
         cp.schedule("chimera", 4, 4, waves=2)

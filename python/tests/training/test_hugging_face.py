@@ -4,7 +4,7 @@ import pytest
 import torch
 from hugging_face_models import MODELS, batch_of, llama, loss_of, transformers, unpipelined
 from models import oracle
-from users import SCHEDULES
+from users import SCHEDULES, refused
 
 import chimerapipe as cp
 
@@ -60,6 +60,35 @@ def test_models_with_blocks_of_another_kind_are_refused_with_the_reason():
         with pytest.raises(cp.ConfigError, match=words) as refusal:
             cp.layers_of(model)
         assert "\n" not in str(refusal.value) and type(model).__name__ in str(refusal.value)
+
+
+SEVERAL = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+SEVERAL |= {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "vocab_size": 50, "pad_token_id": 0}
+SPEECH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "conv_dim": (8,)}
+SPEECH |= {"conv_stride": (2,), "conv_kernel": (3,), "num_feat_extract_layers": 1, "num_conv_pos_embedding_groups": 2}
+SPECTRUM = {"num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 16}
+IMAGES = {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
+WORDS = torch.ones(2, 4, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes", "example"),
+    [
+        ("Bart", SEVERAL, None),
+        ("Pegasus", SEVERAL, None),
+        ("Whisper", SEVERAL | SPECTRUM, {"input_features": torch.randn(2, 8, 32), "decoder_input_ids": WORDS}),
+        ("Swin", IMAGES, None),
+        ("Wav2Vec2", SPEECH | {"layerdrop": 0.0}, {"input_values": torch.randn(2, 400)}),
+    ],
+)
+def test_models_that_join_layers_are_refused_with_the_way_out(kind, sizes, example):
+    heads = {"Swin": "ImageClassification", "Wav2Vec2": "CTC"}
+    name = f"{kind}For{heads.get(kind, 'ConditionalGeneration')}"
+    model = getattr(transformers, name)(getattr(transformers, f"{kind}Config")(**sizes))
+    if model.main_input_name not in ("input_ids", "pixel_values"):
+        refused(lambda: cp.layers_of(model), f"{name} takes {model.main_input_name}; give an example", cp.ConfigError)
+    words = "; its forward joins values of several layers. Give its parts as a list of layers instead, as in docs/"
+    refused(lambda: cp.layers_of(model, example), words, cp.ConfigError)
 
 
 def test_a_model_is_profiled_by_its_layers():

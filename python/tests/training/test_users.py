@@ -7,6 +7,7 @@ import pytest
 import torch
 from models import perceptron, squares
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask
 from users import CASES, SCHEDULES, Pair, nothing_trained_in_places, refused, samples
 
 import chimerapipe as cp
@@ -58,6 +59,39 @@ def test_hooks_of_nodes_run_once(schedule):
     pair = Pair(layers, schedule)
     pair.step(*samples())
     assert pair.plain[2].calls == 1 and layers[2].calls == 4
+
+
+class MakesMask(nn.Linear):
+    """Its value has no message: layers of a stage pass it on."""
+
+    def forward(self, x):
+        lower = lambda batch, head, query, key: query >= key
+        length = x.shape[1]
+        return super().forward(x), create_block_mask(lower, None, None, length, length, device="cpu", BLOCK_SIZE=1)
+
+
+class AttendsByMask(nn.Linear):
+    def __init__(self, *sizes, is_last=False):
+        super().__init__(*sizes)
+        self.is_last = is_last
+
+    def forward(self, value):
+        x, mask = value
+        scores = (super().forward(x) @ x.mT).masked_fill(mask.to_dense()[0] == 0, -torch.inf)
+        x = x + scores.softmax(-1) @ x
+        return x if self.is_last else (x, mask)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "chimera-zb"])
+def test_a_block_mask_passes_a_split_backward(schedule):
+    middle = [AttendsByMask(6, 6).double(), AttendsByMask(6, 6, is_last=True).double()]
+    layers = [nn.Linear(6, 6).double(), MakesMask(6, 6).double(), *middle, *perceptron(4).layers[:1]]
+    pair = Pair(layers, schedule, partition=[4, 1])
+    for _ in range(2):
+        pair.step(torch.randn(4, 5, 6).double(), torch.randn(4, 5, 6).double())
+    between = Pair(layers, schedule, partition=[2, 3]).pipeline
+    with pytest.raises(TypeError, match=r"layer 1 \(MakesMask\) returns a tuple: it has a BlockMask; give tensors"):
+        between.step(*[torch.randn(4, 5, 6).double()] * 2)
 
 
 def test_losses_that_are_no_sum_or_have_parameters_are_refused():
