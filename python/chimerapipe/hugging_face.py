@@ -58,7 +58,9 @@ _REFUSED = {
 # Arguments of TRL's trainers that others do not take, and what to do
 _OF_TRL = {
     "formatting_func": "format the texts of the data set first, or derive from PipelineMixin and trl.SFTTrainer",
-    "peft_config": "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and trl.SFTTrainer",
+    "peft_config": (
+        "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and trl.SFTTrainer"
+    ),
     "ref_model": "a pipeline trains one model, with its own loss or compute_loss_func",
     "reward_funcs": "a pipeline trains with the model's own loss, or with compute_loss_func",
 }

@@ -64,8 +64,9 @@ def test_models_with_blocks_of_another_kind_are_refused_with_the_reason():
 
 SEVERAL = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
 SEVERAL |= {"d_model": 16, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "vocab_size": 50, "pad_token_id": 0}
-SPEECH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16, "conv_dim": (8,)}
-SPEECH |= {"conv_stride": (2,), "conv_kernel": (3,), "num_feat_extract_layers": 1, "num_conv_pos_embedding_groups": 2}
+SPEECH = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
+SPEECH |= {"conv_dim": (8,), "conv_stride": (2,), "conv_kernel": (3,), "num_feat_extract_layers": 1}
+SPEECH |= {"num_conv_pos_embedding_groups": 2}
 SPECTRUM = {"num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 16}
 IMAGES = {"image_size": 32, "patch_size": 2, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4}
 WORDS = torch.ones(2, 4, dtype=torch.long)

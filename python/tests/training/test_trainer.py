@@ -244,7 +244,7 @@ def test_trl_trains_by_a_pipeline(tmp_path):
 @pytest.mark.parametrize(
     ("given", "way_out"),
     [
-        ("peft_config", "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and trl.SFTT"),
+        ("peft_config", "give model=peft.get_peft_model(model, peft_config), or derive from PipelineMixin and"),
         ("formatting_func", "format the texts of the data set first, or derive from PipelineMixin and trl.SFTTrainer"),
         ("ref_model", "a pipeline trains one model"),
         ("reward_funcs", "a pipeline trains with the model's own loss"),
@@ -382,7 +382,7 @@ def test_trainers_of_trl_with_other_losses_are_refused_by_name(tmp_path):
     ):
         tuner = type("Tuner", (PipelineMixin, kind), {})
         with pytest.raises(cp.ConfigError, match=words):
-            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None, formatting_func=None)
+            tuner(model=small_model(), args=config(str(tmp_path), **common), peft_config=None)
     with pytest.raises(cp.ConfigError, match="give gradient_checkpointing=False, and recompute=True to the trainer"):
         tuner(model=small_model(), args=trl.SFTConfig(str(tmp_path), use_cpu=True, bf16=False, report_to=[]))
 
