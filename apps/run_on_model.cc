@@ -19,11 +19,8 @@
 namespace chimera::apps {
 namespace {
 
-std::string model_folder(const std::string& from, const Invocation& invocation) {
-  // The launcher resolves the folder and passes it on as input. A rank that resolved it again could find a newer
-  // checkpoint.
-  if (!invocation.rank) return resolve_model_folder(from, available_cores());
-  std::ifstream found(invocation.rank->input_path);
+std::string given_folder(const RankEnvironment& rank) {
+  std::ifstream found(rank.input_path);
   return {std::istreambuf_iterator<char>(found), {}};
 }
 
@@ -47,19 +44,24 @@ void run_rank(const RankFunction& body, const std::optional<RankEnvironment>& ra
 int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
                  const std::function<RankFunction(const std::string& folder)>& prepare) {
   keep_freed_memory();
-  const std::string folder = model_folder(model.from, invocation);
-  const RankFunction body = prepare(folder);
   if (!invocation.rank) warn_about_surplus_threads("--threads", model.threads, model.ranks);
-  if (!invocation.rank && model.ranks > 1) {
-    return launch({.ranks = static_cast<int>(model.ranks),
-                   .arguments = invocation.arguments,
-                   .input = folder,
-                   .entry = invocation.entry});
-  }
-  use_threads(model);
-  try {
+  const bool launches = !invocation.rank && model.ranks > 1;
+  std::string chosen;
+  const auto run = [&](const std::string& folder) {
+    chosen = folder;
+    const RankFunction body = prepare(folder);
+    if (launches) return;
+    use_threads(model);
     run_rank(body, invocation.rank);
-    return static_cast<int>(ExitCode::Success);
+  };
+  try {
+    // The launcher resolves the folder and passes it on as input. A rank that resolved it again could find a newer
+    // checkpoint.
+    if (invocation.rank) {
+      run(given_folder(*invocation.rank));
+    } else {
+      use_model_folder(model.from, available_cores(), run);
+    }
   } catch (const PeerLostError& error) {
     // Another rank has failed and is to blame. The launcher reports that one.
     report_failure({.message = error.what(), .own_cause = false});
@@ -67,6 +69,11 @@ int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
   } catch (const c10::Error& error) {
     throw Error(error.what_without_backtrace());
   }
+  if (!launches) return static_cast<int>(ExitCode::Success);
+  return launch({.ranks = static_cast<int>(model.ranks),
+                 .arguments = invocation.arguments,
+                 .input = chosen,
+                 .entry = invocation.entry});
 }
 
 }  // namespace chimera::apps

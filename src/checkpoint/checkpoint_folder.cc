@@ -186,13 +186,30 @@ std::string resolve_model_folder(const std::string& given, int threads) {
   std::error_code none;
   const std::string path = folder_of(given);
   const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
-  if (!is_checkpoint && list_steps(path).empty()) return path;
-  try {
-    const NewestCheckpoint newest = find_checkpoint(path, threads);
-    report_rejected(newest);
-    return newest.checkpoint->path;
-  } catch (const CheckpointError& error) {
-    throw ConfigError(error.what());
+  for (;;) {
+    const std::vector<std::int64_t> steps = is_checkpoint ? std::vector<std::int64_t>() : list_steps(path);
+    if (!is_checkpoint && steps.empty()) return path;
+    try {
+      const NewestCheckpoint newest = find_checkpoint(path, threads);
+      report_rejected(newest);
+      return newest.checkpoint->path;
+    } catch (const CheckpointError& error) {
+      // Else a running job has replaced all checkpoints of the list.
+      if (is_checkpoint || list_steps(path) == steps) throw ConfigError(error.what());
+    }
+  }
+}
+
+void use_model_folder(const std::string& path, int threads, const std::function<void(const std::string&)>& use) {
+  for (;;) {
+    const std::string folder = resolve_model_folder(path, threads);
+    try {
+      return use(folder);
+    } catch (const Error&) {
+      std::error_code none;
+      if (folder == path || std::filesystem::exists(folder, none)) throw;
+      messages().write(fmt::format("chimera: {} was removed meanwhile; looks for a newer one\n", folder));
+    }
   }
 }
 

@@ -60,6 +60,10 @@ void report_rejected(const NewestCheckpoint& newest);
 /// checkpoint is valid.
 [[nodiscard]] std::string resolve_model_folder(const std::string& path, int threads);
 
+/// Calls `use` with the folder of resolve_model_folder(). If a running job removes this checkpoint meanwhile, so that
+/// `use` throws Error, calls it again with a newer one.
+void use_model_folder(const std::string& path, int threads, const std::function<void(const std::string&)>& use);
+
 /// Name of the file with the name of the newest checkpoint.
 inline constexpr const char* kLatestName = "latest";
 

@@ -71,6 +71,23 @@ TEST(CheckpointFolderTest, RemovesNoLinks) {
   EXPECT_TRUE(std::filesystem::exists(scratch.path("elsewhere/manifest.json")));
 }
 
+TEST(CheckpointFolderTest, ARemovedCheckpointIsReplacedByANewerOne) {
+  const Scratch scratch;
+  const std::string run = scratch.path("run");
+  testing::save_sample(real_disk(), run, 10);
+  std::vector<std::string> used;
+  const auto fail = [] { throw ConfigError("cannot be read"); };
+  use_model_folder(run, 1, [&](const std::string& folder) {
+    used.push_back(folder);
+    if (used.size() > 1) return;
+    testing::save_sample(real_disk(), run, 20);
+    remove_expired(real_disk(), run, 20, {.last = 1, .every = 0});
+    fail();
+  });
+  EXPECT_THAT(used, ElementsAre(run + "/step-00000010", run + "/step-00000020"));
+  EXPECT_THROW(use_model_folder(run, 1, [&](const std::string&) { fail(); }), ConfigError) << "the checkpoint exists";
+}
+
 TEST(CheckpointFolderTest, ItsFilesNameACheckpoint) {
   const Scratch scratch;
   for (const std::int64_t step : {10, 20}) testing::save_sample(real_disk(), scratch.path("run"), step);
