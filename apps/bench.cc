@@ -98,7 +98,8 @@ void compare(Options options, const Words& shared) {
   options.contest.most_disturbed = options.most_disturbed / 100;
   const auto list = contenders(options, shared);
   const auto scores = run_contest(list, options.contest, [](const std::string& words) { messages().write(words); });
-  write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores));
+  write_output(options.output, options.format == Format::Json ? as_json(list, scores) : as_text(list, scores),
+               options.format);
 }
 
 void add_flags(CLI::App& command, Options& options) {

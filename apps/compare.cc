@@ -47,7 +47,7 @@ void add_compare(CLI::App& program, int&) {
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Html},
                         options->output);
-  command->callback([options] { write_output(options->output, print_comparison(*options)); });
+  command->callback([options] { write_output(options->output, print_comparison(*options), options->format); });
 }
 
 }  // namespace chimera::apps

@@ -8,6 +8,7 @@
 #include "checkpoint/manifest.h"
 #include "commands.h"
 #include "core/json.h"
+#include "core/reject.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 #include "help.h"
@@ -70,7 +71,7 @@ void print_diagnosis(const DiagnoseCommand& command) {
     json["speed"] = speed ? to_json(*speed) : nullptr;
     return write_output("", json_text(json, 2) + "\n");
   }
-  write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""));
+  write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""), Format::Text);
 }
 
 /// A folder of a run has flight records or metrics. Other folders, and files, have traces.
@@ -88,7 +89,7 @@ void print_trace_diagnosis(const DiagnoseCommand& command) {
   const TraceDiagnosis diagnosis = diagnose_trace(read_traces(command.paths, command.steps), command.search_seconds);
   if (!command.output.empty()) write_diagnosis(diagnosis, command.output);
   switch (command.format) {
-    case Format::Text: return write_output("", to_text(diagnosis));
+    case Format::Text: return write_output("", to_text(diagnosis), Format::Text);
     case Format::Json: return write_output("", json_text(to_json(diagnosis), 2) + "\n");
     case Format::Csv: return write_output("", to_csv(diagnosis.trace.schedule));
     case Format::Costs: return write_output("", costs_to_json(diagnosis.costs) + "\n");
@@ -96,7 +97,17 @@ void print_trace_diagnosis(const DiagnoseCommand& command) {
   }
 }
 
+void require_readable(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code why;
+  if (fs::status(path, why).type() == fs::file_type::not_found)
+    reject("{}: no such run or trace; give the folder of --checkpoint or --flight-record, or traces", path);
+  if (fs::status(fs::path(path) / "flight", why).type() == fs::file_type::none)
+    reject("{}: cannot be read ({})", path, why.message());
+}
+
 void diagnose_paths(DiagnoseCommand& command) {
+  for (const std::string& path : command.paths) require_readable(path);
   if (has_traces(command)) return print_trace_diagnosis(command);
   command.run = command.paths.front();
   if (command.steps_option->count() > 0 || !command.output.empty())

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/json.h"
 #include "core/printable.h"
 #include "launch/hosts/run_layout.h"
@@ -110,14 +111,14 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
   const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.data.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
-      "schedule {}: {} stages on {} ranks ({}), {} micro-batches of {} x {} tokens a step\n"
+      "schedule {}: {} on {} ({}), {} of {} x {} tokens a step\n"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
       "  for {}\n",
-      job.model.name, parameter_count(job.model), job.run.schedule.name, job.run.schedule.stages, job.num_ranks(),
-      layout_text(job), job.run.micro_batches(), job.run.samples_per_op(), job.options.data.sequence,
-      forecast.step_seconds, tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
-      bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
-      forecast.machine);
+      job.model.name, parameter_count(job.model), job.run.schedule.name, counted(job.run.schedule.stages, "stage"),
+      counted(job.num_ranks(), "rank"), layout_text(job), counted(job.run.micro_batches(), "micro-batch"),
+      job.run.samples_per_op(), job.options.data.sequence, forecast.step_seconds, tokens / forecast.step_seconds,
+      forecast.bubble_ratio, shared_cores_text(job, forecast), bytes_text(forecast.peak_bytes()),
+      bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
   if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
   text += learning_rate_line(job.options) + partition_line(job) + "\n";
   std::size_t width = 6;

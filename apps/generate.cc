@@ -165,7 +165,7 @@ class Writer {
     json_["prompts"].push_back(std::move(entry));
   }
   void finish() const {
-    if (is_json()) write(json_text(json_) + "\n");
+    if (is_json()) write(json_text(json_, 2) + "\n");
   }
 
  private:

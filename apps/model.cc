@@ -58,8 +58,9 @@ void add_model(CLI::App& program, int&) {
                         options->output);
   set_common_flags(*command, {"--layers", "--hidden", "--micro-batch-size", "--sequence", "--dtype", "--stages",
                               "--partition", "--schedule", "--format", "--output"});
-  command->callback(
-      [options] { write_output(options->output, print_model(answer(options->request), options->format)); });
+  command->callback([options] {
+    write_output(options->output, print_model(answer(options->request), options->format), options->format);
+  });
 }
 
 }  // namespace chimera::apps

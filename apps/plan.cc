@@ -254,7 +254,7 @@ void add_plan(CLI::App& program, int& exit_code) {
     write_plan(*options, report);
     write_costs(*options, report);
     write_job(*options, report);
-    if (options->sbatch != "-") write_output("", print_plan(report, options->format));
+    if (options->sbatch != "-") write_output("", print_plan(report, options->format), options->format);
     exit_code = static_cast<int>(ExitCode::Success);
   });
 }

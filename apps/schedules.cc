@@ -55,7 +55,7 @@ void add_schedules(CLI::App& program, int&) {
   auto format = std::make_shared<Format>();
   begin_group(*command, heading::kOutput);
   add_format(*command, *format, {Format::Text, Format::Json});
-  command->callback([format] { write_output("", *format == Format::Json ? as_json() : as_table()); });
+  command->callback([format] { write_output("", *format == Format::Json ? as_json() : as_table(), *format); });
 }
 
 }  // namespace chimera::apps

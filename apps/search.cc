@@ -15,6 +15,7 @@
 #include "flags/values.h"
 #include "help.h"
 #include "program.h"
+#include "schedule/schedule_csv.h"
 #include "schedule/schedule_json.h"
 
 namespace chimera::apps {
@@ -26,6 +27,10 @@ struct SearchArguments {
   std::string output;
   std::string record;  // name or file
 };
+
+void write_schedule(const std::string& path, const Schedule& schedule) {
+  write_output(path, path.ends_with(".csv") ? to_csv(schedule) : to_json(schedule));
+}
 
 std::string print_search(SearchArguments& options) {
   SearchRequest& request = options.request;
@@ -41,7 +46,7 @@ std::string print_search(SearchArguments& options) {
   const SearchAnswer found = answer(request, progress);
   print_notes(found.notes);
   // The file is written first: a closed pipe then loses only the report.
-  if (!options.output.empty()) write_output(options.output, to_json(found.result.schedule));
+  if (!options.output.empty()) write_schedule(options.output, found.result.schedule);
   return options.format == Format::Json ? search_json(found.result, found.placement) : search_text(found);
 }
 
@@ -65,7 +70,7 @@ int try_record(const CLI::App& command, const SearchArguments& options) {
   chosen.wants_front = false;
   const SearchResult result = search(record.problem, {record.schedule}, chosen);
   const bool beats = result.makespan < record.makespan * (1 - kRounding);
-  if (!options.output.empty()) write_output(options.output, to_json(result.schedule));
+  if (!options.output.empty()) write_schedule(options.output, result.schedule);
   if (options.format == Format::Json) {
     write_output("", search_json(result, record.placement));
   } else {
@@ -111,9 +116,9 @@ void add_search(CLI::App& program, int& exit_code) {
       "try to beat a record instead: a name in benchmarks/records, or a file; exit code 1 if not beaten");
   begin_group(*command, heading::kOutput);
   add_format(*command, options->format, {Format::Text, Format::Json});
-  add_output_checks(*command,
-                    {add_path(*command, "--output", options->output,
-                              "also write the best schedule to this JSON file, which other commands take as NAME")});
+  add_output_checks(
+      *command, {add_path(*command, "--output", options->output,
+                          "also write the best schedule to this JSON or CSV file, which other commands take as NAME")});
   set_common_flags(*command, {"--stages", "--micro-batches", "--placement", "--forward", "--backward",
                               "--input-gradient", "--weight-gradient", "--latency", "--costs", "--max-in-flight",
                               "--seconds", "--iterations", "--seed", "--format", "--output"});

@@ -70,7 +70,7 @@ void add_simulate(CLI::App& program, int&) {
                               "--backward", "--latency", "--costs", "--with", "--format", "--output"});
   command->callback([options] {
     check_format(options->format, options->request.schedule.with);
-    write_output(options->output, print_simulation(*options));
+    write_output(options->output, print_simulation(*options), options->format);
   });
 }
 

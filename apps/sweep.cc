@@ -83,7 +83,7 @@ void run(const SweepArguments& options, const CLI::App& command) {
                        options.over.empty() ? over : options.over,
                        options.request.pareto || options.request.schedules.empty());
   }
-  write_output(options.output, print_rows(result, options.chosen_format()));
+  write_output(options.output, print_rows(result, options.chosen_format()), options.chosen_format());
   if (!options.chart.empty()) write_whole(options.chart, chart);
 }
 

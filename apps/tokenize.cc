@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "help.h"
@@ -49,10 +50,11 @@ std::string progress(const TokenizeProgress& report) {
 
 std::string summary(const TokenizeProgress& report) {
   const auto bytes = static_cast<double>(report.bytes);
-  std::string text = fmt::format("{} documents, {} tokens; {:.1f} MB in {:.2f} s: {:.1f} MB/s, {:.0f} documents/s\n",
-                                 report.documents, report.tokens, bytes / kMega, report.seconds,
-                                 rate(bytes, report) / kMega, rate(static_cast<double>(report.documents), report));
-  if (report.skipped > 0) text += fmt::format("{} empty documents left out\n", report.skipped);
+  std::string text =
+      fmt::format("{}, {}; {:.1f} MB in {:.2f} s: {:.1f} MB/s, {:.0f} documents/s\n",
+                  counted(report.documents, "document"), counted(report.tokens, "token"), bytes / kMega, report.seconds,
+                  rate(bytes, report) / kMega, rate(static_cast<double>(report.documents), report));
+  if (report.skipped > 0) text += fmt::format("{} left out\n", counted(report.skipped, "empty document"));
   if (report.resumed > 0) {
     text += fmt::format("an earlier run had done {:.1f} MB\n", static_cast<double>(report.resumed) / kMega);
   }

@@ -1,6 +1,7 @@
 #include "flags/outputs.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -11,7 +12,9 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
+#include "core/terminal.h"
 #include "flags/values.h"
+#include "render/text_table.h"
 
 namespace chimera::apps {
 namespace {
@@ -75,6 +78,13 @@ std::string named_file(const CLI::Option& option) {
   return path == "-" ? "" : path;
 }
 
+/// Throws ConfigError for the ending of a picture that nothing here writes.
+void require_known_picture(const CLI::Option& output, const std::string& path) {
+  constexpr std::array kOthers = {".png", ".jpg", ".jpeg", ".gif", ".pdf", ".webp"};
+  if (std::ranges::none_of(kOthers, [&](const char* ending) { return path.ends_with(ending); })) return;
+  reject("{} {}: pictures are SVG; give a name that ends in .svg", output.get_name(), path);
+}
+
 void require_only_output(const CLI::App& app, const CLI::Option& output, const std::vector<CLI::Option*>& outputs) {
   const std::string path = named_file(output);
   if (is_device(path)) return;
@@ -130,6 +140,7 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs, 
     for (const CLI::Option* output : outputs) {
       const std::string path = named_file(*output);
       if (path.empty()) continue;
+      require_known_picture(*output, path);
       require_only_output(app, *output, outputs);
       const bool is_continued = output == outputs.front() && continuing != nullptr && continuing->count() > 0;
       if (!is_continued) require_unused(output->get_name(), path, *overwrites);
@@ -153,6 +164,11 @@ void write_output(const std::string& path, const std::string& text) {
     return;
   }
   write_whole(path, text);
+}
+
+void write_output(const std::string& path, const std::string& text, Format format) {
+  const bool fits = format == Format::Text && path.empty();
+  write_output(path, fits ? fitted(text, terminal_columns(STDOUT_FILENO)) : text);
 }
 
 }  // namespace chimera::apps

@@ -61,6 +61,8 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs,
 /// Writes `text` to the file `path`, or to standard output if `path` is empty or "-". A file is replaced atomically
 /// (write_whole() in core/files.h). Throws ConfigError if the file cannot be written, Error if standard output cannot.
 void write_output(const std::string& path, const std::string& text);
+/// Does the same for a format of this text. On a terminal, lines of Format::Text fit its width.
+void write_output(const std::string& path, const std::string& text, Format format);
 
 /// Opens a file for reading. Throws ConfigError if it is a folder or cannot be opened.
 [[nodiscard]] std::ifstream open_input(const std::string& path);

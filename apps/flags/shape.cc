@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iostream>
 #include <utility>
 
@@ -36,6 +37,9 @@ Schedule load_schedule(const std::string& path) {
   constexpr std::size_t kMostBytes = std::size_t{1} << 30;  // Of kMaxOpsOfFile ops
   ReadSchedule result = schedule_from_text(read_whole(path, kMostBytes), path);
   for (const std::string& note : result.notes) std::cerr << "chimera: note: " << note << '\n';
+  // A plain CSV file has no name for its schedule.
+  if (result.schedule.name == "csv" && path.ends_with(".csv"))
+    result.schedule.name = std::filesystem::path(path).stem().string();
   return std::move(result.schedule);
 }
 

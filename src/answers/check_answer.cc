@@ -7,6 +7,7 @@
 
 #include "check/check_program.h"
 #include "check/check_schedule.h"
+#include "core/counted.h"
 #include "core/json.h"
 #include "passes/lower.h"
 #include "render/text.h"
@@ -133,12 +134,13 @@ std::string check_text(const CheckResult& result) {
   }
   if (!result.is_valid()) {
     const std::size_t violations = result.count(Severity::Violation);
-    return text + fmt::format("invalid: {} violation{}{}\n", violations, violations == 1 ? "" : "s",
+    return text + fmt::format("invalid: {}{}\n", counted(violations, "violation"),
                               can_deadlock(result) ? ", among them a deadlock: workers that wait in a cycle" : "");
   }
-  text += fmt::format("valid: {}, {} stages, {} micro-batches, {} replicas, {} workers, {} ops\n", schedule.name,
-                      schedule.stages, schedule.micro_batches, schedule.placement.num_replicas(),
-                      schedule.workers.size(), num_ops(schedule));
+  text +=
+      fmt::format("valid: {}, {}, {}, {}, {}, {}\n", schedule.name, counted(schedule.stages, "stage"),
+                  counted(schedule.micro_batches, "micro-batch"), counted(schedule.placement.num_replicas(), "replica"),
+                  counted(schedule.workers.size(), "worker"), counted(num_ops(schedule), "op"));
   // The proofs are listed, because a bare `valid` would not say what was checked.
   text += fmt::format("  schedule: complete, placed right, no deadlock (no cycle of waits){}\n",
                       schedule.updates ? ", weight versions right" : "");

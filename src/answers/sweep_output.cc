@@ -7,6 +7,7 @@
 
 #include "answers/schedule_request.h"
 #include "core/choices.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "generate/registry.h"
@@ -103,7 +104,7 @@ std::string curve_of(const SweepRow& row, const std::string& over, bool merges_p
 
 std::string to_text(const LeftOutSchedule& schedule) {
   return fmt::format("left out {}: {}{}", schedule.name, schedule.reason,
-                     schedule.more == 0 ? "" : fmt::format(" (and {} more rows)", schedule.more));
+                     schedule.more == 0 ? "" : fmt::format(" (and {})", counted(schedule.more, "more row")));
 }
 
 std::string to_text(const SweepResult& result) {

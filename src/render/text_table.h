@@ -11,4 +11,8 @@ namespace chimera {
 /// omitted. Widths count characters, not bytes of UTF-8.
 [[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left);
 
+/// Returns a text whose lines have at most `columns` characters (0: unchanged), for terminals. The columns of a wide
+/// table that do not fit follow below it, beside its first column. Other lines are broken at blanks.
+[[nodiscard]] std::string fitted(const std::string& text, std::size_t columns);
+
 }  // namespace chimera

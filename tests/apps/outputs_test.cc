@@ -50,6 +50,14 @@ TEST(OutputsTest, ExistingFilesAreReplacedOnlyOnRequest) {
   }
 }
 
+TEST(OutputsTest, PicturesAreSvg) {
+  const std::string other = Scratch().path("x.png");
+  for (const Words& words :
+       {Words{"schedule", "gpipe", "--output", other}, Words{"simulate", "gpipe", "--output", other},
+        Words{"sweep", "--schedules", "gpipe", "--chart", other}})
+    expect_refusal({words + kShape, {other + ": pictures are SVG; give a name that ends in .svg"}});
+}
+
 TEST(OutputsTest, AnInputIsNeverReplaced) {
   const Scratch scratch;
   const std::string text = scratch.write("book.txt", "the heaven and the earth and the sea");

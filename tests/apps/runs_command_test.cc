@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/file_descriptor.h"
@@ -19,6 +20,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -99,7 +101,7 @@ TEST(TokenizeCommandTest, ProgressFitsTheTerminal) {
     EXPECT_EQ(result.exit_code, 0);
     return terminal.shown();
   };
-  EXPECT_THAT(messages("dumb"), AllOf(HasSubstr("1 documents"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(messages("dumb"), AllOf(HasSubstr("1 document, "), Not(HasSubstr("\x1b"))));
   const std::string clears = "\r\x1b[K";
   const std::string shown = messages("xterm");
   ASSERT_THAT(shown, HasSubstr(clears));
@@ -108,6 +110,26 @@ TEST(TokenizeCommandTest, ProgressFitsTheTerminal) {
     if (next != std::string::npos) EXPECT_LE(next - at - clears.size(), 20) << shown;
     at = next;
   }
+}
+
+TEST(DiagnoseCommandTest, AFolderThatCannotBeReadIsNoFolderWithoutRecords) {
+  const Scratch scratch;
+  const std::string loop = scratch.path("loop");
+  std::filesystem::create_symlink(loop, loop);
+  expect_refusal({{"diagnose", loop}, {loop + ": cannot be read (Too many levels of symbolic links)"}});
+  expect_refusal({{"diagnose", scratch.path("none")}, {"none: no such run or trace; give the folder of --checkpoint"}});
+  expect_refusal({{"diagnose", scratch.path("")}, {"has no flight records"}});
+}
+
+TEST(CompareCommandTest, ATableFitsTheTerminal) {
+  const Scratch scratch;
+  std::vector<std::string> words = {"compare"};
+  for (const char* name : {"a.jsonl", "b.jsonl"}) words.push_back(scratch.write(name, metrics(5, 1)));
+  NarrowTerminal terminal;
+  EXPECT_EQ(ProgramRun(words, {.output = terminal.program_side()}).wait().exit_code, 0);
+  const std::string shown = terminal.shown();
+  EXPECT_THAT(shown, ContainsRegex("steps +5\r\n")) << shown;
+  EXPECT_THAT(shown, Not(ContainsRegex("steps +5 +5"))) << shown;
 }
 
 TEST(CompareCommandTest, WritesTextJsonPictureAndPage) {

@@ -60,6 +60,10 @@ TEST(SearchCommandTest, WritesAScheduleThatOtherCommandsTake) {
   const json result = found({"--stages", "2", "--micro-batches", "4", "--output", file});
   EXPECT_EQ(read_json(read_file(file)), result["schedule"]);
   EXPECT_EQ(run_program({"check", file}).exit_code, 0);
+  const std::string table = scratch.path("found.csv");
+  static_cast<void>(found({"--stages", "2", "--micro-batches", "4", "--placement", "linear", "--output", table}));
+  EXPECT_THAT(read_file(table), ::testing::StartsWith("0F0,"));
+  EXPECT_EQ(run_program({"check", table}).exit_code, 0);
 }
 
 TEST(SearchCommandTest, SaysWhetherTheBoundProvesTheOptimum) {

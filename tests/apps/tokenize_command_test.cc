@@ -51,7 +51,7 @@ TEST(TokenizeCommandTest, ReportsSpeedAndFiles) {
   EXPECT_EQ(report["files"], json({scratch.path("out.bin"), scratch.path("out.idx")}));
   const ProgramResult text_report =
       run_program({"tokenize", text, "--tokenizer", "bytes", "--output", scratch.path("out"), "--overwrite"});
-  EXPECT_THAT(text_report.messages, HasSubstr("1 documents, 13 tokens; "));
+  EXPECT_THAT(text_report.messages, HasSubstr("1 document, 13 tokens; "));
 }
 
 TEST(TokenizeCommandTest, AKilledRunLeavesNoFinishedFileAndResumes) {
