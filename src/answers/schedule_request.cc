@@ -10,6 +10,7 @@
 #include "check/check_schedule.h"
 #include "core/complete_name.h"
 #include "core/error.h"
+#include "generate/registry.h"
 #include "schedule/schedule_csv.h"
 #include "search/extra_copies.h"
 
@@ -112,7 +113,7 @@ MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const std::vector<PipelineShape> shapes = shape.variants(generator, asked, VariedParameters::ByCosts);
-    Schedule best = pairs.apply_to(generator.generate(shapes.front()));
+    Schedule best = pairs.apply_to(generate_or_suggest(generator, shapes.front()));
     // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;
     double least = makespan(best);

@@ -10,6 +10,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "generate/registry.h"
 
 namespace chimera {
 namespace {
@@ -199,7 +200,9 @@ PipelineShape ShapeRequest::shape_of(const Generator& generator, std::int64_t de
   return asked;
 }
 
-Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked) { return generator.generate(asked); }
+Schedule generate_as_asked(const Generator& generator, const PipelineShape& asked) {
+  return generate_or_suggest(generator, asked);
+}
 
 Schedule ShapeRequest::generate(const std::string& name, const std::vector<std::string>& other_schedules,
                                 const MakeSchedule& make) const {

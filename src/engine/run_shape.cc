@@ -6,6 +6,7 @@
 #include "check/check_schedule.h"
 #include "core/error.h"
 #include "core/reject.h"
+#include "generate/registry.h"
 
 namespace chimera {
 namespace {
@@ -31,7 +32,7 @@ Schedule make_schedule(const ScheduleChoice& choice, std::int64_t groups) {
   if (std::ranges::find(names, choice.name) == names.end()) {
     throw ConfigError(unknown_name("schedule", choice.name, names));
   }
-  return find_generator(choice.name).generate(shape);
+  return generate_or_suggest(find_generator(choice.name), shape);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "generate/registry.h"
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "generate/chimera.h"
 #include "generate/entries.h"
 
@@ -62,6 +64,24 @@ const Generator& find_generator(const std::string& name) {
 const SupportedAxis* find_axis(const Generator& generator, Axis axis) {
   const auto found = std::ranges::find(generator.axes, axis, &SupportedAxis::axis);
   return found == generator.axes.end() ? nullptr : &*found;
+}
+
+Schedule generate_or_suggest(const Generator& generator, const PipelineShape& shape) {
+  constexpr std::size_t kMost = 5;
+  const auto exists = [&](const Generator& one) {
+    return !one.find_shape_error(default_shape(one, shape.stages, shape.micro_batches));
+  };
+  try {
+    return generator.generate(shape);
+  } catch (const ConfigError& error) {
+    std::vector<std::string> names;
+    for (const Generator& other : generators()) {
+      if (other.synchronous && names.size() < kMost && exists(other)) names.push_back(other.name);
+    }
+    if (names.empty() || exists(generator)) throw;
+    reject("{}; {} stages and {} micro-batches suit {}", error.what(), shape.stages, shape.micro_batches,
+           fmt::join(names, ", "));
+  }
 }
 
 PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches) {

@@ -35,6 +35,9 @@ inline constexpr const char* kPlainSchedule = "1f1b";
 /// Returns the element of generator.axes for this parameter, or nullptr if the schedule does not have it.
 [[nodiscard]] const SupportedAxis* find_axis(const Generator& generator, Axis axis);
 
+/// Returns generator.generate(shape). The refusal of a schedule that does not exist for this D and N names others.
+[[nodiscard]] Schedule generate_or_suggest(const Generator& generator, const PipelineShape& shape);
+
 /// Returns a shape with these numbers, and the schedule's defaults for all other parameters.
 [[nodiscard]] PipelineShape default_shape(const Generator& generator, std::int64_t stages, std::int64_t micro_batches);
 

@@ -117,7 +117,8 @@ TEST(RefusalTest, EndlessFiles) {
 
 TEST(RefusalTest, ShapesThatDoNotFit) {
   expect_refusals({
-      {schedule_with("--stages", "3"), {"--stages must be even, not 3"}},
+      {schedule_with("--stages", "3"),
+       {"--stages must be even, not 3", "3 stages and 4 micro-batches suit gpipe, 1f1b, "}},
       {schedule_with("--pipelines", "3"), {"--pipelines must be twice a divisor of D/2 = 2: 2, 4; not 3"}},
       {schedule_with("--pipelines", "8"), {"2, 4; not 8"}},
       {{"schedule", "gpipe", "--stages", "100000", "--micro-batches", "100000"}, {"more than 100000000 ops"}},
