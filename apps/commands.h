@@ -75,6 +75,7 @@ void add_env(CLI::App& program, int& exit_code);
 void add_launch(CLI::App& program, const Invocation& invocation, int& exit_code);
 void add_top(CLI::App& program, int& exit_code);
 void add_compare(CLI::App& program, int& exit_code);
+void add_completion(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_sweep(CLI::App& program, int& exit_code);
 void add_reference(CLI::App& program, int& exit_code);

@@ -161,7 +161,8 @@ std::string HelpFormatter::groups(const CLI::App* app, bool all) const {
   for (const std::string& group : names) {
     const auto options = app->get_options(
         [&](const CLI::Option* option) { return option->get_group() == group && is_shown(option, all); });
-    if (!options.empty()) text += make_group(group, false, options);
+    // Short help has no empty lines between groups.
+    if (!options.empty()) text += make_group(group, false, options).substr(all || text.empty() ? 0 : 1);
   }
   return text;
 }

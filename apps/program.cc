@@ -41,7 +41,9 @@ constexpr const char* kFooter =
     "  chimera schedule chimera --stages 4 --micro-batches 4\n"
     "  chimera simulate chimera --stages 8 --micro-batches 8 --forward 1 --backward 2\n"
     "  chimera train --model gpt2-mini --data book.txt --steps 100\n"
-    "\n`chimera SUBCOMMAND --help` describes a subcommand. Results go to standard output, messages to standard error.\n"
+    "\n`chimera SUBCOMMAND --help` describes a subcommand, and `chimera completion bash` (zsh, fish) prints "
+    "completions. "
+    "Results go to standard output, messages to standard error.\n"
     "\nExit codes: 0 success; 1 the answer is no (an invalid schedule), or a run failed; 2 wrong usage or "
     "configuration; 3 a rank ended because another one did; 75 a signal ended a training run, which has saved; 130 "
     "Ctrl-C; 143 SIGTERM.\n"
@@ -186,7 +188,6 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   return 0;
 }
 
-/// `any` is a shipped file, whose folder and ending all files of its kind have.
 std::string named_file(const char* what, const std::string& word, const std::string& any) {
   namespace fs = std::filesystem;
   std::error_code none;
@@ -195,11 +196,7 @@ std::string named_file(const char* what, const std::string& word, const std::str
     return word;
   }
   const fs::path folder = fs::path(shipped_file(any)).parent_path();
-  std::vector<std::string> names;
-  for (const auto& file : fs::directory_iterator(folder)) {
-    if (file.path().extension() == ending) names.push_back(file.path().stem().string());
-  }
-  std::ranges::sort(names);
+  const std::vector<std::string> names = shipped_names(any);
   const std::string name = complete_name(word, names);
   if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();
   throw ConfigError(unknown_name(what, word, names));
@@ -229,26 +226,32 @@ std::string shell_command(const std::vector<std::string>& words) {
 std::string shipped_file(const std::string& name) {
   namespace fs = std::filesystem;
   // Candidates, in this order: an installed program (PREFIX/bin, with data in PREFIX/share/chimera), a program in a
-  // build folder of the sources, one in a folder below the build folder, and one that a wheel brings beside the
-  // package.
+  // build folder of the sources, one in a folder below the build folder, one that a wheel brings beside the package,
+  // and completions that the build has written.
   const fs::path folder = fs::path(own_executable()).parent_path();
-  for (const fs::path& file :
-       {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
-        folder.parent_path().parent_path() / name, folder.parent_path() / "chimerapipe" / name}) {
+  for (const fs::path& file : {folder.parent_path() / CHIMERA_DATA_FOLDER / name, folder.parent_path() / name,
+                               folder.parent_path().parent_path() / name, folder.parent_path() / "chimerapipe" / name,
+                               folder / "reference" / name}) {
     if (fs::is_regular_file(file)) return file.string();
   }
   reject("{} does not exist; install the program again, or run it in the folder of its build", name);
 }
 
-std::string machine_file(const std::string& word) {
-  return named_file("machine profile", word, "machines/h100-80gb.json");
+std::vector<std::string> shipped_names(const std::string& any) {
+  const std::filesystem::path one = shipped_file(any);
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(one.parent_path())) {
+    if (file.path().extension() == one.extension()) names.push_back(file.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
 }
 
-std::string recipe_file(const std::string& word) { return named_file("recipe", word, "recipes/gpt2.toml"); }
+std::string machine_file(const std::string& word) { return named_file("machine profile", word, kAMachine); }
 
-std::string record_file(const std::string& word) {
-  return named_file("record", word, "benchmarks/records/paper-d4-n4.json");
-}
+std::string recipe_file(const std::string& word) { return named_file("recipe", word, kARecipe); }
+
+std::string record_file(const std::string& word) { return named_file("record", word, kARecord); }
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
@@ -277,6 +280,7 @@ int run_program(int argc, char** argv, const AddTraining& add_training, ProgramE
   add_launch(program, invocation, exit_code);
   add_top(program, exit_code);
   add_compare(program, exit_code);
+  add_completion(program, exit_code);
   add_sweep(program, exit_code);
   add_demo(program, exit_code);
   add_reference(program, exit_code);

@@ -31,6 +31,13 @@ struct CommandResult {
 /// the source tree. Throws ConfigError if it is missing.
 [[nodiscard]] std::string shipped_file(const std::string& name);
 
+/// Shipped files. All files of their kind have the same folder and ending.
+inline constexpr const char* kAMachine = "machines/h100-80gb.json";
+inline constexpr const char* kARecipe = "recipes/gpt2.toml";
+inline constexpr const char* kARecord = "benchmarks/records/paper-d4-n4.json";
+/// Returns the names of all shipped files of a kind, sorted.
+[[nodiscard]] std::vector<std::string> shipped_names(const std::string& any);
+
 /// Return the path of a machine profile (measured speeds of a machine), a recipe (a file of training flags) or a record
 /// (the best known schedule of a search problem). If `word` is a path or `-`, they return it unchanged. Else `word` is
 /// the name of a file that comes with chimera, such as `h100-80gb`, or a unique beginning of such a name. Throw

@@ -11,18 +11,22 @@
 #include "generate/registry.h"
 #include "help.h"
 #include "model_config/config.h"
+#include "program.h"
 
 namespace chimera::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns values to complete: names of schedules or models; other values are possible.
+/// Returns values to complete: names of schedules, models and shipped files; other values are possible.
 std::vector<std::string> known_names(const std::string& command, const std::string& flag) {
   const std::string what = flag == "NAME" ? command : flag;
   if (what == "--schedule" || what == "--schedules" || what == "schedule" || what == "simulate" || what == "check")
     return schedule_names();
   if (what == "--model" || what == "model") return preset_names();
+  if (what == "--machine") return shipped_names(kAMachine);
+  if (what == "--recipe") return shipped_names(kARecipe);
+  if (what == "--record") return shipped_names(kARecord);
   return {};
 }
 

@@ -564,11 +564,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
   command->footer(
       "Examples:\n"
       "  chimera train --data book.txt --validate-every 25\n"
-      "  chimera train --data book.txt --schedule 1f1b --stages 2 --micro-batches 8 --data-parallel 2\n"
-      "  chimera train --from path/to/gpt2 --data book.txt --export path/to/tuned   # Hugging Face folders\n"
       "  chimera train --data book.txt --checkpoint run --save-every 10min --resume auto --max-restarts 10\n"
-      "  chimera train --config plan.toml --data book.txt   # as `chimera plan --output` writes it\n"
-      "  chimera train --stages 8 --data-parallel 4 --dry-run   # memory and ops of every rank\n"
       "\nExit codes: 1 the run failed; 2 wrong usage; 75 saved after a signal; 130 Ctrl-C; 143 SIGTERM.\n"
       "\nMore: docs/tutorial.md");
   auto flags = std::make_shared<TrainCommandLine>();

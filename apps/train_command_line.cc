@@ -349,12 +349,10 @@ void TrainCommandLine::add_to(CLI::App& app) {
   add_checkpoints(app, options);
   add_output(app, *this);
   set_common_flags(
-      app,
-      {"--model",           "--from",           "--data",       "--tokenizer",  "--sequence",      "--micro-batch-size",
-       "--steps",           "--validate-every", "--schedule",   "--stages",     "--micro-batches", "--data-parallel",
-       "--tensor-parallel", "--device",         "--dtype",      "--optimizer",  "--learning-rate", "--warmup",
-       "--config",          "--dry-run",        "--checkpoint", "--save-every", "--resume",        "--metrics",
-       "--export"});
+      app, {"--model",      "--from",       "--data",          "--sequence",      "--micro-batch-size", "--steps",
+            "--schedule",   "--stages",     "--micro-batches", "--data-parallel", "--tensor-parallel",  "--device",
+            "--dtype",      "--optimizer",  "--learning-rate", "--warmup",        "--config",           "--dry-run",
+            "--checkpoint", "--save-every", "--resume",        "--export"});
   for (CLI::Option* option : app.get_options()) {  // so that later flags override those of a script
     if (option->get_expected_max() <= 1) option->take_last();
   }

@@ -10,6 +10,7 @@ install(DIRECTORY benchmarks/records DESTINATION ${package_share}/benchmarks COM
   PATTERN "*.json")
 install(DIRECTORY ${reference}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT runtime OPTIONAL FILES_MATCHING
   PATTERN "*.gz")
+install(DIRECTORY ${reference}/completions DESTINATION ${package_share} COMPONENT runtime OPTIONAL)
 install(FILES ${reference}/completions/chimera DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions
   COMPONENT runtime OPTIONAL)
 install(FILES ${reference}/completions/_chimera DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/vendor-completions
@@ -19,6 +20,7 @@ install(FILES ${reference}/completions/chimera.fish
 
 # Files that only packages contain. After `cmake --install`, the program uses the LibTorch of the build.
 install(FILES packaging/copyright DESTINATION ${package_doc} COMPONENT package EXCLUDE_FROM_ALL)
+install(DIRECTORY docs/ DESTINATION ${package_doc} COMPONENT package EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.md")
 install(FILES ${CMAKE_BINARY_DIR}/package/changelog.gz ${CMAKE_BINARY_DIR}/package/chimera.spdx.json
   DESTINATION ${package_doc} COMPONENT package EXCLUDE_FROM_ALL OPTIONAL)
 install(FILES packaging/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/lintian/overrides RENAME chimera

@@ -50,6 +50,7 @@ TEST(ReferenceCommandTest, ManPagesListTheFlagsOfHelp) {
   const std::string simulate = reference("man/chimera-simulate.1");
   EXPECT_THAT(simulate, HasSubstr(".SS Costs\n.TP\n\\fB\\-\\-forward\\fR"));
   EXPECT_THAT(simulate, HasSubstr("chimera simulate 1f1b"));
+  EXPECT_THAT(simulate, HasSubstr("More: /usr/share/doc/chimera/schedules.md"));
 }
 
 TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
@@ -64,8 +65,22 @@ TEST(ReferenceCommandTest, BashCompletesSubcommandsFlagsAndWords) {
   EXPECT_EQ(completed("chimera simulate --micro", 2), "--micro-batches\n");
   EXPECT_EQ(completed("chimera simulate --format ht", 3), "html\n");
   EXPECT_EQ(completed("chimera plan --schedules gem", 3), "gems\n");
+  EXPECT_EQ(completed("chimera plan --schedules gems,gp", 3), "gems,gpipe\n");
+  EXPECT_EQ(completed("chimera plan --machine p100", 3), "p100-aries\n");
+  EXPECT_EQ(completed("chimera train --recipe nano", 3), "nanogpt-cpu\n");
   EXPECT_EQ(completed("chimera simulate gp", 2), "gpipe\n");
   EXPECT_EQ(completed("chimera model llama-m", 2), "llama-mini\n");
+}
+
+TEST(CompletionCommandTest, PrintsWhatTheBuildHasWritten) {
+  const std::vector<std::pair<std::string, std::string>> shells = {
+      {"bash", "complete -o bashdefault"}, {"zsh", "#compdef chimera"}, {"fish", "complete -c chimera"}};
+  for (const auto& [shell, words] : shells) {
+    const ProgramResult result = run_program({"completion", shell});
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    EXPECT_THAT(result.output, HasSubstr(words));
+  }
+  expect_refusal({{"completion", "bsh"}, {"unknown shell 'bsh'", "did you mean 'bash'?"}});
 }
 
 TEST(ReferenceCommandTest, ZshAcceptsItsCompletions) {
