@@ -181,8 +181,8 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   const auto wrong = std::find_if(tokens.begin(), tokens.end(),
                                   [this](std::int64_t token) { return token < 0 || token >= vocabulary_; });
   if (wrong == tokens.end()) return;
-  reject("{}: token {} is {}; the model has the ids 0 to {}", file_.path(), first + (wrong - tokens.begin()), *wrong,
-         vocabulary_ - 1);
+  reject("{}: token {} is {}; the model has the ids 0 to {}; give a new model --vocabulary", file_.path(),
+         first + (wrong - tokens.begin()), *wrong, vocabulary_ - 1);
 }
 
 void TokenFile::add_document_starts(std::int64_t first, std::int64_t count, std::vector<std::int64_t>& starts) const {

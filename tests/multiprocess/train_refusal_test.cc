@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -66,7 +68,7 @@ TEST_F(TrainRefusalTest, FilesOfTokens) {
   static_cast<void>(scratch_.write("hollow/1.bin", ""));
   const std::string raw = scratch_.write("raw.bin", words);
   expect_refusals({
-      {{"--data", raw}, {raw + ": token 0 is 24929; the model has the ids 0 to 255"}},
+      {{"--data", raw}, {raw + ": token 0 is 24929; the model has the ids 0 to 255; give a new model --vocabulary"}},
       {{"--data", raw, "--vocabulary", "24929"}, {"the model has the ids 0 to 24928"}},
       {{"--data", raw, "--model", "bert-tiny", "--vocabulary", "30000"},
        {"bert-tiny", "needs the ids of [CLS], [SEP] and [MASK]"}},
@@ -199,6 +201,13 @@ TEST_F(TrainRefusalTest, Shapes) {
       {{"--micro-batch-size", "1000000000"}, {"more than any machine holds"}},
       {{"--schedule", "gpipe", "--layers", "2000", "--stages", "2000"}, {"at most 1024 ranks run on one machine"}},
   });
+}
+
+TEST_F(TrainRefusalTest, MoreRanksThanCoresCanServe) {
+  constexpr unsigned kMostCores = 62;
+  if (std::thread::hardware_concurrency() > kMostCores) GTEST_SKIP() << "1,000 ranks have 16 cores";
+  expect_refusals({{{"--schedule", "gpipe", "--layers", "1000", "--stages", "1000", "--micro-batches", "1"},
+                    {"1000 ranks on a machine with ", "more than 16 a core", "--no-memory-check"}}});
 }
 
 TEST_F(TrainRefusalTest, AsynchronousSchedules) {

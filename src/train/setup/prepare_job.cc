@@ -10,6 +10,7 @@
 
 #include "core/cgroup.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/limits.h"
 #include "core/printable.h"
@@ -229,6 +230,11 @@ std::vector<double> least_bytes(const Job& job) {
 /// Sums the smallest ranks, because this host's ranks are not known before the rendezvous.
 void require_memory(const Job& job) {
   if (job.options.memory.ignores) return;
+  constexpr std::int64_t kMostOfACore = 16;
+  if (job.local_ranks() > kMostOfACore * available_cores()) {
+    reject("{} ranks on a machine with {}: more than {} a core; start them on several machines, or give {}",
+           job.local_ranks(), counted(available_cores(), "core"), kMostOfACore, "--no-memory-check");
+  }
   if (uses_gpu(job.options)) {
     StageModel bytes = bytes_of_stages(job);
     bytes.reserved_bytes = 0;
