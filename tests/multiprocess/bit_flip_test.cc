@@ -69,6 +69,15 @@ TEST(BitFlipTest, FlippedMessageIsResentIfRanksAreReplaceable) {
   EXPECT_EQ(numbers_in(scratch), without_flips());
 }
 
+TEST(BitFlipTest, AFlipInANormIsFoundBetweenRanksThatShareALayer) {
+  const Scratch scratch;
+  const Arguments shared = {"--schedule", "1f1b", "--stages", "2", "--micro-batches", "4", "--tensor-parallel", "2"};
+  const Arguments saves = {"--checkpoint", scratch.path("run"), "--save-every", "2"};
+  const auto lines = lines_of(scratch, "flip@updated:2:2", shared + kThreads + saves, 1);
+  EXPECT_THAT(lines,
+              ElementsAre(HasSubstr("copies of the norms and biases of stage 1 on ranks 2, 3 differ after step 2")));
+}
+
 TEST(BitFlipTest, FlipInAReplicaIsRepairedFromTheMajority) {
   const Scratch scratch;
   const auto lines = lines_of(scratch, "flip@updated:2:2,flip@moments:0:3", kFourCopies + kThreads + kRepair, 0);

@@ -9,6 +9,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "train/recover/final_error.h"
+#include "train/setup/device.h"
 
 namespace chimera {
 namespace {
@@ -17,12 +18,19 @@ using Halves = std::pair<double, double>;  // HashHalves
 
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
 /// groups, because the pipelines of a bidirectional schedule update their weights at different times. With tensor
-/// parallelism, each t has copies of its own.
+/// parallelism, each t has copies of its own, and the ranks of a worker hold some parameters in full.
 std::vector<StageReplicas> stage_copies(const Job& job) {
   std::vector<StageReplicas> all;
   const auto add = [&](ParameterGroupId group, const std::vector<RankId>& ranks) {
+    // Kernels of GPUs may add in any order.
+    const bool has_parts = job.options.parallel.tensor_parallel > 1 && !uses_gpu(job.options);
+    for (std::size_t i = 0; has_parts && i < ranks.size(); ++i) {
+      StageReplicas parts{.group = group, .ranks = {}, .are_parts = true};
+      for (const auto& lane : job.ranks().in_lanes({{ranks[i]}})) parts.ranks.push_back(lane.front());
+      all.push_back(std::move(parts));
+    }
     if (ranks.size() == 1) return;
-    for (std::vector<RankId>& copies : job.ranks().in_lanes({ranks})) all.push_back({group, std::move(copies)});
+    for (std::vector<RankId>& copies : job.ranks().in_lanes({ranks})) all.push_back({group, std::move(copies), false});
   };
   const auto groups = job.run.worker_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -70,7 +78,7 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& c
   std::vector<double> numbers;  // [copies][rank], two halves each
   for (const StageReplicas& stage : copies) {
     for (const RankId member : stage.ranks) {
-      const HashHalves hash(member == rank ? own.at(stage.group) : 0);
+      const HashHalves hash(member == rank ? own.at({stage.group, stage.are_parts}) : 0);
       numbers.insert(numbers.end(), {hash.high, hash.low});
     }
   }
@@ -91,10 +99,12 @@ std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t s
   const std::string which = stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others",
                                                              numbers(job, stage.deviating))
                                                : "and no majority shows the right copy";
+  const char* what = stage.copies.are_parts ? "copies of the norms and biases" : "copies";
   return fmt::format(
-      "the copies of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; "
-      "test the machine, and train again",
-      stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
+      "the {} of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; test "
+      "the "
+      "machine, and train again",
+      what, stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
 }
 
 }  // namespace
@@ -105,9 +115,9 @@ ReplicaCheck::ReplicaCheck(const RankContext& self, const TrainedModel& model, D
 StateHashes ReplicaCheck::hash_state() {
   const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};
   StateHashes hashes;
-  for (const auto& [group, ranks] : copies_) {
+  for (const auto& [group, ranks, are_parts] : copies_) {
     if (std::ranges::find(ranks, self_.world_rank) == ranks.end()) continue;
-    hashes[group] = hash_bytes(model_.state_of(group), hooks);
+    hashes[{group, are_parts}] = hash_bytes(are_parts ? model_.whole_state_of(group) : model_.state_of(group), hooks);
   }
   return hashes;
 }
@@ -118,7 +128,9 @@ void ReplicaCheck::compare(std::int64_t step) {
   const auto differing = differing_stages(copies_, hashes_, self_.world_rank, self_.transport);
   if (differing.empty()) return;
   const bool repairs = self_.job.options.recovery.different_copies == DifferentCopies::Repair &&
-                       std::ranges::all_of(differing, &DeviatingStage::has_majority);
+                       std::ranges::all_of(differing, [](const DeviatingStage& stage) {
+                         return stage.has_majority && !stage.copies.are_parts;  // Ranks also hold other parts
+                       });
   if (!repairs) {
     const DeviatingStage& first = differing.front();
     fail_on_all_ranks(describe(self_.job, first, step), self_.world_rank == first.deviating.front(), self_.transport);

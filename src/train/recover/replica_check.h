@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "train/recover/state_hash.h"
@@ -22,10 +23,12 @@ namespace chimera {
 struct StageReplicas {
   ParameterGroupId group;
   std::vector<RankId> ranks;
+  bool are_parts = false;  ///< Ranks with tensor parallelism: only parameters that all hold in full, such as norms
 };
 
-/// Hash of this rank's state for each parameter group that it holds.
-using StateHashes = std::map<ParameterGroupId, std::uint64_t>;
+/// Hash of this rank's state for each parameter group that it holds, and for the part of it that StageReplicas with
+/// `are_parts` have.
+using StateHashes = std::map<std::pair<ParameterGroupId, bool>, std::uint64_t>;
 
 /// A parameter group whose ranks do not all have the same state. The largest set of ranks with equal state is assumed
 /// to be right (in a tie, the set that comes first).

@@ -181,12 +181,23 @@ void TrainedModel::update_copies() const {
 }
 
 std::vector<at::Tensor> TrainedModel::state_of(ParameterGroupId group, std::optional<std::size_t> shard) const {
-  std::vector<OptimizerTensor> remembered;
-  if (shard || !self_.job.options.memory.shard_optimizer) remembered = optimizer_state();
   const ParameterGroup& whole = *groups_.at(group);
+  return state_in(
+      shard ? owned_parameters(whole, self_.job.shards()[group.index()].size(), *shard) : whole.parameters(),
+      shard || !self_.job.options.memory.shard_optimizer);
+}
+
+std::vector<at::Tensor> TrainedModel::whole_state_of(ParameterGroupId group) const {
+  std::vector<Parameter> whole = groups_.at(group)->parameters();
+  std::erase_if(whole, [](const Parameter& parameter) { return parameter.whole_elements > 0; });
+  return state_in(whole, !self_.job.options.memory.shard_optimizer);
+}
+
+std::vector<at::Tensor> TrainedModel::state_in(const std::vector<Parameter>& parameters, bool with_optimizer) const {
+  std::vector<OptimizerTensor> remembered;
+  if (with_optimizer) remembered = optimizer_state();
   std::vector<at::Tensor> tensors;
-  for (const Parameter& parameter :
-       shard ? owned_parameters(whole, self_.job.shards()[group.index()].size(), *shard) : whole.parameters()) {
+  for (const Parameter& parameter : parameters) {
     tensors.push_back(parameter.value.detach());
     for (const OptimizerTensor& state : remembered) {
       if (state.parameter == parameter.name) tensors.push_back(state.value);

@@ -83,6 +83,8 @@ class TrainedModel {
   /// Returns weights and optimizer state of a group or of one shard, in the same order on all its ranks. For a group,
   /// omits sharded optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state_of(ParameterGroupId group, std::optional<std::size_t> shard = {}) const;
+  /// Returns the part of state_of() that all ranks with tensor parallelism hold in full, such as norms.
+  [[nodiscard]] std::vector<at::Tensor> whole_state_of(ParameterGroupId group) const;
   /// Copies the state of a group or of one shard from rank `from` to rank `to` of the same lane (among all ranks) after
   /// `step`, one tensor at a time to limit memory. Call it on both; other ranks do nothing. Throws TransportError.
   void transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
@@ -96,6 +98,7 @@ class TrainedModel {
   void note_received(std::int64_t updates);
 
  private:
+  [[nodiscard]] std::vector<at::Tensor> state_in(const std::vector<Parameter>& parameters, bool with_optimizer) const;
   void make_weights(WeightOrigin origin);
   void make_optimizers();
 
