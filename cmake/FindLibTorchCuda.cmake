@@ -1,7 +1,7 @@
-# Adds LibTorch::Cuda, the GPU libraries of PyPI's torch in .venv-cuda or TORCH_DIR. No CUDA toolkit is needed: only
+# Adds LibTorch::Cuda, the GPU libraries of PyPI's torch in .venv-oracles or TORCH_DIR. No CUDA toolkit is needed: only
 # host code is compiled, with the headers of the wheels in nvidia/.
 
-file(GLOB _packages ${PROJECT_SOURCE_DIR}/.venv-cuda/lib/python3*/site-packages)
+file(GLOB _packages ${PROJECT_SOURCE_DIR}/.venv-oracles/lib/python3*/site-packages)
 if(TORCH_DIR)
   get_filename_component(_packages ${TORCH_DIR} DIRECTORY)
 endif()

@@ -94,20 +94,26 @@ install_torch() {
 
 install_full_torch() { # Shares the files of torch with .venv, so pip downloads only the packages that torch needs
   [ -z "${TORCH_DIR:-}" ] || return 0
-  [ "$(cat .venv-cuda/torch-packages 2>/dev/null)" != "$full_torch_package" ] || return 0
+  [ "$(cat .venv-oracles/torch-packages 2>/dev/null)" != "$full_torch_package" ] || return 0
   install_torch
-  say "installing the full set of torch into .venv-cuda ($full_torch_package, 4.9 GB)"
-  python3 -m venv --clear .venv-cuda
-  for packages_folder in .venv-cuda/lib/python3*/site-packages; do
-    cp -al .venv"${packages_folder#.venv-cuda}"/*torch* "$packages_folder"
-    .venv-cuda/bin/python3 -m compileall -q -j 0 "$packages_folder"/*torch*
+  say "installing the full set of torch into .venv-oracles ($full_torch_package, 4.9 GB)"
+  python3 -m venv .venv-oracles
+  for packages_folder in .venv-oracles/lib/python3*/site-packages; do
+    former=.venv-cuda${packages_folder#.venv-oracles} # Of earlier versions of this script
+    [ ! -d "$former" ] || cp -aln "$former"/. "$packages_folder"
+    for part in .venv"${packages_folder#.venv-oracles}"/*torch*; do
+      case $part in *.pth) continue ;; esac
+      rm -rf "$packages_folder/$(basename "$part")"
+      cp -al "$part" "$packages_folder"
+    done
+    .venv-oracles/bin/python3 -m compileall -q -j 0 "$packages_folder"/torch
   done
-  .venv-cuda/bin/pip install -q --disable-pip-version-check --no-cache-dir "$full_torch_package"
-  printf '%s\n' "$full_torch_package" > .venv-cuda/torch-packages
+  .venv-oracles/bin/pip install -q --disable-pip-version-check --no-cache-dir "$full_torch_package"
+  printf '%s\n' "$full_torch_package" > .venv-oracles/torch-packages
+  [ ! -d .venv-cuda ] || say "nothing uses .venv-cuda any more; remove it, and build folders that found torch there"
 }
 
-# Into .venv-oracles, without torch: it uses the torch of .venv-cuda or TORCH_DIR, so the disk has one copy
-install_oracles() {
+install_oracles() { # Into .venv-oracles, beside torch; TORCH_DIR replaces its torch
   install_full_torch
   wanted="$oracle_packages $adapter_packages ${TORCH_DIR:-}"
   [ "$(cat .venv-oracles/oracle-packages 2>/dev/null)" != "$wanted" ] || return 0
@@ -117,25 +123,22 @@ install_oracles() {
   .venv-oracles/bin/pip install -q --disable-pip-version-check $oracle_packages
   # shellcheck disable=SC2086
   .venv-oracles/bin/pip install -q --disable-pip-version-check --no-deps $adapter_packages
-  borrow_packages .venv-oracles .venv-cuda .venv
+  borrow_packages .venv-oracles .venv
   printf '%s\n' "$wanted" > .venv-oracles/oracle-packages
 }
 
-# borrow_packages VENV OTHERS...: VENV imports the packages of the others (TORCH_DIR replaces .venv-cuda); has torchrun
+# borrow_packages VENV OTHER: VENV imports the packages of TORCH_DIR's folder and of the other; has torchrun
 borrow_packages() {
   # shellcheck disable=SC2016
   printf '%s\n' '#!/bin/sh' 'exec "$(dirname "$0")/python3" -m torch.distributed.run "$@"' > "$1/bin/torchrun"
   chmod +x "$1/bin/torchrun"
   for packages_folder in "$1"/lib/python3*/site-packages; do
-    version=$(basename "$(dirname "$packages_folder")")
-    for other in "$@"; do
-      [ "$other" != "$1" ] || continue
-      torch_folder=${TORCH_DIR:+$(dirname "$TORCH_DIR")}
-      [ "$other" = .venv-cuda ] || torch_folder=
+    {
+      [ -z "${TORCH_DIR:-}" ] || dirname "$TORCH_DIR"
       # The interpreter resolves a relative path from the folder of the file, and ignores missing folders.
-      printf '%s\n' "${torch_folder:-../../../../$other/lib/$version/site-packages}"
-    done > "$packages_folder/torch.pth"
-    [ "$1" != .venv ] || prefer_whole_torch >> "$packages_folder/torch.pth"
+      echo "../../../../$2${packages_folder#"$1"}"
+      [ "$1" != .venv ] || prefer_whole_torch
+    } > "$packages_folder/torch.pth"
   done
 }
 
@@ -152,7 +155,7 @@ install_python() { # Into .venv; it imports torch and transformers if tools/orac
   [ -x .venv/bin/pip ] || python3 -m venv .venv
   # shellcheck disable=SC2086
   .venv/bin/pip install -q --disable-pip-version-check --no-warn-conflicts $python_packages
-  borrow_packages .venv .venv-cuda .venv-oracles
+  borrow_packages .venv .venv-oracles
   printf '%s\n' "$wanted" > .venv/python-packages
 }
 

@@ -359,8 +359,8 @@ def torch_folder():
     """Returns the folder of the full torch; None if it is missing."""
     if "TORCH_DIR" in os.environ:
         return pathlib.Path(os.environ["TORCH_DIR"])
-    found = sorted((ROOT / ".venv-cuda").glob("lib/python3*/site-packages/torch"))
-    return found[-1] if found and (ROOT / ".venv-cuda/torch-packages").exists() else None
+    found = sorted((ROOT / ".venv-oracles").glob("lib/python3*/site-packages/torch"))
+    return found[-1] if found and (ROOT / ".venv-oracles/torch-packages").exists() else None
 
 
 def can_import(python, *packages):
@@ -371,7 +371,7 @@ def can_import(python, *packages):
 
 def python_with(*packages):
     """Returns an interpreter that has these packages; None if there is none."""
-    pythons = [ROOT / ".venv-cuda/bin/python3", ROOT / ".venv-oracles/bin/python3", "python3"]
+    pythons = [ROOT / ".venv-oracles/bin/python3", "python3"]
     return next((python for python in pythons if can_import(python, *packages)), None)
 
 
