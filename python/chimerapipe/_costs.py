@@ -30,7 +30,8 @@ class Costs:
     latency: float = 0.0
     """Time from the end of an op until another worker has its result."""
     more: dict[str, Any] = field(default_factory=dict)
-    """Other fields of the file: `links`, `all_reduce`, `optimizer`, `recompute`, `memory` (bytes), `buffers`."""
+    """Other fields of the file: `workers` and `micro_batches` (factors of their ops' times), `links`, `all_reduce`,
+    `optimizer`, `recompute`, `memory` (bytes), `buffers`."""
 
     @staticmethod
     def from_json(text: str) -> Costs:

@@ -30,6 +30,13 @@ constexpr auto kTimes = std::to_array<TimeField>(
 
 std::string flag_of(const TimeField& field) { return Field{field.name}.flag_name(); }
 
+/// Throws ConfigError unless there are as many factors as the schedule, or a group of it, needs.
+void require_count(const std::vector<double>& factors, const Schedule& schedule, std::int64_t count, const char* what) {
+  const std::int64_t given = std::ssize(factors);
+  if (given == 0 || given == count || given * schedule.groups == count) return;
+  throw ConfigError(fmt::format("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups));
+}
+
 }  // namespace
 
 std::vector<std::string> time_columns() {
@@ -76,10 +83,12 @@ void CostRequest::visit(Door& door, FieldValues counts) {
   door.field({"blocking_sends", "a sender waits until the message has arrived"}, blocking_sends);
 }
 
-CostModel CostRequest::costs_of(const Schedule& schedule) const {
+CostModel CostRequest::costs_of(const Schedule& schedule, std::int64_t steps) const {
   if (file.is_given()) require_no_costs_beside_file();
   CostModel costs =
       file.is_given() ? costs_from_json(file.read(), file.source, schedule.stages) : given_costs(schedule);
+  require_count(costs.workers, schedule, std::ssize(schedule.workers), "workers");
+  require_count(costs.micro_batches, schedule, schedule.micro_batches / steps, "micro_batches");
   if (slice_lengths) set_bounds(schedule, costs);
   if (links.is_given()) add_links(costs);
   if (refuses_unused) require_used(costs);

@@ -74,9 +74,9 @@ struct CostRequest {
   /// Returns copies with single times for each combination of the lists. The first list varies slowest. Throws
   /// ConfigError for more than kMaxListed combinations.
   [[nodiscard]] std::vector<CostRequest> combinations() const;
-  /// Returns the costs of the schedule's ops. Throws ConfigError if fields contradict each other, or if a file cannot
-  /// be read or does not fit the schedule.
-  [[nodiscard]] CostModel costs_of(const Schedule& schedule) const;
+  /// Returns the costs of the schedule's ops, which are those of so many steps. Throws ConfigError if fields contradict
+  /// each other, or if a file cannot be read or does not fit the schedule.
+  [[nodiscard]] CostModel costs_of(const Schedule& schedule, std::int64_t steps = 1) const;
   /// Returns a line for each given field that only affects slices, for requests whose schedules have none.
   [[nodiscard]] std::vector<std::string> unused_without_slices() const;
 

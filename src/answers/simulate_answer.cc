@@ -33,7 +33,7 @@ Timeline timeline_of(const Schedule& schedule, const CostModel& costs, const Sim
 }
 
 CostModel costs_of(const Schedule& schedule, const SimulateRequest& request) {
-  return request.pairs.with_time(request.costs.costs_of(schedule));
+  return request.pairs.with_time(request.costs.costs_of(schedule, request.steps));
 }
 
 Schedule all_steps(const Schedule& step, const SimulateRequest& request) {

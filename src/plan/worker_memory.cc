@@ -22,8 +22,7 @@ class OrderLedger {
       : steps_(several_steps_at_work(schedule)),
         schedule_(steps_ ? *steps_ : schedule),
         model_(model),
-        parts_of_tokens_(schedule.slices > 1 ? parts_of_tokens(model.costs.slices, schedule.slices)
-                                             : std::vector<double>{1}) {
+        scale_(schedule, model.costs) {
     held_.resize(schedule.workers.size());
     const auto holders = stage_groups(schedule.placement);
     for (std::size_t s = 0; s < holders.size(); ++s) {
@@ -40,7 +39,7 @@ class OrderLedger {
     double most = amount;
     for (const Op& op : schedule_.workers[worker]) {
       const StageMemory& memory = model_.costs.memory[op.stage.index()];
-      const double scale = schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+      const double scale = scale_.bytes(op);
       const ActivationChange change =
           activation_change(op.kind, activation_bytes(memory, schedule_.slices > 1, recompute.contains(op.stage)));
       // Copies of offloaded activations come before and after ops, see moved_bytes().
@@ -90,7 +89,7 @@ class OrderLedger {
     for (std::size_t k = 0; k + 1 < copies.size(); ++k) {
       if (copies[k + 1].forward >= copies[k].load) continue;
       const Op& op = ops[copies[k].forward];
-      const double part = schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
+      const double part = scale_.bytes(op);
       moved[2 * copies[k + 1].forward + 1] -= bytes[op.stage.index()] * part;
       moved[2 * copies[k].load] += bytes[op.stage.index()] * part;
     }
@@ -121,8 +120,7 @@ class OrderLedger {
         const std::size_t from = row[s - 1].index();
         const std::size_t to = row[s].index();
         if (from == to) continue;
-        const double bytes =
-            model_.costs.memory[s].boundary * schedule_.micro_batch_scale * std::ranges::max(parts_of_tokens_);
+        const double bytes = model_.costs.memory[s].boundary * scale_.most_bytes();
         for (const std::size_t end : {from, to}) {
           peers[end].insert(end == from ? to : from);
           largest[end] = std::max(largest[end], bytes);
@@ -138,7 +136,7 @@ class OrderLedger {
   std::optional<Schedule> steps_;
   const Schedule& schedule_;
   const StageModel& model_;
-  std::vector<double> parts_of_tokens_;         // [slice]
+  OpScale scale_;
   std::vector<std::vector<std::size_t>> held_;  // [worker]: stages, one entry per copy
   std::vector<double> message_room_;            // [worker]
 };

@@ -47,14 +47,13 @@ std::vector<double> gradient_bytes(const CostModel& costs) {
 
 void add_messages(const Schedule& schedule, const Explanation& explanation, const CostModel& costs, Totals& totals) {
   const auto input = input_bytes(costs);
-  const auto parts = schedule.slices > 1 ? parts_of_tokens(costs.slices, schedule.slices) : std::vector<double>{1};
+  const OpScale scale(schedule, costs);
   double bytes = 0;
   for (const Message& message : explanation.messages) {
     const Op& op = schedule.workers[message.from.worker][message.from.position];
     // The gradient of a stage's input is as large as the input.
     const std::size_t stage = op.stage.index() + (op.kind == OpKind::Forward ? 1 : 0);
-    if (stage < input.size())
-      bytes += input[stage] * schedule.micro_batch_scale * parts[static_cast<std::size_t>(op.slice)];
+    if (stage < input.size()) bytes += input[stage] * scale.bytes(op);
   }
   totals.messages = static_cast<std::int64_t>(explanation.messages.size());
   totals.message_volume =

@@ -88,12 +88,12 @@ class BranchAndBound {
 
 inline constexpr std::int32_t kMaxExactOps = 480;
 
-/// Returns whether branch and bound can solve the problem: it has at most kMaxExactOps ops, and every op takes time
-/// (so that the earliest starts of ops determine an order).
+/// Returns whether branch and bound can solve the problem: it has at most kMaxExactOps ops, micro-batches have equal
+/// work, and every op takes time (so that the earliest starts of ops determine an order).
 [[nodiscard]] inline bool can_be_exact(const Instance& instance) {
-  return instance.ops <= kMaxExactOps && std::ranges::all_of(instance.queues, [](const OpQueue& queue) {
-           return queue.count == 0 || queue.duration > 0;
-         });
+  return instance.ops <= kMaxExactOps && instance.durations.empty() &&
+         std::ranges::all_of(instance.queues,
+                             [](const OpQueue& queue) { return queue.count == 0 || queue.duration > 0; });
 }
 
 }  // namespace chimera

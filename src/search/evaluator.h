@@ -84,7 +84,7 @@ class Evaluator {
         const std::int32_t needed = instance_.queues[input].first + k;
         time = std::max(time, end_[static_cast<std::size_t>(needed)] + queue.delay);
       }
-      time += queue.duration;
+      time += instance_.duration(queue, k);
       end_[static_cast<std::size_t>(queue.first + k)] = time;
       done_[index] = k + 1;
       if (waiting_[index] != kNoWorker) {

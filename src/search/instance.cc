@@ -35,10 +35,11 @@ void connect(std::vector<OpQueue>& queues, QueueIndex from, QueueIndex to, doubl
 
 // Slices may take different times, but the ops of a queue are interchangeable. The shortest slice keeps all bounds
 // valid (see the header).
-/// Returns the minimum of `of(op)` over the slices of an op.
+/// Returns the minimum of `of(op)` over the slices of a micro-batch's op.
 template <class Of>
-double least_of_slices(const SearchProblem& problem, Op op, Of of) {
+double least_of_slices(const SearchProblem& problem, Op op, MicroBatchId micro_batch, Of of) {
   double least = std::numeric_limits<double>::infinity();
+  op.micro_batch = micro_batch;
   for (std::int64_t slice = 0; slice < problem.layout.slices; ++slice) {
     op.slice = static_cast<std::int16_t>(slice);
     least = std::min(least, of(op));
@@ -54,7 +55,7 @@ void connect_stages(Instance& instance, const SearchProblem& problem, const Cost
     const auto connect_step = [&](QueueKind step, std::size_t from, std::size_t to) {
       const OpKind kind = kind_of(problem.split_backward, step);
       const double message_time =
-          least_of_slices(problem, {kind, replica_of(problem, from), stage_of(problem, from), {}},
+          least_of_slices(problem, {kind, replica_of(problem, from), stage_of(problem, from), {}}, {},
                           [&](const Op& op) { return costs.message_time(op); });
       connect(instance.queues, static_cast<QueueIndex>(kQueuesOfChain * from) + step,
               static_cast<QueueIndex>(kQueuesOfChain * to) + step, message_time);
@@ -75,8 +76,18 @@ void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable
     queue.worker = static_cast<std::int32_t>(problem.layout.placement.worker(replica, stage).value());
     queue.count = step == kWeightStep && !problem.split_backward ? 0 : count;
     queue.first = instance.ops;
-    queue.duration = least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}},
-                                     [&](const Op& op) { return costs.duration(op); });
+    const auto duration = [&](MicroBatchId id) {
+      return least_of_slices(problem, {kind_of(problem.split_backward, step), replica, stage, {}}, id,
+                             [&](const Op& op) { return costs.duration(op); });
+    };
+    const bool has_equal_work = !costs.scale().has_unequal_work();
+    queue.duration = has_equal_work ? duration({}) : std::numeric_limits<double>::infinity();
+    for (std::int32_t i = 0; i < (has_equal_work ? 0 : count); ++i) {
+      const double each =
+          duration(problem.layout.micro_batches[replica.index()][static_cast<std::size_t>(i / instance.slices)]);
+      queue.duration = std::min(queue.duration, each);
+      if (i < queue.count) instance.durations.push_back(each);
+    }
     queue.takes = step == kForwardStep;
     queue.releases = step == (problem.split_backward ? kWeightStep : kInputStep);
     instance.ops += queue.count;
@@ -201,7 +212,9 @@ double peak_of(const Instance& instance, const std::vector<double>& size, const 
 
 double mean_duration(const Instance& instance) {
   double sum = 0;
-  for (const OpQueue& queue : instance.queues) sum += queue.duration * queue.count;
+  for (const OpQueue& queue : instance.queues) {
+    for (std::int32_t k = 0; k < queue.count; ++k) sum += instance.duration(queue, k);
+  }
   return sum / std::max(1, instance.ops);
 }
 

@@ -19,7 +19,8 @@
 // in reverse order for backwards. Backward i of a chain (from 0) needs the first (floor(i / k) + 1) k forwards: all
 // slices of its micro-batch and of earlier ones. The first i + 1 backwards belong to at least floor(i / k) + 1
 // micro-batches, so the argument above still holds if all slices take equal times. If they do not, all count as the
-// shortest, which keeps lower bounds valid.
+// shortest, which keeps lower bounds valid. In the same way, lower bounds count each micro-batch as the one with least
+// work (CostModel::micro_batches), but orders are timed with the work of each.
 
 #include <cstdint>
 #include <optional>
@@ -48,9 +49,9 @@ struct SearchProblem {
   std::vector<InFlightLimit> limits;
 };
 
-/// Returns whether all links are equal, so that workers are interchangeable.
-[[nodiscard]] inline bool links_are_alike(const SearchProblem& problem) {
-  return !problem.costs.links || !problem.costs.links->matrix;
+/// Returns whether all workers and their links are equal, so that workers are interchangeable.
+[[nodiscard]] inline bool workers_are_alike(const SearchProblem& problem) {
+  return problem.costs.workers.empty() && (!problem.costs.links || !problem.costs.links->matrix);
 }
 
 /// Index into Instance::queues.
@@ -70,7 +71,7 @@ struct OpQueue {
   QueueIndex input = kNoQueue;
   QueueIndex output = kNoQueue;  // queue whose input is this queue
   double delay = 0;              // time of the message from `input`; 0 on the same worker
-  double duration = 0;           // of each op
+  double duration = 0;           // of each op; the least, if Instance::durations is set
   bool takes = false;            // its ops allocate memory at their start
   bool releases = false;         // its ops free memory at their end
 };
@@ -82,11 +83,15 @@ struct Instance {
   std::int32_t slices = 1;  // k; a micro-batch has k ops in a queue
   bool split_backward = true;
   std::vector<OpQueue> queues;                    // [3 * chain + step]; chain = replica * stages + stage
+  std::vector<double> durations = {};             // [op], if the work of micro-batches differs; else empty
   std::vector<std::vector<std::int32_t>> chains;  // [worker]: its chains
   std::vector<std::int32_t> replica;              // [chain]: its replica
   std::vector<std::vector<double>> size;          // [limit][chain]: memory of a slice in flight
   std::vector<std::vector<double>> room;          // [limit][worker]: memory for slices in flight
 
+  [[nodiscard]] double duration(const OpQueue& queue, std::int32_t k) const {
+    return durations.empty() ? queue.duration : durations[static_cast<std::size_t>(queue.first + k)];
+  }
   /// Returns how many ops of the chain's previous queue must end before op `i` (from 0) of its queue `step` starts.
   [[nodiscard]] std::int32_t needed(std::size_t step, std::int32_t i) const {
     return slices == 1 || step != kInputStep ? i + 1 : (i / slices + 1) * slices;

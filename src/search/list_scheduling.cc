@@ -244,7 +244,7 @@ class ListScheduling {
   void commit(std::size_t worker, Choice choice) {
     const auto index = static_cast<std::size_t>(choice.queue);
     const OpQueue& queue = instance_.queues[index];
-    free_[worker] = choice.start + queue.duration;
+    free_[worker] = choice.start + instance_.duration(queue, done_[index]);
     end_[static_cast<std::size_t>(queue.first + done_[index])] = free_[worker];
     ++done_[index];
     orders_[worker].push_back(choice.queue);

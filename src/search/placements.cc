@@ -200,9 +200,9 @@ std::vector<SearchLayout> all_layouts(const PipelineShape& shape) {
 }
 
 void require_equal_links(const std::vector<SearchProblem>& problems) {
-  if (std::ranges::all_of(problems, links_are_alike)) return;
+  if (std::ranges::all_of(problems, workers_are_alike)) return;
   throw ConfigError(
-      "search: --placement any assumes equal workers, but the links differ between pairs of workers; name a "
+      "search: --placement any assumes equal workers, but the links or the workers of --costs differ; name a "
       "placement");
 }
 

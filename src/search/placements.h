@@ -28,7 +28,7 @@ struct PlacementSearch {
   std::size_t best = 0;  // index of the best placement
 };
 
-/// Throws ConfigError unless links_are_alike() for all problems. With unequal links, placements that all_layouts()
+/// Throws ConfigError unless workers_are_alike() for all problems. With unequal links, placements that all_layouts()
 /// omits, because they differ only in the numbers of workers, could be faster.
 void require_equal_links(const std::vector<SearchProblem>& problems);
 

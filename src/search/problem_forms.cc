@@ -59,10 +59,10 @@ std::vector<std::size_t> orbits(const std::vector<std::vector<std::size_t>>& ima
   return orbit;
 }
 
-/// Returns whether the problem itself has the symmetry: equal links, equally many micro-batches per replica, and equal
-/// memory on workers that are joined.
+/// Returns whether the problem itself has the symmetry: equal workers, links and work of micro-batches, equally many
+/// micro-batches per replica, and equal memory on workers that are joined.
 bool replicas_are_alike(const SearchProblem& problem, const std::vector<std::size_t>& orbit) {
-  if (!links_are_alike(problem)) return false;
+  if (!workers_are_alike(problem) || !problem.costs.micro_batches.empty()) return false;
   const auto& micro_batches = problem.layout.micro_batches;
   for (const auto& ids : micro_batches) {
     if (ids.size() != micro_batches.front().size()) return false;

@@ -24,8 +24,8 @@ struct FoldedProblem {
 };
 
 /// Returns the folded problem, or nullopt if there is none: if there is one replica, the placement is not symmetric,
-/// links or micro-batches per replica differ, workers that the symmetry maps onto each other have different limits, or
-/// one micro-batch of every replica does not fit in memory at once.
+/// workers, links, micro-batches or their number per replica differ, workers that the symmetry maps onto each other
+/// have different limits, or one micro-batch of every replica does not fit in memory at once.
 [[nodiscard]] std::optional<FoldedProblem> fold(const SearchProblem& problem);
 
 /// Returns the orders of the folded problem: the ops of replica 0 in `orders`.

@@ -89,7 +89,17 @@ void require_slices(const SliceCosts& slices, std::int64_t count) {
   if (!ascends) throw ConfigError("slices: the bounds do not ascend from 0 to 1");
 }
 
-void require_valid(const Schedule& schedule, const CostModel& model) {
+/// Factors of one step or one group repeat for all.
+void require_factors(const std::vector<double>& factors, std::int64_t count, const std::string& what) {
+  const std::int64_t given = std::ssize(factors);
+  if (given == 0) return;
+  require_list(factors, count % given == 0 ? given : count, what);
+  for (const double factor : factors) {
+    if (factor == 0) reject("{}: a factor of 0; factors are above 0", what);
+  }
+}
+
+const CostModel& require_valid(const Schedule& schedule, const CostModel& model) {
   const std::int64_t stages = schedule.stages;
   require_stages(model, stages);
   require_time(model.latency, "latency");
@@ -101,9 +111,12 @@ void require_valid(const Schedule& schedule, const CostModel& model) {
     require_list(model.offload->bytes, stages, "offload: bytes");
   }
   require_memory(model.memory, stages);
+  require_factors(model.workers, std::ssize(schedule.workers), "workers");
+  require_factors(model.micro_batches, schedule.micro_batches, "micro_batches");
   if (schedule.slices > 1) require_slices(model.slices, schedule.slices);
   if (model.links) require_links(*model.links, schedule);
   if (model.all_reduce) require_all_reduce(*model.all_reduce, stages);
+  return model;
 }
 
 // Rabenseifner's algorithm (Thakur et al., IJHPCA 2005): reduce-scatter and all-gather
@@ -187,17 +200,33 @@ CostModel CostModel::uniform(const Schedule& schedule, const StageCosts& share, 
   return {.stages = std::vector<StageCosts>(static_cast<std::size_t>(schedule.stages), stage), .latency = latency};
 }
 
+OpScale::OpScale(const Schedule& schedule, const CostModel& model)
+    : stages_(static_cast<std::size_t>(schedule.stages)), micro_batches_(model.micro_batches) {
+  const bool is_cut = schedule.slices > 1;
+  times_ = is_cut ? parts_of_time(model.slices, schedule.slices) : std::vector<double>{1};
+  bytes_ = is_cut ? parts_of_tokens(model.slices, schedule.slices) : std::vector<double>{1};
+  for (auto* const parts : {&times_, &bytes_}) {
+    for (double& part : *parts) part *= schedule.micro_batch_scale;
+  }
+  if (model.workers.empty()) return;
+  for (const auto& row : schedule.placement.worker_of) {
+    for (const WorkerId worker : row) workers_.push_back(model.workers[worker.index() % model.workers.size()]);
+  }
+}
+
 CostTable::CostTable(const Schedule& schedule, const CostModel& model)
     : stages_(model.stages.size()),
       slices_(schedule.slices),
+      scale_(schedule, require_valid(schedule, model)),
+      recomputations_(model.recompute),
       optimizer_(model.optimizer),
       delay_(model.latency),
       blocking_sends_(model.blocking_sends) {
-  require_valid(schedule, model);
   if (model.pair && has_pairs(schedule)) pair_ = model.pair;
-  if (slices_ > 1) parts_of_tokens_ = parts_of_tokens(model.slices, slices_);
-  add_durations(model, schedule.micro_batch_scale);
-  if (model.offload) add_offloads(*model.offload, schedule.micro_batch_scale);
+  for (const StageCosts& stage : model.stages) {
+    for (const auto time : kStageTimes) durations_.push_back(stage.*time);
+  }
+  if (model.offload) add_offloads(*model.offload);
   if (model.links) add_links(schedule, *model.links);
   if (!model.all_reduce) return;
   all_reduces_ = all_reduce_times(schedule, *model.all_reduce);
@@ -206,26 +235,10 @@ CostTable::CostTable(const Schedule& schedule, const CostModel& model)
            .tied = model.all_reduce->tied.has_value()};
 }
 
-void CostTable::add_durations(const CostModel& model, double scale) {
-  const std::vector<double> parts = slices_ > 1 ? parts_of_time(model.slices, slices_) : std::vector<double>{1};
-  durations_.reserve(parts.size() * stages_ * kOpKinds);
-  for (std::size_t slice = 0; slice < parts.size(); ++slice) {
-    for (const double again : model.recompute) recomputations_.push_back(again * scale * parts[slice]);
-    for (std::size_t s = 0; s < stages_; ++s) {
-      for (int k = 0; k < kOpKinds; ++k) {
-        const auto kind = static_cast<OpKind>(k);
-        const double again =
-            recomputation(kind, StageId(static_cast<std::int64_t>(s)), static_cast<std::int64_t>(slice));
-        durations_.push_back(model.stages[s].of(kind) * scale * parts[slice] + again);
-      }
-    }
-  }
-}
-
-void CostTable::add_offloads(const OffloadCosts& costs, double scale) {
+void CostTable::add_offloads(const OffloadCosts& costs) {
   for (std::size_t s = 0; s < costs.bytes.size(); ++s) {
     if (costs.bytes[s] > 0) offloaded_.emplace(static_cast<std::int64_t>(s));
-    offloads_.push_back(costs.beta * costs.bytes[s] * scale);
+    offloads_.push_back(costs.beta * costs.bytes[s]);
   }
 }
 
@@ -253,7 +266,7 @@ void CostTable::add_links(const Schedule& schedule, const LinkCosts& links) {
   if (links.matrix) return add_matrix(schedule, links);
   delay_ += links.alpha;
   if (links.beta == 0 && links.seconds.empty()) return;
-  for (const double seconds : links.times()) link_times_.push_back(seconds * schedule.micro_batch_scale);
+  link_times_ = links.times();
   bursts_ = links.bursts;
 }
 
@@ -261,7 +274,7 @@ void CostTable::add_links(const Schedule& schedule, const LinkCosts& links) {
 void CostTable::add_copies(const Schedule& schedule, const LinkCosts& links) {
   for (const auto& row : schedule.placement.worker_of) {
     const auto over = [&](std::size_t boundary) {
-      return row[boundary] == row[boundary + 1] ? 0 : links.copies[boundary] * schedule.micro_batch_scale;
+      return row[boundary] == row[boundary + 1] ? 0 : links.copies[boundary];
     };
     for (std::size_t s = 0; s < row.size(); ++s) {
       const double both = (s > 0 ? over(s - 1) : 0) + (s + 1 < row.size() ? over(s) : 0);
@@ -279,7 +292,7 @@ void CostTable::add_matrix(const Schedule& schedule, const LinkCosts& links) {
         delays_.push_back(delay_ + matrix.alphas[from.index()][to.index()]);
         double seconds = links.seconds.empty() ? 0 : links.seconds[b];
         if (matrix.needs_bytes()) seconds = matrix.betas[from.index()][to.index()] * links.bytes[b];
-        link_times_.push_back(seconds * schedule.micro_batch_scale);
+        link_times_.push_back(seconds);
       }
     }
   }

@@ -149,6 +149,10 @@ struct CostModel {
   AllReducePlacement all_reduce_placement = AllReducePlacement::EagerOpt;
   bool blocking_sends = false;  // whether a worker waits until each message that it sends has arrived
   SliceCosts slices = {};       // used if the schedule has several slices
+  // [worker]: factor of its ops' times, 1 if healthy; empty: 1
+  std::vector<double> workers = {};
+  // [micro-batch of a step]: factor of its ops' times, 1 for an average one; empty: 1
+  std::vector<double> micro_batches = {};
 
   /// Returns equal costs for all stages. `share` has the times of 1/D of the model; with S stages on D workers, a stage
   /// takes D/S of them.
@@ -158,9 +162,36 @@ struct CostModel {
 /// Returns D/S: a stage is 1/S of the model, and this is its size relative to 1/D of the model.
 [[nodiscard]] double stage_fraction(const Schedule& schedule);
 
-/// Times of the ops and messages of one schedule. Times of ops and messages are proportional to the size of the
-/// micro-batch (Schedule::micro_batch_scale) and of the slice; delays, all-reduces and updates are not. `made` is the
-/// op whose result is sent.
+/// How the time and the bytes of an op differ from those of a full micro-batch at its stage on a healthy worker. Both
+/// are products of the size of the schedule's micro-batches (Schedule::micro_batch_scale) and the share of the op's
+/// slice; for the time, also of the factors of its micro-batch and its worker.
+class OpScale {
+ public:
+  OpScale(const Schedule& schedule, const CostModel& model);
+
+  [[nodiscard]] double time(const Op& op) const {
+    double scale = times_[static_cast<std::size_t>(op.slice)] * work(op.micro_batch);
+    if (!workers_.empty()) scale *= workers_[op.replica.index() * stages_ + op.stage.index()];
+    return scale;
+  }
+  [[nodiscard]] double bytes(const Op& op) const { return bytes_[static_cast<std::size_t>(op.slice)]; }
+  [[nodiscard]] double most_bytes() const { return std::ranges::max(bytes_); }
+  /// Returns the factor of a micro-batch. Each step has the same factors.
+  [[nodiscard]] double work(MicroBatchId micro_batch) const {
+    return micro_batches_.empty() ? 1 : micro_batches_[micro_batch.index() % micro_batches_.size()];
+  }
+  [[nodiscard]] bool has_unequal_work() const { return !micro_batches_.empty(); }
+
+ private:
+  std::size_t stages_;
+  std::vector<double> times_;          // [slice]
+  std::vector<double> bytes_;          // [slice]
+  std::vector<double> micro_batches_;  // [micro-batch of a step], or empty
+  std::vector<double> workers_;        // [replica][stage], or empty
+};
+
+/// Times of the ops and messages of one schedule. Ops scale as OpScale::time(), messages and their copies as
+/// OpScale::bytes(); delays, all-reduces and updates do not scale. `made` is the op whose result is sent.
 class CostTable {
  public:
   /// Throws ConfigError, naming the value, if a cost is negative or not finite, a list has the wrong length, or an
@@ -168,20 +199,21 @@ class CostTable {
   CostTable(const Schedule& schedule, const CostModel& model);
 
   /// Returns the time that an op occupies its worker, without copies of messages (LinkCosts::copies).
-  [[nodiscard]] double duration(OpKind kind, StageId stage, std::int64_t slice = 0) const {
-    return durations_[cell(stage, slice) * kOpKinds + static_cast<std::size_t>(kind)];
+  [[nodiscard]] double own_duration(const Op& op) const {
+    return durations_[op.stage.index() * kOpKinds + static_cast<std::size_t>(op.kind)] * scale_.time(op) +
+           recomputation(op);
   }
   /// Returns the time that an op occupies its worker.
-  [[nodiscard]] double duration(const Op& op) const { return duration(op.kind, op.stage, op.slice) + copies(op); }
+  [[nodiscard]] double duration(const Op& op) const { return own_duration(op) + copies(op); }
   /// Returns the part of the op's duration that is recomputation; it can run before the gradient arrives.
-  [[nodiscard]] double recomputation(OpKind kind, StageId stage, std::int64_t slice = 0) const {
-    return recomputations_.empty() || !gives_input_gradient(kind) ? 0 : recomputations_[cell(stage, slice)];
+  [[nodiscard]] double recomputation(const Op& op) const {
+    if (recomputations_.empty() || !gives_input_gradient(op.kind)) return 0;
+    return recomputations_[op.stage.index()] * scale_.time(op);
   }
-  [[nodiscard]] double recomputation(const Op& op) const { return recomputation(op.kind, op.stage, op.slice); }
   [[nodiscard]] const std::set<StageId>& offloaded_stages() const { return offloaded_; }
   /// Returns the time of one copy of a forward's activations, to host memory or back. Its stage must be offloaded.
   [[nodiscard]] double offload(const Op& forward) const {
-    return offloads_[forward.stage.index()] * part_of_tokens(forward);
+    return offloads_[forward.stage.index()] * scale_.bytes(forward);
   }
   [[nodiscard]] Pairs pairs() const { return pair_ ? Pairs::Together : Pairs::InOrder; }
   /// Return the same times of one op, or of a pair of ops that run together.
@@ -197,12 +229,12 @@ class CostTable {
   [[nodiscard]] double least_duration(const Op& op) const;
   /// Returns how long a message occupies its link. It arrives delay() later.
   [[nodiscard]] double link_time(const Op& made) const {
-    return link_times_.empty() ? 0 : link_times_[message_index(made)] * part_of_tokens(made);
+    return link_times_.empty() ? 0 : link_times_[message_index(made)] * scale_.bytes(made);
   }
   [[nodiscard]] double delay(const Op& made) const { return delays_.empty() ? delay_ : delays_[message_index(made)]; }
   /// Returns how much earlier a message arrives if its link was idle before (LinkCosts::bursts).
   [[nodiscard]] double burst(const Op& made) const {
-    return bursts_.empty() ? 0 : bursts_[message_index(made)] * part_of_tokens(made);
+    return bursts_.empty() ? 0 : bursts_[message_index(made)] * scale_.bytes(made);
   }
   /// Returns the shortest possible time from send to arrival.
   [[nodiscard]] double message_time(const Op& made) const {
@@ -224,19 +256,14 @@ class CostTable {
   [[nodiscard]] const AllReduceOptions& sums() const { return sums_; }
 
   [[nodiscard]] std::int64_t slices() const { return slices_; }
+  [[nodiscard]] const OpScale& scale() const { return scale_; }
 
  private:
-  [[nodiscard]] std::size_t cell(StageId stage, std::int64_t slice) const {
-    return static_cast<std::size_t>(slice) * stages_ + stage.index();
-  }
-  [[nodiscard]] double part_of_tokens(const Op& op) const {
-    return parts_of_tokens_.empty() ? 1 : parts_of_tokens_[static_cast<std::size_t>(op.slice)];
-  }
   [[nodiscard]] double duration_together(std::span<const Op> pair) const;
   [[nodiscard]] double copies(const Op& op) const {
     if (copies_.empty() || op.kind == OpKind::BackwardWeight) return 0;
     const std::size_t stage = op.replica.index() * stages_ + op.stage.index();
-    return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)] * part_of_tokens(op);
+    return copies_[2 * stage + (op.kind == OpKind::Forward ? 0 : 1)] * scale_.bytes(op);
   }
   [[nodiscard]] std::size_t message_index(const Op& made) const {
     const bool onward = made.kind == OpKind::Forward;
@@ -245,17 +272,16 @@ class CostTable {
     const std::size_t boundaries = stages_ - 1;
     return 2 * (made.replica.index() * boundaries + boundary) + (onward ? 0 : 1);
   }
-  void add_durations(const CostModel& model, double scale);
-  void add_offloads(const OffloadCosts& costs, double scale);
+  void add_offloads(const OffloadCosts& costs);
   void add_links(const Schedule& schedule, const LinkCosts& links);
   void add_copies(const Schedule& schedule, const LinkCosts& links);
   void add_matrix(const Schedule& schedule, const LinkCosts& links);
 
   std::size_t stages_;
   std::int64_t slices_;
-  std::vector<double> parts_of_tokens_;  // [slice]; empty: 1
-  std::vector<double> durations_;        // [slice][stage][kind]
-  std::vector<double> recomputations_;   // [slice][stage], or empty
+  OpScale scale_;
+  std::vector<double> durations_;       // [stage][kind], of a full micro-batch
+  std::vector<double> recomputations_;  // [stage], or empty
   // [boundary], or [replica][boundary][forward, backward] as delays_; or empty
   std::vector<double> link_times_;
   std::vector<double> delays_;       // [replica][boundary][forward, backward]; empty: delay_

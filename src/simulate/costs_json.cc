@@ -35,6 +35,17 @@ StageCosts read_stage(const JsonValue& value) {
   return costs;
 }
 
+/// Their count depends on the schedule.
+std::vector<double> read_factors(const JsonValue& value) {
+  std::vector<double> factors;
+  for (const JsonValue& entry : value.list()) {
+    factors.push_back(entry.number());
+    if (factors.back() == 0) entry.fail("expected a factor above 0; 1 is usual, 2 takes twice as long");
+  }
+  if (factors.empty()) value.fail("expected a list of factors");
+  return factors;
+}
+
 using Rows = std::vector<std::vector<double>>;
 
 constexpr std::int64_t kMaxWorkers = 4096;  // the file has one row for each pair
@@ -266,6 +277,8 @@ std::string costs_to_json(const CostModel& costs) {
   if (costs.pair) json["pair"] = *costs.pair;
   if (costs.slices.attention != 0) json["attention"] = costs.slices.attention;
   if (!costs.slices.bounds.empty()) json["slice_bounds"] = costs.slices.bounds;
+  if (!costs.workers.empty()) json["workers"] = costs.workers;
+  if (!costs.micro_batches.empty()) json["micro_batches"] = costs.micro_batches;
   if (costs.links) json["links"] = links_json(*costs.links);
   if (costs.all_reduce) json["all_reduce"] = all_reduce_json(*costs.all_reduce);
   if (!costs.optimizer.empty()) json["optimizer"] = costs.optimizer;
@@ -281,8 +294,8 @@ std::string costs_to_json(const CostModel& costs) {
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "links", "all_reduce", "optimizer",
-                      "recompute", "offload", "memory", "buffers"});
+  root.expect_object({"latency", "stages", "pair", "attention", "slice_bounds", "workers", "micro_batches", "links",
+                      "all_reduce", "optimizer", "recompute", "offload", "memory", "buffers"});
   CostModel costs;
   costs.latency = root.number("latency");
   for (const JsonValue& stage : root.field("stages").list(stages, "stage")) costs.stages.push_back(read_stage(stage));
@@ -291,6 +304,9 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("slice_bounds")) {
     const JsonValue bounds = root.field("slice_bounds");
     costs.slices.bounds = bounds.numbers(std::ssize(bounds.json()), "bound of a slice");
+  }
+  for (const auto& [name, factors] : {std::pair("workers", &costs.workers), {"micro_batches", &costs.micro_batches}}) {
+    if (root.has(name)) *factors = read_factors(root.field(name));
   }
   if (root.has("links")) costs.links = read_links(root.field("links"), stages);
   if (root.has("all_reduce")) costs.all_reduce = read_all_reduce(root.field("all_reduce"), stages);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -83,7 +84,13 @@ class Flow {
         replica_(replica),
         counts_(counts),
         after_gradients_(after_gradients),
-        classes_(static_cast<std::size_t>(schedule.stages)) {}
+        classes_(static_cast<std::size_t>(schedule.stages)) {
+    if (!costs.scale().has_unequal_work()) return;
+    members_ = micro_batches_of_replicas(schedule)[replica.index()];
+    const auto work = [&](MicroBatchId id) { return costs.scale().work(id); };
+    std::tie(lightest_, heaviest_) =
+        std::pair(*std::ranges::min_element(members_, {}, work), *std::ranges::max_element(members_, {}, work));
+  }
 
   /// Returns [stage][kind]; classes without ops have count 0.
   std::vector<std::array<OpClass, kOpKinds>> run() {
@@ -104,15 +111,18 @@ class Flow {
     const auto& row = schedule_.placement.worker_of[replica_.index()];
     return row[stage] != row[stage + 1];
   }
-  [[nodiscard]] Op op_of(std::size_t stage, OpKind kind, std::int64_t slice) const {
-    Op op{kind, replica_, StageId(static_cast<std::int64_t>(stage)), {}};
+  [[nodiscard]] Op op_of(std::size_t stage, OpKind kind, std::int64_t slice, MicroBatchId micro_batch) const {
+    Op op{kind, replica_, StageId(static_cast<std::int64_t>(stage)), micro_batch};
     op.slice = static_cast<std::int16_t>(slice);
     return op;
   }
+  /// Least of all slices of the lightest and the heaviest micro-batch.
   template <class Value>
   [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
-    double found = value(op_of(stage, kind, 0));
-    for (std::int64_t j = 1; j < costs_.slices(); ++j) found = std::min(found, value(op_of(stage, kind, j)));
+    double found = kUnbounded;
+    for (std::int64_t j = 0; j < costs_.slices(); ++j) {
+      for (const MicroBatchId id : {lightest_, heaviest_}) found = std::min(found, value(op_of(stage, kind, j, id)));
+    }
     return found;
   }
   /// Time, and spacing on one link, of messages between `stage` and the next.
@@ -153,10 +163,18 @@ class Flow {
     const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
     filled.body = least(stage, kind, [&](const Op& op) { return costs_.least_duration(op); }) + waited;
     filled.work = static_cast<double>(filled.count) * filled.body;
-    if (costs_.slices() == 1) return;
-    double all = 0;  // of one micro-batch
-    for (std::int64_t j = 0; j < costs_.slices(); ++j) all += costs_.least_duration(op_of(stage, kind, j)) + waited;
-    filled.work = static_cast<double>(filled.count / costs_.slices()) * all;
+    const auto all = [&](MicroBatchId id) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < costs_.slices(); ++j)
+        sum += costs_.least_duration(op_of(stage, kind, j, id)) + waited;
+      return sum;
+    };
+    if (!members_.empty() && filled.count == std::ssize(members_) * costs_.slices()) {
+      filled.work = 0;
+      for (const MicroBatchId id : members_) filled.work += all(id);
+    } else if (costs_.slices() > 1) {
+      filled.work = static_cast<double>(filled.count / costs_.slices()) * all(lightest_);
+    }
   }
 
   /// Arrival after an op and a message. `early` is the part of the op done before `start`.
@@ -218,6 +236,9 @@ class Flow {
   ReplicaId replica_;
   const Counts* counts_;  // [stage]
   const std::vector<double>& after_gradients_;
+  std::vector<MicroBatchId> members_;  // of the replica, if their work differs
+  MicroBatchId lightest_;
+  MicroBatchId heaviest_;
   std::vector<std::array<OpClass, kOpKinds>> classes_;
 };
 
@@ -273,12 +294,12 @@ double all_classes_bound(const std::vector<OpClass>& classes) {
 }
 
 /// Chooses between the exact preemptive bound, which costs ops times classes, and the linear one.
-double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops, std::int64_t slices) {
+double worker_bound(const std::vector<OpClass>& classes, std::int64_t ops, bool has_equal_ops) {
   const auto count = static_cast<std::int64_t>(classes.size());
   const bool quick = count <= kFewClasses || ops * count <= kManySteps;
   if (!quick) return all_classes_bound(classes);
-  return slices == 1 ? preemptive_makespan(classes)
-                     : std::max(preemptive_makespan(classes), all_classes_bound(classes));
+  return has_equal_ops ? preemptive_makespan(classes)
+                       : std::max(preemptive_makespan(classes), all_classes_bound(classes));
 }
 
 /// [stage]: time of its all-reduce and the longest update, which waits for all all-reduces.
@@ -320,7 +341,8 @@ double lower_bound(const Schedule& schedule, const CostTable& costs) {
   }
   const std::int64_t ops = num_ops(schedule);
   double bound = 0;
-  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops, costs.slices()));
+  const bool has_equal_ops = costs.slices() == 1 && !costs.scale().has_unequal_work();
+  for (const auto& of_worker : classes) bound = std::max(bound, worker_bound(of_worker, ops, has_equal_ops));
   return bound;
 }
 

@@ -24,7 +24,8 @@ namespace chimera {
 /// smallest head + the sum of bodies + the smallest tail.
 ///
 /// *Slices.* If micro-batches run in slices: in the flow, a slice counts as a micro-batch that takes the time of the
-/// shortest slice. Another bound of a worker is its smallest head + all its work + its smallest tail.
+/// shortest slice. Another bound of a worker is its smallest head + all its work + its smallest tail. If the work of
+/// micro-batches differs (CostModel::micro_batches), they count like slices.
 ///
 /// *Pairs.* A pair is a forward and a backward that may run at once. If this saves time, the body of each op of a pair
 /// is its part of the pair's time. The flow uses full durations.

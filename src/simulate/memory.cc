@@ -17,9 +17,11 @@ using Change = std::pair<double, double>;
 class Ledger {
  public:
   Ledger(const Schedule& schedule, const CostModel& costs, const Timeline& timeline)
-      : schedule_(schedule), costs_(costs), timeline_(timeline), changes_(schedule.workers.size()) {
-    if (schedule.slices > 1) parts_of_tokens_ = parts_of_tokens(costs.slices, schedule.slices);
-  }
+      : schedule_(schedule),
+        costs_(costs),
+        timeline_(timeline),
+        scale_(schedule, costs),
+        changes_(schedule.workers.size()) {}
 
   std::vector<std::vector<MemoryPoint>> run(const std::vector<Message>& messages) {
     if (!costs_.memory.empty()) {
@@ -40,10 +42,6 @@ class Ledger {
 
  private:
   const StageMemory& memory(StageId stage) const { return costs_.memory[stage.index()]; }
-  double part_of_bytes(const Op& op) const {
-    if (parts_of_tokens_.empty()) return schedule_.micro_batch_scale;
-    return schedule_.micro_batch_scale * parts_of_tokens_[static_cast<std::size_t>(op.slice)];
-  }
   bool recomputes(StageId stage) const { return !costs_.recompute.empty() && costs_.recompute[stage.index()] > 0; }
 
   void hold(std::size_t worker, double from, double until, double amount) {
@@ -76,7 +74,7 @@ class Ledger {
   double bytes(const Message& message) const {
     const Op& op = made(message);
     const StageId boundary = op.kind == OpKind::Forward ? StageId(op.stage.value() + 1) : op.stage;
-    return memory(boundary).boundary * part_of_bytes(op);
+    return memory(boundary).boundary * scale_.bytes(op);
   }
 
   /// A received tensor lives until its op uses it: an activation becomes the op's input, which the op's own activations
@@ -128,7 +126,7 @@ class Ledger {
           ops[i].kind, in_bytes ? activation_bytes(memory(stage), schedule_.slices > 1, recomputes(stage))
                                 : ActivationSizes{unit, unit, unit});
       const double scale =
-          in_bytes ? part_of_bytes(ops[i]) : schedule_.micro_batch_scale / static_cast<double>(schedule_.slices);
+          in_bytes ? scale_.bytes(ops[i]) : schedule_.micro_batch_scale / static_cast<double>(schedule_.slices);
       if (change.at_start != 0) changes_[worker].emplace_back(time.start, change.at_start * scale);
       if (change.at_end != 0) changes_[worker].emplace_back(time.end, change.at_end * scale);
     }
@@ -148,7 +146,7 @@ class Ledger {
       }
       for (const OffloadCopies& copies : engines.copies(w)) {
         const Op& op = ops[copies.forward];
-        hold(w, copies.out_end, copies.load, -costs_.offload->bytes[op.stage.index()] * part_of_bytes(op));
+        hold(w, copies.out_end, copies.load, -costs_.offload->bytes[op.stage.index()] * scale_.bytes(op));
       }
     }
   }
@@ -169,7 +167,7 @@ class Ledger {
   const Schedule& schedule_;
   const CostModel& costs_;
   const Timeline& timeline_;
-  std::vector<double> parts_of_tokens_;                                           // [slice]; empty: 1
+  OpScale scale_;
   std::vector<std::vector<Change>> changes_;                                      // [worker]
   std::map<std::pair<std::size_t, std::size_t>, std::vector<Message>> channels_;  // by (from, to)
 };

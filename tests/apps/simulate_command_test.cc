@@ -94,6 +94,28 @@ TEST(SimulateCostsTest, MayDifferByStage) {
   EXPECT_EQ(report({"--costs", "-"}, json_text(slow))["makespan"], 8);
 }
 
+TEST(SimulateCostsTest, WorkersAndMicroBatchesHaveFactors) {
+  json factors = costs();
+  const auto made = [&](const char* name, const json& list, const Words& more = {}) {
+    factors[name] = list;
+    Words words = {"--costs", "-"};
+    words.insert(words.end(), more.begin(), more.end());
+    return report(words, json_text(factors))["makespan"].get<double>();
+  };
+  const double healthy = made("workers", {1, 1});
+  EXPECT_EQ(made("micro_batches", {1, 1}), healthy);
+  EXPECT_EQ(made("workers", {2, 2}), 2 * healthy);
+  EXPECT_EQ(made("micro_batches", {3, 3}), 6 * healthy);
+  EXPECT_EQ(made("micro_batches", {3, 3}, {"--steps", "2"}), 12 * healthy);
+  for (const char* name : {"workers", "micro_batches"}) {
+    json wrong = costs();
+    wrong[name] = {1, 1, 1, 1};
+    const ProgramResult refused = run_program(simulate({"--costs", "-"}), json_text(wrong));
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.messages, HasSubstr(std::string(name) + " has 4 entries; expected 2"));
+  }
+}
+
 TEST(SimulateCostsTest, StandardInputIsReadOnceForSeveralSchedulesAndOrders) {
   const Words twice[] = {{"simulate", "chimera-zb"}, {"sweep", "--schedules", "1f1b,zb-h1"}};
   for (Words words : twice) {

@@ -56,7 +56,9 @@ TEST(PredictTest, SlicesTakeEqualTimesAndEachAnOverhead) {
   candidate.shape.slices = 2;
   const PlannedSchedule planned = Predictor(problem).prepare(candidate);
   const CostTable table(*planned.schedule, planned.model.costs);
-  const auto forward = [&](std::int64_t slice) { return table.duration(OpKind::Forward, StageId(0), slice); };
+  const auto forward = [&](std::int16_t slice) {
+    return table.duration({.micro_batch = MicroBatchId(0), .slice = slice});
+  };
   EXPECT_NEAR(forward(0) + forward(1), 2 * (5 * (2 + 1) + 10), 1e-9);  // a sequence's tokens each
   EXPECT_NEAR(forward(0), forward(1), 0.1 * forward(1)) << "but for whole tiles of tokens";
   // Of a block's FLOPs, L / (6 H + L) are attention's in a forward, and twice as many in an input gradient.
@@ -94,7 +96,7 @@ TEST(PredictTest, HalvesTakeTheTimeOfHalfMicroBatches) {
   halving.shape.scale = ScaleMethod::Halving;
   const PlannedSchedule planned = predictor.prepare(halving);
   const CostTable table(*planned.schedule, planned.model.costs);
-  EXPECT_DOUBLE_EQ(table.duration(OpKind::Forward, StageId(0)), 5 * (2 + 2) + 10);  // two sequences, not four
+  EXPECT_DOUBLE_EQ(table.duration({.micro_batch = MicroBatchId(0)}), 5 * (2 + 2) + 10);  // two sequences, not four
 }
 
 TEST(PredictTest, MessagesAndSumsUseLinksBetweenNodesOnSeveralNodes) {

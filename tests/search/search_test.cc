@@ -203,5 +203,20 @@ TEST(SearchTest, ReportsItsProgress) {
   EXPECT_NEAR(told.back().makespan, result.makespan, 1e-9);
 }
 
+// The fast simulator of the search agrees with simulate(), and the bound holds for every order.
+TEST(SearchTest, FollowsSlowWorkersAndUnequalMicroBatches) {
+  const PipelineShape shape{.stages = 2, .micro_batches = 2};
+  SearchProblem problem = alike(PlacementKind::Bidirectional, shape, split(1, 1, 1), 0.1);
+  problem.costs.workers = {1, 1.5};
+  problem.costs.micro_batches = {1.5, 0.5};
+  const SearchResult found = search_for(problem, 3000);
+  testing::expect_sound(problem, found.schedule, found.makespan);
+  const double best = testing::EveryOrder(problem).shortest_makespan();
+  EXPECT_LE(found.lower_bound, best + 1e-9);
+  EXPECT_NEAR(found.makespan, best, 1e-9);
+  const Instance instance = make_instance(problem);
+  EXPECT_NEAR(Evaluator(instance).makespan(to_orders(problem, found.schedule)), found.makespan, 1e-9);
+}
+
 }  // namespace
 }  // namespace chimera

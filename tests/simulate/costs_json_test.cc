@@ -52,6 +52,15 @@ TEST(CostsJsonTest, ReadsTheCostsOfOffloading) {
   EXPECT_THAT(refusal(with(R"(, "offload": {"beta": 0.5, "bytes": [3]})")), ::testing::HasSubstr("offload.bytes"));
 }
 
+TEST(CostsJsonTest, ReadsFactorsOfWorkersAndMicroBatches) {
+  const CostModel costs = read(with(R"(, "workers": [1, 2], "micro_batches": [0.5, 1, 1.5])"));
+  EXPECT_EQ(costs.workers, (std::vector<double>{1, 2}));
+  EXPECT_EQ(costs.micro_batches, (std::vector<double>{0.5, 1, 1.5}));
+  EXPECT_EQ(costs_to_json(read(costs_to_json(costs))), costs_to_json(costs));
+  EXPECT_THAT(refusal(with(R"(, "workers": [1, 0])")), ::testing::HasSubstr("workers[1]: expected a factor above 0"));
+  EXPECT_THAT(refusal(with(R"(, "micro_batches": [])")), ::testing::HasSubstr("micro_batches: expected a list"));
+}
+
 TEST(CostsJsonTest, ReadsTheCostsOfSlices) {
   const CostModel costs = read(with(R"(, "attention": 0.25, "slice_bounds": [0, 0.6, 1])"));
   EXPECT_EQ(costs.slices, (SliceCosts{0.25, {0, 0.6, 1}}));

@@ -236,6 +236,31 @@ TEST(LowerBoundTest, NoOrderIsFaster) {
   }
 }
 
+TEST(LowerBoundTest, HoldsForSlowWorkersAndUnequalMicroBatches) {
+  const CounterRandom random(63, "factors");
+  std::uint64_t next = 0;
+  for (int i = 0; i < 6; ++i) {
+    const Schedule schedule = find_generator("chimera").generate(default_shape(find_generator("chimera"), 2, 2));
+    CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2), 0.1);
+    for (auto* const factors : {&costs.workers, &costs.micro_batches}) {
+      for (int k = 0; k < 2; ++k) factors->push_back(0.5 + 0.25 * static_cast<double>(random.below(next++, 8)));
+    }
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny);
+    costs.micro_batches = {1, 1};
+    CostModel without = costs;
+    without.micro_batches.clear();
+    EXPECT_LE(lower_bound(schedule, CostTable(schedule, costs)), optimum(schedule, costs) + kTiny);
+    EXPECT_DOUBLE_EQ(lower_bound(schedule, CostTable(schedule, costs)),
+                     lower_bound(schedule, CostTable(schedule, without)));
+  }
+  // A worker's work is exact, although ops of a kind take different times.
+  const Schedule schedule = find_generator("1f1b").generate(default_shape(find_generator("1f1b"), 1, 3));
+  CostModel costs = CostModel::uniform(schedule, testing::costs(1, 2));
+  costs.micro_batches = {0.5, 1, 4};
+  costs.workers = {2};
+  EXPECT_DOUBLE_EQ(lower_bound(schedule, CostTable(schedule, costs)), 2 * 3 * 5.5);
+}
+
 TEST(LowerBoundTest, HoldsIfSomeBackwardsAreSplit) {  // as in DualPipe
   Schedule schedule = split(find_generator("1f1b").generate({2, 2}));
   for (auto& ops : schedule.workers) {

@@ -232,7 +232,8 @@ CostModel any_costs(const Schedule& schedule, const Sums& sums, std::uint64_t se
 Program program_of(const Schedule& schedule, const CostTable& table) {
   LoweringOptions options{.all_reduces = table.sums(), .pairs = table.pairs()};
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
-    if (table.recomputation(OpKind::Backward, StageId(s)) > 0) options.recompute.emplace(s);
+    if (table.recomputation({OpKind::Backward, ReplicaId(0), StageId(s), MicroBatchId(0)}) > 0)
+      options.recompute.emplace(s);
   }
   return lower(schedule, options);
 }

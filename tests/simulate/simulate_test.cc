@@ -216,5 +216,34 @@ TEST(SimulateTest, AgreesWithAnIndependentSimulator) {
   }
 }
 
+TEST(SimulateTest, AnOpTakesTheProductOfAllFactors) {
+  PipelineShape shape = default_shape(find_generator("1f1b"), 2, 2);
+  shape.slices = 2;
+  Schedule schedule = find_generator("1f1b").generate(shape);
+  schedule.micro_batch_scale = 0.5;
+  CostModel costs = CostModel::uniform(schedule, testing::costs(8, 16), 0.25);
+  costs.recompute = {4, 4};
+  costs.slices.bounds = {0, 0.25, 1};
+  costs.links = LinkCosts{.beta = 1, .bytes = {6}};
+  costs.workers = {1, 3};
+  costs.micro_batches = {1, 1.5};
+  const CostTable table(schedule, costs);
+  const auto op = [](OpKind kind, std::int64_t stage, std::int64_t micro_batch, std::int16_t slice) {
+    return Op{.kind = kind,
+              .replica = ReplicaId(0),
+              .stage = StageId(stage),
+              .micro_batch = MicroBatchId(micro_batch),
+              .slice = slice};
+  };
+  EXPECT_DOUBLE_EQ(table.duration(op(OpKind::Forward, 0, 0, 0)), 8 * 0.5 * 0.25);
+  EXPECT_DOUBLE_EQ(table.duration(op(OpKind::Forward, 0, 1, 1)), 8 * 0.5 * 0.75 * 1.5);
+  EXPECT_DOUBLE_EQ(table.duration(op(OpKind::Forward, 1, 1, 1)), 8 * 0.5 * 0.75 * 1.5 * 3);
+  EXPECT_DOUBLE_EQ(table.duration(op(OpKind::Backward, 1, 1, 1)), (16 + 4) * 0.5 * 0.75 * 1.5 * 3);
+  EXPECT_DOUBLE_EQ(table.recomputation(op(OpKind::Backward, 1, 1, 1)), 4 * 0.5 * 0.75 * 1.5 * 3);
+  EXPECT_DOUBLE_EQ(table.link_time(op(OpKind::Forward, 0, 1, 1)), 6 * 0.5 * 0.75) << "messages have equal bytes";
+  costs.workers = {1, 2, 3};
+  EXPECT_THROW(CostTable(schedule, costs), ConfigError);
+}
+
 }  // namespace
 }  // namespace chimera

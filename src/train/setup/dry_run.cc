@@ -190,7 +190,7 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
   for (std::int64_t stage = 0; is_whole && stage < job.run.schedule.stages; ++stage) {
     auto& seconds = result.op_seconds.emplace_back();
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-      seconds.push_back(costs.duration(static_cast<OpKind>(kind), StageId(stage)));
+      seconds.push_back(costs.own_duration({static_cast<OpKind>(kind), ReplicaId(0), StageId(stage), MicroBatchId(0)}));
     }
   }
   const auto held = held_stages(job);
