@@ -10,7 +10,6 @@
 #include "flags/values.h"
 #include "help.h"
 #include "pictures.h"
-#include "render/timeline_json.h"
 
 namespace chimera::apps {
 namespace {
@@ -29,8 +28,7 @@ std::string print_simulation(SimulateArguments& options) {
   take_file(schedule, "simulate: " + (schedule.name.empty() ? "--file" : schedule.name));
   const Simulation simulation = answer(options.request);
   print_notes(simulation.notes);
-  const Panel& first = simulation.panels.front();
-  if (options.format == Format::Json) return to_json(first.schedule, first.timeline, first.explanation);
+  if (options.format == Format::Json) return simulation_json(simulation);
   if (options.format == Format::Text) return simulate_text(simulation, options.pictures.text_style(options.output));
   return draw_panels(options.format, simulation.panels);
 }
@@ -46,7 +44,7 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate schedule.json --with chimera --output page.html\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --costs costs.json --sync eager --steps 3\n"
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
-      "  chimera simulate chimera-zb --stages 8 --micro-batches 16 --without 3   # after the loss of worker 3\n"
+      "  chimera simulate chimera-zb --stages 8 --micro-batches 16 --slow 0:2    # worker 0 has half the speed\n"
       "\nEach worker runs its ops in order, each as soon as its inputs have arrived. Times are those of one worker's "
       "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). "
       "If a schedule has two orders and --order is not given, the order that ends first is timed. `chimera sweep` "

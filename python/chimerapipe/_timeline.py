@@ -53,6 +53,16 @@ class Timeline:
         return float(self._data["lower_bound"])
 
     @property
+    def kept_makespan(self) -> float | None:
+        """With `slow` workers: the makespan of the schedule with its order kept; None otherwise."""
+        return self._data.get("kept_makespan")
+
+    @property
+    def micro_batch_of_place(self) -> list[int] | None:
+        """With `permute_micro_batches=True`: the micro-batch of the data that stands in each place; None otherwise."""
+        return self._data.get("micro_batch_of_place")
+
+    @property
     def period(self) -> float:
         """Time per step in the middle of several steps; for one step, the makespan."""
         return float(self._data["period"])

@@ -208,7 +208,7 @@ std::vector<double> slowdowns_without_worker(const PlannedSchedule& planned, std
     try {
       const Detours detours = make_detours({.healthy = healthy,
                                             .groups = data_parallel,
-                                            .lost = {WorkerId(w)},
+                                            .slow = {{WorkerId(w)}},
                                             .effort = kOrders * num_ops(healthy) * data_parallel});
       ratios.push_back(simulate(detours.schedule, costs).makespan / step);
     } catch (const ConfigError&) {

@@ -14,7 +14,7 @@ void DrawRequest::visit(Door& door) {
   door.object("schedule", [this](Door& fields) { schedule.visit(fields); });
   pairs.visit(door);
   lost.visit(door);
-  door.field({"data_parallel", "with --without: number of groups (W; default 1)"}, data_parallel);
+  door.field({"data_parallel", "with --without or --slow: number of groups (W; default 1)"}, data_parallel);
   door.group("Output");
   schedule.visit_with(door);
 }
@@ -25,11 +25,14 @@ Drawing answer(const DrawRequest& request) {
     return simulate(schedule, CostRequest().costs_of(schedule)).makespan;
   });
   const Schedule healthy = asked.make_valid(make, request.pairs);
-  if (request.data_parallel > 1 && request.lost.without.empty()) {
-    throw ConfigError("--data-parallel needs --without: all groups run the same schedule");
+  if (request.data_parallel > 1 && !request.lost.is_given()) {
+    throw ConfigError("--data-parallel needs --without or --slow: all groups run the same schedule");
   }
   Drawing drawing;
-  drawing.schedules = {request.lost.apply_to(healthy, request.data_parallel, drawing.lost_summary)};
+  FollowedSchedule followed = request.lost.apply_to(
+      healthy, request.data_parallel, [](const Schedule& schedule) { return CostRequest().costs_of(schedule); });
+  drawing.lost_summary = followed.summary;
+  drawing.schedules = {std::move(followed.schedule)};
   std::ranges::copy(asked.others(healthy, make), std::back_inserter(drawing.schedules));
   return drawing;
 }

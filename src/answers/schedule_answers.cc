@@ -121,7 +121,7 @@ Simulation simulated(const JsonValue& json) {
 /// Ignores the fields about costs.
 Drawing drawn(const JsonValue& json) {
   const auto request = requested<SimulateRequest>(json);
-  const bool is_healthy = request.lost.without.empty();
+  const bool is_healthy = !request.lost.is_given();
   return answer(
       DrawRequest{request.schedule, request.pairs, request.lost, is_healthy ? 1 : request.costs.data_parallel});
 }
@@ -183,7 +183,7 @@ std::string file_of(const std::string& format, const JsonValue& request) {
   if (format == "svg") return to_svg(panel);
   if (format == "html") return to_html(simulation.panels);
   if (format == "text") return to_text(panel.schedule, panel.timeline);
-  if (format == "timeline") return to_json(panel.schedule, panel.timeline, panel.explanation);
+  if (format == "timeline") return simulation_json(simulation);
   return to_perfetto(panel.schedule, panel.timeline, panel.explanation);
 }
 
@@ -218,6 +218,9 @@ Json answer_simulate(const JsonValue& request) {
   for (const Panel& panel : std::span(simulation.panels).subspan(1))
     json["with"].push_back(with_panel(panel, view == "panel"));
   if (!simulation.lost_summary.empty()) json["lost"] = simulation.lost_summary;
+  if (simulation.kept_makespan) json["kept_makespan"] = *simulation.kept_makespan;
+  if (simulation.bound) json["bound"] = *simulation.bound;
+  if (!simulation.micro_batch_of_place.empty()) json["micro_batch_of_place"] = simulation.micro_batch_of_place;
   if (!simulation.notes.empty()) json["notes"] = simulation.notes;
   return json;
 }

@@ -10,25 +10,41 @@
 #include "check/check_schedule.h"
 #include "core/complete_name.h"
 #include "core/error.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "schedule/schedule_csv.h"
-#include "search/extra_copies.h"
+#include "search/follow.h"
 
 namespace chimera {
 namespace {
 
-std::string summary_of(const BalancedDetours& found, double healthy, std::int64_t workers, std::size_t lost) {
-  const Detours& detours = found.detours;
+std::string summary_of(const FollowedCosts& found, std::int64_t workers, std::int64_t lost) {
   const auto all = static_cast<double>(workers);
   std::string text = fmt::format(
-      "at equal op times: makespan {:.6g}, {:.2f} times the healthy {:.6g} (workers / survivors: {:.2f}); the busiest "
-      "survivor needs {:.6g}; {:.6g} stage units in flight\n",
-      detours.makespan, detours.makespan / healthy, healthy, all / (all - static_cast<double>(lost)), detours.bound,
-      detours.peak_in_flight);
+      "makespan {:.6g}, {:.2f} times the healthy {:.6g} ({}); the busiest {} needs {:.6g}; {:.6g} stage units "
+      "in flight\n",
+      found.makespan, found.makespan / found.healthy_makespan, found.healthy_makespan,
+      found.kept_makespan ? fmt::format("order kept: {:.6g}", *found.kept_makespan)
+                          : fmt::format("workers / survivors: {:.2f}", all / (all - static_cast<double>(lost))),
+      lost > 0 ? "survivor" : "worker", found.bound, found.peak_in_flight);
   for (const ExtraCopy& copy : found.copies) {
     text += fmt::format("extra copy: stage {} on worker {}\n", copy.stage.value(), copy.worker.value());
   }
   return text;
+}
+
+/// Parses `WORKER:FACTOR,...`.
+std::vector<std::pair<std::int64_t, double>> parse_slow(const std::string& text) {
+  std::vector<std::pair<std::int64_t, double>> slow;
+  for (const std::string_view entry : split_at_commas(text)) {
+    const std::size_t colon = entry.find(':');
+    if (colon == std::string_view::npos)
+      reject("--slow: '{}' is not WORKER:FACTOR, such as 0:2 for a worker 0 whose ops take twice as long", entry);
+    const std::string factor(entry.substr(colon + 1));
+    slow.emplace_back(parse_count("--slow", std::string(entry.substr(0, colon))),
+                      factor == "inf" ? std::numeric_limits<double>::infinity() : parse_amount("--slow", factor, 1));
+  }
+  return slow;
 }
 
 }  // namespace
@@ -40,8 +56,7 @@ void ScheduleRequest::visit(Door& door) {
 }
 
 void ScheduleRequest::visit_with(Door& door) {
-  door.text({"with", "also draw this schedule: a NAME with the same D and N, FILE.json or FILE.csv; repeatable", "NAME",
-             0, 0, nullptr, 0},
+  door.text({"with", "also draw this NAME (same D and N), FILE.json or FILE.csv; repeatable", "NAME", 0, 0, nullptr, 0},
             [this](const std::string& names) {
               for (const std::string_view other : split_at_commas(names))
                 with.push_back(complete_name(std::string(other), schedule_names()));
@@ -130,23 +145,44 @@ MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
 
 void LostRequest::visit(Door& door) {
   door.field({"without", "lost workers, whose ops others run; worker w of group g is g D + w", "WORKER,..."}, without);
-  door.field({"extra_copies", "with --without: further copies of stages, to balance (default 0)"}, extra_copies);
+  door.text({"slow", "slow workers, as WORKER:FACTOR,...; others run a part of their ops", "LIST"},
+            [this](const std::string& text) { slow = parse_slow(text); });
+  door.field({"extra_copies", "with --without, --slow: further copies of stages, to balance (default 0)"},
+             extra_copies);
 }
 
-Schedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups, std::string& summary) const {
-  if (without.empty()) {
-    if (extra_copies > 0) throw ConfigError("--extra-copies needs --without");
-    return healthy;
+FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups,
+                                       const std::function<CostModel(const Schedule&)>& costs_of) const {
+  if (!is_given()) {
+    if (extra_copies > 0) throw ConfigError("--extra-copies needs --without or --slow");
+    return {.schedule = healthy, .costs = costs_of(healthy)};
   }
-  DetourTask task{.healthy = healthy, .groups = groups, .lost = {}};
+  std::vector<std::string> flags;
+  if (!without.empty()) flags.push_back(fmt::format("--without {}", fmt::join(without, ",")));
+  for (const auto& [worker, factor] : slow) flags.push_back(fmt::format("--slow {}:{:g}", worker, factor));
   try {
-    const double makespan = make_detours(task).makespan;
-    for (const std::int64_t worker : without) task.lost.emplace_back(worker);
-    BalancedDetours found = balance_detours(std::move(task), extra_copies);
-    summary = summary_of(found, makespan, groups * std::ssize(healthy.workers), without.size());
-    return std::move(found.detours.schedule);
+    FollowTask task{
+        .detours = {.healthy = healthy, .groups = groups, .slow = {}}, .costs = {}, .extra_copies = extra_copies};
+    for (const std::int64_t worker : without) task.detours.slow.push_back({WorkerId(worker)});
+    for (const auto& [worker, factor] : slow) task.detours.slow.push_back({WorkerId(worker), 1 / factor});
+    std::vector<double> speeds = worker_speeds(task.detours);
+    task.costs = costs_of(in_all_groups(healthy, groups));
+    const std::vector<double> before = task.costs.workers;
+    task.detours.slow.clear();
+    task.costs.workers.assign(speeds.size(), 1);
+    for (std::size_t w = 0; w < speeds.size(); ++w) {
+      if (!before.empty()) speeds[w] /= before[w % before.size()];
+      if (speeds[w] > 0) task.costs.workers[w] = 1 / speeds[w];
+      if (speeds[w] != 1) task.detours.slow.push_back({WorkerId(static_cast<std::int64_t>(w)), speeds[w]});
+    }
+    FollowedCosts found = follow_costs(task);
+    return {.schedule = std::move(found.schedule),
+            .costs = std::move(task.costs),
+            .summary = summary_of(found, std::ssize(speeds), std::ranges::count(speeds, 0)),
+            .kept_makespan = found.kept_makespan,
+            .bound = found.bound};
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("--without {}: {}", fmt::join(without, ","), error.what()));
+    throw ConfigError(fmt::format("{}: {}", fmt::join(flags, ", "), error.what()));
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of a request that say which schedules it is about: a ScheduleRequest and, for the loss of workers, a
-// LostRequest (other workers that hold the same stages run the ops of lost workers, generate/detours.h).
+// The parts of a request that say which schedules it is about: a ScheduleRequest and, for lost and slow workers, a
+// LostRequest (other workers that hold the same stages run their ops or a part of them, search/follow.h).
 
 #include <cstdint>
 #include <functional>
@@ -61,16 +61,28 @@ struct ScheduleRequest {
 [[nodiscard]] MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
                                    const std::function<double(const Schedule&)>& makespan);
 
-/// Lost workers.
+/// A schedule that follows the speeds of workers.
+struct FollowedSchedule {
+  Schedule schedule;
+  CostModel costs;                                     // with the factors of slow workers
+  std::string summary = {};                            // for text output: how much longer a step takes
+  std::optional<double> kept_makespan = std::nullopt;  // FollowedCosts::kept_makespan
+  std::optional<double> bound = std::nullopt;          // FollowedCosts::bound, if a worker is lost or slow
+};
+
+/// Lost and slow workers.
 struct LostRequest {
   std::vector<std::int64_t> without = {};  // numbers of the lost workers, counted through all data-parallel groups
-  std::int64_t extra_copies = 0;           // how many stages may get one more worker, to balance the work
+  std::vector<std::pair<std::int64_t, double>> slow = {};  // workers and their factors; infinity: lost
+  std::int64_t extra_copies = 0;  // how many stages may get one more worker, to balance the work
 
   void visit(Door& door);
-  /// Returns `healthy`, the schedule of one data-parallel group, unchanged if no worker is lost. Otherwise returns one
-  /// schedule for all `groups` data-parallel groups without the lost workers, and writes to `summary`, for text output,
-  /// how much longer a step takes. Throws ConfigError, which names the field, if there is no such schedule.
-  [[nodiscard]] Schedule apply_to(const Schedule& healthy, std::int64_t groups, std::string& summary) const;
+  [[nodiscard]] bool is_given() const { return !without.empty() || !slow.empty(); }
+  /// Returns `healthy`, the schedule of one data-parallel group, unchanged if no worker is lost or slow. Otherwise
+  /// returns one schedule for all `groups` data-parallel groups. `costs_of` returns the costs of a schedule without the
+  /// factors of `slow`. Throws ConfigError, which names the field, if there is no such schedule.
+  [[nodiscard]] FollowedSchedule apply_to(const Schedule& healthy, std::int64_t groups,
+                                          const std::function<CostModel(const Schedule&)>& costs_of) const;
 };
 
 }  // namespace chimera

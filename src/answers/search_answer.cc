@@ -163,8 +163,7 @@ SearchLayout search_layout_of(const Schedule& schedule) {
     throw ConfigError("search: only synchronous schedules of full micro-batches can be searched");
   }
   if (schedule.groups > 1) throw ConfigError("search: a schedule of several groups cannot be searched");
-  return {static_cast<std::int64_t>(schedule.workers.size()), schedule.stages, schedule.placement,
-          micro_batches_of_replicas(schedule), schedule.slices};
+  return layout_of(schedule);
 }
 
 SearchOptions options_of(const SearchRequest& request, const std::function<void(const SearchProgress&)>& progress) {

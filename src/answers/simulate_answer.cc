@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -13,7 +14,9 @@
 #include "check/check_limits.h"
 #include "core/error.h"
 #include "passes/unroll.h"
+#include "render/timeline_json.h"
 #include "simulate/explain.h"
+#include "simulate/permute.h"
 #include "simulate/simulate.h"
 #include "simulate/summary.h"
 
@@ -49,9 +52,28 @@ double makespan_of(const Schedule& step, const SimulateRequest& request) {
   return timeline_of(schedule, costs_of(schedule, request), request).makespan;
 }
 
-Panel simulated_panel(const Schedule& step, const SimulateRequest& request) {
+/// Fills `costs.micro_batches` for all groups.
+std::vector<std::int64_t> permutation_of(const Schedule& step, CostModel& costs) {
+  if (costs.micro_batches.empty())
+    throw ConfigError("--permute-micro-batches needs the work of each micro-batch: micro_batches in --costs FILE");
+  if (std::ssize(costs.micro_batches) < step.micro_batches) {
+    const std::vector<double> group = costs.micro_batches;
+    for (std::int64_t g = 1; g < step.groups; ++g) std::ranges::copy(group, std::back_inserter(costs.micro_batches));
+  }
+  return permuted_micro_batches(step, costs);
+}
+
+/// `workers` replaces the factors of workers unless it is empty.
+Panel simulated_panel(const Schedule& step, const SimulateRequest& request, const std::vector<double>& workers = {},
+                      std::vector<std::int64_t>* micro_batch_of_place = nullptr) {
   const Schedule schedule = all_steps(step, request);
-  const CostModel costs = costs_of(schedule, request);
+  CostModel costs = costs_of(schedule, request);
+  if (!workers.empty()) costs.workers = workers;
+  if (request.permute_micro_batches) {
+    const std::vector<std::int64_t> permutation = permutation_of(step, costs);
+    costs.micro_batches = work_of_places(costs.micro_batches, permutation);
+    if (micro_batch_of_place != nullptr) *micro_batch_of_place = permutation;
+  }
   Timeline timeline = timeline_of(schedule, costs, request);
   // Sums of times up to 1e100 stay finite for any usual number of ops.
   if (!std::isfinite(timeline.makespan)) {
@@ -164,6 +186,9 @@ void SimulateRequest::visit(Door& door) {
       {"steps", "number of consecutive training steps; asynchronous schedules do not flush between them (default 1)",
        "N", 1},
       steps);
+  door.field({"permute_micro_batches",
+              "place micro-batches of unequal work (micro_batches in --costs) where a step is fastest"},
+             permute_micro_batches);
   door.field({"cores", "cores that all workers share (default: each worker has its own core)", "N", 1}, cores);
   door.field(
       {"contention",
@@ -180,14 +205,22 @@ Simulation answer(const SimulateRequest& asked) {
   SimulateRequest request = asked;
   request.costs.shared_cores = request.cores.has_value();
   // A schedule without lost workers contains all groups.
-  const std::int64_t groups = request.lost.without.empty() ? 1 : std::exchange(request.costs.data_parallel, 1);
+  const std::int64_t groups = !request.lost.is_given() ? 1 : std::exchange(request.costs.data_parallel, 1);
   const MakeSchedule make =
       fastest(request.schedule.shape, request.pairs, [&](const Schedule& step) { return makespan_of(step, request); });
   const Schedule healthy = request.schedule.make_valid(make, request.pairs);
   Simulation simulation;
   std::vector<Schedule> schedules = request.schedule.others(healthy, make);
-  schedules.insert(schedules.begin(), request.lost.apply_to(healthy, groups, simulation.lost_summary));
+  const FollowedSchedule followed = request.lost.apply_to(healthy, groups, [&](const Schedule& schedule) {
+    return request.pairs.with_time(request.costs.costs_of(schedule));
+  });
+  simulation.lost_summary = followed.summary;
+  simulation.kept_makespan = followed.kept_makespan;
+  simulation.bound = followed.bound;
+  simulation.panels.push_back(
+      simulated_panel(followed.schedule, request, followed.costs.workers, &simulation.micro_batch_of_place));
   for (const Schedule& schedule : schedules) simulation.panels.push_back(simulated_panel(schedule, request));
+  schedules.push_back(followed.schedule);
   require_limit(request, simulation.panels.front());
   if (std::ranges::all_of(schedules, [](const Schedule& schedule) { return schedule.slices == 1; }))
     simulation.notes = request.costs.unused_without_slices();
@@ -195,12 +228,25 @@ Simulation answer(const SimulateRequest& asked) {
   return simulation;
 }
 
+std::string simulation_json(const Simulation& simulation) {
+  std::string more;
+  if (simulation.kept_makespan) more += fmt::format(", \"kept_makespan\": {}", *simulation.kept_makespan);
+  if (!simulation.micro_batch_of_place.empty())
+    more += fmt::format(", \"micro_batch_of_place\": [{}]", fmt::join(simulation.micro_batch_of_place, ", "));
+  if (simulation.bound) more += fmt::format(", \"bound\": {}", *simulation.bound);
+  const Panel& panel = simulation.panels.front();
+  return to_json(panel.schedule, panel.timeline, panel.explanation, more);
+}
+
 std::string simulate_text(const Simulation& simulation, const TextStyle& style) {
   const std::vector<Panel>& panels = simulation.panels;
-  if (panels.size() == 1) return as_text(panels.front(), style) + simulation.lost_summary;
+  std::string places;
+  if (!simulation.micro_batch_of_place.empty())
+    places = fmt::format("micro-batch in each place: {}\n", fmt::join(simulation.micro_batch_of_place, " "));
+  if (panels.size() == 1) return as_text(panels.front(), style) + places + simulation.lost_summary;
   std::string text;
   for (const Panel& panel : panels) text += panel.title + "\n" + as_text(panel, style) + "\n";
-  return text + comparison_table(panels) + simulation.lost_summary;
+  return text + comparison_table(panels) + places + simulation.lost_summary;
 }
 
 }  // namespace chimera

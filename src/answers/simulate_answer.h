@@ -23,6 +23,7 @@ struct SimulateRequest {
   LimitRequest limits;
   std::int64_t steps = 1;                  // number of consecutive steps
   std::optional<std::int64_t> cores = {};  // that all workers share; default: each worker has its own
+  bool permute_micro_batches = false;      // whether micro-batches of unequal work stand where they cost least
   std::vector<double> contention = {};     // empty, or ops_by_sums, sums_by_ops and transfers of Contention
 
   void visit(Door& door);
@@ -30,14 +31,20 @@ struct SimulateRequest {
 
 /// Simulated schedules.
 struct Simulation {
-  std::vector<Panel> panels;       // the schedule first, then those of ScheduleRequest::with
-  std::string lost_summary;        // how much longer a step takes after the loss of workers
-  std::vector<std::string> notes;  // fields without effect
+  std::vector<Panel> panels;                           // the schedule first, then those of ScheduleRequest::with
+  std::string lost_summary;                            // how much longer a step takes because of lost and slow workers
+  std::optional<double> kept_makespan = std::nullopt;  // with the order of the healthy schedule
+  std::optional<double> bound = std::nullopt;  // of the makespan, by the busiest worker, if some are lost or slow
+  std::vector<std::int64_t> micro_batch_of_place = {};  // permuted_micro_batches(), if asked for
+  std::vector<std::string> notes;                       // fields without effect
 };
 
 /// Throws ConfigError for an invalid request or if the schedule exceeds the limits, and ScheduleError for a schedule
 /// that cannot run.
 [[nodiscard]] Simulation answer(const SimulateRequest& request);
+
+/// Returns the first panel as JSON (render/timeline_json.h), with the fields of lost and slow workers.
+[[nodiscard]] std::string simulation_json(const Simulation& simulation);
 
 /// Returns pictures, totals, critical path, workers and idle time by cause.
 [[nodiscard]] std::string simulate_text(const Simulation& simulation, const TextStyle& style);

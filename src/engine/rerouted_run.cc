@@ -24,8 +24,9 @@ RankId rank_of(const RankLayout& ranks, WorkerId number) {
 
 DetourTask task_of(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
   const RankLayout& ranks = launched.ranks;
-  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .lost = {}, .block_size = block_size};
-  for (const RankId rank : change.lost) task.lost.emplace_back(static_cast<std::int64_t>(number_of(ranks, rank)));
+  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .slow = {}, .block_size = block_size};
+  for (const RankId rank : change.lost)
+    task.slow.push_back({WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
   for (const auto& [rank, group] : change.extra_copies) {
     if (group == tied_matrix(launched.schedule.stages)) continue;  // Comes with the stages
     task.extra_copies.push_back({StageId(group.value()), WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});

@@ -50,9 +50,10 @@ std::int64_t fewest_credits(const Placement& placement, std::int64_t slices) {
 
 // Each op moves to the latest free time before the ops that need it. All of them fit: an op that comes first in this
 // order moves to its old start or later, so an op's own old time is still free.
-/// Returns [op]: a late start at which the schedule still ends at `end`. `start` has its present starts.
-std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<std::int64_t>& start, std::int64_t end) {
-  const auto duration = [&](OpIndex op) { return unit_duration(table.op(op).kind); };
+/// Returns [op]: a late start at which the schedule still ends at `end`. `units` is [worker]: the time of an F.
+std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<std::int64_t>& units, std::int64_t end) {
+  const auto start = unit_start_times(table, Pairs::InOrder, units);
+  const auto duration = [&](OpIndex op) { return unit_duration(table.op(op).kind) * units[table.worker(op)]; };
   std::vector<OpIndex> order(table.size());
   for (OpIndex op = 0; op < table.size(); ++op) order[op] = op;
   std::ranges::stable_sort(order,
@@ -91,8 +92,10 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
 /// Orders the ops of a placement by list scheduling.
 class Ordering {
  public:
-  Ordering(const Schedule& healthy, std::int64_t effort)
+  /// `worker_ticks` is [worker]: the duration of an F.
+  Ordering(const Schedule& healthy, std::vector<std::int64_t> worker_ticks, std::int64_t effort)
       : healthy_(healthy),
+        worker_ticks_(std::move(worker_ticks)),
         table_(healthy),
         start_(unit_start_times(table_)),
         is_split_(splits_backwards(healthy)),
@@ -106,7 +109,8 @@ class Ordering {
     ListTask task{.placement = routes.placement,
                   .replica_of = routes.replica_of,
                   .slices = healthy_.slices,
-                  .split_backward = is_split_};
+                  .split_backward = is_split_,
+                  .worker_ticks = worker_ticks_};
     task.worker_credits.assign(healthy_.workers.size(), credits);
     ListResult best = improved(task, ordered(task, healthy_order(routes)), deadline);
     if (best.makespan <= deadline) return best;
@@ -146,7 +150,7 @@ class Ordering {
     ListResult best = first;
     for (int round = 0; round < kRounds && best.makespan > deadline && !is_spent(); ++round) {
       const OpTable table(first.schedule);
-      const auto late = late_starts(table, unit_start_times(table), first.makespan);
+      const auto late = late_starts(table, task.worker_ticks, first.makespan);
       ListResult next = ordered(task, [&](const Op& op, std::int64_t) {
         return late[table.find(op.kind, op.stage, op.micro_batch, op.slice)];
       });
@@ -157,6 +161,7 @@ class Ordering {
   }
 
   const Schedule& healthy_;
+  std::vector<std::int64_t> worker_ticks_;
   OpTable table_;
   std::vector<std::int64_t> start_;  // [op]
   bool is_split_;
@@ -164,24 +169,24 @@ class Ordering {
   std::int64_t ordered_ops_ = 0;
 };
 
-std::vector<bool> lost_workers(const DetourTask& task) {
-  const auto workers = task.groups * std::ssize(task.healthy.workers);
-  std::vector<bool> lost(static_cast<std::size_t>(workers), false);
-  const auto require = [&](WorkerId worker) {
-    if (worker.value() >= 0 && worker.value() < workers) return;
-    reject("there is no worker {}; workers are 0 to {}", worker.value(), workers - 1);
-  };
-  for (const WorkerId worker : task.lost) {
-    require(worker);
-    lost[worker.index()] = true;
+constexpr std::int64_t kTicks = 12;  // Of an F on a healthy worker, if workers are slow
+
+/// Returns [worker]: the ticks of an F, which takes `unit` on a healthy worker.
+std::vector<std::int64_t> ticks_of(const std::vector<double>& speeds, std::int64_t unit) {
+  std::vector<std::int64_t> ticks;
+  for (const double speed : speeds)
+    ticks.push_back(speed == 0 ? unit : std::max<std::int64_t>(1, std::llround(static_cast<double>(unit) / speed)));
+  return ticks;
+}
+
+/// Returns the time of the busiest worker in ticks, which no order can beat.
+std::int64_t busiest_ticks(const Schedule& all, const Routes& routes, const std::vector<std::int64_t>& ticks) {
+  std::vector<std::int64_t> load(ticks.size(), 0);
+  for (const ReplicaId replica : routes.replica_of) {
+    for (const WorkerId worker : routes.placement.worker_of[replica.index()])
+      load[worker.index()] += 3 * all.slices * ticks[worker.index()];
   }
-  for (const ExtraCopy& copy : task.extra_copies) {
-    require(copy.worker);
-    if (lost[copy.worker.index()]) reject("worker {} is lost, and cannot have a copy of a stage", copy.worker.value());
-    if (copy.stage.value() >= 0 && copy.stage.value() < task.healthy.stages) continue;
-    reject("there is no stage {}; stages are 0 to {}", copy.stage.value(), task.healthy.stages - 1);
-  }
-  return lost;
+  return std::ranges::max(load);
 }
 
 /// The healthy schedule
@@ -205,6 +210,27 @@ Detours unchanged(const Schedule& all, double unit) {
 }
 
 }  // namespace
+
+std::vector<double> worker_speeds(const DetourTask& task) {
+  const auto workers = task.groups * std::ssize(task.healthy.workers);
+  std::vector<double> speeds(static_cast<std::size_t>(workers), 1);
+  const auto require = [&](WorkerId worker) {
+    if (worker.value() >= 0 && worker.value() < workers) return;
+    reject("there is no worker {}; workers are 0 to {}", worker.value(), workers - 1);
+  };
+  for (const auto& [worker, speed] : task.slow) {
+    require(worker);
+    speeds[worker.index()] = speed;
+  }
+  for (const ExtraCopy& copy : task.extra_copies) {
+    require(copy.worker);
+    if (speeds[copy.worker.index()] == 0)
+      reject("worker {} is lost, and cannot have a copy of a stage", copy.worker.value());
+    if (copy.stage.value() >= 0 && copy.stage.value() < task.healthy.stages) continue;
+    reject("there is no stage {}; stages are 0 to {}", copy.stage.value(), task.healthy.stages - 1);
+  }
+  return speeds;
+}
 
 Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
   const auto replicas = static_cast<std::int64_t>(group.placement.num_replicas());
@@ -239,14 +265,17 @@ Schedule in_all_groups(const Schedule& group, std::int64_t groups) {
 // some of them. So a few variants are tried, each with more and more activations, until the makespan is near the bound.
 Detours make_detours(const DetourTask& task) {
   if (task.healthy.updates) throw ConfigError("an asynchronous schedule cannot go on without a worker");
-  const std::vector<bool> lost = lost_workers(task);
+  const std::vector<double> speeds = worker_speeds(task);
   const Schedule all = without_pairs(in_all_groups(task.healthy, task.groups));
   const double unit = static_cast<double>(workers_per_group(all)) / static_cast<double>(all.stages) *
                       all.micro_batch_scale / static_cast<double>(all.slices);
-  if (task.lost.empty() && task.extra_copies.empty()) return unchanged(all, unit);
+  if (task.slow.empty() && task.extra_copies.empty()) return unchanged(all, unit);
   std::int64_t limit = std::numeric_limits<std::int64_t>::max();
   if (task.most_in_flight) limit = static_cast<std::int64_t>(std::floor(*task.most_in_flight / unit + kRounding));
-  Ordering ordering(all, task.effort);
+  const bool has_slow = std::ranges::any_of(speeds, [](double speed) { return speed != 0 && speed != 1; });
+  const std::int64_t unit_ticks = has_slow ? kTicks : 1;
+  const std::vector<std::int64_t> ticks = ticks_of(speeds, unit_ticks);
+  Ordering ordering(all, ticks, task.effort);
   const std::int64_t healthy_most = most_in_flight(all);
   std::optional<ListResult> best;
   double bound = 0;
@@ -254,11 +283,15 @@ Detours make_detours(const DetourTask& task) {
   constexpr double kGood = 1.05;
   for (std::uint64_t variant = 0; variant < kVariants; ++variant) {
     const Routes routes = find_routes({.healthy = all,
-                                       .lost = lost,
+                                       .speeds = speeds,
+                                       .times = task.times,
                                        .extra_copies = task.extra_copies,
                                        .block_size = task.block_size,
                                        .variant = variant});
-    bound = static_cast<double>(routes.bound);
+    bound = routes.bound;
+    const std::int64_t deadline = task.times.empty()
+                                      ? static_cast<std::int64_t>(bound * static_cast<double>(unit_ticks) + kRounding)
+                                      : busiest_ticks(all, routes, ticks);
     const std::int64_t least = fewest_credits(routes.placement, all.slices);
     if (limit < least) {
       reject(
@@ -270,14 +303,14 @@ Detours make_detours(const DetourTask& task) {
     for (const std::int64_t percent : {100, 125, 150, 200}) {
       const std::int64_t credits = std::min(limit, std::max(least, (healthy_most * percent + 99) / 100));
       if (std::exchange(before, credits) == credits) continue;
-      ListResult result = ordering.run(routes, credits, routes.bound);
+      ListResult result = ordering.run(routes, credits, deadline);
       best = best ? pick_better(std::move(*best), std::move(result)) : std::move(result);
-      if (best->makespan <= routes.bound || ordering.is_spent()) break;
+      if (best->makespan <= deadline || ordering.is_spent()) break;
     }
-    if (static_cast<double>(best->makespan) <= kGood * bound || ordering.is_spent()) break;
+    if (static_cast<double>(best->makespan) <= kGood * static_cast<double>(deadline) || ordering.is_spent()) break;
   }
   Detours detours{.schedule = std::move(best->schedule),
-                  .makespan = static_cast<double>(best->makespan),
+                  .makespan = static_cast<double>(best->makespan) / static_cast<double>(unit_ticks),
                   .bound = bound,
                   .peak_in_flight = static_cast<double>(best->peak_in_flight) * unit};
   detours.schedule.name = all.name;

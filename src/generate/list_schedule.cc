@@ -151,15 +151,17 @@ struct Worker {
 /// time, without the cost of a heap.
 class EventQueues {
  public:
-  explicit EventQueues(const ListTask& task) : op_ticks_(task.op_ticks), latency_ticks_(task.latency_ticks) {}
+  explicit EventQueues(std::int64_t latency_ticks) : latency_ticks_(latency_ticks) {}
 
   [[nodiscard]] std::int64_t now() const { return now_; }
 
   void add_arrival(const Op& consumer) { arrivals_.push_back({now_ + latency_ticks_, consumer}); }
 
-  void add_end(const Op& op) {
-    auto& ends = op.kind == OpKind::Backward ? double_ends_ : ends_;
-    ends.push_back({now_ + unit_duration(op.kind) * op_ticks_, op});
+  void add_end(const Op& op, std::int64_t op_ticks) {
+    const std::int64_t duration = unit_duration(op.kind) * op_ticks;
+    auto ends = std::ranges::lower_bound(ends_, duration, {}, &Ends::duration);
+    if (ends == ends_.end() || ends->duration != duration) ends = ends_.insert(ends, {duration, {}});
+    ends->events.push_back({now_ + duration, op});
   }
 
   /// Advances to the next instant with events and takes them, arrivals first. Returns false if there are none.
@@ -167,21 +169,26 @@ class EventQueues {
     const auto time_of = [](const std::deque<Event>& events) {
       return events.empty() ? kNoLimit : events.front().time;
     };
-    now_ = std::min({time_of(ends_), time_of(double_ends_), time_of(arrivals_)});
+    now_ = time_of(arrivals_);
+    for (const Ends& ends : ends_) now_ = std::min(now_, time_of(ends.events));
     if (now_ == kNoLimit) return false;
     for (; time_of(arrivals_) == now_; arrivals_.pop_front()) take_arrival(arrivals_.front().op);
-    for (; time_of(ends_) == now_; ends_.pop_front()) take_end(ends_.front().op);
-    for (; time_of(double_ends_) == now_; double_ends_.pop_front()) take_end(double_ends_.front().op);
+    for (auto& [duration, events] : ends_) {
+      for (; time_of(events) == now_; events.pop_front()) take_end(events.front().op);
+    }
     return true;
   }
 
  private:
-  std::int64_t op_ticks_;
+  struct Ends {
+    std::int64_t duration = 0;
+    std::deque<Event> events;
+  };
+
   std::int64_t latency_ticks_;
   std::int64_t now_ = 0;
   std::deque<Event> arrivals_;
-  std::deque<Event> ends_;
-  std::deque<Event> double_ends_;  // Of B, which takes twice as long
+  std::vector<Ends> ends_;  // By duration: few are different
 };
 
 std::size_t num_workers(const Placement& placement) {
@@ -215,7 +222,7 @@ class ListScheduler {
         stages_(task.placement.worker_of.at(0).size()),
         ages_(order_by_age(task)),
         admitted_(task.placement.num_replicas(), 0),
-        events_(task) {
+        events_(task.latency_ticks) {
     lay_out_stages();
     lay_out_workers();
     result_.schedule = start_schedule(task);
@@ -463,7 +470,7 @@ class ListScheduler {
   void begin(std::size_t w, const Op& op) {
     workers_[w].busy = true;
     result_.schedule.workers[w].push_back(op);
-    events_.add_end(op);
+    events_.add_end(op, task_.worker_ticks.empty() ? task_.op_ticks : task_.worker_ticks[w]);
   }
 
   const ListTask& task_;

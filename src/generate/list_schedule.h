@@ -21,9 +21,10 @@ struct ListTask {
   Placement placement = {};
   std::vector<ReplicaId> replica_of = {};  // [micro-batch]
   std::int64_t slices = 1;                 // Slices of a micro-batch (parts of its token sequence), k
-  bool split_backward = false;     // Input gradients (I) and weight gradients (W) instead of whole backwards (B)
-  std::int64_t op_ticks = 1;       // Duration of a forward (F), I or W of a slice; B takes twice as long
-  std::int64_t latency_ticks = 0;  // Latency of a message to another worker
+  bool split_backward = false;  // Input gradients (I) and weight gradients (W) instead of whole backwards (B)
+  std::int64_t op_ticks = 1;    // Duration of a forward (F), I or W of a slice; B takes twice as long
+  std::vector<std::int64_t> worker_ticks = {};  // [worker]: replaces op_ticks. Empty: workers are equally fast
+  std::int64_t latency_ticks = 0;               // Latency of a message to another worker
   /// [replica][stage]: maximum number of slices in flight (forward started, B or W not ended). Empty: no limit.
   std::vector<std::vector<std::int64_t>> stage_credits = {};
   /// [worker]: maximum number of slices in flight, counted once for each of its stages. As many as one micro-batch can

@@ -11,6 +11,8 @@
 namespace chimera {
 namespace {
 
+constexpr double kTiny = 1e-9;
+
 /// The blocks of a path at a stage.
 struct Demand {
   std::size_t healthy = 0;           // Worker
@@ -50,14 +52,15 @@ class Routing {
         stages_(static_cast<std::size_t>(task.healthy.stages)),
         group_size_(static_cast<std::size_t>(workers_per_group(task.healthy))),
         members_(micro_batches_of_replicas(task.healthy)),
-        load_(task.lost.size(), 0),
-        start_(task.lost.size(), 0),
-        held_(task.lost.size()) {
+        load_(task.speeds.size(), 0),
+        start_(task.speeds.size(), 0),
+        held_(task.speeds.size()),
+        times_(task.times) {
+    for (std::size_t s = times_.size(); s < stages_; ++s)
+      times_.push_back({3 * static_cast<double>(task.healthy.slices), static_cast<double>(s)});
     find_holders();
     require_blocks();
     for (const auto& holders : holders_) blocks_.emplace_back(holders.size(), 0);
-    // F + B or F + I + W of all slices
-    block_ticks_ = 3 * task.healthy.slices * task.block_size;
   }
 
   Routes run() {
@@ -71,9 +74,10 @@ class Routing {
     routes.place_of.resize(routes.replica_of.size());
     for (std::size_t p = 0; p < members_.size(); ++p) lay_out(p, routes);
     for (std::size_t w = 0; w < load_.size(); ++w) {
-      if (load_[w] > 0) routes.bound = std::max(routes.bound, end_of(w));
+      if (load_[w] > kTiny) routes.bound = std::max(routes.bound, end_of(w));
     }
-    for (std::size_t w = 0; w < load_.size(); ++w) routes.busiest += load_[w] > 0 && end_of(w) == routes.bound ? 1 : 0;
+    for (std::size_t w = 0; w < load_.size(); ++w)
+      routes.busiest += load_[w] > kTiny && end_of(w) > routes.bound - kTiny ? 1 : 0;
     return routes;
   }
 
@@ -81,7 +85,7 @@ class Routing {
   void find_holders() {
     holders_.resize(stages_);
     const auto add = [&](std::size_t stage, WorkerId worker) {
-      if (!task_.lost[worker.index()]) holders_[stage].push_back(worker.index());
+      if (!is_lost(worker.index())) holders_[stage].push_back(worker.index());
     };
     for (const auto& row : task_.healthy.placement.worker_of) {
       for (std::size_t s = 0; s < stages_; ++s) add(s, row[s]);
@@ -92,7 +96,7 @@ class Routing {
       std::ranges::sort(holders_[s]);
       holders_[s].erase(std::unique(holders_[s].begin(), holders_[s].end()), holders_[s].end());
       if (holders_[s].empty()) missing.insert(missing.begin(), s);
-      for (const std::size_t w : holders_[s]) start_[w] = static_cast<std::int64_t>(s);
+      for (const std::size_t w : holders_[s]) start_[w] = times_[s].before;
     }
     if (missing.empty()) return;
     reject("no worker is left that holds stage{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
@@ -112,7 +116,7 @@ class Routing {
         const std::size_t worker = task_.healthy.placement.worker_of[p][s].index();
         Demand& demand = demands_.emplace_back();
         demand = {.healthy = worker,
-                  .moves = task_.lost[worker] || !task_.extra_copies.empty(),
+                  .moves = task_.speeds[worker] < 1 || !task_.extra_copies.empty(),
                   .counts = std::vector<std::int64_t>(holders_[s].size(), 0)};
         for (std::size_t h = 0; h < holders_[s].size(); ++h) {
           const std::size_t holder = holders_[s][h];
@@ -125,12 +129,18 @@ class Routing {
 
   [[nodiscard]] std::int64_t blocks_of(std::size_t path) const { return std::ssize(members_[path]) / task_.block_size; }
   [[nodiscard]] std::size_t holder_of(std::size_t demand, std::size_t h) const { return holders_[demand % stages_][h]; }
-  [[nodiscard]] std::int64_t end_of(std::size_t worker) const { return start_[worker] + load_[worker]; }
+  [[nodiscard]] bool is_lost(std::size_t worker) const { return task_.speeds[worker] == 0; }
+  [[nodiscard]] double end_of(std::size_t worker) const { return start_[worker] + load_[worker]; }
+  /// Time of a block of the demand on the worker
+  [[nodiscard]] double block_time(std::size_t demand, std::size_t worker) const {
+    return times_[demand % stages_].ops * static_cast<double>(task_.block_size) / task_.speeds[worker];
+  }
 
   void add(std::size_t demand, std::size_t h, std::int64_t blocks) {
     demands_[demand].counts[h] += blocks;
     blocks_[demand % stages_][h] += blocks;
-    load_[holder_of(demand, h)] += blocks * block_ticks_;
+    const std::size_t worker = holder_of(demand, h);
+    load_[worker] += static_cast<double>(blocks) * block_time(demand, worker);
   }
 
   /// Whether the holder is in the group of the demand's path
@@ -139,7 +149,7 @@ class Routing {
   }
 
   /// Returns a key that is small for a good holder. Variants other than 0 break ties by a hash.
-  [[nodiscard]] std::pair<std::int64_t, std::uint64_t> merit(std::size_t d, std::size_t h, std::int64_t block) const {
+  [[nodiscard]] std::pair<double, std::uint64_t> merit(std::size_t d, std::size_t h, std::int64_t block) const {
     std::uint64_t tie = is_near(d, h) ? 0 : 1;
     if (task_.variant > 0) {
       for (const std::uint64_t part : {task_.variant, std::uint64_t{d}, std::uint64_t{h}, std::uint64_t(block)}) {
@@ -147,11 +157,12 @@ class Routing {
         tie ^= tie >> 32U;
       }
     }
-    return {end_of(holder_of(d, h)), tie};
+    const std::size_t worker = holder_of(d, h);
+    return {task_.speeds[worker] == 1 ? end_of(worker) : end_of(worker) + block_time(d, worker), tie};
   }
 
   void assign_lost(std::size_t d) {
-    if (!task_.lost[demands_[d].healthy]) return;
+    if (!is_lost(demands_[d].healthy)) return;
     for (std::int64_t block = 0; block < blocks_of(d / stages_); ++block) {
       std::size_t best = 0;
       for (std::size_t h = 1; h < demands_[d].counts.size(); ++h) {
@@ -177,7 +188,7 @@ class Routing {
 
   // Moves a block off the worker that ends last. Its new holder may have to move another block, and so on: the search
   // finds a shortest chain of moves to a worker that still ends earlier than the first one did. If there is no chain,
-  // no assignment has a smaller maximum.
+  // and blocks of all stages take equal times, no assignment has a smaller maximum.
   /// Returns whether there was a chain.
   bool relieve_busiest() {
     std::size_t busiest = 0;
@@ -185,6 +196,7 @@ class Routing {
       if (end_of(w) > end_of(busiest)) busiest = w;
     }
     std::vector<Step> step_to(load_.size());
+    std::vector<double> gained(load_.size(), 0);  // Time of the block that the chain brings
     std::vector<bool> reached(load_.size(), false);
     std::vector<std::size_t> open = {busiest};
     reached[busiest] = true;
@@ -193,12 +205,16 @@ class Routing {
         const Demand& demand = demands_[held.demand];
         if (!demand.moves || demand.counts[held.holder] == 0) continue;
         if (blocks_[held.demand % stages_][held.holder] == 1) continue;  // A holder keeps some work
+        const std::size_t giver = open[next];
+        const double change = gained[giver] - block_time(held.demand, giver);
+        if (change > kTiny && end_of(giver) + change > end_of(busiest) - kTiny) continue;
         for (std::size_t h = 0; h < demand.counts.size(); ++h) {
           const std::size_t worker = holder_of(held.demand, h);
           if (reached[worker]) continue;
           reached[worker] = true;
           step_to[worker] = {held.demand, held.holder, h};
-          if (end_of(worker) + block_ticks_ < end_of(busiest)) {
+          gained[worker] = block_time(held.demand, worker);
+          if (end_of(worker) + gained[worker] < end_of(busiest) - kTiny) {
             move_along(step_to, busiest, worker);
             return true;
           }
@@ -231,7 +247,7 @@ class Routing {
     std::int64_t end = 0;
     for (const std::size_t h : order) runs.push_back({holder_of(d, h), end += demand.counts[h]});
     // A path without micro-batches needs a worker all the same.
-    if (runs.empty()) runs.push_back({task_.lost[demand.healthy] ? holder_of(d, 0) : demand.healthy, 0});
+    if (runs.empty()) runs.push_back({is_lost(demand.healthy) ? holder_of(d, 0) : demand.healthy, 0});
     return runs;
   }
 
@@ -267,13 +283,13 @@ class Routing {
   std::size_t stages_;
   std::size_t group_size_;                          // D
   std::vector<std::vector<MicroBatchId>> members_;  // [path], ascending
-  std::vector<std::int64_t> load_;                  // [worker], in ticks
-  std::vector<std::int64_t> start_;                 // [worker]: forwards before its first possible op, in ticks
+  std::vector<double> load_;                        // [worker]: time of its ops
+  std::vector<double> start_;                       // [worker]: time before its first possible op
   std::vector<std::vector<Held>> held_;             // [worker]
   std::vector<std::vector<std::size_t>> holders_;   // [stage]: its workers, ascending
   std::vector<std::vector<std::int64_t>> blocks_;   // [stage][holder]
   std::vector<Demand> demands_;                     // [path * stages + stage]
-  std::int64_t block_ticks_ = 0;                    // Time of the ops of a block at a stage
+  std::vector<StageTime> times_;                    // [stage]
 };
 
 }  // namespace

@@ -86,11 +86,13 @@ std::string worker_json(const Schedule& schedule, const WorkerTimeline& worker, 
 
 }  // namespace
 
-std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
+std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
+                    const std::string& more) {
   std::string out = fmt::format(
-      "{{\"makespan\": {}, \"bubble_ratio\": {}, \"lower_bound\": {},\n \"inner_bubble\": {}, \"makespan_bubble\": {}, "
+      "{{\"makespan\": {}, \"bubble_ratio\": {}, \"lower_bound\": {}{},\n \"inner_bubble\": {}, \"makespan_bubble\": "
+      "{}, "
       "\"ops_end\": {},\n \"step_ends\": {}, \"period\": {},\n",
-      number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound),
+      number(timeline.makespan), number(timeline.bubble_ratio), number(timeline.lower_bound), more,
       number(timeline.inner_bubble), number(timeline.makespan_bubble), number(timeline.ops_end),
       list(timeline.step_ends, number), number(timeline.period));
   out += fmt::format(" \"idle_by_cause\": {},\n \"critical_path\": {},\n \"workers\": [",

@@ -9,7 +9,9 @@
 namespace chimera {
 
 /// Returns the timeline of a schedule, and its explanation (bubbles and their causes, messages, memory), as JSON.
-/// Numbers are exact. docs/schedule_format.md describes the fields.
-[[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation);
+/// `more` is further fields of the object, each after a comma. Numbers are exact. docs/schedule_format.md describes the
+/// fields.
+[[nodiscard]] std::string to_json(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation,
+                                  const std::string& more = "");
 
 }  // namespace chimera

@@ -31,7 +31,11 @@ OpTable::OpTable(const Schedule& schedule)
   }
 }
 
-std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
+std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
+                                           std::span<const std::int64_t> worker_units) {
+  const auto duration = [&](OpIndex op) {
+    return unit_duration(table.op(op).kind) * (worker_units.empty() ? 1 : worker_units[table.worker(op)]);
+  };
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
   OpIndex visited = 0;
@@ -44,11 +48,11 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs) {
     std::int64_t& free = worker_free[table.worker(index)];
     for (const Op& op : ops) {
       for (const OpIndex input : table.inputs(op)) {
-        if (input != kNoOp) free = std::max(free, start[input] + unit_duration(table.op(input).kind));
+        if (input != kNoOp) free = std::max(free, start[input] + duration(input));
       }
     }
     std::fill_n(start.begin() + index, ops.size(), free);
-    for (const Op& op : ops) free += unit_duration(op.kind);
+    for (std::size_t i = 0; i < ops.size(); ++i) free += duration(static_cast<OpIndex>(index + i));
     if (ops.size() > 1) second = index + 1;
   };
   visit_in_dependency_order(table, visit, pairs);

@@ -174,8 +174,10 @@ std::vector<std::size_t> visit_in_dependency_order(const OpTable& table, Visit&&
 
 /// Returns [op]: its earliest start if F, I and W take 1 unit of time, B takes 2, and messages take no time. Lowering
 /// orders the ops of all workers by these times. With Pairs::Together, both ops of a pair start at the same time; the
-/// result of each is ready after its own duration, but the worker is free only after the sum of both durations. Throws
-/// ScheduleError if ops wait for each other in a cycle.
-std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder);
+/// result of each is ready after its own duration, but the worker is free only after the sum of both durations.
+/// `worker_units` is the length of each worker's unit; empty: 1. Throws ScheduleError if ops wait for each other in a
+/// cycle.
+std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs = Pairs::InOrder,
+                                           std::span<const std::int64_t> worker_units = {});
 
 }  // namespace chimera

@@ -11,7 +11,7 @@ namespace {
 
 struct CopyChoice {
   std::vector<ExtraCopy> copies;
-  std::int64_t bound = 0;
+  double bound = 0;
   std::int64_t exposed = 0;  // exposed_stages()
   std::int64_t busy = 0;     // Routes::busiest: workers that reach the bound
 };
@@ -31,11 +31,10 @@ std::int64_t exposed_stages(const Placement& placement) {
 class CopySearch {
  public:
   CopySearch(const DetourTask& task, const CopiesFit& fits)
-      : task_(task), fits_(fits), all_(in_all_groups(task.healthy, task.groups)), lost_(all_.workers.size(), false) {
-    for (const WorkerId worker : task.lost) lost_[worker.index()] = true;
+      : task_(task), fits_(fits), all_(in_all_groups(task.healthy, task.groups)), speeds_(worker_speeds(task)) {
     for (const auto& row : all_.placement.worker_of) {
       for (std::size_t s = 0; s < row.size(); ++s) {
-        if (lost_[row[s].index()]) lacking_.insert(StageId(static_cast<std::int64_t>(s)));
+        if (speeds_[row[s].index()] < 1) lacking_.insert(StageId(static_cast<std::int64_t>(s)));
         held_.insert({StageId(static_cast<std::int64_t>(s)), row[s]});
       }
     }
@@ -68,8 +67,11 @@ class CopySearch {
   [[nodiscard]] CopyChoice rated(std::vector<ExtraCopy> copies) const {
     std::vector<ExtraCopy> all = task_.extra_copies;
     all.insert(all.end(), copies.begin(), copies.end());
-    const Routes routes =
-        find_routes({.healthy = all_, .lost = lost_, .extra_copies = std::move(all), .block_size = task_.block_size});
+    const Routes routes = find_routes({.healthy = all_,
+                                       .speeds = speeds_,
+                                       .times = task_.times,
+                                       .extra_copies = std::move(all),
+                                       .block_size = task_.block_size});
     return {.copies = std::move(copies),
             .bound = routes.bound,
             .exposed = exposed_stages(routes.placement),
@@ -78,9 +80,9 @@ class CopySearch {
 
   void extend(const CopyChoice& choice, std::vector<CopyChoice>& next) const {
     for (const StageId stage : lacking_) {
-      for (std::size_t w = 0; w < lost_.size(); ++w) {
+      for (std::size_t w = 0; w < speeds_.size(); ++w) {
         const ExtraCopy copy{stage, WorkerId(static_cast<std::int64_t>(w))};
-        if (lost_[w] || held_.contains({stage, copy.worker})) continue;
+        if (speeds_[w] < 1 || held_.contains({stage, copy.worker})) continue;
         // Each set of copies is tried in one order.
         if (!choice.copies.empty() && !(std::pair(choice.copies.back().stage, choice.copies.back().worker) <
                                         std::pair(copy.stage, copy.worker))) {
@@ -97,8 +99,8 @@ class CopySearch {
   const DetourTask& task_;
   const CopiesFit& fits_;
   Schedule all_;
-  std::vector<bool> lost_;
-  std::set<StageId> lacking_;                    // Stages of lost workers
+  std::vector<double> speeds_;
+  std::set<StageId> lacking_;                    // Stages of lost and slow workers
   std::set<std::pair<StageId, WorkerId>> held_;  // Copies of the healthy schedule and of the task
 };
 
@@ -114,8 +116,7 @@ BalancedDetours balance_detours(DetourTask task, std::int64_t most, const Copies
   const std::vector<CopyChoice> choices = CopySearch(task, fits).run(most);
   const std::vector<ExtraCopy> before = task.extra_copies;
   for (const CopyChoice& choice : choices) {
-    if (choice.copies.empty() || std::pair(static_cast<double>(choice.bound), choice.exposed) >= merit(best.detours))
-      continue;
+    if (choice.copies.empty() || std::pair(choice.bound, choice.exposed) >= merit(best.detours)) continue;
     task.extra_copies = before;
     task.extra_copies.insert(task.extra_copies.end(), choice.copies.begin(), choice.copies.end());
     Detours detours = make_detours(task);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Chooses copies of stages that balance the work after workers were lost (flags --without and --extra-copies). In a
+// Chooses copies of stages that balance the work of lost and slow workers (--without, --slow and --extra-copies). In a
 // bidirectional schedule, several workers hold each stage. Without further copies, only the other holders of a lost
 // worker's stages run its ops, while the rest idle. A worker with memory to spare can get the weights of such a stage,
 // and then run some of its micro-batches. Part of this worker's own work moves to the other holders of its stages.

@@ -83,12 +83,18 @@ SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape) 
   return layout;
 }
 
+SearchLayout layout_of(const Schedule& schedule) {
+  return {std::ssize(schedule.workers),        schedule.stages, schedule.placement,
+          micro_batches_of_replicas(schedule), schedule.slices, schedule.micro_batch_scale};
+}
+
 // CostTable and to_schedule() need a schedule for the placement and the counts only.
 Schedule without_ops(const SearchLayout& layout) {
   Schedule schedule;
   schedule.name = "search";
   schedule.stages = layout.stages;
   schedule.slices = layout.slices;
+  schedule.micro_batch_scale = layout.micro_batch_scale;
   schedule.placement = layout.placement;
   for (const auto& ids : layout.micro_batches) schedule.micro_batches += static_cast<std::int64_t>(ids.size());
   schedule.workers.resize(static_cast<std::size_t>(layout.workers));

@@ -20,6 +20,7 @@ struct SearchLayout {
   Placement placement;                                   // (replica, stage) -> worker
   std::vector<std::vector<MicroBatchId>> micro_batches;  // [replica], ascending
   std::int64_t slices = 1;                               // k: slices of a micro-batch's tokens, each with its own ops
+  double micro_batch_scale = 1;                          // as in Schedule
 };
 
 /// How stages are placed on D workers. The shape gives 2f (pipelines), v (chunks: stages of a replica on each worker)
@@ -48,6 +49,9 @@ void require_searchable(const PipelineShape& shape, std::int64_t stages_per_work
 /// Returns [replica]: its micro-batches, assigned round-robin.
 [[nodiscard]] std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches,
                                                                         std::int64_t replicas);
+
+/// Returns the layout of a schedule's ops.
+[[nodiscard]] SearchLayout layout_of(const Schedule& schedule);
 
 /// Returns a schedule of this layout whose workers have no ops.
 [[nodiscard]] Schedule without_ops(const SearchLayout& layout);

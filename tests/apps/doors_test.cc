@@ -66,6 +66,7 @@ const std::map<std::string, std::string> kSamples = {
     {"--pairs", "--pairs neighbors"},
     {"--pair-time", "--pairs neighbors --pair-time 0.8"},
     {"--without", "--without 1"},
+    {"--slow", "--slow 1:2"},
     {"--extra-copies", "--without 1 --extra-copies 1"},
     {"--forward", "--forward 1.5"},
     {"--backward", "--backward 2.25"},
@@ -84,6 +85,7 @@ const std::map<std::string, std::string> kSamples = {
     {"--data-parallel", "--all-reduce 3 --without 1 --data-parallel 2 --workers 8"},
     {"--blocking-sends", "--latency 0.5 --blocking-sends"},
     {"--steps", "--steps 2"},
+    {"--permute-micro-batches", "--costs unequal.json --permute-micro-batches"},
     {"--cores", "--cores 2"},
     {"--contention", "--all-reduce 3 --contention 1 2 0.5"},
     {"--max-in-flight", "--max-in-flight 8"},
@@ -159,6 +161,8 @@ class DoorsTest : public ::testing::Test {
     json stage = {{"forward", 1}, {"input_gradient", 1.5}, {"weight_gradient", 0.5}};
     std::ofstream(scratch_.path("costs.json"))
         << json_text(json{{"latency", 0.25}, {"stages", std::vector<json>(4, stage)}});
+    std::ofstream(scratch_.path("unequal.json")) << json_text(
+        json{{"latency", 0}, {"stages", std::vector<json>(4, stage)}, {"micro_batches", {2, 0.5, 0.5, 1}}});
     const std::vector<std::vector<double>> alphas(4, std::vector<double>(4, 0.3));
     std::ofstream(scratch_.path("links.json")) << json_text(json{{"alphas", alphas}});
   }

@@ -69,7 +69,68 @@ TEST(SimulateWithoutTest, ItsScheduleSurvivesAFile) {
   EXPECT_THAT(run_program({"check", "-"}, file).output, HasSubstr("valid: chimera-zb, 4 stages, 16 micro-batches"));
   Words simulate = {"simulate", "--format", "json"};
   simulate.insert(simulate.end(), words.begin(), words.end());
-  EXPECT_EQ(run_program({"simulate", "--file", "-", "--format", "json"}, file).output, run_program(simulate).output);
+  json report = read_json(run_program(simulate).output);
+  EXPECT_EQ(report["bound"], 49);
+  report.erase("bound");
+  EXPECT_EQ(read_json(run_program({"simulate", "--file", "-", "--format", "json"}, file).output), report);
+}
+
+TEST(SimulateSlowTest, OthersTakeAPart) {
+  const Words shape = {"--stages", "8", "--micro-batches", "16", "--latency", "0.05"};
+  const auto output = [&](Words words) {
+    words.insert(words.end(), shape.begin(), shape.end());
+    const ProgramResult result = run_program(words);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return result.output;
+  };
+  EXPECT_THAT(output({"simulate", "chimera-zb", "--slow", "0:2"}), HasSubstr("the busiest worker needs 66;"));
+  const json slow = read_json(output({"simulate", "chimera-zb", "--slow", "0:2", "--format", "json"}));
+  EXPECT_EQ(slow["bound"], 66);
+  EXPECT_LE(slow["makespan"], 1.29 * 52.9);
+  EXPECT_GE(slow["kept_makespan"], 1.7 * 52.9);
+  EXPECT_GT(slow["workers"][7]["ops"].size(), slow["workers"][0]["ops"].size());
+  const Words json_of = {"simulate", "chimera-zb", "--format", "json"};
+  const auto with = [&](const Words& more) {
+    Words words = json_of;
+    words.insert(words.end(), more.begin(), more.end());
+    return output(words);
+  };
+  EXPECT_EQ(with({"--slow", "3:inf"}), with({"--without", "3"}));
+  EXPECT_EQ(read_json(with({"--slow", "0:1.5,3:2"}))["workers"].size(), 8U);
+  EXPECT_EQ(read_json(with({"--without", "3"})).count("kept_makespan"), 0U);
+}
+
+TEST(SimulateSlowTest, SchedulesWithSlowWorkersAreFiles) {
+  const ProgramResult made = run_program({"schedule", "1f1b", "--stages", "4", "--micro-batches", "8", "--slow", "1:2",
+                                          "--data-parallel", "2", "--format", "json"});
+  EXPECT_THAT(run_program({"check", "-"}, made.output).output, HasSubstr("valid: 1f1b, 4 stages, 16 micro-batches"));
+  expect_refusal({{"schedule", "1f1b", "--stages", "4", "--micro-batches", "4", "--slow", "1"},
+                  {"--slow: '1' is not WORKER:FACTOR"}});
+  expect_refusal({{"schedule", "1f1b", "--stages", "4", "--micro-batches", "4", "--slow", "1:0.5"}, {"--slow", "0.5"}});
+  expect_refusal({{"simulate", "1f1b", "--stages", "4", "--micro-batches", "4", "--slow", "4:2"},
+                  {"--slow 4:2", "there is no worker 4"}});
+}
+
+TEST(SimulatePermuteTest, HeavyMicroBatchesStandWhereTheyCostLeast) {
+  json unequal = costs();
+  unequal["micro_batches"] = {3, 0.5, 0.5, 0.5, 0.5, 1, 1, 1};
+  const auto made = [&](const Words& more) {
+    Words words = {"simulate", "1f1b", "--stages", "2", "--micro-batches", "8", "--costs", "-", "--format", "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const ProgramResult result = run_program(words, json_text(unequal));
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return read_json(result.output);
+  };
+  const json permuted = made({"--permute-micro-batches"});
+  EXPECT_LT(permuted["makespan"], made({})["makespan"]);
+  std::vector<std::int64_t> places = permuted["micro_batch_of_place"];
+  json again = unequal;
+  for (std::size_t id = 0; id < places.size(); ++id)
+    again["micro_batches"][id] = unequal["micro_batches"][static_cast<std::size_t>(places[id])];
+  std::swap(again, unequal);
+  EXPECT_EQ(made({})["makespan"], permuted["makespan"]);
+  expect_refusal({{"simulate", "1f1b", "--stages", "2", "--micro-batches", "2", "--permute-micro-batches"},
+                  {"--permute-micro-batches", "micro_batches in --costs FILE"}});
 }
 
 TEST(SimulateWithoutTest, BadLossesAreRefused) {

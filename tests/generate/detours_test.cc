@@ -36,6 +36,12 @@ std::vector<WorkerId> workers(std::initializer_list<std::int64_t> numbers) {
   return std::vector<WorkerId>(numbers.begin(), numbers.end());
 }
 
+std::vector<SlowWorker> lost(std::initializer_list<std::int64_t> numbers) {
+  std::vector<SlowWorker> slow;
+  for (const std::int64_t number : numbers) slow.push_back({WorkerId(number)});
+  return slow;
+}
+
 /// Data order, as RunShape::data_position: by replica, then by id.
 std::vector<MicroBatchId> in_data_order(const Schedule& schedule) {
   std::vector<MicroBatchId> order;
@@ -52,8 +58,8 @@ TEST(DetoursTest, MakespansAreThoseOfTheSpecification) {
   for (const Row& row : {Row{4, 4, 1, 13, 25, 24}, Row{8, 8, 1, 27, 49, 48}, Row{8, 16, 1, 51, 97, 96},
                          Row{4, 8, 2, 25, 34, 33}, Row{8, 16, 2, 51, 67, 66}, Row{8, 16, 4, 51, 58, 57}}) {
     const Schedule each = healthy("chimera-zb", row.d, row.n);
-    EXPECT_EQ(make_detours({.healthy = each, .groups = row.groups, .lost = {}}).makespan, row.healthy);
-    const Detours detours = make_detours({.healthy = each, .groups = row.groups, .lost = workers({1})});
+    EXPECT_EQ(make_detours({.healthy = each, .groups = row.groups, .slow = {}}).makespan, row.healthy);
+    const Detours detours = make_detours({.healthy = each, .groups = row.groups, .slow = lost({1})});
     EXPECT_LE(detours.makespan, row.without) << row.d << " " << row.n << " " << row.groups;
     double busiest = 0;
     const StageCosts share = {.forward = 1, .backward = 2, .input_gradient = 1, .weight_gradient = 1};
@@ -78,8 +84,8 @@ TEST(DetoursTest, MakespansAreWithinFivePercentOfTheBound) {
       for (const std::int64_t n : {d, d + 1, d + d / 2, 2 * d, 3 * d}) {
         const Schedule each = healthy("chimera-zb", d, n, 2 * f);
         for (std::int64_t groups = 1; groups <= 4; ++groups) {
-          for (std::int64_t lost = 0; lost < d; lost += all || d < 8 ? 1 : 3) {
-            const Detours detours = make_detours({.healthy = each, .groups = groups, .lost = workers({lost})});
+          for (std::int64_t w = 0; w < d; w += all || d < 8 ? 1 : 3) {
+            const Detours detours = make_detours({.healthy = each, .groups = groups, .slow = lost({w})});
             const double ratio = detours.makespan / detours.bound;
             worst = std::max(worst, ratio);
             ++shapes;
@@ -102,22 +108,22 @@ TEST(DetoursTest, MakespansAreWithinFivePercentOfTheBound) {
 
 TEST(DetoursTest, NothingLostIsTheHealthyScheduleOfAllGroups) {
   const Schedule each = healthy("chimera", 4, 6);
-  EXPECT_EQ(make_detours({.healthy = each, .lost = {}}).schedule, each);
-  const Schedule all = make_detours({.healthy = each, .groups = 3, .lost = {}}).schedule;
+  EXPECT_EQ(make_detours({.healthy = each, .slow = {}}).schedule, each);
+  const Schedule all = make_detours({.healthy = each, .groups = 3, .slow = {}}).schedule;
   EXPECT_THAT(check(all), IsEmpty());
   EXPECT_EQ(all, in_all_groups(each, 3));
   EXPECT_EQ(workers_per_group(all), 4);
 }
 
 TEST(DetoursTest, TheTwinRunsAllStagesOfTheLostWorker) {
-  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 4), .lost = workers({1})});
+  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 4), .slow = lost({1})});
   EXPECT_EQ(detours.schedule.placement, (Placement{{workers({0, 2, 2, 3}), workers({3, 2, 2, 0})}}));
   EXPECT_THAT(detours.schedule.workers[1], IsEmpty());
   EXPECT_THAT(holds_a_stage(detours.schedule.placement, 4), ElementsAre(true, false, true, true));
 }
 
 TEST(DetoursTest, HoldersTakeTurns) {
-  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 8), .groups = 2, .lost = workers({1})});
+  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 8), .groups = 2, .slow = lost({1})});
   // Eight micro-batches of two stages over worker 2 and workers 5 and 6 of the other group
   std::vector<std::int64_t> taken(8, 0);
   for (std::size_t w = 0; w < 8; ++w) taken[w] = std::ssize(detours.schedule.workers[w]) - (w == 1 ? 0 : 24);
@@ -132,9 +138,10 @@ void expect_sound(const Detours& detours, const DetourTask& task) {
   ASSERT_THAT(check(schedule), IsEmpty());
   EXPECT_EQ(schedule.workers.size(), all.workers.size());
   const auto holds = holds_a_stage(schedule.placement, schedule.workers.size());
-  for (const WorkerId lost : task.lost) {
-    EXPECT_FALSE(holds[lost.index()]);
-    EXPECT_THAT(schedule.workers[lost.index()], IsEmpty());
+  for (const auto& [worker, speed] : task.slow) {
+    if (speed > 0) continue;
+    EXPECT_FALSE(holds[worker.index()]);
+    EXPECT_THAT(schedule.workers[worker.index()], IsEmpty());
   }
   EXPECT_EQ(in_data_order(schedule), in_data_order(all));
   for (const auto& ids : micro_batches_of_replicas(schedule)) {
@@ -148,7 +155,7 @@ void expect_sound(const Detours& detours, const DetourTask& task) {
 
 TEST(DetoursTest, ProgramsOfSurvivorsCannotDeadlockAndLostWorkersHaveNoInstructions) {
   for (const char* name : {"chimera", "chimera-zb", "1f1b"}) {
-    const Detours detours = make_detours({.healthy = healthy(name, 4, 8), .groups = 2, .lost = workers({1, 6})});
+    const Detours detours = make_detours({.healthy = healthy(name, 4, 8), .groups = 2, .slow = lost({1, 6})});
     for (const auto discipline : {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair}) {
       Program program = lower(detours.schedule, {.discipline = discipline, .all_reduces = {.tied = true}});
       EXPECT_THAT(check(program, discipline), IsEmpty()) << name;
@@ -162,7 +169,7 @@ TEST(DetoursTest, ProgramsOfSurvivorsCannotDeadlockAndLostWorkersHaveNoInstructi
 }
 
 TEST(DetoursTest, RatiosLeaveLostWorkersOut) {
-  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 4), .lost = workers({1})});
+  const Detours detours = make_detours({.healthy = healthy("chimera-zb", 4, 4), .slow = lost({1})});
   const Timeline timeline = testing::timed(detours.schedule, 1, 2);
   EXPECT_TRUE(timeline.workers[1].lost);
   EXPECT_EQ(timeline.workers[1].idle, 0);
@@ -179,14 +186,14 @@ TEST(DetoursTest, RatiosLeaveLostWorkersOut) {
 }
 
 TEST(DetoursTest, AllSchedulesGoOnWithoutAnyWorkers) {
-  const std::vector<std::vector<WorkerId>> losses = {workers({0}), workers({3}), workers({1, 3}), workers({0, 5})};
+  const std::vector<std::vector<SlowWorker>> losses = {lost({0}), lost({3}), lost({1, 3}), lost({0, 5})};
   for (const Generator& generator : generators()) {
     if (!generator.synchronous) continue;
     for (const std::int64_t n : {4, 8, 9}) {
       const PipelineShape shape = default_shape(generator, 4, n);
       if (generator.find_shape_error(shape)) continue;
-      for (const auto& lost : losses) {
-        const DetourTask task{.healthy = generator.generate(shape), .groups = 2, .lost = lost};
+      for (const auto& gone : losses) {
+        const DetourTask task{.healthy = generator.generate(shape), .groups = 2, .slow = gone};
         SCOPED_TRACE(testing::describe(generator.name, shape));
         expect_sound(make_detours(task), task);
       }
@@ -198,7 +205,7 @@ TEST(DetoursTest, SlicesAndChunksAreKept) {
   PipelineShape shape = default_shape(find_generator("chimera-zb"), 4, 8);
   shape.slices = 3;
   shape.chunks = 2;
-  const DetourTask task{.healthy = find_generator("chimera-zb").generate(shape), .groups = 2, .lost = workers({2})};
+  const DetourTask task{.healthy = find_generator("chimera-zb").generate(shape), .groups = 2, .slow = lost({2})};
   const Detours detours = make_detours(task);
   expect_sound(detours, task);
   EXPECT_EQ(detours.schedule.slices, 3);
@@ -206,7 +213,7 @@ TEST(DetoursTest, SlicesAndChunksAreKept) {
 }
 
 TEST(DetoursTest, AWholeGroupCanBeLost) {
-  const DetourTask task{.healthy = healthy("chimera-zb", 4, 4), .groups = 2, .lost = workers({4, 5, 6, 7})};
+  const DetourTask task{.healthy = healthy("chimera-zb", 4, 4), .groups = 2, .slow = lost({4, 5, 6, 7})};
   const Detours detours = make_detours(task);
   expect_sound(detours, task);
   EXPECT_LE(detours.makespan, 26);
@@ -214,8 +221,7 @@ TEST(DetoursTest, AWholeGroupCanBeLost) {
 
 TEST(DetoursTest, BlocksStayTogether) {
   for (const std::int64_t block : {1, 2, 4}) {
-    const DetourTask task{
-        .healthy = healthy("chimera-zb", 4, 8), .groups = 2, .lost = workers({1}), .block_size = block};
+    const DetourTask task{.healthy = healthy("chimera-zb", 4, 8), .groups = 2, .slow = lost({1}), .block_size = block};
     expect_sound(make_detours(task), task);
   }
 }
@@ -224,7 +230,7 @@ TEST(DetoursTest, TheLimitOfActivationsHolds) {
   const Schedule each = healthy("chimera-zb", 8, 16);
   double last = 1e9;
   for (const double most : {3., 8., 10., 16.}) {
-    const Detours detours = make_detours({.healthy = each, .groups = 2, .lost = workers({1}), .most_in_flight = most});
+    const Detours detours = make_detours({.healthy = each, .groups = 2, .slow = lost({1}), .most_in_flight = most});
     EXPECT_LE(detours.peak_in_flight, most);
     EXPECT_THAT(check_limits(detours.schedule, {.in_flight = most}), IsEmpty());
     EXPECT_LE(detours.makespan, last);
@@ -233,7 +239,7 @@ TEST(DetoursTest, TheLimitOfActivationsHolds) {
 }
 
 TEST(DetoursTest, EqualTasksGiveEqualSchedules) {
-  const DetourTask task{.healthy = healthy("chimera", 8, 9), .groups = 3, .lost = workers({4, 9})};
+  const DetourTask task{.healthy = healthy("chimera", 8, 9), .groups = 3, .slow = lost({4, 9})};
   EXPECT_EQ(make_detours(task).schedule, make_detours(task).schedule);
 }
 
@@ -247,14 +253,14 @@ TEST(DetoursTest, BadTasksAreRejected) {
     }
     return "accepted";
   };
-  EXPECT_EQ(refusal({.healthy = each, .lost = workers({1, 2})}), "no worker is left that holds stages 1, 2");
-  EXPECT_EQ(refusal({.healthy = healthy("1f1b", 4, 4), .lost = workers({3})}), "no worker is left that holds stage 3");
-  EXPECT_EQ(refusal({.healthy = each, .groups = 2, .lost = workers({8})}), "there is no worker 8; workers are 0 to 7");
-  EXPECT_THAT(refusal({.healthy = healthy("pipedream", 4, 4), .groups = 2, .lost = workers({0})}),
+  EXPECT_EQ(refusal({.healthy = each, .slow = lost({1, 2})}), "no worker is left that holds stages 1, 2");
+  EXPECT_EQ(refusal({.healthy = healthy("1f1b", 4, 4), .slow = lost({3})}), "no worker is left that holds stage 3");
+  EXPECT_EQ(refusal({.healthy = each, .groups = 2, .slow = lost({8})}), "there is no worker 8; workers are 0 to 7");
+  EXPECT_THAT(refusal({.healthy = healthy("pipedream", 4, 4), .groups = 2, .slow = lost({0})}),
               HasSubstr("asynchronous"));
-  EXPECT_THAT(refusal({.healthy = each, .lost = workers({1}), .block_size = 4}), HasSubstr("blocks of 4"));
-  EXPECT_THAT(refusal({.healthy = each, .lost = workers({1}), .most_in_flight = 1}), HasSubstr("1 are allowed"));
-  EXPECT_THAT(refusal({.healthy = each, .groups = 0, .lost = {}}), HasSubstr("0 groups"));
+  EXPECT_THAT(refusal({.healthy = each, .slow = lost({1}), .block_size = 4}), HasSubstr("blocks of 4"));
+  EXPECT_THAT(refusal({.healthy = each, .slow = lost({1}), .most_in_flight = 1}), HasSubstr("1 are allowed"));
+  EXPECT_THAT(refusal({.healthy = each, .groups = 0, .slow = {}}), HasSubstr("0 groups"));
 }
 
 }  // namespace

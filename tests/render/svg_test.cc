@@ -41,7 +41,7 @@ TEST(SvgTest, IsWellFormed) {
 TEST(SvgTest, TheRowOfALostWorkerSaysSo) {
   const Generator& generator = find_generator("chimera-zb");
   const Schedule healthy = generator.generate(default_shape(generator, 4, 4));
-  const Panel panel = paper_figure(make_detours({.healthy = healthy, .groups = 2, .lost = {WorkerId(1)}}).schedule);
+  const Panel panel = paper_figure(make_detours({.healthy = healthy, .groups = 2, .slow = {{WorkerId(1)}}}).schedule);
   EXPECT_EQ(panel.title, "chimera-zb, D = 4, N = 4, W = 2, without worker 1");
   const std::string svg = to_svg(panel);
   EXPECT_EQ(first_unbalanced(svg), "");

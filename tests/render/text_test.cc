@@ -124,7 +124,7 @@ TEST(TextTest, CutsUnreadablyLongPictures) {
 TEST(TextTest, TheRowOfALostWorkerSaysSo) {
   const Generator& generator = find_generator("chimera-zb");
   const Schedule healthy = generator.generate(default_shape(generator, 4, 4));
-  const Schedule schedule = make_detours({.healthy = healthy, .lost = {WorkerId(1)}}).schedule;
+  const Schedule schedule = make_detours({.healthy = healthy, .slow = {{WorkerId(1)}}}).schedule;
   const std::string text = to_text(schedule, testing::timed(schedule, 1, 2));
   EXPECT_THAT(text, HasSubstr("worker 1 | lost"));
   EXPECT_EQ(text.find("lost"), text.rfind("lost"));

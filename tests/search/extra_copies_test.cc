@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 
 DetourTask task_without(std::int64_t d, std::int64_t n, std::int64_t groups, std::int64_t lost) {
   const Generator& generator = find_generator("chimera-zb");
-  return {.healthy = generator.generate(default_shape(generator, d, n)), .groups = groups, .lost = {WorkerId(lost)}};
+  return {.healthy = generator.generate(default_shape(generator, d, n)), .groups = groups, .slow = {{WorkerId(lost)}}};
 }
 
 // The goal of the specification, for the shapes of its table and any lost worker of a group.

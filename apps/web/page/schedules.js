@@ -7,7 +7,8 @@ let firstPicture = null;  // milliseconds from the page's start to its first pic
 function schedulesRoom(room) {
   const chosen = chosenIn("schedules", {
     stages: 4, microBatches: 8, choices: [usualChoice("chimera"), usualChoice("1f1b")], costs: {...kUsualCosts},
-    figure: false, steps: 1, sweep: {over: "N, micro-batches", measure: "bubble ratio", from: 4, to: 32, step: 4},
+    figure: false, steps: 1, slow: "",
+    sweep: {over: "N, micro-batches", measure: "bubble ratio", from: 4, to: 32, step: 4},
   });
   chosen.costs = {...kUsualCosts, ...chosen.costs};
   const engine = quickEngine;
@@ -28,10 +29,16 @@ function schedulesRoom(room) {
     latest.request();
   };
 
+  const slowField = () => {
+    const slow = (chosen.slow ?? "").replace(/\s/g, "");
+    return slow === "" ? {} : {slow};
+  };
+
   async function simulateAll() {
     const request = (choice) => ({
       do: "simulate", view: chosen.figure ? "figure" : "panel", steps: chosen.figure ? 1 : chosen.steps,
-      schedule: scheduleField(choice, chosen.stages, chosen.microBatches), ...costFields(chosen.costs)});
+      schedule: scheduleField(choice, chosen.stages, chosen.microBatches), ...slowField(),
+      ...costFields(chosen.costs)});
     const choices = [...chosen.choices];
     const results = await Promise.allSettled(choices.map((choice) => engine.ask(request(choice))));
     shown = [];
@@ -74,7 +81,7 @@ function schedulesRoom(room) {
         button("Fit", plot.keys().f), button("Rows −", plot.keys()["["]), button("Rows +", plot.keys()["]"]),
         exportMenu(() => shown[0]?.choice, () => ({
           schedule: scheduleField(shown[0].choice, chosen.stages, chosen.microBatches), steps: chosen.steps,
-          ...costFields(chosen.costs)}), plot));
+          ...slowField(), ...costFields(chosen.costs)}), plot));
     followPlace.replaceChildren(follower.place);
     picture.resize();
     view.fit();
@@ -144,6 +151,8 @@ function schedulesRoom(room) {
       slider("D, workers", chosen.stages, {from: 1, to: 64, step: 1, whole: true}, takeNumber("stages")),
       slider("N, micro-batches per step", chosen.microBatches, {from: 1, to: 256, step: 1, whole: true},
              takeNumber("microBatches")),
+      textField("Slow workers", chosen.slow ?? "", "0:2, 3:1.5", takeNumber("slow"),
+                "worker:factor; other workers with the same stages take a part of its ops; inf: the worker is lost"),
       numberField("Consecutive steps", chosen.steps, {least: 1, most: 100, whole: true}, takeNumber("steps")),
       checkbox("slots of equal length, as in the paper's figures", chosen.figure, takeNumber("figure"))));
   fillShape();

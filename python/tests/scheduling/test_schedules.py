@@ -198,3 +198,14 @@ def test_what_is_missing_is_named():
         cp.search(stages=4)
     with pytest.raises(cp.ScheduleError, match="costs: KeyError.*stages.*schedule_format.md"):
         cp.Costs.from_json("{}")
+
+
+def test_slow_workers_and_unequal_micro_batches():
+    schedule = cp.schedule("chimera-zb", 4, 8)
+    slow = schedule.simulate(slow="0:2")
+    assert slow.makespan < 0.8 * slow.kept_makespan
+    assert schedule.simulate().kept_makespan is None
+    costs = cp.Costs([1] * 4, [1] * 4, [1] * 4, more={"micro_batches": [3, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]})
+    permuted = schedule.simulate(costs, permute_micro_batches=True)
+    assert sorted(permuted.micro_batch_of_place) == list(range(8))
+    assert permuted.makespan < schedule.simulate(costs).makespan
