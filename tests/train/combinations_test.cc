@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "generate/registry.h"
 #include "support/training.h"
 #include "train/setup/rerouted_job.h"
 
@@ -96,6 +99,12 @@ TrainOptions options_with_both(const MainFeature& one, const MainFeature& two) {
   options.parallel.data_parallel = 4;
   one.give(options);
   two.give(options);
+  ScheduleOptions& schedule = options.schedule;
+  if (schedule.shape.slices > 1 && schedule.name != "1f1b") {  // Only a file can have slices then
+    Schedule given = find_generator(schedule.name).generate({.stages = 2, .micro_batches = 4});
+    given.slices = 2;
+    schedule.given = std::make_shared<const Schedule>(std::move(given));
+  }
   return options;
 }
 
