@@ -120,7 +120,7 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
       forecast.bubble_ratio, shared_cores_text(job, forecast), bytes_text(forecast.peak_bytes()),
       bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
   if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
-  text += learning_rate_line(job.options) + partition_line(job) + "\n";
+  text += learning_rate_line(job.options) + partition_line(job, job.options.schedule.partition.rule) + "\n";
   std::size_t width = 6;
   for (const RankForecast& rank : forecast.ranks) width = std::max(width, stages_text(rank).size());
   text += fmt::format("{:>5} {:>5} {:>6}  {:<{}} {:>14} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}\n", "rank", "group",

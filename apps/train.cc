@@ -153,6 +153,11 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   choose_usual_rates(options);
   options.output.files_read = {flags.config, flags.planner.machine};
   options.schedule.profile = profile_of(options, flags.planner.machine);
+  if (!uses_gpu(options) && !flags.planner.machine.empty() && flags.planner.machine != "-")  // Input is read only once
+    options.planned.profile = machine_file(flags.planner.machine);
+  options.planned.is_planned = flags.has("--plan") || flags.has(kPlannedStepFlag);
+  options.planned.is_compared =
+      invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
   if (names_schedule_file(options.schedule.name)) {
     options.schedule.given = given_schedule(flags, invocation);
     options.schedule.file = std::exchange(options.schedule.name, kDefaultSchedule);
@@ -263,7 +268,7 @@ TrainOptions merged(CLI::App& command, TrainCommandLine& flags, const Invocation
 
 MachineProfile machine_of(const Job& job, const std::string& machine) {
   if (!machine.empty()) return read_machine(machine_file(machine));
-  if (!uses_gpu(job.options)) return assumed_machine(job);
+  if (!uses_gpu(job.options)) return assumed_machine(job, job.options);
   MachineProfile usual = usual_gpus();
   usual.name += ", assumed (--machine: another profile)";
   return usual;
@@ -340,7 +345,7 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
   Job job = partition_job(resolve_job(options));
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
-  require_space(job, 0);
+  require_space(job.model, job.options, 0);
   if (job.options.recovery.outlives_ranks()) static_cast<void>(spare_patience(job));  // For its errors
   if (uses_gpu(job.options)) lower_programs(job);
   const std::optional<GpuResources> gpus = gpu_resources(job);
@@ -360,46 +365,6 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
   return ExitCode::Usage;
 }
 
-/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs. One process of the job `reports`.
-double peak_flops(const Job& job, const TrainCommandLine& flags, bool reports) {
-  const std::string& machine = flags.planner.machine;
-  const bool plans = flags.has("--plan") || flags.has(kPlannedStepFlag);
-  if (uses_gpu(job.options)) {
-    const GpuPeak peak = gpu_peak(job);
-    if (peak.flops == 0 && reports) {
-      messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
-    }
-    return peak.flops;
-  }
-  if (machine.empty() || machine == "-") return 0;  // standard input can be read only once
-  const double peak = matrix_peak(read_machine(machine_file(machine)), job.options.numbers.dtype, job.num_ranks(),
-                                  intra_op_threads(job));
-  if (peak == 0 && !plans) {
-    throw ConfigError(fmt::format("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", machine,
-                                  to_text(job.options.numbers.dtype)));
-  }
-  return peak;
-}
-
-/// Sets the planned times of ops by the profile of --machine, and of a step unless a plan gives it. Does nothing
-/// without a profile, or if it does not cover the job.
-void plan_by_profile(Job& job, const TrainCommandLine& flags) {
-  const std::string& profile = flags.planner.machine;
-  if (uses_gpu(job.options) || profile.empty() || profile == "-") return;
-  try {
-    const std::string file = machine_file(profile);
-    const MachineProfile machine = read_machine(file);
-    Forecast planned = forecast(job, machine);
-    if (!(job.options.planned.step_seconds > 0)) job.options.planned.step_seconds = planned.step_seconds;
-    job.options.planned.ops = std::move(planned.op_seconds);
-    std::error_code unknown;
-    const auto written = std::chrono::file_clock::to_sys(std::filesystem::last_write_time(file, unknown));
-    job.options.planned.by =
-        fmt::format("{} ({} of {:%Y-%m-%d})", machine.name, file, std::chrono::floor<std::chrono::seconds>(written));
-  } catch (const ConfigError&) {  // the run needs no plan
-  }
-}
-
 Words rank_words(const CLI::App& command) {
   Words words = given_arguments(command);
   words.insert(words.begin(), kTrain.name);
@@ -412,7 +377,7 @@ void report_threads(const Job& job) {
   const char* usual = std::getenv("OMP_NUM_THREADS");
   if (usual == nullptr || job.options.device.threads > 0 || std::getenv("TORCHELASTIC_RUN_ID") != nullptr) return;
   // LibTorch would obey this variable, but each rank sets its own number.
-  if (const int threads = intra_op_threads(job); std::to_string(threads) != usual) {
+  if (const int threads = intra_op_threads(job.options, job.local_ranks()); std::to_string(threads) != usual) {
     messages().write(
         fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
                     threads == 1 ? "1 thread" : fmt::format("{} threads", threads)));
@@ -484,7 +449,7 @@ std::string way_to_continue(const Job& job, Words typed) {
 
 RankGroups second_shards(const Job& job) {
   RankGroups all;
-  if (!job.has_second_shards()) return all;
+  if (!job.has_second_shards) return all;
   for (const RankGroups& shards : job.shards()) all.insert(all.end(), shards.begin(), shards.end());
   return all;
 }
@@ -521,7 +486,10 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
       .records_steps = job.options.numbers.cuda_graphs,
       .saves = !job.options.checkpoint.folder.empty(),
       .most_restarts = static_cast<int>(job.options.recovery.max_restarts),
-      .next_start = [&job](std::int64_t failed_step) { return next_start(job, failed_step); },
+      .next_start =
+          [&job](std::int64_t failed_step) {
+            return next_start(job.options.checkpoint.folder, job.first_step, failed_step);
+          },
       .most_recoveries = has_twins ? static_cast<int>(job.options.recovery.max_recoveries) : 0,
       .copies = job.ranks().in_lanes(job.run.rank_groups()),
       .copies_of_group = job.options.parallel.tensor_parallel,
@@ -530,7 +498,7 @@ int run(const Job& job, const std::vector<std::string>& arguments, ProgramEntry 
       .spare_patience = has_twins ? spare_patience(job) : std::nullopt,
       .last_step = job.options.updates.steps,
       .flight_folder = job.options.flight_folder(),
-      .flight_job = flight_job(job)};
+      .flight_job = flight_job(job, job.options.planned)};
   if (remote) {
     use_relays(plan, *remote);
     require_groups_on_hosts(job, *remote);
@@ -587,15 +555,11 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       options.device.local_ranks = place->local_size;
       assign_gpu(options, place->local_rank, place->local_size);
     }
-    Job job = prepare_job(options);
+    const Job job = prepare_job(options);
     if (job.options.output.reports) {
       report_threads(job);
       report_without_effect(job);
     }
-    job.peak_flops = peak_flops(job, *flags, options.output.reports);
-    const bool is_first =
-        invocation.rank ? invocation.rank->rank == 0 : !invocation.place || invocation.place->rank == 0;
-    if (is_first) plan_by_profile(job, *flags);
     if (!invocation.rank) set_usual_flags(*command, job);
     if (job.options.output.reports) write_resolved(*command, job.options.output.metrics);
     if (!options.resume.from.empty()) {  // ranks use the same checkpoint

@@ -359,16 +359,17 @@ TEST(DeviceTest, PeakOfAJobCountsItsGpusAndItsType) {
   TrainOptions options = testing::small_options("gpt2-tiny", "1f1b", {4, 4});
   options.device.kind = DeviceKind::Cuda;
   options.numbers.dtype = DataType::BFloat16;
-  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 4 * 312e12);
+  EXPECT_EQ(gpu_peak(options, resolve_job(options).num_ranks()).flops, 4 * 312e12);
   options.device.transport = TransportKind::Threads;
-  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 312e12) << "ranks share a GPU";
+  EXPECT_EQ(gpu_peak(options, resolve_job(options).num_ranks()).flops, 312e12) << "ranks share a GPU";
   options.numbers.dtype = DataType::Float32;
-  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);
-  EXPECT_THAT(gpu_peak(resolve_job(options)).what, AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
+  EXPECT_EQ(gpu_peak(options, resolve_job(options).num_ranks()).flops, 0);
+  EXPECT_THAT(gpu_peak(options, resolve_job(options).num_ranks()).what,
+              AllOf(HasSubstr("NVIDIA A100-SXM4-80GB"), HasSubstr("float32")));
   options.numbers.tf32 = true;
-  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 156e12);
+  EXPECT_EQ(gpu_peak(options, resolve_job(options).num_ranks()).flops, 156e12);
   gpus.each.name = "NVIDIA A100-SXM4-80GB MIG 1g.10gb";
-  EXPECT_EQ(gpu_peak(resolve_job(options)).flops, 0);
+  EXPECT_EQ(gpu_peak(options, resolve_job(options).num_ranks()).flops, 0);
 }
 
 }  // namespace

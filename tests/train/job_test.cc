@@ -63,14 +63,14 @@ TEST(JobTest, TheReportOfARunThatEndedFirstIsKept) {
   const testing::Scratch scratch;
   Job job;
   const std::string path = scratch.path("report.html");
-  write_final_output(job, "--report", path, "first");
-  write_final_output(job, "--report", path, "second");
-  write_final_output(job, "--report", path, "third");
+  write_final_output(job.replaces_outputs(), "--report", path, "first");
+  write_final_output(job.replaces_outputs(), "--report", path, "second");
+  write_final_output(job.replaces_outputs(), "--report", path, "third");
   EXPECT_EQ(testing::read_file(path), "first");
   EXPECT_EQ(testing::read_file(path + ".2"), "second");
   EXPECT_EQ(testing::read_file(path + ".3"), "third");
   job.options.output.overwrite = true;
-  write_final_output(job, "--report", path, "fourth");
+  write_final_output(job.replaces_outputs(), "--report", path, "fourth");
   EXPECT_EQ(testing::read_file(path), "fourth");
 }
 
@@ -87,7 +87,7 @@ TEST(JobTest, OnlyTheRanksOfThisHostNeedItsMemoryAndItsCores) {
   EXPECT_THROW((void)prepare_job(options), ConfigError) << "eight groups of which each takes half the memory or more";
   options.device.local_ranks = 2;  // half a group
   const Job job = prepare_job(options);
-  EXPECT_EQ(intra_op_threads(job), std::max(available_cores() / 2, 1));
+  EXPECT_EQ(intra_op_threads(job.options, job.local_ranks()), std::max(available_cores() / 2, 1));
   options.device.local_ranks = 1000;  // too many ranks are rejected later, at the rendezvous
   EXPECT_EQ(resolve_job(options).local_ranks(), 32);
 }

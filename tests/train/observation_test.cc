@@ -135,7 +135,7 @@ std::vector<RecordedStep> trained(const Job& job, std::int64_t steps, OpTimes& o
     Trainer trainer(job, rank, transport);
     trainer.trace(true);
     const RunSummary run = trainer.run([](const StepMetrics&) {});
-    auto gathered = gather_steps(job, rank, transport, *trainer.tracer());
+    auto gathered = gather_steps(job, job.options.device.transport, rank, transport, *trainer.tracer());
     if (rank != RankId(0)) return;
     recorded = std::move(gathered);
     op_times = run.op_times;
@@ -231,7 +231,7 @@ TEST(ObservationTest, SimulateReadsTheMeasuredCostsOfSplitLayers) {
   const CostModel costs = measured_costs(*run.job, run.op_times, run.steps);
   const CostModel read = costs_from_json(costs_to_json(costs), "op_times.json", 2);
   EXPECT_GT(read.stages[1].backward, 0);
-  EXPECT_EQ(timeline_panels(*run.job, run.steps, costs).size(), 2U);
+  EXPECT_EQ(timeline_panels(run.job->run.schedule, run.steps, costs).size(), 2U);
 }
 
 TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {
@@ -252,7 +252,8 @@ TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {
 
 TEST(ObservationTest, ThePageShowsTheStepAboveItsSimulation) {
   const TracedRun run(testing::small_options("gpt2-tiny", "1f1b", {2, 2}));
-  const std::string page = timeline_page(*run.job, run.steps, measured_costs(*run.job, run.op_times, run.steps));
+  const std::string page =
+      timeline_page(run.job->run.schedule, run.steps, measured_costs(*run.job, run.op_times, run.steps));
   const auto measured = page.find("as it ran, in seconds\"");
   EXPECT_NE(measured, std::string::npos);
   EXPECT_LT(measured, page.find("simulated with the measured op times\""));

@@ -74,7 +74,7 @@ TEST(OffloadTrainingTest, AutoOffloadsWhatMemoryRequires) {
   EXPECT_FALSE(offloads(options)) << "1 GiB is enough";
   const auto peak = [&] {
     const Job job = prepare_job(options);
-    return forecast(job, assumed_machine(job)).peak_bytes();
+    return forecast(job, assumed_machine(job, job.options)).peak_bytes();
   };
   const double roomy = peak();
   options.memory.gib = 0.9 * roomy / (1 << 30);

@@ -74,10 +74,10 @@ TEST(PartitionTrainingJobTest, StagesHaveTheLayersAskedFor) {
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1");
   options.schedule.partition = TrainOptions().schedule.partition;
   EXPECT_EQ(to_text(prepare_job(options).partition), "7,1") << "balanced by default where that is faster";
-  EXPECT_THAT(partition_line(prepare_job(options)), ::testing::HasSubstr("7,1 (faster than even"));
+  EXPECT_THAT(partition_line(prepare_job(options), PartitionRule::Auto), ::testing::HasSubstr("7,1 (faster than even"));
   options.schedule.partition = parse_partition("even");
   EXPECT_EQ(to_text(prepare_job(options).partition), "4,4");
-  EXPECT_EQ(partition_line(prepare_job(options)), "");
+  EXPECT_EQ(partition_line(prepare_job(options), PartitionRule::Auto), "");
   options.schedule.name = "none";
   options.schedule.partition = parse_partition("3,5");
   EXPECT_EQ(to_text(prepare_job(options).partition), "8");
@@ -104,8 +104,8 @@ TEST(PartitionTrainingJobTest, TheForecastNeverCallsTheDefaultSlowerThanEven) {
           uneven += job.partition != even.partition ? 1 : 0;
           kept += job.partition == even.partition && balanced.partition != even.partition ? 1 : 0;
           for (const double speed : {3e10, 8e10, 2e11}) {
-            EXPECT_LE(forecast(job, machine_at(speed, job)).step_seconds,
-                      forecast(even, machine_at(speed, even)).step_seconds)
+            EXPECT_LE(forecast(job, machine_at(speed, job, job.options)).step_seconds,
+                      forecast(even, machine_at(speed, even, even.options)).step_seconds)
                 << schedule << " " << stages << " " << groups << " " << sequence << " " << speed;
           }
         }

@@ -117,7 +117,7 @@ TEST(ReportTest, StepFlopsAreThoseOfAllSamples) {
   const auto flops_of = [](const PipelineShape& shape, std::int64_t data_parallel) {
     TrainOptions options = testing::small_options("gpt2-tiny", "chimera", shape);
     options.parallel.data_parallel = data_parallel;
-    return step_flops(prepare_job(options));
+    return step_flops(prepare_job(options), options);
   };
   EXPECT_GT(flops_of({2, 4}, 1), 0);
   EXPECT_DOUBLE_EQ(flops_of({4, 4}, 2), 2 * flops_of({2, 4}, 1));

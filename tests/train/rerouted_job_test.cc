@@ -106,7 +106,7 @@ std::vector<std::string> hashes_of_jobs(const std::vector<Job>& jobs) {
       const std::size_t launched = job.launched_rank(rank).index();
       std::optional<Trainer> trainer;
       if (kept[launched]) {
-        trainer.emplace(job, rank, transport, *kept[launched]);
+        trainer.emplace(job, rank, transport, WeightOrigin::Own, &*kept[launched]);
       } else {
         trainer.emplace(job, rank, transport, first > 0 ? WeightOrigin::Replacement : WeightOrigin::Own);
       }

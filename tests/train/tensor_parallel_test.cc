@@ -423,16 +423,16 @@ TEST(SplitLayersTest, StagesThatRecomputeAreChosenForTheMemoryOfARank) {
 
 TEST(SplitLayersTest, TokensAreCutOnlyWhereTDividesThem) {
   TrainOptions options = options_of("gpt2-tiny", 4, "1f1b", {2, 4});
-  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  EXPECT_TRUE(prepare_job(options).cuts_tokens);
   options.data.sequence = 18;
-  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  EXPECT_FALSE(prepare_job(options).cuts_tokens);
   expect_same_gradients(options);
   options.data.sequence = 16;
   options.schedule.shape.slices = 2;
   options.schedule.slice_lengths = {10, 6};
-  EXPECT_FALSE(prepare_job(options).cuts_tokens());
+  EXPECT_FALSE(prepare_job(options).cuts_tokens);
   options.schedule.slice_lengths = {12, 4};
-  EXPECT_TRUE(prepare_job(options).cuts_tokens());
+  EXPECT_TRUE(prepare_job(options).cuts_tokens);
   expect_same_gradients(options);
 }
 

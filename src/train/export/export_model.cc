@@ -138,7 +138,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
 
 std::string export_model(const Job& job, const std::vector<Parameter>& own, RankId rank, Transport& transport) {
   const std::string& folder = job.options.exported.folder;
-  const ExportPlan plan = plan_job_export(job);
+  const ExportPlan plan = plan_job_export(job.model, job.options);
   // Three phases: rank 0 creates files of full size, all ranks write their tensors at their offsets, and rank 0 adds
   // the description and renames the folder to its final name.
   std::optional<StagedFolder> staged;  // Rank 0 only

@@ -28,10 +28,6 @@ namespace chimera {
 void convert_folder(const std::string& source, const std::string& output, std::optional<ElementType> type,
                     std::uint64_t shard_bytes, const std::string& tokenizer);
 
-/// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
-/// Called before training starts, because its end is too late for such an error.
-void require_exportable(const Job& job);
-
 /// Writes the model of a job to the folder of --export. All ranks call it. Each writes its `own` parameters into
 /// preallocated files, so no rank holds the whole model. `own` must cover each parameter on exactly one rank. Rank 0
 /// adds config.json, generation_config.json and the tokenizer's files if known. The folder appears atomically. Throws

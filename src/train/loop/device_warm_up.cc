@@ -12,8 +12,8 @@ namespace chimera {
 /// BERT's attention has other ops with a mask, which only padded micro-batches have.
 void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, DeviceProgress& progress,
                     Executor& executor) {
-  const Job& job = self.job;
-  const TrainOptions& options = job.options;
+  const JobShape& job = self.job;
+  const TrainOptions& options = self.job.options;
   if (self.device.is_cpu()) return;
   if (job.num_ranks() == 1 && !options.numbers.op_graphs) return;
   const auto warm = [&](const Program& program, bool trains, bool is_masked) {

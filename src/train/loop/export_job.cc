@@ -22,11 +22,9 @@ namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-Tensors first_weights(const Job& job) {
+Tensors first_weights(const ModelConfig& model, DataType dtype, const InitialValue& value) {
   // The initial values depend on seed and parameter name alone, so one stage with all layers has those of every layout.
-  const StandaloneStage whole(job.model, even_partition(job.model.layers, 1).front(),
-                              scalar_type(master_type(job.options.numbers.dtype)),
-                              folder_or_random_values(job.from, job.options.data.seed));
+  const StandaloneStage whole(model, even_partition(model.layers, 1).front(), scalar_type(master_type(dtype)), value);
   Tensors weights;
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
@@ -36,11 +34,11 @@ Tensors first_weights(const Job& job) {
   return weights;
 }
 
-Tensors all_batches(const Job& job) {
+Tensors all_batches(const JobShape& job, const Samples& samples, std::int64_t count) {
   std::map<std::string, std::vector<at::Tensor>> steps;
-  for (std::int64_t step = 0; step < job.options.updates.steps; ++step) {
+  for (std::int64_t step = 0; step < count; ++step) {
     const MicroBatch batch =
-        make_micro_batch(*job.data.training, job.model.family, {step, 0, job.run.mini_batch(), job.run.mini_batch()});
+        make_micro_batch(samples, job.model.family, {step, 0, job.run.mini_batch(), job.run.mini_batch()});
     steps["tokens"].push_back(batch.tokens);
     steps["targets"].push_back(batch.targets);
     if (is_causal(job.model.family)) continue;
@@ -52,9 +50,8 @@ Tensors all_batches(const Job& job) {
   return batches;
 }
 
-std::string settings(const Job& job) {
+std::string settings(const JobShape& job, const TrainOptions& options) {
   const ModelConfig& model = job.model;
-  const TrainOptions& options = job.options;
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
   nlohmann::ordered_json text = {{"model", sizes},
@@ -87,9 +84,11 @@ void export_job(const Job& job, const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) reject("{}: cannot be made ({})", folder, error.message());
-  write_safetensors(folder + "/weights.safetensors", first_weights(job));
-  write_safetensors(folder + "/batches.safetensors", all_batches(job));
-  write_whole(folder + "/job.json", settings(job));
+  write_safetensors(
+      folder + "/weights.safetensors",
+      first_weights(job.model, job.options.numbers.dtype, folder_or_random_values(job.from, job.options.data.seed)));
+  write_safetensors(folder + "/batches.safetensors", all_batches(job, *job.data.training, job.options.updates.steps));
+  write_whole(folder + "/job.json", settings(job, job.options));
 }
 
 }  // namespace chimera

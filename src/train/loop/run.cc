@@ -83,48 +83,43 @@ FailureReport failure_of(const std::exception_ptr& exception, const std::string&
 }
 
 /// MKL reads this at its first product. Its sums then do not depend on memory alignment.
-void fix_products(const Job& job) {
-  if (job.canonical) ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
+void fix_products(bool is_canonical) {
+  if (is_canonical) ::setenv("MKL_CBWR", "AUTO", /*overwrite=*/0);
 }
 
-void use_threads(const Job& job) {
+void use_threads(const TrainOptions& options, std::int64_t local_ranks) {
   static std::once_flag once;
   std::call_once(once, [] { at::set_num_interop_threads(1); });
-  at::set_num_threads(intra_op_threads(job));
-  set_matmul_precision(job.options);
+  at::set_num_threads(intra_op_threads(options, local_ranks));
+  set_matmul_precision(options);
 }
 
-std::optional<MemoryMeter> meter_of(const Job& job) {
-  if (job.options.output.tensor_memory.empty()) return std::nullopt;
-  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(job.num_ranks()));
+std::optional<MemoryMeter> meter_of(const OutputOptions& output, std::int64_t ranks) {
+  if (output.tensor_memory.empty()) return std::nullopt;
+  return std::optional<MemoryMeter>(std::in_place, static_cast<std::size_t>(ranks));
 }
 
-void write_tensor_memory(const Job& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
+/// Returns the peak tensor bytes of all ranks as JSON.
+std::string tensor_memory(const JobShape& job, RankId rank, Transport& transport, const MemoryMeter& meter) {
   std::vector<double> bytes;
   const double own = static_cast<double>(meter.usage(job.launched_rank(rank)).peak);
   for (const auto& peak : gather({own}, rank, job.num_ranks(), transport)) bytes.push_back(peak.front());
-  if (rank != RankId(0)) return;
-  write_final_output(job, "--tensor-memory", job.options.output.tensor_memory,
-                     fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", ")));
+  return fmt::format("{{\"peak_bytes\": [{:.0f}]}}\n", fmt::join(bytes, ", "));
 }
 
-void say_saved(const Job& job) {
-  const std::string& folder = job.options.checkpoint.folder;
+void say_saved(const std::string& folder) {
   messages().write(fmt::format("chimera: ended by a signal; step {} is saved in {}, --resume auto continues from it\n",
                                list_steps(folder).back(), folder));
 }
 
-std::optional<StopSignals> stop_signals(const Job& job, StopSignals::Second second) {
-  if (job.options.checkpoint.folder.empty()) return std::nullopt;
+std::optional<StopSignals> stop_signals(const std::string& folder, StopSignals::Second second) {
+  if (folder.empty()) return std::nullopt;
   return std::optional<StopSignals>(std::in_place, second);
 }
 
 /// Keeps the figures of the summary for `chimera diagnose`. They must not cost the result of the training.
-void write_speed(const Job& job, const RunSummary& run) {
-  const std::string& folder = job.options.checkpoint.folder;
-  if (folder.empty() || uses_gpu(job.options)) return;
+void write_speed(const std::string& folder, const SpeedAnalysis& report) {
   try {
-    const SpeedAnalysis report = analyze_speed(job, run, available_cores());
     write_whole(folder + "/" + kSpeedName, json_text(to_json(report), 2) + "\n");
   } catch (const Error& error) {
     messages().write(fmt::format("chimera: {}\n", error.what()));
@@ -147,11 +142,42 @@ struct Endpoint {
   std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
   std::shared_ptr<ConnectionBreaker> breaker;
 };
-std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end);
+
+int gpu_of(const TrainOptions& options, RankId launched) {
+  return static_cast<int>(device_of(options, launched).index());
+}
+
+std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
+  const std::vector<RankPair> pairs = communicating_pairs(job);
+  if (!uses_gpu(job.options)) {
+    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
+                         .world_size = static_cast<int>(job.num_ranks()),
+                         .rendezvous = std::move(end.rendezvous),
+                         .timeout = end.timeout,
+                         .start_up_timeout = end.start_up_timeout,
+                         .groups = job.rank_groups(),
+                         .pairs = pairs,
+                         .fingerprint = std::move(end.compared),
+                         .breaker = std::move(end.breaker)});
+  }
+  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
+                                .world_size = static_cast<int>(job.num_ranks()),
+                                .gpu = gpu_of(job.options, job.launched_rank(end.rank)),
+                                .rendezvous = std::move(end.rendezvous),
+                                .groups = job.rank_groups(),
+                                .pairs = pairs,
+                                .sums_in_order = job.canonical.has_value(),
+                                .has_early_sums = has_early_sums(job.programs.training),
+                                .fingerprint = std::move(end.compared),
+                                .start_up_timeout = end.start_up_timeout,
+                                .timeout = end.timeout,
+                                .on_group_connected = note_more_progress,
+                                .breaker = std::move(end.breaker)});
+}
 
 /// Limits the delay if another rank is lost during reconnection. Communicators of GPUs take seconds each.
-std::chrono::milliseconds rejoining_patience(const Job& job) {
-  return uses_gpu(job.options) ? std::chrono::minutes(2) : std::chrono::seconds(10);
+std::chrono::milliseconds rejoining_patience(const TrainOptions& options) {
+  return uses_gpu(options) ? std::chrono::minutes(2) : std::chrono::seconds(10);
 }
 
 std::vector<RankId> ranks_of(const RankSet& set) {
@@ -271,22 +297,22 @@ class LastingTrainer {
 
   /// Connects to the other ranks, and continues with the state of the job before.
   void connect() {
-    const Job& job = rerouted_ ? *rerouted_ : launched_;
+    const auto& job = this->job();
     const auto& launched = job.launched_ranks;
     const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
-    reconnecting_.join(
-        [&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker, bool is_first) {
-          Fingerprint compared = fingerprint_;
-          // Replacements have no checkpoint.
-          if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
-          return open_transport(job, {.rank = rank,
-                                      .rendezvous = rendezvous,
-                                      .compared = std::move(compared),
-                                      .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job),
-                                      .breaker = breaker});
-        });
+    reconnecting_.join([&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker,
+                           bool is_first) {
+      Fingerprint compared = fingerprint_;
+      // Replacements have no checkpoint.
+      if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+      return open_transport(job, {.rank = rank,
+                                  .rendezvous = rendezvous,
+                                  .compared = std::move(compared),
+                                  .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job.options),
+                                  .breaker = breaker});
+    });
     if (!trainer_ && kept_) {
-      trainer_.emplace(job, rank, reconnecting_, *kept_);
+      trainer_.emplace(job, rank, reconnecting_, WeightOrigin::Own, &*kept_);
     } else if (!trainer_) {
       note_progress({RankProgress::Phase::StartUp});
       trainer_.emplace(job, rank, reconnecting_,
@@ -309,9 +335,11 @@ class LastingTrainer {
     rerouted_.reset();
     if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
     change_ = std::move(change);
-    const Job& job = rerouted_ ? *rerouted_ : launched_;
-    if (job.launched_rank(RankId(0)) == rank_) rewrite_flight_job(job);
+    if (job().launched_rank(RankId(0)) == rank_)
+      rewrite_flight_job(launched_.options.flight_folder(), flight_job(job(), launched_.options.planned));
   }
+
+  [[nodiscard]] const Job& job() const { return rerouted_ ? *rerouted_ : launched_; }
 
   const Job& launched_;
   RankId rank_;
@@ -329,8 +357,7 @@ class LastingTrainer {
 /// Exports the model, and returns the folder's name. If this fails, leaves a checkpoint, because the weights cannot be
 /// recomputed.
 std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& transport) {
-  const Job& job = trainer.job();
-  const TrainOptions& options = job.options;
+  const TrainOptions& options = trainer.job().options;
   const auto save = [&] {
     std::string folder =
         options.checkpoint.folder.empty() ? options.exported.folder + ".checkpoint" : options.checkpoint.folder;
@@ -338,7 +365,7 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
     return folder;
   };
   try {
-    return export_model(job, trainer.model().whole_parameters(), trainer.rank(), transport);
+    return export_model(trainer.job(), trainer.model().whole_parameters(), trainer.rank(), transport);
   } catch (const PeerLostError&) {
     (void)save();
     throw;
@@ -357,7 +384,7 @@ std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& tra
 bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<MemoryMeter>& meter, std::string& op,
               ReconnectingTransport* reconnecting = nullptr) {
   set_fault_rank(static_cast<int>(rank.value()));
-  use_threads(job);
+  use_threads(job.options, job.local_ranks());
   // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
@@ -402,7 +429,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
       last = now;
       if (!speaks || step.step <= spoken) return;
       spoken = step.step;
-      if (job.peak_flops > 0) step.utilization = step_flops(job) / step.step_seconds / job.peak_flops;
+      if (job.peak_flops > 0) step.utilization = step_flops(job, job.options) / step.step_seconds / job.peak_flops;
       if (step.utilization > 1 && !std::exchange(has_warned, true))
         messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
       if (metrics) metrics->write(step);
@@ -428,13 +455,19 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     std::string exported;
     if (run.is_whole && !job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
-      const auto recorded = gather_steps(job, rank, transport, *tracer);
+      const auto recorded = gather_steps(job, job.options.device.transport, rank, transport, *tracer);
       if (speaks) write_observations(job, recorded, run, lines);
     }
-    if (meter) write_tensor_memory(final_job, trainer->rank(), transport, *meter);
+    if (meter) {
+      const std::string text = tensor_memory(final_job, trainer->rank(), transport, *meter);
+      if (speaks) write_final_output(job.replaces_outputs(), "--tensor-memory", job.options.output.tensor_memory, text);
+    }
     if (speaks && run.steps > 0) {
       output().write(speed_summary(final_job, run, available_cores()));
-      write_speed(final_job, run);
+      if (!job.options.checkpoint.folder.empty() && !uses_gpu(job.options)) {
+        write_speed(job.options.checkpoint.folder,
+                    analyze_speed(final_job, job.options.planned, run, available_cores()));
+      }
     }
     if (speaks && lasting) output().write(lasting->costs().describe());
     if (metrics) metrics->finish();
@@ -444,7 +477,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     }
     note_progress({RankProgress::Phase::Ending});
     if (speaks && run.is_whole) output().write(end_of_run_text(job, exported));
-    if (speaks && !run.is_whole) say_saved(job);
+    if (speaks && !run.is_whole) say_saved(job.options.checkpoint.folder);
     return run.is_whole;
   } catch (const ConfigError& error) {
     op = trainer ? trainer->current() : "start-up";
@@ -463,43 +496,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
 }
 
-int gpu_of(const Job& job, RankId rank) {
-  return static_cast<int>(device_of(job.options, job.launched_rank(rank)).index());
-}
-
 /// Threads that start later, those of c10d and NCCL too, inherit the cores.
-void bind_near_gpu(const Job& job, int rank) {
-  if (!uses_gpu(job.options)) return;
-  const int gpu = gpu_of(job, RankId(rank));
+void bind_near_gpu(const TrainOptions& options, RankId launched) {
+  if (!uses_gpu(options)) return;
+  const int gpu = gpu_of(options, launched);
   (void)bind_to_cores(cores_near(accelerator().traits(gpu).pci));
-}
-
-std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
-  const std::vector<RankPair> pairs = communicating_pairs(job);
-  if (!uses_gpu(job.options)) {
-    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
-                         .world_size = static_cast<int>(job.num_ranks()),
-                         .rendezvous = std::move(end.rendezvous),
-                         .timeout = end.timeout,
-                         .start_up_timeout = end.start_up_timeout,
-                         .groups = job.rank_groups(),
-                         .pairs = pairs,
-                         .fingerprint = std::move(end.compared),
-                         .breaker = std::move(end.breaker)});
-  }
-  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
-                                .world_size = static_cast<int>(job.num_ranks()),
-                                .gpu = gpu_of(job, end.rank),
-                                .rendezvous = std::move(end.rendezvous),
-                                .groups = job.rank_groups(),
-                                .pairs = pairs,
-                                .sums_in_order = job.canonical.has_value(),
-                                .has_early_sums = has_early_sums(job),
-                                .fingerprint = std::move(end.compared),
-                                .start_up_timeout = end.start_up_timeout,
-                                .timeout = end.timeout,
-                                .on_group_connected = note_more_progress,
-                                .breaker = std::move(end.breaker)});
 }
 
 /// Connects a rank of a job that ends if a rank is lost.
@@ -520,26 +521,27 @@ std::unique_ptr<Transport> connect_once(const Job& job, const RankEnvironment& r
 }  // namespace
 
 int run_threads(const Job& job) {
-  fix_products(job);
-  begin_own_flight(job);
+  fix_products(job.canonical.has_value());
+  const std::string flight = job.options.flight_folder();
+  begin_own_flight(flight, flight_job(job, job.options.planned));
   const auto begin = sample_core_use();
   const auto ranks = static_cast<int>(job.num_ranks());
   std::vector<std::string> ops(static_cast<std::size_t>(ranks));  // [rank]
-  std::optional<MemoryMeter> meter = meter_of(job);
+  std::optional<MemoryMeter> meter = meter_of(job.options.output, job.num_ranks());
   std::atomic<bool> is_whole = true;
-  const auto signals = stop_signals(job, StopSignals::Second::EndsProcess);
+  const auto signals = stop_signals(job.options.checkpoint.folder, StopSignals::Second::EndsProcess);
   // No launcher watches thread ranks, so this process detects its own hangs.
   ThreadHangWatch watch(ranks, milliseconds(job.options.recovery.hang_seconds),
                         milliseconds(job.options.recovery.hang_seconds_at_start()), !uses_gpu(job.options),
                         job.options.numbers.cuda_graphs);
   const auto failed = try_rank_threads(ranks, job.rank_groups(), [&](RankId rank, Transport& transport) {
     const ThreadHangWatch::Rank watched(watch, static_cast<int>(rank.value()));
-    const FlightRecordingScope recorded(job, static_cast<int>(rank.value()));
+    const FlightRecordingScope recorded(flight, static_cast<int>(rank.value()));
     const PooledStreamGuard stream(device_of(job.options, rank));
     if (!train_as(job, rank, transport, meter, ops[rank.index()])) is_whole = false;
   });
   if (!failed) {
-    end_own_flight(job, std::nullopt);
+    end_own_flight(flight, std::nullopt);
     finish_output(kDrainAfterSuccess);
     return exit_code(is_whole);
   }
@@ -547,19 +549,20 @@ int run_threads(const Job& job) {
   failure.rank = static_cast<int>(failed->rank.value());
   const std::string reason = describe_failure(failure.rank, {.report = failure, .ending = {}});
   messages().write("chimera: " + reason + "\n");
-  end_own_flight(job, FlightVerdict{.reason = reason,
-                                    .culprit = failure.rank,
-                                    .op = failure.op,
-                                    .nanoseconds = monotonic_nanoseconds(),
-                                    .others_share = load_of_others_since(begin)});
+  end_own_flight(flight, FlightVerdict{.reason = reason,
+                                       .culprit = failure.rank,
+                                       .op = failure.op,
+                                       .nanoseconds = monotonic_nanoseconds(),
+                                       .others_share = load_of_others_since(begin)});
   messages().drain(kDrainAfterFailure);
   return static_cast<int>(ExitCode::No);
 }
 
 int run_rank(const Job& job, RankEnvironment rank) {
-  fix_products(job);
+  fix_products(job.canonical.has_value());
+  const std::string flight = job.options.flight_folder();
   std::string op = "start-up";
-  if (rank.placed && rank.rank == 0) begin_own_flight(job);
+  if (rank.placed && rank.rank == 0) begin_own_flight(flight, flight_job(job, job.options.planned));
   std::unique_ptr<Heartbeats> heartbeats;
   std::optional<int> told;  // of a reported failure
   const auto tell = [&] {
@@ -574,9 +577,9 @@ int run_rank(const Job& job, RankEnvironment rank) {
       reject("this rank's options make a job of {} ranks, but {} were started", job.num_ranks(), rank.world_size);
     }
     bool is_whole = true;
-    bind_near_gpu(job, rank.rank);
+    bind_near_gpu(job.options, RankId(rank.rank));
     std::optional<FlightRecordingScope> recorded;
-    if (!rank.placed) recorded.emplace(job, rank.rank);
+    if (!rank.placed) recorded.emplace(flight, rank.rank);
     {
       std::optional<ReconnectingTransport> reconnecting;
       std::unique_ptr<Transport> connected;
@@ -586,15 +589,15 @@ int run_rank(const Job& job, RankEnvironment rank) {
         connected = connect_once(job, rank);
       }
       Transport& transport = reconnecting ? static_cast<Transport&>(*reconnecting) : *connected;
-      if (rank.placed) recorded.emplace(job, rank.rank);  // Rank 0 has created the folder
+      if (rank.placed) recorded.emplace(flight, rank.rank);  // Rank 0 has created the folder
       rank.rendezvous_file.reset();
       // The rendezvous has timeouts of its own. From here on, a silent host would block all others.
-      heartbeats = watch_hosts(job, rank, transport);
+      if (job.options.recovery.hang_seconds > 0) heartbeats = watch_hosts(rank, transport);
       note_progress({RankProgress::Phase::StartUp});
-      std::optional<MemoryMeter> meter = meter_of(job);
+      std::optional<MemoryMeter> meter = meter_of(job.options.output, job.num_ranks());
       // Static: a signal during process exit must not cause a failure.
-      static auto signals =
-          stop_signals(job, rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
+      static auto signals = stop_signals(job.options.checkpoint.folder,
+                                         rank.placed ? StopSignals::Second::EndsProcess : StopSignals::Second::Nothing);
       try {
         const PooledStreamGuard stream(device_of(job.options, RankId(rank.rank)));
         is_whole = train_as(job, RankId(rank.rank), transport, meter, op, reconnecting ? &*reconnecting : nullptr);
@@ -611,7 +614,7 @@ int run_rank(const Job& job, RankEnvironment rank) {
       heartbeats.reset();
     }
     op = "its end";
-    if (rank.placed && rank.rank == 0) end_own_flight(job, std::nullopt);
+    if (rank.placed && rank.rank == 0) end_own_flight(flight, std::nullopt);
     finish_output(kDrainAfterSuccess);
     return exit_code(is_whole);
   } catch (...) {

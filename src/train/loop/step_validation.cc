@@ -24,11 +24,11 @@ StageRanks first_replica(const RankContext& self) {
 }  // namespace
 
 double StepValidation::loss(std::int64_t step) {
-  const Job& job = self_.job;
-  const std::int64_t samples = job.data.validation->count();
+  const JobShape& job = self_.job;
+  const std::int64_t samples = self_.job.data.validation->count();
   // At least one mini-batch, which the loader fills up if the split is shorter.
   const std::int64_t batches =
-      std::clamp<std::int64_t>(samples / job.run.mini_batch(), 1, job.options.data.validate_batches);
+      std::clamp<std::int64_t>(samples / job.run.mini_batch(), 1, self_.job.options.data.validate_batches);
   double sum = 0;
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     const StepHooks hooks{
@@ -42,12 +42,11 @@ double StepValidation::loss(std::int64_t step) {
 }
 
 std::string StepValidation::sample(std::int64_t step) {
-  const Job& job = self_.job;
   const WholeTokens whole(self_.tensor.get());  // T need not divide the tokens of a prompt
   // Replica 0 of group 0 has each stage once. The other ranks take part only in the sums.
-  DistributedModel model(model_.stages(), first_replica(self_), self_.transport, job.model.hidden,
-                         scalar_type(job.options.numbers.dtype), self_.device);
-  const TrainingPrompt& prompt = *job.data.prompt;
+  DistributedModel model(model_.stages(), first_replica(self_), self_.transport, self_.job.model.hidden,
+                         scalar_type(self_.job.options.numbers.dtype), self_.device);
+  const TrainingPrompt& prompt = *self_.job.data.prompt;
   const auto on_token = [&](TokenId, std::string_view) {
     progress_.note({RankProgress::Phase::Steps, step, Instruction{.kind = InstructionKind::ReduceScalars}});
     progress_.catch_up();

@@ -20,19 +20,18 @@ namespace chimera {
 namespace {
 
 /// Size and type of the hidden states that stages exchange.
-TensorSpec hidden_states(const Job& job) {
-  const std::int64_t tokens =
-      job.options.data.sequence / (job.cuts_tokens() ? job.options.parallel.tensor_parallel : 1);
-  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(job.options.numbers.dtype)};
+TensorSpec hidden_states(const JobShape& job, std::int64_t sequence, DataType dtype) {
+  const std::int64_t tokens = sequence / (job.cuts_tokens ? job.tensor_parallel : 1);
+  return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(dtype)};
 }
 
 ProgramShape program_shape_of(const RankContext& self) {
-  const Job& job = self.job;
+  const JobShape& job = self.job;
   ProgramShape shape = program_shape(job.run, self.place.group);
   shape.parameters = job.parameters;
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
-  shape.scatters = job.options.memory.shard_optimizer && !job.has_second_shards();
+  shape.scatters = self.job.options.memory.shard_optimizer && !job.has_second_shards;
   shape.slice_bounds = job.slice_bounds;
   shape.counts_whole = !self.is_copy();
   if (self.tensor) shape.sum_over_parts = [&self](const at::Tensor& numbers) { self.tensor->sum(numbers); };
@@ -41,32 +40,16 @@ ProgramShape program_shape_of(const RankContext& self) {
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin)
-    : Trainer(job, rank, transport, origin, nullptr) {
-  if (origin == WeightOrigin::Own) driver_.executor().connect_sums();
-  if (job.first_step == 0) return;
-  last_.updates = job.checkpoints->resumed->updates;
-  last_.loss_watch = job.checkpoints->resumed->loss_watch;
-}
-
-Trainer::Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept)
-    : Trainer(job, rank, transport, WeightOrigin::Own, &kept) {
-  last_ = kept.loop.last;
-  steps_.resume(kept.loop.first_step, kept.done);
-  losses_.set_skipped_in_row(kept.loop.skipped_in_row);
-  if (checkpointer_) checkpointer_->resume(kept.loop.plans);
-}
-
 Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept)
     : self_(job, rank, transport),
       steps_(job.first_step),
       loader_(job, self_.place, self_.device),
       progress_(self_.device, [this] { self_.transport.require_peers(); }),
       model_(kept != nullptr ? TrainedModel(self_, kept->model) : TrainedModel(self_, origin)),
-      driver_(job.run,
-              UpdateRule{job.options.updates.learning_rate, job.options.updates.steps, job.options.updates.clip},
-              self_.place.worker, model_.stages(), self_.transport, hidden_states(job), program_shape_of(self_),
-              model_.tied()),
+      driver_(
+          job.run, UpdateRule{job.options.updates.learning_rate, job.options.updates.steps, job.options.updates.clip},
+          self_.place.worker, model_.stages(), self_.transport,
+          hidden_states(job, options().data.sequence, options().numbers.dtype), program_shape_of(self_), model_.tied()),
       validation_(self_, model_, loader_, driver_, progress_),
       replicas_(self_, model_, progress_),
       losses_(self_),
@@ -75,6 +58,17 @@ Trainer::Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin
   if (!options().checkpoint.folder.empty()) {
     checkpointer_.emplace(job, rank, self_.transport, model_.groups(), model_.optimizer_state(), self_.tensor.get());
   }
+  if (kept != nullptr) {
+    last_ = kept->loop.last;
+    steps_.resume(kept->loop.first_step, kept->done);
+    losses_.set_skipped_in_row(kept->loop.skipped_in_row);
+    if (checkpointer_) checkpointer_->resume(kept->loop.plans);
+    return;
+  }
+  if (origin == WeightOrigin::Own) driver_.executor().connect_sums();
+  if (job.first_step == 0) return;
+  last_.updates = job.checkpoints->resumed->updates;
+  last_.loss_watch = job.checkpoints->resumed->loss_watch;
 }
 
 Trainer::Kept Trainer::keep() const {
@@ -136,17 +130,16 @@ void Trainer::run_step(std::int64_t step) {
 
 /// An asynchronous schedule has one program from flush to flush; a step is a piece of it.
 std::vector<Instruction> Trainer::program_of(std::int64_t step) const {
-  const Job& job = self_.job;
+  const JobShape& job = self_.job;
   if (!job.run.schedule.updates) return job.programs.training.workers[self_.place.worker.index()];
-  const auto [first, steps] = job.flush_interval(step);
+  const auto [first, steps] = self_.job.flush_interval(step);
   return job.programs.runs.at(steps).piece(self_.place.worker.index(), step - first, first);
 }
 
 StepHooks Trainer::hooks_of(std::int64_t step) {
-  const Job& job = self_.job;
-  const std::int64_t n = job.run.schedule.micro_batches;
-  const std::int64_t first =
-      job.run.schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
+  const Schedule& schedule = self_.job.run.schedule;
+  const std::int64_t n = schedule.micro_batches;
+  const std::int64_t first = schedule.updates ? 0 : step;  // Asynchronous: micro-batches are numbered across steps
   StepHooks hooks{
       .step = first + 1,
       .load =
@@ -190,7 +183,7 @@ void Trainer::update(std::int64_t step, double gradient_norm) {
     driver_.update(model_.optimizer(), step, gradient_norm);
   } catch (const TransportError&) {
     // Two ranks update each shard of the optimizer state if the run outlives lost ranks.
-    if (!self_.job.has_second_shards()) throw;
+    if (!self_.job.has_second_shards) throw;
     unshared_ = std::current_exception();  // The step counts as updated; rejoin() shares the update
   }
   model_.update_copies();
@@ -289,7 +282,7 @@ void Trainer::rejoin() {
   // Before other ranks are waited for: another loss must not repeat the update.
   steps_.resume(state.first_step, resume.done);
   replacement_.send_state(resume, last_.updates);
-  if (self_.job.has_second_shards()) {
+  if (self_.job.has_second_shards) {
     model_.optimizer().share();
     model_.update_copies();
   }

@@ -42,9 +42,6 @@ class Trainer {
  public:
   using OnStep = std::function<void(const StepMetrics&)>;
 
-  /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first.
-  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own);
-
   /// State of a rank between two jobs: the trainer of one job ends, and the trainer of the same run with other ranks
   /// begins (--recover reroute).
   struct Kept {
@@ -53,8 +50,10 @@ class Trainer {
     std::int64_t done = 0;                     ///< Steps that are complete, with their update
     std::int64_t gradients_complete_step = 0;  ///< Last step (from 1) for which the rank had all gradients
   };
-  /// Continues with the state of the rank in another job of the same run; rejoin() must be called first.
-  Trainer(const Job& job, RankId rank, Transport& transport, const Kept& kept);
+  /// With WeightOrigin::Replacement, this rank replaces a lost one, and rejoin() must be called first. So it must with
+  /// `kept`: this trainer continues with the state of the rank in another job of the same run. Null: no such state.
+  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin = WeightOrigin::Own,
+          const Kept* kept = nullptr);
   /// Returns the state, after drop_step(). This trainer must not run any more.
   [[nodiscard]] Kept keep() const;
 
@@ -99,7 +98,6 @@ class Trainer {
 
  private:
   [[nodiscard]] const TrainOptions& options() const { return self_.job.options; }
-  Trainer(const Job& job, RankId rank, Transport& transport, WeightOrigin origin, const Kept* kept);
   [[nodiscard]] LoopState loop_state() const;
   void run_step(std::int64_t step);
   [[nodiscard]] StepHooks hooks_of(std::int64_t step);

@@ -24,7 +24,7 @@ struct MeasuredSum {
   bool done_in_wait = true;
 };
 
-std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedStep& recorded, RankId in_lane,
+std::map<ParameterGroupId, MeasuredSum> sums_of(const JobShape& job, const RecordedStep& recorded, RankId in_lane,
                                                 std::int64_t lane) {
   // A sum starts and is awaited at two instructions; its end is noted by the transport, or is the end of the wait.
   std::map<ParameterGroupId, MeasuredSum> sums;
@@ -47,7 +47,7 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const Job& job, const RecordedSt
 
 class StepReader {
  public:
-  StepReader(const Job& job, GroupId group, const RecordedStep& recorded, std::int64_t lane)
+  StepReader(const JobShape& job, GroupId group, const RecordedStep& recorded, std::int64_t lane)
       : job_(job), recorded_(recorded), table_(job.run.schedule) {
     step_.step = recorded.step;
     step_.group = group;
@@ -177,7 +177,7 @@ class StepReader {
     step_.explanation.bubbles[worker] = std::move(cut);
   }
 
-  const Job& job_;
+  const JobShape& job_;
   const RecordedStep& recorded_;
   OpTable table_;
   MeasuredStep step_;
@@ -214,7 +214,7 @@ double median_latency(const std::vector<std::vector<MeasuredStep>>& steps) {
 }
 
 /// Returns [stage] and, if tied, the matrix last: seconds from the last launch to the last end.
-std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
+std::vector<double> all_reduce_seconds(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   std::vector<std::vector<double>> measured(job.run.worker_groups().size());
   for (const auto& groups : steps) {
     std::vector<TimedAllReduce> sums(measured.size());
@@ -234,7 +234,7 @@ std::vector<double> all_reduce_seconds(const Job& job, const std::vector<std::ve
 }
 
 /// Returns [stage]: its share of its workers' updates.
-std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
+std::vector<double> optimizer_seconds(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   const auto groups = stage_groups(job.run.schedule.placement);
   std::vector<double> parameters;
   for (const StageLayers& layers : job.partition)
@@ -261,11 +261,11 @@ std::vector<double> optimizer_seconds(const Job& job, const std::vector<std::vec
 
 }  // namespace
 
-MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded, std::int64_t lane) {
+MeasuredStep measured_step(const JobShape& job, GroupId group, const RecordedStep& recorded, std::int64_t lane) {
   return StepReader(job, group, recorded, lane).run();
 }
 
-CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock) {
+CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Duration::*clock) {
   // With backward halving, ops have half a micro-batch, but a cost model describes whole ones.
   const auto full = [&](const Duration& mean) { return mean.*clock / job.run.schedule.micro_batch_scale; };
   CostModel costs;
@@ -279,13 +279,14 @@ CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duratio
   }
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.
-  if (job.options.schedule.pairs == Pairs::Together) costs.pair = 0;
+  if (job.programs.pairs == Pairs::Together) costs.pair = 0;
   if (job.slice_bounds.empty()) return costs;
-  costs.slices = {attention_share(job.model, job.options.data.sequence), as_fractions(job.slice_bounds)};
+  costs.slices = {attention_share(job.model, job.slice_bounds.back()), as_fractions(job.slice_bounds)};
   return costs;
 }
 
-CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector<std::vector<MeasuredStep>>& steps) {
+CostModel measured_costs(const JobShape& job, const OpTimes& times,
+                         const std::vector<std::vector<MeasuredStep>>& steps) {
   CostModel costs = measured_op_costs(job, times, &Duration::wall_seconds);
   costs.latency = median_latency(steps);
   costs.optimizer = optimizer_seconds(job, steps);
@@ -301,7 +302,7 @@ CostModel measured_costs(const Job& job, const OpTimes& times, const std::vector
     costs.all_reduce->data_parallel = job.run.ranks.data_parallel;
     costs.all_reduce->every_stage = job.canonical.has_value();
   }
-  costs.all_reduce_placement = job.options.schedule.sync;
+  costs.all_reduce_placement = job.programs.sync;
   return costs;
 }
 

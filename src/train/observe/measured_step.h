@@ -82,18 +82,18 @@ struct MeasuredStep {
 };
 
 /// Returns the recorded step for the data-parallel group `group` and the lane `lane`.
-[[nodiscard]] MeasuredStep measured_step(const Job& job, GroupId group, const RecordedStep& recorded,
+[[nodiscard]] MeasuredStep measured_step(const JobShape& job, GroupId group, const RecordedStep& recorded,
                                          std::int64_t lane = 0);
 
 /// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` selects wall-clock or
 /// CPU time.
-[[nodiscard]] CostModel measured_op_costs(const Job& job, const OpTimes& times, double Duration::*clock);
+[[nodiscard]] CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Duration::*clock);
 
 /// Returns measured_op_costs() by wall clock, with further costs from `steps`, the result of measured_steps()
 /// (observation.h), at least one. The latency of a message is the time from the end of the op that made it to its
 /// arrival, as the median over messages whose receiver was waiting. All-reduce times are means per stage. The optimizer
 /// time of a worker is divided among its stages in proportion to their parameters.
-[[nodiscard]] CostModel measured_costs(const Job& job, const OpTimes& times,
+[[nodiscard]] CostModel measured_costs(const JobShape& job, const OpTimes& times,
                                        const std::vector<std::vector<MeasuredStep>>& steps);
 
 }  // namespace chimera

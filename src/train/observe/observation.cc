@@ -21,14 +21,14 @@
 namespace chimera {
 namespace {
 
-std::string subtitle_of(const Job& job) {
+std::string subtitle_of(const JobShape& job, std::int64_t sequence, DataType dtype) {
   const std::int64_t ranks = job.num_ranks();
   return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.run.schedule.stages,
                      ranks, ranks == 1 ? "worker" : "workers", job.run.micro_batches(), job.run.samples_per_op(),
-                     job.options.data.sequence, to_text(job.options.numbers.dtype));
+                     sequence, to_text(dtype));
 }
 
-std::string note_of(const Job& job, const StepForecast& made, int cores) {
+std::string note_of(const JobShape& job, const StepForecast& made, int cores) {
   std::string note =
       "Predicted by the simulator, fed with the mean of every op of this run; measured is the median step.";
   if (made.turns > 0) {
@@ -51,7 +51,7 @@ std::vector<double> moved(std::vector<double> times, double offset) {
 
 class TraceWriter {
  public:
-  TraceWriter(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) : job_(job), steps_(steps) {}
+  TraceWriter(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) : job_(job), steps_(steps) {}
 
   std::string write() {
     for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -139,7 +139,7 @@ class TraceWriter {
     }
   }
 
-  const Job& job_;
+  const JobShape& job_;
   const std::vector<std::vector<MeasuredStep>>& steps_;
   ByRank sums_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
   ByRank transfers_ = ByRank(static_cast<std::size_t>(job_.num_ranks()));
@@ -155,10 +155,11 @@ const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& st
   return **middle;
 }
 
-Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation explanation, const CostModel& costs) {
-  const Totals totals = totals_of(job.run.schedule, timeline, explanation, costs);
+Panel panel_of(const Schedule& schedule, std::string title, Timeline timeline, Explanation explanation,
+               const CostModel& costs) {
+  const Totals totals = totals_of(schedule, timeline, explanation, costs);
   return {.title = std::move(title),
-          .schedule = job.run.schedule,
+          .schedule = schedule,
           .timeline = std::move(timeline),
           .explanation = std::move(explanation),
           .totals = totals,
@@ -167,15 +168,15 @@ Panel panel_of(const Job& job, std::string title, Timeline timeline, Explanation
 
 /// Returns the --report page (telemetry/run_page.h). `metrics` holds the lines of the steps, `timelines` the measured
 /// and the simulated step.
-std::string report_text(const Job& job, const RunSummary& run, const std::string& metrics,
-                        std::vector<Panel> timelines) {
+std::string report_text(const JobShape& job, std::string subtitle, const nlohmann::ordered_json& record,
+                        const RunSummary& run, const std::string& metrics, std::vector<Panel> timelines) {
   const int cores = available_cores();
   const StepForecast made = forecast(job, run, cores);
   RunPage report{.run = {.name = fmt::format("{} with {}", job.model.name, job.run.schedule.name),
                          .metrics = "--report",
                          .steps = parse_metrics("--report", metrics),
-                         .configuration = flatten(run_record(job))},
-                 .subtitle = subtitle_of(job),
+                         .configuration = flatten(record)},
+                 .subtitle = std::move(subtitle),
                  .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
                  .forecast_note = note_of(job, made, cores),
                  .timelines = std::move(timelines)};
@@ -188,9 +189,10 @@ std::string report_text(const Job& job, const RunSummary& run, const std::string
 
 }  // namespace
 
-std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport, const Tracer& tracer) {
+std::vector<RecordedStep> gather_steps(const JobShape& job, TransportKind kind, RankId rank, Transport& transport,
+                                       const Tracer& tracer) {
   // Thread ranks share a clock. Processes on several hosts do not.
-  const bool one_clock = job.options.device.transport == TransportKind::Threads;
+  const bool one_clock = kind == TransportKind::Threads;
   const double offset = one_clock ? 0 : measure_clock_offset(transport, rank, job.num_ranks());
   const auto of_all = [&](const std::vector<double>& times) {
     return gather(moved(times, offset), rank, job.num_ranks(), transport);
@@ -202,54 +204,58 @@ std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& t
   return steps;
 }
 
-std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job, const std::vector<RecordedStep>& recorded) {
+std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job, const std::vector<RecordedStep>& recorded) {
   std::vector<std::vector<MeasuredStep>> steps;
   for (const RecordedStep& step : recorded) {
     auto& groups = steps.emplace_back();
     for (std::int64_t group = 0; group < job.run.ranks.data_parallel; ++group) {
-      for (std::int64_t lane = 0; lane < job.options.parallel.tensor_parallel; ++lane)
+      for (std::int64_t lane = 0; lane < job.tensor_parallel; ++lane)
         groups.push_back(measured_step(job, GroupId(group), step, lane));
     }
   }
   return steps;
 }
 
-std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps) {
+std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps) {
   return TraceWriter(job, steps).write();
 }
 
-std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+std::vector<Panel> timeline_panels(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
                                    const CostModel& costs) {
   // The median step shows usual behavior; a mean of steps has no timeline.
   const MeasuredStep& step = median_step(steps);
-  Timeline simulated = simulate(job.run.schedule, costs);
+  Timeline simulated = simulate(schedule, costs);
   Timeline measured = step.timeline;
   measured.lower_bound = simulated.lower_bound;
-  Explanation explanation = explain(job.run.schedule, costs, simulated);
-  return {panel_of(job, fmt::format("{}, step {} as it ran, in seconds", job.run.schedule.name, step.step + 1),
+  Explanation explanation = explain(schedule, costs, simulated);
+  return {panel_of(schedule, fmt::format("{}, step {} as it ran, in seconds", schedule.name, step.step + 1),
                    std::move(measured), step.explanation, costs),
-          panel_of(job, fmt::format("{}, simulated with the measured op times", job.run.schedule.name),
+          panel_of(schedule, fmt::format("{}, simulated with the measured op times", schedule.name),
                    std::move(simulated), std::move(explanation), costs)};
 }
 
-std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps, const CostModel& costs) {
-  return to_html(timeline_panels(job, steps, costs));
+std::string timeline_page(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
+                          const CostModel& costs) {
+  return to_html(timeline_panels(schedule, steps, costs));
 }
 
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
+  const bool replaces = job.replaces_outputs();
   auto steps = measured_steps(job, recorded);
-  if (!options.output.trace.empty()) write_final_output(job, "--trace", options.output.trace, trace_text(job, steps));
+  if (!options.output.trace.empty())
+    write_final_output(replaces, "--trace", options.output.trace, trace_text(job, steps));
   if (steps.size() > 1 && recorded.front().step == 0) steps.erase(steps.begin());  // First use of memory and caches
   const CostModel costs = measured_costs(job, run.op_times, steps);
   if (!options.output.op_times.empty())
-    write_final_output(job, "--op-times", options.output.op_times, costs_to_json(costs));
+    write_final_output(replaces, "--op-times", options.output.op_times, costs_to_json(costs));
   if (!options.output.timeline.empty())
-    write_final_output(job, "--timeline", options.output.timeline, timeline_page(job, steps, costs));
+    write_final_output(replaces, "--timeline", options.output.timeline, timeline_page(job.run.schedule, steps, costs));
   if (!options.output.report.empty()) {
-    write_final_output(job, "--report", options.output.report,
-                       report_text(job, run, metrics, timeline_panels(job, steps, costs)));
+    write_final_output(replaces, "--report", options.output.report,
+                       report_text(job, subtitle_of(job, options.data.sequence, options.numbers.dtype), run_record(job),
+                                   run, metrics, timeline_panels(job.run.schedule, steps, costs)));
   }
 }
 

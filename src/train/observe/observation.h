@@ -18,25 +18,26 @@ namespace chimera {
 
 /// Returns the steps that all ranks have traced, in seconds of rank 0's clock. Collective, between steps; all ranks get
 /// the same result. It exchanges messages to measure how far the clocks differ.
-[[nodiscard]] std::vector<RecordedStep> gather_steps(const Job& job, RankId rank, Transport& transport,
-                                                     const Tracer& tracer);
+[[nodiscard]] std::vector<RecordedStep> gather_steps(const JobShape& job, TransportKind kind, RankId rank,
+                                                     Transport& transport, const Tracer& tracer);
 
 /// Returns [step][...]: the timelines of the recorded steps, one for each data-parallel group and,
 /// with tensor parallelism, for each of the T ranks that share a worker's layers.
-[[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const Job& job,
+[[nodiscard]] std::vector<std::vector<MeasuredStep>> measured_steps(const JobShape& job,
                                                                     const std::vector<RecordedStep>& recorded);
 
 /// Returns the content of the --trace file, in Chrome's JSON trace format; time 0 is the start of the first step. It
 /// has the tracks of to_perfetto() (render/perfetto.h), and also recomputations, optimizer steps, all-reduces, and each
 /// transfer from its send to the end of the receiver's wait.
-[[nodiscard]] std::string trace_text(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps);
+[[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps);
 
 /// Returns two panels: the measured step of median length in data-parallel group 0, and the result of simulate() with
 /// `costs`.
-[[nodiscard]] std::vector<Panel> timeline_panels(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+[[nodiscard]] std::vector<Panel> timeline_panels(const Schedule& schedule,
+                                                 const std::vector<std::vector<MeasuredStep>>& steps,
                                                  const CostModel& costs);
 /// Returns the content of the --timeline file: HTML with both panels on a common time axis.
-[[nodiscard]] std::string timeline_page(const Job& job, const std::vector<std::vector<MeasuredStep>>& steps,
+[[nodiscard]] std::string timeline_page(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
                                         const CostModel& costs);
 
 /// Writes the files that the user asked for, each atomically. `recorded` is the result of gather_steps(); `metrics` has

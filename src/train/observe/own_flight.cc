@@ -7,14 +7,14 @@
 
 namespace chimera {
 
-FlightJob flight_job(const Job& job) {
+FlightJob flight_job(const JobShape& job, const PlannedTimes& planned) {
   FlightJob flight{.schedule = job.run.schedule.name,
                    .ranks = std::vector<GroupWorker>(job.launched_count(), kAbsent),
                    .sums = job.rank_groups(),
-                   .tensor_parallel = job.options.parallel.tensor_parallel,
-                   .planned_step_seconds = job.options.planned.step_seconds,
-                   .planned_ops = job.options.planned.ops,
-                   .planned_by = job.options.planned.by};
+                   .tensor_parallel = job.tensor_parallel,
+                   .planned_step_seconds = planned.step_seconds,
+                   .planned_ops = planned.ops,
+                   .planned_by = planned.by};
   for (RankId rank(0); rank.value() < job.num_ranks(); rank = RankId(rank.value() + 1))
     flight.ranks[job.launched_rank(rank).index()] = job.run.ranks.place(job.ranks().in_lane(rank));
   for (std::vector<RankId>& members : flight.sums) {
@@ -25,13 +25,12 @@ FlightJob flight_job(const Job& job) {
 
 namespace {
 
-/// Calls `act` with the flight folder, if the job has one. A failed recorder must not end a run that works.
+/// Calls `act` if there is a folder. A failed recorder must not end a run that works.
 template <class Act>
-void try_in_folder(const Job& job, const std::string& who, const Act& act) {
-  const std::string folder = job.options.flight_folder();
+void try_in_folder(const std::string& folder, const std::string& who, const Act& act) {
   if (folder.empty()) return;
   try {
-    act(folder);
+    act();
   } catch (const Error& error) {
     messages().write(fmt::format("chimera: {}--flight-record: {}\n", who, error.what()));
   }
@@ -39,8 +38,8 @@ void try_in_folder(const Job& job, const std::string& who, const Act& act) {
 
 }  // namespace
 
-FlightRecordingScope::FlightRecordingScope(const Job& job, int rank) {
-  try_in_folder(job, fmt::format("rank {}: ", rank), [&](const std::string& folder) {
+FlightRecordingScope::FlightRecordingScope(const std::string& folder, int rank) {
+  try_in_folder(folder, fmt::format("rank {}: ", rank), [&] {
     recorder_.emplace(flight_path(folder, rank));
     set_flight_recorder(&*recorder_);
   });
@@ -48,17 +47,16 @@ FlightRecordingScope::FlightRecordingScope(const Job& job, int rank) {
 
 FlightRecordingScope::~FlightRecordingScope() { set_flight_recorder(nullptr); }
 
-void begin_own_flight(const Job& job) {
-  try_in_folder(job, "", [&](const std::string& folder) { begin_flight(folder, flight_job(job)); });
+void begin_own_flight(const std::string& folder, const FlightJob& job) {
+  try_in_folder(folder, "", [&] { begin_flight(folder, job); });
 }
 
-void rewrite_flight_job(const Job& job) {
-  try_in_folder(job, "", [&](const std::string& folder) { write_flight_job(folder, flight_job(job)); });
+void rewrite_flight_job(const std::string& folder, const FlightJob& job) {
+  try_in_folder(folder, "", [&] { write_flight_job(folder, job); });
 }
 
-void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict) {
-  try_in_folder(job, "",
-                [&](const std::string& folder) { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
+void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict) {
+  try_in_folder(folder, "", [&] { verdict ? write_verdict(folder, *verdict) : remove_flight(folder); });
 }
 
 }  // namespace chimera

@@ -14,15 +14,16 @@
 namespace chimera {
 
 /// Returns the description of the job that is stored with the records.
-[[nodiscard]] FlightJob flight_job(const Job& job);
+[[nodiscard]] FlightJob flight_job(const JobShape& job, const PlannedTimes& planned);
 
-/// Describes the job again, after a change of the running ranks.
-void rewrite_flight_job(const Job& job);
+/// Describes the job again, after a change of the running ranks. Here and below, `folder` is
+/// TrainOptions::flight_folder(); empty: nothing is recorded.
+void rewrite_flight_job(const std::string& folder, const FlightJob& job);
 
 /// Scope in which the activities of the calling thread are recorded as those of `rank`.
 class FlightRecordingScope {
  public:
-  FlightRecordingScope(const Job& job, int rank);
+  FlightRecordingScope(const std::string& folder, int rank);
   FlightRecordingScope(const FlightRecordingScope&) = delete;
   FlightRecordingScope& operator=(const FlightRecordingScope&) = delete;
   ~FlightRecordingScope();
@@ -32,9 +33,9 @@ class FlightRecordingScope {
 };
 
 /// Creates the folder of the records.
-void begin_own_flight(const Job& job);
+void begin_own_flight(const std::string& folder, const FlightJob& job);
 
 /// Writes the verdict. If there is none, because the run has succeeded, removes the folder.
-void end_own_flight(const Job& job, const std::optional<FlightVerdict>& verdict);
+void end_own_flight(const std::string& folder, const std::optional<FlightVerdict>& verdict);
 
 }  // namespace chimera

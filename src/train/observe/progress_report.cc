@@ -41,12 +41,11 @@ std::string joined_within(std::vector<LineField> parts, std::size_t columns) {
 
 bool fits_a_page(const Schedule& schedule) { return schedule.stages <= 16 && schedule.micro_batches <= 32; }
 
-std::string groups_in_words(const Job& job) {
+std::string groups_in_words(const JobShape& job) {
   std::string text;
   if (job.run.ranks.data_parallel > 1)
     text += fmt::format(", {} groups of {} side by side", job.run.ranks.data_parallel, job.run.ranks.workers);
-  if (job.options.parallel.tensor_parallel > 1)
-    text += fmt::format(", {} on the layers of a worker", job.options.parallel.tensor_parallel);
+  if (job.tensor_parallel > 1) text += fmt::format(", {} on the layers of a worker", job.tensor_parallel);
   return text;
 }
 
@@ -79,8 +78,8 @@ std::string memory_text(double bytes) {
   return bytes < 1024 * kMiB ? fmt::format("{:.0f} MiB", bytes / kMiB) : fmt::format("{:.2f} GiB", bytes / kMiB / 1024);
 }
 
-double step_flops(const Job& job) {
-  Workload workload = workload_of(job.options);
+double step_flops(const JobShape& job, const TrainOptions& options) {
+  Workload workload = workload_of(options);
   workload.micro_batch_size = job.run.samples_per_op();
   return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
 }
@@ -228,8 +227,7 @@ std::string end_of_run_text(const Job& job, const std::string& exported) {
                             options.data.sequence);
 }
 
-std::string partition_line(const Job& job) {
-  const PartitionRule rule = job.options.schedule.partition.rule;
+std::string partition_line(const JobShape& job, PartitionRule rule) {
   const std::int64_t stages = std::ssize(job.partition);
   const bool is_chosen = rule == PartitionRule::Auto && job.partition != even_partition(job.model.layers, stages);
   if (stages == 1 || (!is_chosen && rule != PartitionRule::Balanced && rule != PartitionRule::Listed)) return "";
@@ -258,7 +256,7 @@ std::string describe(const Job& job) {
   text += learning_rate_line(options);
   if (options.checkpoint.folder.empty() && options.exported.folder.empty())
     text += "the trained model will not be kept; --checkpoint or --export keeps it\n";
-  text += partition_line(job);
+  text += partition_line(job, options.schedule.partition.rule);
   if (job.run.ranks.workers > 1 && fits_a_page(job.run.schedule)) {
     text += fmt::format("\n{}\n", to_text(job.run.schedule, slot_timeline(job.run.schedule)));
   }

@@ -22,13 +22,13 @@
 namespace chimera {
 
 /// Returns a line with the layers of each stage, or nothing if their numbers are equal by default or by request.
-[[nodiscard]] std::string partition_line(const Job& job);
+[[nodiscard]] std::string partition_line(const JobShape& job, PartitionRule rule);
 
 /// Returns a line with the learning rate and its warm-up.
 [[nodiscard]] std::string learning_rate_line(const TrainOptions& options);
 
 /// Returns the FLOPs of a step by model_flops().
-[[nodiscard]] double step_flops(const Job& job);
+[[nodiscard]] double step_flops(const JobShape& job, const TrainOptions& options);
 
 /// Estimate of a run's remaining time.
 class RemainingTime {

@@ -14,7 +14,8 @@ namespace chimera {
 namespace {
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
-  // An asynchronous schedule has no end of a step, so its period comes from several steps in a row.
+  // An asynchronous schedule has no end of a step, so its period comes from
+  // several steps in a row.
   const std::int64_t steps = steps_to_simulate(schedule);
   return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
 }
@@ -23,24 +24,27 @@ std::string compared(double seconds, double measured) {
   return fmt::format("{:.4f} s ({:+.1f} %)", seconds, 100 * (seconds / measured - 1));
 }
 
-/// Times of ops on a device are those of launching them, so they explain nothing there.
-std::string explain_difference(const Job& job, const RunSummary& run, const StepForecast& made, int cores) {
+std::string load_line(const RunSummary& run) {
+  return run.others_share ? "  " + load_text(run.others_share) + "\n" : "";
+}
+
+std::string explain_difference(const JobShape& job, const PlannedTimes& times, const RunSummary& run,
+                               const StepForecast& made, int cores) {
   constexpr double kLarge = 0.1;
-  const std::string load = run.others_share ? "  " + load_text(run.others_share) + "\n" : "";
-  if (uses_gpu(job.options)) return load;
-  const double planned = job.options.planned.step_seconds;
+  const double planned = times.step_seconds;
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
   const double ops = planned > 0 ? made.step_seconds - planned : 0;
   const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
   const double messages = run.compute_seconds + run.waits.messages - in_ops;
   const std::string text = fmt::format(
-      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s, rest "
+      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums "
+      "{:+.4f} s, slowest rank {:+.4f} s, rest "
       "{:+.4f} s\n",
       planned > 0 ? "planned" : "simulated", difference, ops, messages, run.waits.sums, run.waits.ranks,
       difference - ops - messages - run.waits.sums - run.waits.ranks);
-  if (difference <= kLarge * reference) return text + load;
-  return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, run, cores)), "\n  "));
+  if (difference <= kLarge * reference) return text + load_line(run);
+  return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, times, run, cores)), "\n  "));
 }
 
 double rest_of(double step_seconds, const SpeedParts& parts) {
@@ -76,14 +80,14 @@ void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
 
 }  // namespace
 
-StepForecast forecast(const Job& job, const RunSummary& run, int cores) {
+StepForecast forecast(const JobShape& job, const RunSummary& run, int cores) {
   const bool shares_cores = cores < job.local_ranks();
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
   const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
-  work *= static_cast<double>(job.run.ranks.data_parallel * job.options.parallel.tensor_parallel) /
+  work *= static_cast<double>(job.run.ranks.data_parallel * job.tensor_parallel) /
           static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
@@ -99,31 +103,37 @@ std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
   const double planned = job.options.planned.step_seconds;
   if (planned > 0) text += "; planned " + compared(planned, run.step_seconds);
   text += fmt::format(
-      "\n  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
+      "\n  `simulate` with the measured mean of every op: {} "
+      "{:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",
       job.run.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio,
       run.optimizer_seconds);
   if (made.turns > 0) {
     text += fmt::format(
-        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+        "  {} ranks share {} cores here and take turns: ops "
+        "are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
         job.local_ranks(), cores, made.turns);
   }
-  text += explain_difference(job, run, made, cores);
+  // Times of ops on a device are those of launching them, so they explain
+  // nothing there.
+  text += uses_gpu(job.options) ? load_line(run) : explain_difference(job, job.options.planned, run, made, cores);
   if (run.used_memory_bytes > 0) {
-    text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
-                        memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
+    text += fmt::format(
+        "GPU memory: tensors {} at most; in use {} at most, by "
+        "all of CUDA, NCCL and torch\n",
+        memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
   }
   return text;
 }
 
-SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
+SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, const RunSummary& run, int cores) {
   SpeedAnalysis report{.steps = run.steps,
                        .step_seconds = run.step_seconds,
-                       .planned = job.options.planned.step_seconds,
+                       .planned = planned.step_seconds,
                        .simulated = forecast(job, run, cores).step_seconds,
                        .others_share = run.others_share,
-                       .profile = job.options.planned.by,
+                       .profile = planned.by,
                        .parts = {.ops = run.compute_seconds,
                                  .messages = run.waits.messages,
                                  .sums = run.waits.sums,
@@ -134,12 +144,11 @@ SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores) {
     for (std::size_t index = 0; index < kOpKinds; ++index) {
       const auto kind = static_cast<OpKind>(index);
       if (run.op_times.count(StageId(stage), kind) == 0) continue;
-      const auto& planned = job.options.planned.ops;
       const Duration mean = run.op_times.mean(StageId(stage), kind);
       report.ops.push_back({.kind = kind,
                             .stage = stage,
                             .seconds = mean.wall_seconds,
-                            .planned = planned.empty() ? 0 : planned[static_cast<std::size_t>(stage)][index],
+                            .planned = planned.ops.empty() ? 0 : planned.ops[static_cast<std::size_t>(stage)][index],
                             .cpu_seconds = mean.cpu_seconds});
     }
   }

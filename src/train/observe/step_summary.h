@@ -24,7 +24,7 @@ struct StepForecast {
   double turns = 0;  ///< If ranks share cores: the work of all ranks divided by the cores, a lower bound; else 0
 };
 /// Returns the prediction. `cores` is the number of cores that this process may use.
-[[nodiscard]] StepForecast forecast(const Job& job, const RunSummary& run, int cores);
+[[nodiscard]] StepForecast forecast(const JobShape& job, const RunSummary& run, int cores);
 
 /// Returns planned, simulated and measured step time, the parts of the difference, the load of other processes, and the
 /// memory in use if the run uses GPUs. The difference is to the plan if there is one, else to the simulation:
@@ -40,6 +40,7 @@ struct StepForecast {
 [[nodiscard]] std::string speed_summary(const Job& job, const RunSummary& run, int cores);
 
 /// Returns the numbers of speed_summary() for `chimera diagnose`.
-[[nodiscard]] SpeedAnalysis analyze_speed(const Job& job, const RunSummary& run, int cores);
+[[nodiscard]] SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, const RunSummary& run,
+                                          int cores);
 
 }  // namespace chimera

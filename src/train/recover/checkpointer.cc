@@ -60,26 +60,10 @@ void wait_until(const Condition& holds) {
   for (; !holds(); std::this_thread::sleep_for(std::chrono::milliseconds(1))) note_more_progress();
 }
 
-nlohmann::ordered_json progress_of(const Job& job, const StepMetrics& metrics) {
-  nlohmann::ordered_json progress = {{"step", metrics.step},
-                                     {"updates", metrics.updates},
-                                     {"samples", metrics.step * job.run.mini_batch() + job.sample_shift},
-                                     {"tokens", metrics.step * metrics.tokens + job.token_shift},
-                                     {"learning_rate", metrics.learning_rate},
-                                     {"loss", metrics.loss},
-                                     {"grad_norm", metrics.gradient_norm},
-                                     {"tokens_per_second", metrics.tokens_per_second}};
-  const LossWatch& watch = metrics.loss_watch;
-  if (watch.losses > 0) {
-    progress["loss_watch"] = {
-        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
-  }
-  return progress;
-}
-
 }  // namespace
 
-CheckpointPart::CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
+CheckpointPart::CheckpointPart(const JobShape& job, RankId rank,
+                               const std::map<ParameterGroupId, ParameterGroup*>& trained,
                                const std::vector<OptimizerTensor>& state, TensorGroup* tensor)
     : rank_(static_cast<int>(rank.value())), ranks_(static_cast<int>(job.num_ranks())), tensor_(tensor) {
   if (tensor != nullptr) {
@@ -301,6 +285,24 @@ void Checkpointer::write_part() {
   fault_point("saved");
 }
 
+nlohmann::ordered_json Checkpointer::progress() const {
+  const StepMetrics& metrics = current_.metrics;
+  nlohmann::ordered_json progress = {{"step", metrics.step},
+                                     {"updates", metrics.updates},
+                                     {"samples", metrics.step * job_.run.mini_batch() + job_.sample_shift},
+                                     {"tokens", metrics.step * metrics.tokens + job_.token_shift},
+                                     {"learning_rate", metrics.learning_rate},
+                                     {"loss", metrics.loss},
+                                     {"grad_norm", metrics.gradient_norm},
+                                     {"tokens_per_second", metrics.tokens_per_second}};
+  const LossWatch& watch = metrics.loss_watch;
+  if (watch.losses > 0) {
+    progress["loss_watch"] = {
+        {"mean", watch.mean}, {"distance", watch.distance}, {"variance", watch.variance}, {"losses", watch.losses}};
+  }
+  return progress;
+}
+
 void Checkpointer::commit_parts() {
   const CheckpointOptions& options = job_.options.checkpoint;
   if (current_.has_failed) return abandon(disk_, options.folder, current_.metrics.step);  // The failed rank reports why
@@ -308,7 +310,7 @@ void Checkpointer::commit_parts() {
   // the earlier checkpoints valid.
   try {
     CheckpointContent description{job_.checkpoints->record, job_.checkpoints->files};
-    description.run["progress"] = progress_of(job_, current_.metrics);
+    description.run["progress"] = progress();
     description.run[kKeepSection] = {{"last", options.keep.last}, {"every", options.keep.every}};
     commit(disk_, options.folder, current_.metrics.step, static_cast<int>(job_.num_ranks()), description);
   } catch (const std::exception&) {

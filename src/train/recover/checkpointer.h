@@ -41,7 +41,7 @@ class CheckpointPart {
  public:
   /// `trained` are the parameters of this rank, `state` its optimizer state. `tensor` are the ranks that share its
   /// layers; null: none. Borrows the tensors.
-  CheckpointPart(const Job& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
+  CheckpointPart(const JobShape& job, RankId rank, const std::map<ParameterGroupId, ParameterGroup*>& trained,
                  const std::vector<OptimizerTensor>& state, TensorGroup* tensor);
 
   /// Copies to own memory, which later calls reuse. Collective over the ranks that share layers. Calls `progress` after
@@ -158,6 +158,7 @@ class Checkpointer {
   void advance();
   void write_part();
   void commit_parts();
+  [[nodiscard]] nlohmann::ordered_json progress() const;
   [[nodiscard]] bool may_save_after(std::int64_t step) const;
   [[nodiscard]] bool has_ended() const { return thread_.outcome() != SaveThread::Outcome::None; }
 

@@ -30,9 +30,9 @@ void end_for_silence(int rank, const std::string& reason, bool own) {
 
 }  // namespace
 
-std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank, Transport& transport) {
+std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport) {
   // Our launcher sees its processes die, and a run on one host ends with the host.
-  if (!rank.placed || rank.rendezvous.host.empty() || job.options.recovery.hang_seconds == 0) return nullptr;
+  if (!rank.placed || rank.rendezvous.host.empty()) return nullptr;
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
   FileDescriptor socket;
@@ -42,7 +42,7 @@ std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& r
     socket = Heartbeats::socket_at(address);
     own = fmt::format("{} {}", Heartbeats::port_of(socket), address);
   }
-  std::istringstream told(gather_texts(own, RankId(rank.rank), job.num_ranks(), transport).front());
+  std::istringstream told(gather_texts(own, RankId(rank.rank), rank.world_size, transport).front());
   if (rank.rank == 0) return std::make_unique<Heartbeats>(std::move(socket), std::move(options));
   std::uint16_t port = 0;
   std::string address;

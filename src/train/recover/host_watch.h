@@ -16,9 +16,8 @@ namespace chimera {
 
 /// Starts the heartbeats, which run until the result is destroyed. Collective; all ranks call it after they have
 /// connected. If a rank is silent, this process exits at once with ExitCode::PeerLost. Rank 0 prints the reason; if
-/// rank 0 is silent, one rank per host does. Returns null if heartbeats are not needed: on one host, with the launcher
-/// of chimera, or with --hang-seconds 0.
-[[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const Job& job, const RankEnvironment& rank,
-                                                      Transport& transport);
+/// rank 0 is silent, one rank per host does. Returns null if heartbeats are not needed: on one host, and with the
+/// launcher of chimera.
+[[nodiscard]] std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& transport);
 
 }  // namespace chimera

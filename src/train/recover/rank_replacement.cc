@@ -64,9 +64,9 @@ ResumeState RankReplacement::agree(std::int64_t done) {
   RankState own{.has_weights = model_.has_weights(), .done = done, .gradients_complete_step = gradients_complete_step_};
   for (const ParameterGroupId group : model_.lacking()) own.lacking.insert(group.index());
   states_ = gather_states(own, self_);
-  const Job& job = self_.job;
+  const JobShape& job = self_.job;
   return agree_on_resume_state(states_, job.ranks().in_lanes(job.run.rank_groups()),
-                               static_cast<std::size_t>(job.options.parallel.tensor_parallel));
+                               static_cast<std::size_t>(job.tensor_parallel));
 }
 
 void RankReplacement::share(LoopState& state, RankId source) const {
@@ -96,8 +96,8 @@ void RankReplacement::share(LoopState& state, RankId source) const {
 }
 
 void RankReplacement::send_state(const ResumeState& resume, std::int64_t updates) {
-  const std::int64_t lanes = self_.job.options.parallel.tensor_parallel;
-  const bool is_sharded = self_.job.has_second_shards();
+  const std::int64_t lanes = self_.job.tensor_parallel;
+  const bool is_sharded = self_.job.has_second_shards;
   const RankGroups groups = self_.job.ranks().in_lanes(self_.job.run.rank_groups());
   if (is_sharded) send_shards(resume.done);
   for (std::size_t group = 0; group < groups.size() && !is_sharded; ++group) {

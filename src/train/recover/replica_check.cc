@@ -19,11 +19,11 @@ using Halves = std::pair<double, double>;  // HashHalves
 /// Returns every stage that several ranks hold. In asynchronous schedules, replicas are the same workers of different
 /// groups, because the pipelines of a bidirectional schedule update their weights at different times. With tensor
 /// parallelism, each t has copies of its own, and the ranks of a worker hold some parameters in full.
-std::vector<StageReplicas> stage_copies(const Job& job) {
+std::vector<StageReplicas> stage_copies(const JobShape& job, bool on_gpus) {
   std::vector<StageReplicas> all;
   const auto add = [&](ParameterGroupId group, const std::vector<RankId>& ranks) {
     // Kernels of GPUs may add in any order.
-    const bool has_parts = job.options.parallel.tensor_parallel > 1 && !uses_gpu(job.options);
+    const bool has_parts = job.tensor_parallel > 1 && !on_gpus;
     for (std::size_t i = 0; has_parts && i < ranks.size(); ++i) {
       StageReplicas parts{.group = group, .ranks = {}, .are_parts = true};
       for (const auto& lane : job.ranks().in_lanes({{ranks[i]}})) parts.ranks.push_back(lane.front());
@@ -64,7 +64,7 @@ DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& 
   return stage;
 }
 
-std::string numbers(const Job& job, const std::vector<RankId>& ranks) {
+std::string numbers(const JobShape& job, const std::vector<RankId>& ranks) {
   std::vector<std::int64_t> values;
   for (const RankId rank : ranks) values.push_back(job.launched_rank(rank).value());
   return fmt::format("{}", fmt::join(values, ", "));
@@ -95,7 +95,7 @@ std::vector<DeviatingStage> differing_stages(const std::vector<StageReplicas>& c
 }
 
 /// Returns one line about a difference after `step` (from 1).
-std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t step) {
+std::string describe(const JobShape& job, const DeviatingStage& stage, std::int64_t step) {
   const std::string which = stage.has_majority ? fmt::format("and the copy of rank {} is not equal to the others",
                                                              numbers(job, stage.deviating))
                                                : "and no majority shows the right copy";
@@ -110,7 +110,7 @@ std::string describe(const Job& job, const DeviatingStage& stage, std::int64_t s
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(const RankContext& self, const TrainedModel& model, DeviceProgress& progress)
-    : self_(self), model_(model), progress_(progress), copies_(stage_copies(self.job)) {}
+    : self_(self), model_(model), progress_(progress), copies_(stage_copies(self.job, uses_gpu(self.job.options))) {}
 
 StateHashes ReplicaCheck::hash_state() {
   const HashHooks hooks{.after_tensor = [&] { progress_.note_more(); }, .before_wait = [&] { progress_.catch_up(); }};

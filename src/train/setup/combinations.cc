@@ -271,13 +271,12 @@ std::string fill_in(const char* text, const MessageValues& v) {
 }
 
 /// Returns the first rank whose stages no other rank has.
-RankId lonely_rank(const Job& job, const RankGroups& groups) {
+RankId lonely_rank(const JobShape& job, const RankGroups& groups) {
   const auto lonely = std::ranges::find_if(groups, [](const auto& group) { return group.size() == 1; });
   return lonely == groups.end() ? RankId(0) : job.ranks().rank(lonely->front(), 0);
 }
 
-MessageValues values_of(const Job& job, const RankGroups& groups) {
-  const TrainOptions& o = job.options;
+MessageValues values_of(const JobShape& job, const TrainOptions& o, const RankGroups& groups) {
   const std::string source = o.schedule.given == nullptr ? "--slices" : o.schedule.file + ": slices";
   return {.schedule = job.run.schedule.name,
           .model = job.model.name,
@@ -311,7 +310,7 @@ std::string find_refusal(const Job& job) {
     const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
     if (!std::ranges::all_of(combined, is_held)) continue;
     const std::string_view remedy = instead;
-    return fill_in(why, values_of(job, groups)) + (remedy.empty() ? "" : "; ") + instead;
+    return fill_in(why, values_of(job, job.options, groups)) + (remedy.empty() ? "" : "; ") + instead;
   }
   return "";
 }

@@ -53,9 +53,9 @@ const Accelerator* replacement = nullptr;
 bool has_processes(const TrainOptions& options) { return options.device.transport == TransportKind::Processes; }
 
 /// Any replica of a stage may have to send its state to any other.
-void add_twins(const Job& job, std::set<RankPair>& pairs) {
+void add_twins(const RunShape& run, std::set<RankPair>& pairs) {
   // Connections are made once, before anyone knows which rank will be lost.
-  for (const auto& group : job.run.rank_groups()) {
+  for (const auto& group : run.rank_groups()) {
     for (const RankId giver : group) {
       for (const RankId taker : group) {
         if (giver < taker) pairs.insert({static_cast<int>(giver.value()), static_cast<int>(taker.value())});
@@ -148,13 +148,12 @@ ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, doubl
   return reserved;
 }
 
-void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
-  const GpuTraits gpu = accelerator().traits(job.options.device.gpu.value_or(0));
-  const std::int64_t ranks = job.num_ranks();
+void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const std::vector<double>& tensors) {
+  const GpuTraits gpu = accelerator().traits(options.device.gpu.value_or(0));
   const auto memory = static_cast<double>(gpu.memory_bytes);
-  const ReservedBytes reserved = reserved_of(job.options, ranks, memory);
-  const std::int64_t devices = has_processes(job.options) ? accelerator().num_devices() : 1;
-  const bool is_shared = !has_processes(job.options) || ranks_share_gpus();
+  const ReservedBytes reserved = reserved_of(options, ranks, memory);
+  const std::int64_t devices = has_processes(options) ? accelerator().num_devices() : 1;
+  const bool is_shared = !has_processes(options) || ranks_share_gpus();
   const std::int64_t sharing = is_shared ? (ranks + devices - 1) / devices : 1;
   const double needed = std::ranges::max(tensors) * static_cast<double>(sharing);
   if (needed + reserved.all() <= memory) return;
@@ -163,14 +162,14 @@ void require_gpu_memory(const Job& job, const std::vector<double>& tensors) {
                   "--micro-batch-size, --recompute full{}",
                   bytes_text(needed), sharing == 1 ? "the fullest rank" : fmt::format("{} ranks on a GPU", sharing),
                   to_text(reserved), bytes_text(memory), gpu.name,
-                  job.options.schedule.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
+                  options.schedule.partition.rule == PartitionRule::Auto ? " or --partition even" : ""));
 }
 
-int intra_op_threads(const Job& job) {
-  if (job.options.device.threads > 0) return static_cast<int>(job.options.device.threads);
+int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks) {
+  if (options.device.threads > 0) return static_cast<int>(options.device.threads);
   // Products of several threads add in an order that depends on the number of threads.
-  if (job.options.numbers.reduction == ReductionOrder::Canonical) return 1;
-  return std::max(available_cores() / static_cast<int>(job.local_ranks()), 1);
+  if (options.numbers.reduction == ReductionOrder::Canonical) return 1;
+  return std::max(available_cores() / static_cast<int>(local_ranks), 1);
 }
 
 std::vector<RankPair> communicating_pairs(const Job& job) {
@@ -180,7 +179,7 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   for (const auto& [steps, run] : job.programs.runs) add_communicating_pairs(job.run.ranks, run.program, pairs);
   const bool copies_are_given =
       job.options.recovery.outlives_ranks() || job.options.recovery.different_copies == DifferentCopies::Repair;
-  if (copies_are_given) add_twins(job, pairs);
+  if (copies_are_given) add_twins(job.run, pairs);
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};
   if (job.options.output.observes()) {  // Clock measurement
@@ -189,8 +188,8 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   return {pairs.begin(), pairs.end()};
 }
 
-bool has_early_sums(const Job& job) {
-  return std::ranges::any_of(job.programs.training.workers, [](const std::vector<Instruction>& instructions) {
+bool has_early_sums(const Program& training) {
+  return std::ranges::any_of(training.workers, [](const std::vector<Instruction>& instructions) {
     const auto is_sum = [](const Instruction& each) { return each.kind == InstructionKind::StartAllReduce; };
     const auto is_op = [](const Instruction& each) { return each.kind == InstructionKind::Compute; };
     return std::any_of(std::ranges::find_if(instructions, is_sum), instructions.end(), is_op);
@@ -243,7 +242,7 @@ std::optional<GpuResources> gpu_resources(const Job& job) {
   const CommunicatorPlan plan{.world_size = static_cast<int>(job.num_ranks()),
                               .groups = job.rank_groups(),
                               .pairs = communicating_pairs(job),
-                              .has_early_sums = has_early_sums(job)};
+                              .has_early_sums = has_early_sums(job.programs.training)};
   GpuResources result{.gpu = first_gpu_or_h100(), .communicators = communicators_of_a_rank(plan), .blocks = {}};
   result.blocks = block_limits(plan, result.gpu.multiprocessors);
   return result;
@@ -324,15 +323,13 @@ void require_gpu_margin(at::Device device) {
       bytes_text(static_cast<double>(kGpuMargin)));
 }
 
-GpuPeak gpu_peak(const Job& job) {
-  const TrainOptions& options = job.options;
+GpuPeak gpu_peak(const TrainOptions& options, std::int64_t ranks) {
   const std::string name = accelerator().traits(static_cast<int>(device_of(options, RankId(0)).index())).name;
   const bool is_tf32 = options.numbers.dtype == DataType::Float32 && options.numbers.tf32;
   double share = 0;  // Of the bfloat16 peak
   if (options.numbers.dtype == DataType::BFloat16) share = 1;
   if (is_tf32) share = 0.5;
-  const auto ranks = static_cast<int>(job.num_ranks());
-  int gpus = has_processes(options) ? ranks : 1;
+  int gpus = has_processes(options) ? static_cast<int>(ranks) : 1;
   if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
   return {.flops = share * gpus * bfloat16_peak(name),
           .what = fmt::format("{} with {}{}", name, to_text(options.numbers.dtype), is_tf32 ? " and --tf32" : "")};

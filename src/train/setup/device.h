@@ -51,17 +51,17 @@ void require_fast_numbers(DataType dtype, bool native);
 /// Throws ConfigError, in one line, if the tensors of a rank and reserved_of() together need more than its GPU has.
 /// Ranks that share a GPU count together. Needs a device that require_device() has accepted. `tensors`: [worker], peak
 /// bytes.
-void require_gpu_memory(const Job& job, const std::vector<double>& tensors);
+void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const std::vector<double>& tensors);
 
 /// Returns the intra-op threads of a rank: --threads, or its share of the cores; one with --reduction canonical.
-[[nodiscard]] int intra_op_threads(const Job& job);
+[[nodiscard]] int intra_op_threads(const TrainOptions& options, std::int64_t local_ranks);
 
 /// Returns the pairs of ranks that exchange messages, ascending.
 [[nodiscard]] std::vector<RankPair> communicating_pairs(const Job& job);
 
-/// Returns whether a rank starts sums of gradients before its last op, so that they wait while ops run. Needs the
-/// programs.
-[[nodiscard]] bool has_early_sums(const Job& job);
+/// Returns whether a rank starts sums of gradients before its last op, so that they wait while ops run. `training` is
+/// the program of a step.
+[[nodiscard]] bool has_early_sums(const Program& training);
 
 /// Opens the GPU library `path`. Throws ConfigError if it is missing or does not load.
 [[nodiscard]] const Accelerator& open_accelerator(const std::string& path);
@@ -137,7 +137,7 @@ struct GpuPeak {
 
 /// Returns the peak of a job on GPUs; assumes that all are like the GPU of rank 0. It is known for bfloat16 and, as
 /// half of it, for float32 with --tf32. Exact float32 products do not use tensor cores, so their peak is not known.
-[[nodiscard]] GpuPeak gpu_peak(const Job& job);
+[[nodiscard]] GpuPeak gpu_peak(const TrainOptions& options, std::int64_t ranks);
 
 /// Sets matrix products on GPUs to exact float32 or, with --tf32, TensorFloat32. Forces float32 sums for bfloat16; by
 /// default torch lets cuBLAS sum split-K parts in bfloat16.

@@ -35,27 +35,27 @@ double product_speed(at::ScalarType type, int threads) {
   return 2.0 * kWidth * kWidth * kWidth / shortest;
 }
 
-PlanProblem problem_of(const Job& job, const MachineProfile& machine) {
+PlanProblem problem_of(const JobShape& job, const TrainOptions& options, const MachineProfile& machine) {
   PlanProblem problem;
   problem.model = job.model;
   problem.machine = machine;
   problem.workers = job.num_ranks();
   problem.mini_batch = job.run.mini_batch();
   problem.memory_bytes = machine.memory_bytes;
-  problem.workload = workload_of(job.options);
-  problem.workload.cuts_tokens = job.cuts_tokens();
-  problem.sync = job.options.schedule.sync;
-  problem.shard_optimizer = job.options.memory.shard_optimizer;
-  problem.second_shards = job.has_second_shards();
+  problem.workload = workload_of(options);
+  problem.workload.cuts_tokens = job.cuts_tokens;
+  problem.sync = options.schedule.sync;
+  problem.shard_optimizer = options.memory.shard_optimizer;
+  problem.second_shards = job.has_second_shards;
   return problem;
 }
 
-Candidate candidate_of(const Job& job, const PlanProblem& problem) {
+Candidate candidate_of(const JobShape& job, const TrainOptions& options, const PlanProblem& problem) {
   Candidate candidate{.schedule = job.run.schedule.name,
-                      .shape = job.options.schedule.shape,
+                      .shape = options.schedule.shape,
                       .data_parallel = job.run.ranks.data_parallel,
-                      .micro_batch_size = job.options.data.micro_batch_size,
-                      .tensor_parallel = job.options.parallel.tensor_parallel,
+                      .micro_batch_size = options.data.micro_batch_size,
+                      .tensor_parallel = job.tensor_parallel,
                       .recompute = job.stages.recompute,
                       .offload = job.stages.offload,
                       .recompute_attention = problem.workload.recompute_attention,
@@ -72,27 +72,28 @@ double pair_time(const PlanProblem& problem) {
   return shares_cores(problem) || 2 * ranks * machine.threads <= machine.cores ? 0 : 1;
 }
 
-ReservedBytes reserved_by(const Job& job, const MachineProfile& machine) {
-  return uses_gpu(job.options) ? reserved_of(job.options, job.num_ranks(), machine.memory_bytes) : machine.reserved;
+ReservedBytes reserved_by(const TrainOptions& options, std::int64_t ranks, const MachineProfile& machine) {
+  return uses_gpu(options) ? reserved_of(options, ranks, machine.memory_bytes) : machine.reserved;
 }
 
 /// Adjusts the planner's stage model to options that its candidates lack.
-StageModel model_of(const Job& job, const PlanProblem& problem, const Candidate& candidate) {
+StageModel model_of(const JobShape& job, const TrainOptions& options, const PlanProblem& problem,
+                    const Candidate& candidate) {
   StageModel model = stage_model(problem, candidate, job.run.schedule, job.partition);
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
-  model.costs.buffers.receives_ahead = receives_ahead(job.options);
-  if (job.options.schedule.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
-  model.reserved_bytes = reserved_by(job, problem.machine).all();
+  model.costs.buffers.receives_ahead = receives_ahead(options);
+  if (options.schedule.pairs == Pairs::Together) model.costs.pair = pair_time(problem);
+  model.reserved_bytes = reserved_by(options, problem.workers, problem.machine).all();
   if (model.costs.all_reduce) model.costs.all_reduce->every_stage = job.canonical.has_value();
   return model;
 }
 
-std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
-  std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(job.run.ranks.workers));
-  const Placement& placement = job.run.schedule.placement;
+std::vector<std::vector<HeldStage>> held_stages(const RunShape& run) {
+  std::vector<std::vector<HeldStage>> held(static_cast<std::size_t>(run.ranks.workers));
+  const Placement& placement = run.schedule.placement;
   for (std::size_t r = 0; r < placement.num_replicas(); ++r) {
     const ReplicaId replica(static_cast<std::int64_t>(r));
-    for (std::int64_t s = 0; s < job.run.schedule.stages; ++s) {
+    for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
       held[placement.worker(replica, StageId(s)).index()].push_back({replica, StageId(s)});
     }
   }
@@ -100,7 +101,7 @@ std::vector<std::vector<HeldStage>> held_stages(const Job& job) {
 }
 
 /// Stages of two replicas and a tied matrix count once.
-void add_parameters(const Job& job, const StageModel& model, RankForecast& rank) {
+void add_parameters(const JobShape& job, const StageModel& model, RankForecast& rank) {
   std::set<StageId> stages;
   for (const HeldStage& held : rank.stages) stages.insert(held.stage);
   for (const StageId stage : stages) {
@@ -119,8 +120,8 @@ void add_parameters(const Job& job, const StageModel& model, RankForecast& rank)
 
 }  // namespace
 
-MachineProfile machine_at(double speed, const Job& job) {
-  Workload workload = workload_of(job.options);
+MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions& options) {
+  Workload workload = workload_of(options);
   workload.micro_batch_size = job.run.samples_per_op();
   workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
@@ -132,7 +133,7 @@ MachineProfile machine_at(double speed, const Job& job) {
     machine.layers.push_back({kind,
                               job.model,
                               workload.sequence,
-                              job.options.numbers.dtype,
+                              options.numbers.dtype,
                               {{.micro_batch_size = workload.micro_batch_size,
                                 .forward = work.forward_flops / speed,
                                 .input_gradient = work.input_gradient_flops / speed,
@@ -145,11 +146,11 @@ MachineProfile machine_at(double speed, const Job& job) {
   return machine;
 }
 
-MachineProfile assumed_machine(const Job& job) {
-  const int threads = intra_op_threads(job);
+MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options) {
+  const int threads = intra_op_threads(options, job.local_ranks());
   // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
-  const double speed = product_speed(scalar_type(job.options.numbers.dtype), threads);
-  MachineProfile machine = machine_at(speed, job);
+  const double speed = product_speed(scalar_type(options.numbers.dtype), threads);
+  MachineProfile machine = machine_at(speed, job, options);
   machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
                              speed / 1e9);
   machine.cores = available_cores();
@@ -169,10 +170,10 @@ double Forecast::mean_bytes() const {
 }
 
 Forecast forecast(const Job& job, const MachineProfile& machine) {
-  const PlanProblem problem = problem_of(job, machine);
-  const Candidate candidate = candidate_of(job, problem);
+  const PlanProblem problem = problem_of(job, job.options, machine);
+  const Candidate candidate = candidate_of(job, job.options, problem);
   const PlannedSchedule planned{std::make_shared<const Schedule>(job.run.schedule), job.partition,
-                                model_of(job, problem, candidate)};
+                                model_of(job, job.options, problem, candidate)};
   const Prediction step = Predictor(problem).predict(planned, candidate);
   std::string source = machine.name;
   if (!candidate.offload.empty() && machine.host_bandwidth == 0) {
@@ -182,7 +183,7 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
                   .step_seconds = step.step_seconds,
                   .bubble_ratio = step.bubble_ratio,
                   .memory_bytes = problem.memory_bytes,
-                  .reserved = reserved_by(job, machine),
+                  .reserved = reserved_by(job.options, job.num_ranks(), machine),
                   .shared_cores = shares_cores(problem) ? machine.cores : 0,
                   .ranks = {}};
   const CostTable costs(job.run.schedule, planned.model.costs);
@@ -193,7 +194,7 @@ Forecast forecast(const Job& job, const MachineProfile& machine) {
       seconds.push_back(costs.own_duration({static_cast<OpKind>(kind), ReplicaId(0), StageId(stage), MicroBatchId(0)}));
     }
   }
-  const auto held = held_stages(job);
+  const auto held = held_stages(job.run);
   for (std::int64_t r = 0; r < job.num_ranks(); ++r) {
     RankForecast rank{.rank = RankId(r), .place = job.run.ranks.place(job.ranks().in_lane(RankId(r)))};
     const std::size_t worker = rank.place.worker.index();

@@ -40,9 +40,11 @@ struct FlushInterval {
 
 /// The programs of a job: instructions of all workers (schedule/program.h).
 struct JobPrograms {
-  Program training;                                // One step; empty if asynchronous
-  std::map<std::int64_t, ContinuousProgram> runs;  // Asynchronous: by number of steps between two flushes
-  Program validation;                              // Forward passes; empty without validation
+  Program training;                                        // One step; empty if asynchronous
+  std::map<std::int64_t, ContinuousProgram> runs;          // Asynchronous: by number of steps between two flushes
+  Program validation;                                      // Forward passes; empty without validation
+  Pairs pairs = Pairs::InOrder;                            // How `training` runs pairs
+  AllReducePlacement sync = AllReducePlacement::EagerOpt;  // Where `training` starts its sums
 };
 
 /// Data of the training run; ranks that are threads share it.
@@ -55,15 +57,17 @@ struct JobData {
   std::shared_ptr<const TrainingPrompt> prompt;  // Null without --sample-every
 };
 
-/// A training run, completely specified.
-struct Job {
+/// What the ranks of a job compute: model, schedule and programs, and how ranks divide them.
+struct JobShape {
   // Set by resolve_job()
-  TrainOptions options;
   ModelConfig model;
-  std::shared_ptr<const ModelFolder> from;  // Initial weights; null: from the seed
   // Schedule, ranks and samples. With tensor parallelism, several ranks do the work of one of these ranks: one in each
   // lane (engine/tensor_ranks.h)
   RunShape run;
+  std::int64_t tensor_parallel = 1;  // T
+  bool cuts_tokens = false;        // Ranks that share layers divide the tokens between these layers (SequenceParallel)
+  bool has_second_shards = false;  // Two ranks update each shard of the optimizer
+  std::optional<int> ranks_of_host;  // Ranks on this host; empty: all
   // [slices + 1]: first token of each slice, and the tokens of a sequence; empty: micro-batches run whole
   std::vector<std::int64_t> slice_bounds;
 
@@ -75,6 +79,38 @@ struct Job {
   // Set by prepare_job()
   JobPrograms programs;
   std::vector<std::string> parameters;  // Names of all parameters, ascending
+
+  // Set by rerouted_job()
+  std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
+  RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
+  std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
+
+  /// Returns all ranks of the job, over all lanes.
+  [[nodiscard]] TensorRanks ranks() const {
+    return {run.num_ranks(), tensor_parallel, head_groups(model, tensor_parallel)};
+  }
+  [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
+  [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
+  /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
+  [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
+  /// Returns the rank's number among the launched ranks, for messages.
+  [[nodiscard]] RankId launched_rank(RankId rank) const {
+    return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
+  }
+  /// Returns [group][shard]: the running ranks that update the shard. The first sends it, and writes it to checkpoints.
+  [[nodiscard]] std::vector<RankGroups> shards() const;
+  /// Returns the number of ranks on this host.
+  [[nodiscard]] std::int64_t local_ranks() const {
+    return std::min<std::int64_t>(ranks_of_host.value_or(std::numeric_limits<int>::max()), num_ranks());
+  }
+};
+
+/// A training run, completely specified.
+struct Job : JobShape {
+  TrainOptions options;                     // Set by resolve_job(); open_checkpoints() completes them
+  std::shared_ptr<const ModelFolder> from;  // Set by resolve_job(): initial weights; null: from the seed
+
+  // Set by prepare_job()
   JobData data;
   std::shared_ptr<const JobCheckpoints> checkpoints;  // Null without saves, --export and --resume
   std::vector<LeftOutSteps> left_out;                 // Steps without an update, because they led to a loss spike
@@ -82,12 +118,6 @@ struct Job {
   // Samples and tokens of earlier steps, beyond those of as many steps of this job: not 0 if their mini-batch differs
   std::int64_t sample_shift = 0;
   std::int64_t token_shift = 0;
-
-  // Set by rerouted_job()
-  std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
-  RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
-  std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
-
   double peak_flops = 0;  // Peak FLOP/s of large matrix products, all ranks together; 0: not known
 
   /// Returns the steps of an asynchronous run between the flushes around `step` (from 0). The pipeline is flushed
@@ -99,34 +129,9 @@ struct Job {
     const std::int64_t first = step / longest * longest;
     return {first, std::min(longest, options.updates.steps - first)};
   }
-  /// Returns all ranks of the job, over all lanes.
-  [[nodiscard]] TensorRanks ranks() const {
-    return {run.num_ranks(), options.parallel.tensor_parallel, head_groups(model, options.parallel.tensor_parallel)};
-  }
-  [[nodiscard]] std::int64_t num_ranks() const { return ranks().count(); }
-  [[nodiscard]] std::size_t launched_count() const { return static_cast<std::size_t>(num_ranks() + lost_ranks); }
-  /// Returns whether the ranks that share layers divide the tokens between these layers (SequenceParallel).
-  [[nodiscard]] bool cuts_tokens() const {
-    const std::int64_t t = options.parallel.tensor_parallel;
-    const auto is_cut = [t](std::int64_t bound) { return bound % t == 0; };
-    return t > 1 && options.parallel.sequence_parallel == SequenceParallel::Auto && is_cut(options.data.sequence) &&
-           std::ranges::all_of(slice_bounds, is_cut);
-  }
-  /// Returns the groups of ranks that add something: gradients, then the sums of split layers.
-  [[nodiscard]] RankGroups rank_groups() const { return ranks().groups(run.rank_groups()); }
-  /// Returns the rank's number among the launched ranks, for messages.
-  [[nodiscard]] RankId launched_rank(RankId rank) const {
-    return launched_ranks.empty() ? rank : launched_ranks[rank.index()];
-  }
-  /// Returns whether two ranks update each shard of the optimizer.
-  [[nodiscard]] bool has_second_shards() const {
-    return options.memory.shard_optimizer && options.recovery.outlives_ranks();
-  }
-  /// Returns [group][shard]: the running ranks that update the shard. The first sends it, and writes it to checkpoints.
-  [[nodiscard]] std::vector<RankGroups> shards() const;
-  /// Returns the number of ranks on this host.
-  [[nodiscard]] std::int64_t local_ranks() const {
-    return std::min<std::int64_t>(options.device.local_ranks.value_or(std::numeric_limits<int>::max()), num_ranks());
+  /// Returns whether the run continues its own outputs, or may replace those of other runs.
+  [[nodiscard]] bool replaces_outputs() const {
+    return options.output.overwrite || options.recovery.is_restart || first_step > 0;
   }
 };
 

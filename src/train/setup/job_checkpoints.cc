@@ -27,8 +27,8 @@
 
 namespace chimera {
 
-NextStart next_start(const Job& job, std::int64_t failed_step) {
-  const NewestCheckpoint newest = newest_checkpoint(job.options.checkpoint.folder, available_cores());
+NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step) {
+  const NewestCheckpoint newest = newest_checkpoint(folder, available_cores());
   report_rejected(newest);
   if (newest.checkpoint) {
     return {.arguments = {kFailedStepFlag, std::to_string(failed_step), "--resume", newest.checkpoint->path},
@@ -36,7 +36,7 @@ NextStart next_start(const Job& job, std::int64_t failed_step) {
                 fmt::format("continues from step {} ({})", newest.checkpoint->manifest.step, newest.checkpoint->path)};
   }
   return {.arguments = {kFailedStepFlag, std::to_string(failed_step)},
-          .description = fmt::format("no checkpoint yet, starts again after step {}", job.first_step)};
+          .description = fmt::format("no checkpoint yet, starts again after step {}", first_step)};
 }
 
 namespace {
@@ -75,28 +75,28 @@ std::string describe_tokenizers(const Checkpoint& checkpoint, const std::string&
                      here.empty() ? "none" : here, has_copy ? checkpoint.path : there);
 }
 
-void require_same_run(const Job& job, const Checkpoint& checkpoint) {
-  const RunDifferences differing = differences(checkpoint.manifest.run, job.checkpoints->record);
+void require_same_run(const TrainOptions& options, const std::string& tokenizer, const nlohmann::ordered_json& record,
+                      const Checkpoint& checkpoint) {
+  const RunDifferences differing = differences(checkpoint.manifest.run, record);
   if (!differing.model.empty()) {
     refuse(checkpoint, fmt::format("is of another model or optimizer ({})", fmt::join(differing.model, "; ")));
   }
   const auto muon_exclude = [](const nlohmann::ordered_json& run) {
     return run.at("hyperparameters").value("muon_exclude", std::vector<std::string>{});
   };
-  if (job.options.updates.optimizer.kind == OptimizerKind::Muon) {
+  if (options.updates.optimizer.kind == OptimizerKind::Muon) {
     const auto there = muon_exclude(checkpoint.manifest.run);
-    if (there != job.options.updates.optimizer.muon.exclude) {
+    if (there != options.updates.optimizer.muon.exclude) {
       refuse(checkpoint, fmt::format("its run had {}; give the same, because other matrices have no momentum",
                                      there.empty() ? "no --muon-exclude"
                                                    : fmt::format("--muon-exclude {}", fmt::join(there, ","))));
     }
   }
-  if (!differing.data.empty() && !job.options.resume.other_data) {
-    refuse(checkpoint,
-           fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
-                       fmt::join(differing.data, "; "), describe_tokenizers(checkpoint, job.data.tokenizer)));
+  if (!differing.data.empty() && !options.resume.other_data) {
+    refuse(checkpoint, fmt::format("its run had other samples ({}){}; give --resume-other-data to continue anyway",
+                                   fmt::join(differing.data, "; "), describe_tokenizers(checkpoint, tokenizer)));
   }
-  if (job.options.resume.is_checked) return;  // The launcher has reported it
+  if (options.resume.is_checked) return;  // The launcher has reported it
   std::vector<std::string> other = differing.data;
   other.insert(other.end(), differing.other.begin(), differing.other.end());
   if (other.empty()) return;
@@ -105,9 +105,8 @@ void require_same_run(const Job& job, const Checkpoint& checkpoint) {
 }
 
 /// The rate of a step depends on the number of steps, so a run that gets more steps goes back up from its decay.
-void report_jump_of_rate(const Job& job, const Checkpoint& checkpoint) {
+void report_jump_of_rate(const TrainOptions& options, const Checkpoint& checkpoint) {
   constexpr double kJump = 0.01;  // Relative to the saved run's last rate
-  const TrainOptions& options = job.options;
   const std::int64_t step = checkpoint.manifest.step;
   if (options.resume.is_checked || step >= options.updates.steps) return;
   const double here = options.updates.learning_rate.at(step - 1, options.updates.steps);
@@ -156,12 +155,11 @@ void require_beginning(const Job& job, const Checkpoint& checkpoint) {
 }
 
 /// Saves of two runs must not mix.
-void require_own_folder(const Job& job) {
-  const TrainOptions& options = job.options;
+void require_own_folder(const TrainOptions& options, std::int64_t first_step) {
   if (options.checkpoint.folder.empty() || options.resume.is_checked) return;
   for (const std::int64_t step : list_steps(options.checkpoint.folder)) {
-    if (step <= job.first_step) continue;
-    const std::string whose = job.first_step == 0 ? "of another run" : fmt::format("after step {}", job.first_step);
+    if (step <= first_step) continue;
+    const std::string whose = first_step == 0 ? "of another run" : fmt::format("after step {}", first_step);
     reject("--checkpoint {}: has {} {}; give --resume auto or another folder", options.checkpoint.folder,
            checkpoint_name(step), whose);
   }
@@ -180,12 +178,12 @@ void require_own_latest(const TrainOptions& options) {
 }
 
 /// Returns the tokenizer's files, and the configs if transformers has a class for the model.
-std::map<std::string, std::string> description_of(const Job& job) {
-  std::map<std::string, std::string> files = job.data.tokenizer_texts;
-  const ElementType type = element_type_of_word("--dtype", to_text(master_type(job.options.numbers.dtype)));
+std::map<std::string, std::string> description_of(const ModelConfig& model, const ModelFolder* from, DataType dtype,
+                                                  std::map<std::string, std::string> files) {
+  const ElementType type = element_type_of_word("--dtype", to_text(master_type(dtype)));
   try {
-    files[kConfigName] = job.from ? with_element_type(job.from->config_json(), type) : to_config_json(job.model, type);
-    if (is_causal(job.model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
+    files[kConfigName] = from != nullptr ? with_element_type(from->config_json(), type) : to_config_json(model, type);
+    if (is_causal(model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
   } catch (const ConfigError&) {
     // Only weights, tokenizer and manifest
   }
@@ -232,25 +230,25 @@ WeightFiles::Found found_tensor(const ResumedRun& resumed, const std::string& na
 
 }  // namespace
 
-double checkpoint_bytes(const Job& job) {
-  const Workload workload = workload_of(job.options);
-  const StageLayers whole{0, job.model.layers, true, true};
-  const StageMemory memory = stage_footprint(job.model, whole, workload).memory;
-  return static_cast<double>(parameter_count(job.model) * workload.weight_bytes) + memory.optimizer;
+double checkpoint_bytes(const ModelConfig& model, const TrainOptions& options) {
+  const Workload workload = workload_of(options);
+  const StageLayers whole{0, model.layers, true, true};
+  const StageMemory memory = stage_footprint(model, whole, workload).memory;
+  return static_cast<double>(parameter_count(model) * workload.weight_bytes) + memory.optimizer;
 }
 
-void require_space(const Job& job, std::int64_t first_step) {
-  const CheckpointOptions& options = job.options.checkpoint;
+void require_space(const ModelConfig& model, const TrainOptions& all, std::int64_t first_step) {
+  const CheckpointOptions& options = all.checkpoint;
   if (options.folder.empty()) return;
   const auto available = free_bytes(options.folder + "/" + checkpoint_name(0));
   if (!available) return;
   const auto free = static_cast<double>(*available);
-  const double one = checkpoint_bytes(job);
+  const double one = checkpoint_bytes(model, all);
   if (free < one) {
     reject("--checkpoint {}: a checkpoint needs {}, and {} are free there", options.folder, bytes_text(one),
            bytes_text(free));
   }
-  const std::int64_t steps = job.options.updates.steps - first_step;
+  const std::int64_t steps = all.updates.steps - first_step;
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
   const auto existing = static_cast<std::int64_t>(list_steps(options.folder).size());
   // The oldest checkpoint is removed when the next one is complete.
@@ -275,12 +273,12 @@ void open_checkpoints(Job& job) {
     if (newest.checkpoint) take_rates(job.options, newest.checkpoint->manifest.run);
     auto checkpoints = std::make_shared<JobCheckpoints>();
     checkpoints->record = run_record(job);
-    checkpoints->files = description_of(job);
+    checkpoints->files = description_of(job.model, job.from.get(), job.options.numbers.dtype, job.data.tokenizer_texts);
     job.checkpoints = checkpoints;
     if (newest.checkpoint) {
-      require_same_run(job, *newest.checkpoint);
+      require_same_run(job.options, job.data.tokenizer, checkpoints->record, *newest.checkpoint);
       require_beginning(job, *newest.checkpoint);
-      report_jump_of_rate(job, *newest.checkpoint);
+      report_jump_of_rate(job.options, *newest.checkpoint);
       CheckpointTensors tensors(newest.checkpoint->path, newest.checkpoint->manifest);
       const auto& progress = newest.checkpoint->manifest.run.at("progress");
       job.first_step = newest.checkpoint->manifest.step;
@@ -296,21 +294,21 @@ void open_checkpoints(Job& job) {
     reject("--resume: the manifest's progress is not complete ({})", error.what());
   }
   // Ranks would all report the same.
-  if (job.options.output.reports) require_space(job, job.first_step);
-  if (asked != kAuto) require_own_folder(job);  // auto has rejected newer ones; new saves replace them
+  if (job.options.output.reports) require_space(job.model, job.options, job.first_step);
+  if (asked != kAuto)
+    require_own_folder(job.options, job.first_step);  // auto has rejected newer ones; new saves replace them
 }
 
-InitialValue resumed_values(const Job& job) {
-  return values_from_files([&resumed = *job.checkpoints->resumed, &model = job.model](const ParameterSpec& parameter) {
+InitialValue resumed_values(const ResumedRun& resumed, const ModelConfig& model) {
+  return values_from_files([&resumed, &model](const ParameterSpec& parameter) {
     return found_tensor(resumed, exported_names(model, parameter.name).front(), parameter.shape);
   });
 }
 
-void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor) {
-  const ResumedRun& resumed = *job.checkpoints->resumed;
+void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optimizer& optimizer, TensorGroup* tensor) {
   for (const OptimizerTensor& state : optimizer.state()) {
     note_slow_checkpoint();
-    const std::string name = state_name(job.model, state.parameter, state.kind);
+    const std::string name = state_name(model, state.parameter, state.kind);
     std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
     const bool is_part = tensor != nullptr && found && tensor_cut(state.parameter) && found->tensor.shape != shape;

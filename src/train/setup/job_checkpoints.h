@@ -23,7 +23,7 @@ namespace chimera {
 /// Returns the additional arguments of a restarted job: it resumes from the newest valid checkpoint in its folder or,
 /// if there is none, starts as the first attempt did. Reports newer checkpoints that are damaged on messages(). The
 /// launcher calls it (LaunchPlan::next_start).
-[[nodiscard]] NextStart next_start(const Job& job, std::int64_t failed_step);
+[[nodiscard]] NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step);
 
 /// Flag for the step (from 1) that failed in the previous attempt.
 inline constexpr const char* kFailedStepFlag = "--failed-step";
@@ -55,16 +55,16 @@ void open_checkpoints(Job& job);
 inline constexpr const char* kKeepSection = "keep";
 
 /// Returns the bytes of the tensors of one checkpoint.
-[[nodiscard]] double checkpoint_bytes(const Job& job);
+[[nodiscard]] double checkpoint_bytes(const ModelConfig& model, const TrainOptions& options);
 /// Throws ConfigError if the disk of --checkpoint has no room for one checkpoint. Reports on messages() if it has none
 /// for all checkpoints that the run keeps. Does nothing without --checkpoint.
-void require_space(const Job& job, std::int64_t first_step);
+void require_space(const ModelConfig& model, const TrainOptions& options, std::int64_t first_step);
 
 /// Returns a function that reads initial values of parameters from the checkpoint of --resume.
-[[nodiscard]] InitialValue resumed_values(const Job& job);
+[[nodiscard]] InitialValue resumed_values(const ResumedRun& resumed, const ModelConfig& model);
 /// Restores this rank's optimizer state from the checkpoint. `tensor` are the ranks that share its layers (null: none);
 /// each reads its part of the tensors.
-void resume_optimizer(const Job& job, Optimizer& optimizer, TensorGroup* tensor);
+void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optimizer& optimizer, TensorGroup* tensor);
 
 /// Returns the name of an optimizer tensor in a checkpoint: `transformer.wte.weight.first_moment`.
 [[nodiscard]] std::string state_name(const ModelConfig& model, const std::string& parameter, const std::string& kind);

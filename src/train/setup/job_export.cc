@@ -17,20 +17,20 @@ ElementType export_type(const TrainOptions& options) {
                               given.empty() ? std::string(to_text(master_type(options.numbers.dtype))) : given);
 }
 
-ExportPlan plan_job_export(const Job& job) {
-  return plan_export(exported_tensors(job.model, export_type(job.options)), job.options.exported.shard_bytes);
+ExportPlan plan_job_export(const ModelConfig& model, const TrainOptions& options) {
+  return plan_export(exported_tensors(model, export_type(options)), options.exported.shard_bytes);
 }
 
-void require_exportable(const Job& job) {
-  const ElementType type = export_type(job.options);
-  if (!job.from) (void)to_config_json(job.model, type);
+void require_exportable(const ModelConfig& model, const TrainOptions& options) {
+  const ElementType type = export_type(options);
+  if (options.model.from.empty()) (void)to_config_json(model, type);
   std::uint64_t bytes = 0;
-  for (const ExportFile& file : plan_job_export(job).files) bytes += file.layout.file_bytes;
+  for (const ExportFile& file : plan_job_export(model, options).files) bytes += file.layout.file_bytes;
   try {
-    const std::string& folder = job.options.exported.folder;
-    require_new_folder(folder, bytes, {job.options.model.from, job.options.data.tokenizer});
+    const std::string& folder = options.exported.folder;
+    require_new_folder(folder, bytes, {options.model.from, options.data.tokenizer});
     std::error_code none;  // Another run may hold an empty folder
-    if (job.options.output.reports && std::filesystem::exists(folder, none)) const FolderHold tried(folder);
+    if (options.output.reports && std::filesystem::exists(folder, none)) const FolderHold tried(folder);
   } catch (const ConfigError& error) {
     reject("--export {}", error.what());
   }

@@ -13,9 +13,9 @@ namespace chimera {
 [[nodiscard]] ElementType export_type(const TrainOptions& options);
 
 /// Returns the files of --export.
-[[nodiscard]] ExportPlan plan_job_export(const Job& job);
+[[nodiscard]] ExportPlan plan_job_export(const ModelConfig& model, const TrainOptions& options);
 
 /// Throws ConfigError if the folder of --export cannot be created, or if transformers has no class for the model.
-void require_exportable(const Job& job);
+void require_exportable(const ModelConfig& model, const TrainOptions& options);
 
 }  // namespace chimera

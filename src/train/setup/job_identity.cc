@@ -71,7 +71,7 @@ std::uint64_t hash_build() {
   return hash.value();
 }
 
-std::uint64_t hash_model(const Job& job) {
+std::uint64_t hash_model(const JobShape& job) {
   const ModelConfig& model = job.model;
   Hash hash;
   hash.add(json_text(layer_sizes_json(model))).add(job.partition.size());
@@ -95,7 +95,7 @@ void add_program(Hash& hash, const Program& program) {
   }
 }
 
-std::uint64_t hash_programs(const Job& job) {
+std::uint64_t hash_programs(const JobShape& job) {
   Hash hash;
   hash.add(job.run.ranks.workers).add(job.run.ranks.data_parallel).add(job.run.ranks.replicas);
   add_program(hash, job.programs.training);
@@ -131,26 +131,26 @@ constexpr std::int64_t kHashedWhole = std::int64_t{64} << 20;  // Of more data, 
 constexpr const char* kContent = "content";
 constexpr const char* kSampledContent = "sampled_content";
 
-std::int64_t bytes_of_data(const Job& job) {
+std::int64_t bytes_of_data(const Corpus& corpus) {
   std::int64_t bytes = 0;
-  for (const DataFile* file : job.data.corpus->opened.files) bytes += file->size();
+  for (const DataFile* file : corpus.opened.files) bytes += file->size();
   return bytes;
 }
 
-Json model_section(const Job& job) {
-  Json section = layer_sizes_json(job.model);
-  section["layers"] = job.model.layers;
+Json model_section(const ModelConfig& model) {
+  Json section = layer_sizes_json(model);
+  section["layers"] = model.layers;
   return section;
 }
 
-Json data_section(const Job& job) {
-  const TrainOptions& o = job.options;
-  return {{bytes_of_data(job) > kHashedWhole ? kSampledContent : kContent, fmt::format("{:016x}", data_hash(job))},
-          {"documents", to_text(o.data.documents)},
-          {"end_of_document", o.data.end_of_document},
-          {"sequence", o.data.sequence},
-          {"mini_batch", job.run.mini_batch()},
-          {"seed", o.data.seed}};
+Json data_section(const Corpus& corpus, const DataOptions& data, std::int64_t mini_batch) {
+  return {
+      {bytes_of_data(corpus) > kHashedWhole ? kSampledContent : kContent, fmt::format("{:016x}", data_hash(corpus))},
+      {"documents", to_text(data.documents)},
+      {"end_of_document", data.end_of_document},
+      {"sequence", data.sequence},
+      {"mini_batch", mini_batch},
+      {"seed", data.seed}};
 }
 
 /// Keys are the flags' names with underscores (flag_of()).
@@ -182,8 +182,7 @@ Json hyperparameters(const TrainOptions& o) {
   return numbers;
 }
 
-Json layout_section(const Job& job) {
-  const TrainOptions& o = job.options;
+Json layout_section(const JobShape& job, const TrainOptions& o) {
   std::vector<std::int64_t> layers;
   for (const StageLayers& stage : job.partition) layers.push_back(stage.blocks());
   return {{"schedule", job.run.schedule.name},
@@ -192,13 +191,13 @@ Json layout_section(const Job& job) {
           {"micro_batches", job.run.schedule.micro_batches},
           {"micro_batch_size", job.run.samples_per_op()},
           {"data_parallel", job.run.ranks.data_parallel},
-          {"tensor_parallel", o.parallel.tensor_parallel},
+          {"tensor_parallel", job.tensor_parallel},
           {"ranks", job.num_ranks()},
           {"partition", layers},
           {"transport", to_text(o.device.transport)},
           {"device", to_text(o.device.kind)},
           {"shard_optimizer", o.memory.shard_optimizer},
-          {"threads", intra_op_threads(job)}};
+          {"threads", intra_op_threads(o, job.local_ranks())}};
 }
 
 void compare(const std::string& name, const Json& there, const Json& here, std::vector<std::string>& differing) {
@@ -224,15 +223,15 @@ std::string flag_of(std::string key) {
 
 }  // namespace
 
-std::uint64_t data_hash(const Job& job) {
+std::uint64_t data_hash(const Corpus& corpus) {
   Hash hash;
   for (const Split split : {Split::Train, Split::Validation}) {
-    for (const TokenView& source : job.data.corpus->split(split).sources) hash.add(source.size());
-    for (const std::int64_t share : job.data.corpus->split(split).mixture.shares()) hash.add(share);
+    for (const TokenView& source : corpus.split(split).sources) hash.add(source.size());
+    for (const std::int64_t share : corpus.split(split).mixture.shares()) hash.add(share);
   }
   // 40 GB take a minute to read, 64 MiB a tenth of a second. Samples are shared out by size.
-  const std::int64_t bytes = bytes_of_data(job);
-  for (const DataFile* file : job.data.corpus->opened.files) {
+  const std::int64_t bytes = bytes_of_data(corpus);
+  for (const DataFile* file : corpus.opened.files) {
     const std::int64_t samples = bytes > kHashedWhole ? 1 + file->size() / (bytes / (kHashedWhole / kHashedBlock)) : 0;
     // A slow disk is no hang.
     hash.add(content_hash(*file, samples, [] { note_progress({RankProgress::Phase::StartUp}); }));
@@ -255,11 +254,11 @@ Fingerprint fingerprint(const Job& job) {
       {"the model", hash_model(job)},
       {"--from", job.from ? hash_folder(*job.from) : 0},
       {"--partition", hash_of(ends)},
-      {"the data", data_hash(job)},
+      {"the data", data_hash(*job.data.corpus)},
       {"--seed", hash_of(o.data.seed)},
       {"--device, --tf32, --cuda-graphs, --op-graphs",
        hash_of({to_text(o.device.kind), o.numbers.tf32, o.numbers.cuda_graphs, o.numbers.op_graphs})},
-      {"--tensor-parallel", hash_of({o.parallel.tensor_parallel, job.cuts_tokens()})},
+      {"--tensor-parallel", hash_of({o.parallel.tensor_parallel, job.cuts_tokens})},
       {"--micro-batch-size", hash_of(job.run.samples_per_op())},
       {"--sequence", hash_of(o.data.sequence)},
       {"--optimizer", hash_of(to_text(o.updates.optimizer.kind))},
@@ -287,11 +286,11 @@ Json run_record(const Job& job) {
   Json numbers = hyperparameters(job.options);
   if (job.canonical) numbers["block_size"] = job.canonical->block_size;
   if (job.canonical) numbers["micro_batch_size"] = job.run.samples_per_op();
-  return {{"model", model_section(job)},
+  return {{"model", model_section(job.model)},
           {"optimizer", {{"kind", to_text(job.options.updates.optimizer.kind)}}},
-          {"data", data_section(job)},
+          {"data", data_section(*job.data.corpus, job.options.data, job.run.mini_batch())},
           {"hyperparameters", numbers},
-          {"layout", layout_section(job)},
+          {"layout", layout_section(job, job.options)},
           {"tokenizer", tokenizer_record(job.data.tokenizer, job.data.tokenizer_texts)},
           {"versions", {{"libtorch", TORCH_VERSION}, {"cpu", at::get_cpu_capability()}}}};
 }

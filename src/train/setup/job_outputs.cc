@@ -105,14 +105,13 @@ void require_appendable(const Output& output) {
   if (::access(output.path.c_str(), W_OK) != 0) refuse(errno);
 }
 
-void require_own_metrics(const Job& job) {
-  const TrainOptions& options = job.options;
+void require_own_metrics(const TrainOptions& options, const ResumedRun* resumed) {
   const std::string& path = options.output.metrics;
   if (options.output.overwrite || options.recovery.is_restart) return require_unlocked_lines(path);
   // A resumed run continues its own file. The line of the checkpoint's step must have the loss of the checkpoint.
-  if (job.first_step > 0) {
-    const auto& progress = job.checkpoints->resumed->checkpoint.manifest.run.at("progress");
-    return require_continuable_lines(path, job.first_step,
+  if (resumed != nullptr) {
+    const auto& progress = resumed->checkpoint.manifest.run.at("progress");
+    return require_continuable_lines(path, resumed->checkpoint.manifest.step,
                                      nlohmann::json(progress.value("loss", nlohmann::ordered_json())));
   }
   // Without a checkpoint, --resume auto starts again what ended before its first one.
@@ -124,9 +123,8 @@ void require_own_metrics(const Job& job) {
 }
 
 /// As require_own_metrics(). Events of a run that resumes are not compared: a restart event ends their old tail.
-void require_own_events(const Job& job) {
-  const TrainOptions& options = job.options;
-  const bool restarts = options.recovery.is_restart || job.first_step > 0 ||
+void require_own_events(const TrainOptions& options, bool resumes) {
+  const bool restarts = options.recovery.is_restart || resumes ||
                         (options.resume.is_auto && is_in_folder(options.output.tensorboard, options.checkpoint.folder));
   if (options.output.overwrite || restarts || !has_events(options.output.tensorboard)) return;
   throw ConfigError(fmt::format("--tensorboard {}: has events of another run; give another folder, or --overwrite",
@@ -197,7 +195,7 @@ void require_outputs(const Job& job) {
   }
   if (!options.output.tensorboard.empty()) {
     require_folder("--tensorboard", options.output.tensorboard);
-    if (options.output.reports) require_own_events(job);
+    if (options.output.reports) require_own_events(options, job.first_step > 0);
   }
   if (!options.checkpoint.folder.empty() && options.output.reports && !options.recovery.is_restart) {
     require_unlocked_folder(options.checkpoint.folder);
@@ -214,7 +212,7 @@ void require_outputs(const Job& job) {
     }
     if (!options.output.reports) continue;
     if (is_metrics) {
-      require_own_metrics(job);
+      require_own_metrics(options, job.first_step > 0 ? &*job.checkpoints->resumed : nullptr);
     } else if (job.first_step == 0 && !options.recovery.is_restart) {
       require_unused(output.flag, output.path, options.output.overwrite);
     } else if (!options.output.overwrite) {
@@ -223,9 +221,8 @@ void require_outputs(const Job& job) {
   }
 }
 
-void write_final_output(const Job& job, const char* flag, const std::string& path, const std::string& text) {
+void write_final_output(bool replaces, const char* flag, const std::string& path, const std::string& text) {
   // Two runs that started together may both have found the file unused. The later one must not destroy hours of work.
-  const bool replaces = job.options.output.overwrite || job.options.recovery.is_restart || job.first_step > 0;
   std::string own = path;
   for (int i = 2; !replaces && is_in_use(own); ++i) own = fmt::format("{}.{}", path, i);
   if (own != path) {

@@ -14,6 +14,6 @@ namespace chimera {
 void require_outputs(const Job& job);
 
 /// Writes an output, with a number in its name if another run has written it since the start. Throws ConfigError.
-void write_final_output(const Job& job, const char* flag, const std::string& path, const std::string& text);
+void write_final_output(bool replaces, const char* flag, const std::string& path, const std::string& text);
 
 }  // namespace chimera

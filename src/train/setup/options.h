@@ -271,6 +271,10 @@ struct PlannedTimes {
   double step_seconds = 0;               // 0: none
   std::vector<std::vector<double>> ops;  // [stage][op kind]: seconds by the profile; empty: none
   std::string by;                        // Name, file and date of this profile
+  // Input of prepare_job(), for the times above and the MFU
+  std::string profile;       // File of the profile; empty: none, or GPUs
+  bool is_planned = false;   // A plan gave the profile, which may then lack the peak of matrix products
+  bool is_compared = false;  // This process needs the times: the launcher and rank 0
 };
 
 /// The Hugging Face folder that a run writes at its end.

@@ -1,11 +1,15 @@
 #include "train/setup/prepare_job.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "core/cgroup.h"
@@ -103,20 +107,20 @@ double flops_per_byte(const TrainOptions& options) {
 }
 
 /// Returns the workload of a rank of the job.
-Workload rank_workload(const Job& job) {
-  Workload workload = workload_of(job.options);
-  workload.tensor_parallel = job.options.parallel.tensor_parallel;
-  workload.cuts_tokens = job.cuts_tokens();
+Workload rank_workload(const JobShape& job, const TrainOptions& options) {
+  Workload workload = workload_of(options);
+  workload.tensor_parallel = job.tensor_parallel;
+  workload.cuts_tokens = job.cuts_tokens;
   return workload;
 }
 
 /// Returns the times of --machine; empty without it, or if the profile does not cover the model.
-std::optional<ModelLoads> measured_loads(const Job& job, const Workload& workload) {
-  if (job.options.schedule.profile == nullptr) return std::nullopt;
-  const PlanProblem problem{.model = job.model, .machine = *job.options.schedule.profile, .workload = workload};
+std::optional<ModelLoads> measured_loads(const JobShape& job, const MachineProfile* profile, const Workload& workload) {
+  if (profile == nullptr) return std::nullopt;
+  const PlanProblem problem{.model = job.model, .machine = *profile, .workload = workload};
   const Candidate candidate{.shape = {.slices = job.run.schedule.slices},
                             .micro_batch_size = workload.micro_batch_size,
-                            .tensor_parallel = job.options.parallel.tensor_parallel};
+                            .tensor_parallel = job.tensor_parallel};
   try {
     return machine_loads(problem, candidate, job.run.schedule.micro_batch_scale);
   } catch (const ConfigError&) {
@@ -131,25 +135,24 @@ double memory_of_worker(const TrainOptions& options) {
 }
 
 /// Returns the part of it that is for tensors; infinity if it is not known.
-double tensor_memory(const Job& job) {
-  const double memory = memory_of_worker(job.options);
+double tensor_memory(const TrainOptions& options, std::int64_t ranks) {
+  const double memory = memory_of_worker(options);
   if (memory == 0) return std::numeric_limits<double>::infinity();
-  return memory - reserved_of(job.options, job.num_ranks(), memory).all();
+  return memory - reserved_of(options, ranks, memory).all();
 }
 
-std::vector<StageLayers> partition_of(const Job& job) {
-  const TrainOptions& options = job.options;
+std::vector<StageLayers> partition_of(const JobShape& job, const TrainOptions& options) {
   if (request_of(options).schedule.is_unpipelined()) return even_partition(job.model.layers, 1);
   // Recomputing attention alone adds little time, so such stages are balanced as if nothing were recomputed.
   const bool attention_only = options.memory.recompute.rule == StageRule::Attention;
   return resolve_partition(options.schedule.partition,
                            {.schedule = job.run.schedule,
                             .model = job.model,
-                            .workload = rank_workload(job),
+                            .workload = rank_workload(job, options),
                             .recompute = options.memory.recompute.rule != StageRule::None && !attention_only,
                             .flops_per_byte = flops_per_byte(options),
-                            .loads = measured_loads(job, workload_of(options)),
-                            .memory = tensor_memory(job)});
+                            .loads = measured_loads(job, options.schedule.profile.get(), workload_of(options)),
+                            .memory = tensor_memory(options, job.num_ranks())});
 }
 
 /// Sets what depends on the partition.
@@ -168,54 +171,36 @@ Job cut_job(Job job, std::vector<StageLayers> partition) {
 constexpr double kSlowCore = 3e10;  // FLOP/s in float32
 constexpr double kFastCore = 2e11;
 
-/// Unlike resolve_partition(), a forecast counts messages, sums and updates. All ranks must agree, so without a profile
-/// it uses the speeds of slow and fast cores, not of this machine.
-bool is_slower(const Job& job, const Job& other) {
-  const auto is_slower_on = [&](const MachineProfile& machine) {
-    return forecast(job, machine).step_seconds > forecast(other, machine).step_seconds;
-  };
-  const auto threads = static_cast<double>(std::max<std::int64_t>(job.options.device.threads, 1));
-  try {
-    if (job.options.schedule.profile != nullptr) return is_slower_on(*job.options.schedule.profile);
-    return is_slower_on(machine_at(kSlowCore * threads, job)) || is_slower_on(machine_at(kFastCore * threads, job));
-  } catch (const ConfigError&) {  // The profile does not cover the model
-    return false;
-  }
-}
-
-std::string ranks_in_words(const Job& job) {
+std::string ranks_in_words(const JobShape& job, bool is_given) {
   std::string groups =
       job.run.ranks.data_parallel == 1 ? "" : fmt::format(" times --data-parallel {}", job.run.ranks.data_parallel);
-  if (job.options.parallel.tensor_parallel > 1)
-    groups += fmt::format(" times --tensor-parallel {}", job.options.parallel.tensor_parallel);
-  return fmt::format("{} {}{}", job.options.schedule.given == nullptr ? "--stages" : "workers", job.run.ranks.workers,
-                     groups);
+  if (job.tensor_parallel > 1) groups += fmt::format(" times --tensor-parallel {}", job.tensor_parallel);
+  return fmt::format("{} {}{}", is_given ? "workers" : "--stages", job.run.ranks.workers, groups);
 }
 
-void require_fitting(const Job& job) {
+void require_fitting(const JobShape& job, const TrainOptions& options) {
   require_whole_micro_batches(job.run, "--micro-batch-size");
-  require_fitting_batch(job.model, job.options.data.sequence, job.options.data.micro_batch_size);
+  require_fitting_batch(job.model, options.data.sequence, options.data.micro_batch_size);
   if (job.num_ranks() > kMaxRanks)
-    throw ConfigError(fmt::format("{}: at most {} ranks are possible", ranks_in_words(job), kMaxRanks));
+    reject("{}: at most {} ranks are possible", ranks_in_words(job, options.schedule.given != nullptr), kMaxRanks);
 }
 
-void require_host_for_ranks(const Job& job) {
+void require_host_for_ranks(const JobShape& job, bool is_given) {
   if (job.local_ranks() <= kMaxRanksOfHost) return;
-  reject("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)", ranks_in_words(job),
-         kMaxRanksOfHost);
+  reject("{}: at most {} ranks run on one machine; start them on several (docs/clusters.md)",
+         ranks_in_words(job, is_given), kMaxRanksOfHost);
 }
 
 /// Returns [rank of a lane]: a lower bound on bytes of weights, gradients, optimizer state and buffers of canonical
 /// reduction.
-std::vector<double> least_bytes(const Job& job) {
-  const StageModel model = bytes_of_stages(job);
+std::vector<double> least_bytes(const JobShape& job, const StageModel& model) {
   const std::vector<StageMemory>& stages = model.costs.memory;
   const auto groups = job.run.rank_groups();
   std::vector<double> held(static_cast<std::size_t>(job.run.num_ranks()));
   for (std::size_t s = 0; s < stages.size(); ++s) {
     // A worker that holds both ends has the tied matrix once, so the last stage counts without it.
     const bool repeats = job.model.tied && s > 0 && s + 1 == stages.size();
-    const TensorPlace place{0, job.options.parallel.tensor_parallel};
+    const TensorPlace place{0, job.tensor_parallel};
     const auto tied = static_cast<double>(repeats ? held_elements(tied_parameter(job.model), place) : 0);
     const double share = 1 - tied / static_cast<double>(model.footprints[s].parameters);
     for (std::size_t i = 0; i < groups[s].size(); ++i) {
@@ -235,16 +220,15 @@ void require_memory(const Job& job) {
     reject("{} ranks on a machine with {}: more than {} a core; start them on several machines, or give {}",
            job.local_ranks(), counted(available_cores(), "core"), kMostOfACore, "--no-memory-check");
   }
-  if (uses_gpu(job.options)) {
-    StageModel bytes = bytes_of_stages(job);
-    bytes.reserved_bytes = 0;
-    const auto& [recompute, offload] = job.stages;
-    require_gpu_memory(job, peaks_by_order(job.run.schedule, bytes, recompute, offload));
-    return;
-  }
-  std::vector<double> held = least_bytes(job);
+  StageModel bytes = bytes_of_stages(job);
   const auto& [recompute, offload] = job.stages;
-  const std::vector<double> peaks = peaks_by_order(job.run.schedule, bytes_of_stages(job), recompute, offload);
+  if (uses_gpu(job.options)) {
+    bytes.reserved_bytes = 0;
+    const auto tensors = peaks_by_order(job.run.schedule, bytes, recompute, offload);
+    return require_gpu_memory(job.options, job.num_ranks(), tensors);
+  }
+  std::vector<double> held = least_bytes(job, bytes);
+  const std::vector<double> peaks = peaks_by_order(job.run.schedule, bytes, recompute, offload);
   for (std::size_t rank = 0; rank < held.size(); ++rank) {
     const GroupWorker place = job.run.ranks.place(RankId(static_cast<std::int64_t>(rank)));
     held[rank] = std::max(held[rank], peaks[place.worker.index()]);
@@ -261,18 +245,18 @@ void require_memory(const Job& job) {
     refuse(fmt::format("a rank needs {} and has {} (--memory)", bytes_text(held.back()), bytes_text(given)));
   // A lane has one rank of each T, and a save a copy of all weights and optimizer state.
   const auto here = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
-  double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job);
+  double needed = job.options.checkpoint.folder.empty() ? 0 : here * checkpoint_bytes(job.model, job.options);
   for (std::int64_t i = 0; i < job.local_ranks(); ++i)
-    needed += held[static_cast<std::size_t>(i / job.options.parallel.tensor_parallel)];
+    needed += held[static_cast<std::size_t>(i / job.tensor_parallel)];
   const double available = available_memory_bytes();
   if (needed <= available) return;
   refuse(fmt::format("the {} ranks on this machine need {}, and it (or its control group) has {}", job.local_ranks(),
                      bytes_text(needed), bytes_text(available)));
 }
 
-std::vector<std::string> parameter_names(const Job& job) {
+std::vector<std::string> parameter_names(const ModelConfig& model) {
   std::vector<std::string> names;
-  for (const ParameterSpec& parameter : all_parameters(job.model)) names.push_back(parameter.name);
+  for (const ParameterSpec& parameter : all_parameters(model)) names.push_back(parameter.name);
   std::ranges::sort(names);
   return names;
 }
@@ -287,8 +271,7 @@ std::vector<std::int64_t> given_slices(const TrainOptions& options, std::int64_t
                                 fmt::join(lengths, ","), slices, options.data.sequence));
 }
 
-std::vector<std::int64_t> slice_bounds(const Job& job) {
-  const TrainOptions& options = job.options;
+std::vector<std::int64_t> slice_bounds(const JobShape& job, const TrainOptions& options) {
   const std::int64_t slices = job.run.schedule.slices;
   if (slices == 1) {
     if (!options.schedule.slice_lengths.empty()) throw ConfigError("--slice-lengths is for --slices");
@@ -306,6 +289,8 @@ std::vector<std::int64_t> slice_bounds(const Job& job) {
 
 void lower_training(Job& job, std::int64_t receives_ahead) {
   const auto& [recompute, offload] = job.stages;
+  job.programs.pairs = job.options.schedule.pairs;
+  job.programs.sync = job.options.schedule.sync;
   if (job.run.schedule.updates) {
     // All stretches between flushes have one length, except the last, which may be shorter.
     for (const std::int64_t step : {std::int64_t{0}, job.options.updates.steps - 1}) {
@@ -324,25 +309,25 @@ void lower_training(Job& job, std::int64_t receives_ahead) {
 }
 
 /// A part of a name that no matrix has would have no effect.
-void require_excluded_matrices(const Job& job) {
-  for (const std::string& part : job.options.updates.optimizer.muon.exclude) {
+void require_excluded_matrices(const ModelConfig& model, const std::vector<std::string>& exclude) {
+  for (const std::string& part : exclude) {
     std::string other;
     const auto has_part = [&](const ParameterSpec& parameter) {
       if (logical_matrices(parameter.name, parameter.shape).empty()) return false;
       other = parameter.name;
       return other.find(part) != std::string::npos;
     };
-    if (std::ranges::any_of(all_parameters(job.model), has_part)) continue;
-    throw ConfigError(fmt::format("--muon-exclude {}: is in no name of a matrix of model {}, such as {}", part,
-                                  job.model.name, other));
+    if (std::ranges::any_of(all_parameters(model), has_part)) continue;
+    throw ConfigError(
+        fmt::format("--muon-exclude {}: is in no name of a matrix of model {}, such as {}", part, model.name, other));
   }
 }
 
-void require_few_ops(const Job& job) {
-  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / job.run.schedule.micro_batches;
-  if (!job.run.schedule.updates || job.options.updates.steps <= most) return;
-  reject("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule", job.options.updates.steps,
-         most, job.run.schedule.micro_batches);
+void require_few_ops(const Schedule& schedule, std::int64_t steps) {
+  const std::int64_t most = std::numeric_limits<std::int32_t>::max() / schedule.micro_batches;
+  if (!schedule.updates || steps <= most) return;
+  reject("--steps {}: at most {} steps of {} micro-batches run by an asynchronous schedule", steps, most,
+         schedule.micro_batches);
 }
 
 CorpusOptions corpus_options(const TrainOptions& options, const DataTokenizer& tokenizer) {
@@ -359,29 +344,28 @@ bool is_text(const TokenView& source) {
                              [](const TokenFile& file) { return file.layout().format == kTextFormat; });
 }
 
-void require_documents(const Job& job) {
-  const TrainOptions& options = job.options;
-  const std::vector<TokenView>& sources = job.data.corpus->split(Split::Train).sources;
-  if (options.data.end_of_document != kNoToken) {
-    if (options.data.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
+void require_documents(const DataOptions& options, const Corpus& corpus, std::int64_t vocabulary) {
+  const std::vector<TokenView>& sources = corpus.split(Split::Train).sources;
+  if (options.end_of_document != kNoToken) {
+    if (options.documents == Documents::Pack) throw ConfigError("--end-of-document is for --documents split");
     const auto has_mark = [](const TokenFile& file) { return file.layout().mark.has_value(); };
     const bool has_effect = std::ranges::any_of(
         sources, [&](const TokenView& source) { return std::ranges::any_of(source.stream().files(), has_mark); });
     if (!has_effect)
       throw ConfigError("--end-of-document is for raw and llm.c tokens, and --data has none; leave it out");
   }
-  if (options.data.documents == Documents::Pack) return;
+  if (options.documents == Documents::Pack) return;
   const auto refuse = [](const std::string& why) { throw ConfigError("--documents split: " + why); };
   bool separates_any = false;
   for (const TokenView& source : sources) {
     const bool separates = source.stream().separates_documents();
     separates_any = separates_any || separates;
     if (separates || is_text(source)) continue;
-    refuse(fmt::format("{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
-                       options.data.end_of_document == kNoToken
-                           ? "give --end-of-document"
-                           : fmt::format("--end-of-document {} is not below its size, {}", options.data.end_of_document,
-                                         job.model.vocabulary)));
+    refuse(fmt::format(
+        "{}: no token of the vocabulary is known to separate its documents; {}", source.name(),
+        options.end_of_document == kNoToken
+            ? "give --end-of-document"
+            : fmt::format("--end-of-document {} is not below its size, {}", options.end_of_document, vocabulary)));
   }
   if (!separates_any) {
     refuse(
@@ -400,7 +384,7 @@ void open_data(Job& job) {
     for (const std::string& line : job.data.corpus->opened.ignored_files_note)
       messages().write("chimera: " + line + "\n");
   }
-  require_documents(job);
+  require_documents(options.data, *job.data.corpus, job.model.vocabulary);
   SampleOptions samples = tokenizer.sample_options(job.data.corpus->opened.is_plain_text);
   samples.sequence = options.data.sequence;
   samples.seed = static_cast<std::uint64_t>(options.data.seed);
@@ -411,8 +395,45 @@ void open_data(Job& job) {
   if (options.data.validate_every > 0) job.data.validation.emplace(job.data.corpus->split(Split::Validation), samples);
 }
 
+/// Returns 0 if unknown. A profile of this machine has only the peak of CPUs. One process of the job reports.
+double peak_flops(const TrainOptions& options, const JobShape& job) {
+  if (uses_gpu(options)) {
+    const GpuPeak peak = gpu_peak(options, job.num_ranks());
+    if (peak.flops == 0 && options.output.reports)
+      messages().write(fmt::format("chimera: shows no MFU: the peak of {} is not known\n", peak.what));
+    return peak.flops;
+  }
+  const std::string& profile = options.planned.profile;
+  if (profile.empty()) return 0;
+  const double peak = matrix_peak(read_machine(profile), options.numbers.dtype, job.num_ranks(),
+                                  intra_op_threads(options, job.local_ranks()));
+  if (peak == 0 && !options.planned.is_planned) {
+    reject("--machine {}: has no matrix_flops of {}; `chimera profile` measures them", profile,
+           to_text(options.numbers.dtype));
+  }
+  return peak;
+}
+
+/// Sets the planned times of ops by the profile of --machine, and of a step unless a plan gives it. Does nothing
+/// without a profile, or if it does not cover the job.
+void plan_by_profile(Job& job) {
+  PlannedTimes& planned = job.options.planned;
+  if (planned.profile.empty() || !planned.is_compared) return;
+  try {
+    const MachineProfile machine = read_machine(planned.profile);
+    Forecast made = forecast(job, machine);
+    if (!(planned.step_seconds > 0)) planned.step_seconds = made.step_seconds;
+    planned.ops = std::move(made.op_seconds);
+    std::error_code unknown;
+    const auto written = std::chrono::file_clock::to_sys(std::filesystem::last_write_time(planned.profile, unknown));
+    planned.by = fmt::format("{} ({} of {:%Y-%m-%d})", machine.name, planned.profile,
+                             std::chrono::floor<std::chrono::seconds>(written));
+  } catch (const ConfigError&) {  // the run needs no plan
+  }
+}
+
 /// Counts gradients, both uses of a tied matrix, and blocks of canonical reduction.
-std::int64_t memory_files(const Job& job, std::int64_t groups) {
+std::int64_t memory_files(const JobShape& job, std::int64_t groups) {
   constexpr std::int64_t kBlocks = 8;
   const auto replicas = static_cast<std::int64_t>(job.run.schedule.placement.num_replicas());
   return groups * (job.canonical ? 2 + kBlocks * replicas : 2);
@@ -433,35 +454,56 @@ Job resolve_job(const TrainOptions& options) {
   }
   job.run = shape_of(options);
   job.run.tied = job.model.tied;
-  require_fitting(job);
-  job.slice_bounds = slice_bounds(job);
-  require_few_ops(job);
+  job.tensor_parallel = options.parallel.tensor_parallel;
+  job.ranks_of_host = options.device.local_ranks;
+  job.has_second_shards = options.memory.shard_optimizer && options.recovery.outlives_ranks();
+  require_fitting(job, options);
+  job.slice_bounds = slice_bounds(job, options);
+  const auto is_cut = [t = job.tensor_parallel](std::int64_t bound) { return bound % t == 0; };
+  job.cuts_tokens = job.tensor_parallel > 1 && options.parallel.sequence_parallel == SequenceParallel::Auto &&
+                    is_cut(options.data.sequence) && std::ranges::all_of(job.slice_bounds, is_cut);
+  require_few_ops(job.run.schedule, options.updates.steps);
   if (options.parallel.tensor_parallel > 1) require_divisible(job.model, options.parallel.tensor_parallel);
   if (const std::string refusal = find_refusal(job); !refusal.empty()) throw ConfigError(refusal);
-  if (options.updates.optimizer.kind == OptimizerKind::Muon) require_excluded_matrices(job);
+  if (options.updates.optimizer.kind == OptimizerKind::Muon)
+    require_excluded_matrices(job.model, options.updates.optimizer.muon.exclude);
   return job;
 }
 
 Job partition_job(Job job) {
   const PartitionRule rule = job.options.schedule.partition.rule;
-  Job chosen = cut_job(job, partition_of(job));
+  const Job chosen = cut_job(job, partition_of(job, job.options));
   auto even = even_partition(job.model.layers, std::ssize(chosen.partition));
   if (rule != PartitionRule::Auto || chosen.partition == even) return chosen;
-  Job other = cut_job(std::move(job), std::move(even));
-  return is_slower(chosen, other) ? other : chosen;
+  const Job other = cut_job(std::move(job), std::move(even));
+  const TrainOptions& options = chosen.options;
+  const auto threads = static_cast<double>(std::max<std::int64_t>(options.device.threads, 1));
+  // Unlike resolve_partition(), a forecast counts messages, sums and updates. All ranks must agree, so without a
+  // profile it uses the speeds of slow and fast cores, not of this machine.
+  const auto is_slower_on = [&](const MachineProfile& machine) {
+    return forecast(chosen, machine).step_seconds > forecast(other, machine).step_seconds;
+  };
+  const auto is_slower_at = [&](double speed) { return is_slower_on(machine_at(speed * threads, chosen, options)); };
+  try {
+    const bool is_slower = options.schedule.profile != nullptr ? is_slower_on(*options.schedule.profile)
+                                                               : is_slower_at(kSlowCore) || is_slower_at(kFastCore);
+    return is_slower ? other : chosen;
+  } catch (const ConfigError&) {  // The profile does not cover the model
+    return chosen;
+  }
 }
 
 StageModel bytes_of_stages(const Job& job) {
-  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job));
+  StageModel model = stage_bytes(job.model, job.partition, job.run.schedule, rank_workload(job, job.options));
   model.costs.slices.bounds = as_fractions(job.slice_bounds);
   model.costs.buffers.receives_ahead = receives_ahead(job.options);
   const auto groups = job.run.rank_groups();
   for (std::size_t s = 0; s < model.costs.memory.size() && !job.run.schedule.updates; ++s) {
     double& bytes = model.costs.memory[s].optimizer;
     if (job.options.memory.shard_optimizer) {
-      bytes *= (job.has_second_shards() ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
+      bytes *= (job.has_second_shards ? 2.0 : 1.0) / static_cast<double>(groups[s].size());
     } else {
-      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job), groups[s].size());
+      bytes += gathered_bytes(job.model, job.partition[s], rank_workload(job, job.options), groups[s].size());
     }
   }
   if (job.options.schedule.pairs == Pairs::Together) model.costs.pair = 1;
@@ -476,12 +518,12 @@ void lower_programs(Job& job) {
 }
 
 Job prepare_job(Job shape) {
-  require_host_for_ranks(shape);
+  require_host_for_ranks(shape, shape.options.schedule.given != nullptr);
   Job job = partition_job(std::move(shape));
   // Errors that need no GPU, data or disk come first, then the cheap ones, so that a wrong flag ends a start at once.
   const TrainOptions& options = job.options;
   require_device(options, job.local_ranks());
-  job.parameters = parameter_names(job);
+  job.parameters = parameter_names(job.model);
   require_memory(job);
   lower_programs(job);
   // Only for its errors: NCCL blocks of too many communicators would not fit on the GPU together, and the job would
@@ -494,7 +536,9 @@ Job prepare_job(Job shape) {
   const bool goes_on = job.first_step > 0 || options.resume.is_checked;  // Otherwise the file is from another run
   if (goes_on && !options.checkpoint.folder.empty()) job.left_out = read_left_out(options.checkpoint.folder);
   require_outputs(job);
-  if (!options.exported.folder.empty()) require_exportable(job);
+  if (!options.exported.folder.empty()) require_exportable(job.model, options);
+  job.peak_flops = peak_flops(options, job);
+  plan_by_profile(job);
   return job;
 }
 

@@ -55,11 +55,11 @@ struct RankContext {
   Transport& transport;                           // To the ranks of the lane
 
  private:
-  static std::unique_ptr<RankTensorGroup> tensor_group(const Job& job, RankId rank, Transport& connections) {
+  static std::unique_ptr<RankTensorGroup> tensor_group(const JobShape& job, RankId rank, Transport& connections) {
     const TensorRanks ranks = job.ranks();
     if (ranks.ranks == 1) return nullptr;
     const ParameterGroupId group = ranks.tensor_group(rank, job.run.worker_groups().size());
-    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens());
+    return std::make_unique<RankTensorGroup>(connections, ranks.place(rank), group, job.cuts_tokens);
   }
 };
 

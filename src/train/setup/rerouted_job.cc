@@ -18,28 +18,24 @@
 namespace chimera {
 namespace {
 
-std::int64_t block_size_of(const Job& job) { return job.canonical ? job.canonical->block_size : 1; }
+std::int64_t block_size_of(const JobShape& job) { return job.canonical ? job.canonical->block_size : 1; }
 
 /// Returns the bytes that a rank may use: --memory or, on a GPU, the GPU's memory without the margin. Returns infinity
 /// if neither limits the rank.
-double memory_of_rank(const Job& job) {
-  const TrainOptions& options = job.options;
+double memory_of_rank(const TrainOptions& options, std::int64_t ranks) {
   if (options.memory.gib > 0) return options.memory.gib * kGiB;
   if (!uses_gpu(options)) return std::numeric_limits<double>::infinity();
   const auto memory = static_cast<double>(accelerator().traits(options.device.gpu.value_or(0)).memory_bytes);
-  return memory - reserved_of(options, job.num_ranks(), memory).margin;
+  return memory - reserved_of(options, ranks, memory).margin;
 }
-
-/// Throws ConfigError if the ranks would have more communicators than their GPUs hold.
-void require_connectable(const Job& job) { static_cast<void>(gpu_resources(job)); }
 
 }  // namespace
 
-std::vector<RankGroups> Job::shards() const {
-  const bool is_rerouted = has_second_shards() && !launched_ranks.empty();
+std::vector<RankGroups> JobShape::shards() const {
+  const bool is_rerouted = has_second_shards && !launched_ranks.empty();
   std::vector<RankGroups> groups;
   for (const std::vector<RankId>& group : is_rerouted ? launched_groups : run.rank_groups()) {
-    RankGroups& all = groups.emplace_back(shard_holders(group, has_second_shards()));
+    RankGroups& all = groups.emplace_back(shard_holders(group, has_second_shards));
     for (std::vector<RankId>& holders : all) {
       if (!is_rerouted) continue;
       std::vector<RankId> running;
@@ -67,7 +63,7 @@ Job rerouted_job(const Job& launched, const RunChange& change) {
   return job;
 }
 
-std::vector<GroupHolder> extra_copies(const Job& job) {
+std::vector<GroupHolder> extra_copies(const JobShape& job) {
   std::vector<GroupHolder> copies;
   const RankGroups groups = job.run.rank_groups();
   for (std::size_t g = 0; g < job.launched_groups.size(); ++g) {
@@ -85,7 +81,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   const StageModel bytes = bytes_of_stages(launched);
   const std::vector<double> peaks =
       peaks_by_order(launched.run.schedule, bytes, launched.stages.recompute, launched.stages.offload);
-  const double memory = memory_of_rank(launched);
+  const double memory = memory_of_rank(launched.options, launched.num_ranks());
   const auto last = ParameterGroupId(launched.run.schedule.stages - 1);
   std::vector<std::int64_t> lost_copies;  // [group]
   for (const std::vector<RankId>& holders : launched.run.rank_groups()) {
@@ -114,7 +110,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   const RunChange without_copies = result;
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
   try {
-    require_connectable(rerouted_job(launched, result));
+    static_cast<void>(gpu_resources(rerouted_job(launched, result)));  // For its errors
     return result;
   } catch (const ConfigError&) {
     return without_copies;
@@ -122,13 +118,13 @@ RunChange balanced(const Job& launched, const RunChange& change) {
 }
 
 std::optional<std::chrono::milliseconds> spare_patience(const Job& job) {
-  if (job.options.parallel.tensor_parallel > 1) return std::nullopt;  // Not supported yet
+  if (job.tensor_parallel > 1) return std::nullopt;  // Not supported yet
   const bool must_reroute = job.options.recovery.recover == Recover::Reroute;
   // One data-parallel group is enough, because all are alike.
   for (WorkerId worker(0); worker.value() < job.run.ranks.workers; worker = WorkerId(worker.value() + 1)) {
     const RankId lost = job.run.ranks.rank({GroupId(0), worker});
     try {
-      require_connectable(rerouted_job(job, {.lost = {lost}}));
+      static_cast<void>(gpu_resources(rerouted_job(job, {.lost = {lost}})));  // For its errors
     } catch (const Error& error) {
       if (must_reroute) reject("--recover reroute: without rank {}, {}", lost.value(), error.what());
       return std::nullopt;

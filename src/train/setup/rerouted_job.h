@@ -19,7 +19,7 @@ namespace chimera {
 [[nodiscard]] Job rerouted_job(const Job& launched, const RunChange& change);
 
 /// Returns the extra copies in a rerouted job: ranks (launched numbers) and parameter groups.
-[[nodiscard]] std::vector<GroupHolder> extra_copies(const Job& job);
+[[nodiscard]] std::vector<GroupHolder> extra_copies(const JobShape& job);
 
 /// Returns `change` with at most one extra copy for each lost copy: drops others, for example after a lost rank has
 /// returned, and adds those that balance the work (balancing_copies()). With --memory, a rank has room for what its

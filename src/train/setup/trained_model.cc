@@ -21,13 +21,15 @@
 namespace chimera {
 namespace {
 
-InitialValue initial_value(const Job& job, WeightOrigin origin) {
+InitialValue initial_value(const RankContext& self, WeightOrigin origin) {
+  const auto& job = self.job;
   if (origin == WeightOrigin::Replacement) {
     return [](const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
       return at::empty(held_shape(parameter, place), options);
     };
   }
-  return [value = job.first_step > 0 ? resumed_values(job) : folder_or_random_values(job.from, job.options.data.seed)](
+  return [value = job.first_step > 0 ? resumed_values(*job.checkpoints->resumed, job.model)
+                                     : folder_or_random_values(job.from, job.options.data.seed)](
              const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
     note_progress({RankProgress::Phase::StartUp});  // Large stages take long
     return value(parameter, options, place);
@@ -41,14 +43,16 @@ TrainedModel::TrainedModel(const RankContext& self, WeightOrigin origin)
   make_weights(origin);
   make_optimizers();
   if (self.job.first_step == 0) return;
-  for (const auto& [id, optimizer] : optimizers_) resume_optimizer(self.job, *optimizer, self_.tensor.get());
+  for (const auto& [id, optimizer] : optimizers_)
+    resume_optimizer(*self.job.checkpoints->resumed, self.job.model, *optimizer, self_.tensor.get());
 }
 
 /// Makes the weights that do not exist yet, and lists the groups.
 void TrainedModel::make_weights(WeightOrigin origin) {
-  const Job& job = self_.job;
-  const at::ScalarType dtype = scalar_type(job.options.numbers.dtype);
-  const InitialValue value = initial_value(job, origin);
+  const JobShape& job = self_.job;
+  const TrainOptions& options = self_.job.options;
+  const at::ScalarType dtype = scalar_type(options.numbers.dtype);
+  const InitialValue value = initial_value(self_, origin);
   const std::vector<StageId> held = job.run.stages_of(self_.place.worker);
   const auto holds = [&](std::int64_t stage) { return std::ranges::binary_search(held, StageId(stage)); };
   // Both ends read one tied matrix. It is made first, because the stages take its leaves.
@@ -64,8 +68,8 @@ void TrainedModel::make_weights(WeightOrigin origin) {
   }
   const TiedLeaves tied = tied_weight ? tied_weight->leaves() : TiedLeaves{};
   // Second shards keep owners by size: a division must last, also after a change of the running ranks.
-  const bool shares_work = job.options.memory.shard_optimizer &&
-                           job.options.updates.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards();
+  const bool shares_work =
+      options.memory.shard_optimizer && options.updates.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards;
   const RankGroups ranks = job.run.rank_groups();
   auto before = std::exchange(stages, {});
   stages = make_stages_of_worker(job.run, self_.place.worker, [&](StageId id) {
@@ -73,7 +77,7 @@ void TrainedModel::make_weights(WeightOrigin origin) {
     note_made(parameters_of(id));
     const auto owners = [&](const std::vector<Parameter>& parameters) {
       if (!shares_work) return std::vector<std::size_t>{};
-      return muon_owners(job.options.updates.optimizer, parameters, ranks[parameters_of(id).index()].size());
+      return muon_owners(options.updates.optimizer, parameters, ranks[parameters_of(id).index()].size());
     };
     const OwnerScope scope(owners);
     return make_stage(job.model, job.partition[id.index()], dtype, value, tied, self_.device, self_.tensor.get());
@@ -97,14 +101,14 @@ TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(se
 }
 
 void TrainedModel::make_optimizers() {
-  const Job& job = self_.job;
-  OptimizerOptions options = job.options.updates.optimizer;
-  if (!options.muon.iterations) options.muon.iterations = job.options.numbers.dtype;
+  const JobShape& job = self_.job;
+  OptimizerOptions options = self_.job.options.updates.optimizer;
+  if (!options.muon.iterations) options.muon.iterations = self_.job.options.numbers.dtype;
   const RankGroups ranks = job.run.rank_groups();
   TensorGroup* const tensor = self_.tensor.get();
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
-  } else if (job.options.memory.shard_optimizer) {
+  } else if (self_.job.options.memory.shard_optimizer) {
     optimizers_[std::nullopt] =
         make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
   } else if (options.kind == OptimizerKind::Muon) {
