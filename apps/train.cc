@@ -1,7 +1,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -48,6 +47,7 @@
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
 #include "train/setup/job_checkpoints.h"
+#include "train/setup/option_table.h"
 #include "train/setup/prepare_job.h"
 #include "train/setup/rerouted_job.h"
 #include "train_command_line.h"
@@ -306,8 +306,6 @@ void set_usual_flags(CLI::App& command, const Job& job) {
   const auto set = [&](const char* name, const std::string& value) {
     if (command.count(std::string("--") + name) == 0) set_flag(command, name, value);
   };
-  set("learning-rate", fmt::format("{}", o.updates.learning_rate.peak));
-  set("warmup", std::to_string(o.updates.learning_rate.warmup));
   if (o.model.from.empty()) set("model", o.model.name);
   if (o.schedule.given == nullptr) {
     set("schedule", o.schedule.name);
@@ -316,14 +314,10 @@ void set_usual_flags(CLI::App& command, const Job& job) {
         o.schedule.shape.micro_batches > 0 ? o.schedule.shape.micro_batches : o.schedule.shape.stages;
     if (o.schedule.name != "none" && command.count("--mini-batch") == 0) set("micro-batches", std::to_string(n));
   }
-  for (const auto& [name, value] :
-       {std::pair("data-parallel", o.parallel.data_parallel), std::pair("micro-batch-size", o.data.micro_batch_size),
-        std::pair("sequence", o.data.sequence), std::pair("steps", o.updates.steps), std::pair("seed", o.data.seed)})
-    set(name, std::to_string(value));
-  set("dtype", std::string(to_text(o.numbers.dtype)));
-  set("optimizer", std::string(to_text(o.updates.optimizer.kind)));
-  set("weight-decay", fmt::format("{}", o.updates.optimizer.weight_decay));
-  set("clip", fmt::format("{}", o.updates.clip));
+  for (const Option& option : declared_values(o)) {
+    if (!option.is_resolved) continue;
+    set(option.flag + 2, option.text());
+  }
 }
 
 /// Writes the flags beside the metrics: metrics.jsonl has resolved.toml, x.jsonl has x.resolved.toml. An error must not

@@ -24,6 +24,7 @@
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
 #include "train/setup/job_identity.h"
+#include "train/setup/option_table.h"
 
 namespace chimera {
 

@@ -25,9 +25,6 @@ namespace chimera {
 /// launcher calls it (LaunchPlan::next_start).
 [[nodiscard]] NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step);
 
-/// Flag for the step (from 1) that failed in the previous attempt.
-inline constexpr const char* kFailedStepFlag = "--failed-step";
-
 /// An open checkpoint. Each rank reads only its own tensors.
 struct ResumedRun {
   Checkpoint checkpoint;

@@ -24,6 +24,7 @@
 #include "model_config/parameters.h"
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/device.h"
+#include "train/setup/option_table.h"
 
 namespace chimera {
 namespace {
@@ -153,31 +154,10 @@ Json data_section(const Corpus& corpus, const DataOptions& data, std::int64_t mi
       {"seed", data.seed}};
 }
 
-/// Keys are the flags' names with underscores (flag_of()).
-Json hyperparameters(const TrainOptions& o) {
-  const LearningRate& rate = o.updates.learning_rate;
-  Json numbers = {{"steps", o.updates.steps},
-                  {"learning_rate", rate.peak},
-                  {"min_learning_rate", rate.minimum ? Json(*rate.minimum) : Json()},
-                  {"learning_rate_shape", to_text(rate.shape)},
-                  {"warmup", rate.warmup},
-                  {"cooldown", rate.cooldown ? Json(*rate.cooldown) : Json()},
-                  {"cooldown_shape", to_text(rate.cooldown_shape)},
-                  {"weight_decay", o.updates.optimizer.weight_decay},
-                  {"decay", to_text(o.updates.optimizer.decayed)},
-                  {"beta1", o.updates.optimizer.beta1},
-                  {"beta2", o.updates.optimizer.beta2},
-                  {"epsilon", o.updates.optimizer.epsilon},
-                  {"clip", o.updates.clip},
-                  {"dropout", o.model.dropout},
-                  {"dtype", to_text(o.numbers.dtype)},
-                  {"reduction", to_text(o.numbers.reduction)}};
-  if (o.updates.optimizer.kind == OptimizerKind::Muon) {
-    const MuonOptions& muon = o.updates.optimizer.muon;
-    numbers["momentum"] = muon.momentum;
-    numbers["muon_adjust"] = to_text(muon.adjust);
-    numbers["muon_dtype"] = to_text(muon.iterations.value_or(o.numbers.dtype));
-    numbers["muon_exclude"] = muon.exclude;
+Json hyperparameters(const TrainOptions& options) {
+  Json numbers = Json::object();
+  for (const Option& option : declared_values(options)) {
+    if (option.is_recorded) numbers[option.key()] = option.value;
   }
   return numbers;
 }
@@ -215,12 +195,6 @@ void compare(const std::string& name, const Json& there, const Json& here, std::
   }
 }
 
-/// Returns the flag of a key in hyperparameters(): `--min-learning-rate` for `min_learning_rate`.
-std::string flag_of(std::string key) {
-  std::ranges::replace(key, '_', '-');
-  return "--" + key;
-}
-
 }  // namespace
 
 std::uint64_t data_hash(const Corpus& corpus) {
@@ -246,38 +220,20 @@ Fingerprint fingerprint(const Job& job) {
   // depends on almost every flag.
   Json ends = Json::array();
   for (const StageLayers& stage : job.partition) ends.push_back(stage.end_layer);
-  Json left_out = {o.recovery.spike, o.recovery.spike_skip};
+  Json left_out = Json::array();
   for (const LeftOutSteps& steps : job.left_out) left_out.push_back({steps.first, steps.last});
-  const CheckpointOptions& saves = o.checkpoint;
-  Fingerprint parts = {
-      {"the build", hash_build()},
-      {"the model", hash_model(job)},
-      {"--from", job.from ? hash_folder(*job.from) : 0},
-      {"--partition", hash_of(ends)},
-      {"the data", data_hash(*job.data.corpus)},
-      {"--seed", hash_of(o.data.seed)},
-      {"--device, --tf32, --cuda-graphs, --op-graphs",
-       hash_of({to_text(o.device.kind), o.numbers.tf32, o.numbers.cuda_graphs, o.numbers.op_graphs})},
-      {"--tensor-parallel", hash_of({o.parallel.tensor_parallel, job.cuts_tokens})},
-      {"--micro-batch-size", hash_of(job.run.samples_per_op())},
-      {"--sequence", hash_of(o.data.sequence)},
-      {"--optimizer", hash_of(to_text(o.updates.optimizer.kind))},
-      {"--shard-optimizer", hash_of(o.memory.shard_optimizer)},
-      {"--reduction-blocks", hash_of(o.numbers.reduction_blocks)},
-      {"--documents", hash_of({to_text(o.data.documents), o.data.end_of_document})},
-      {"--spike, --spike-skip", hash_of(left_out)},
-      {"--verify-messages", hash_of(o.recovery.verify_messages)},
-      {"--on-different-copies", hash_of(to_text(o.recovery.different_copies))},
-      {"--validate-every", hash_of(o.data.validate_every)},
-      {"--validate-batches", hash_of(o.data.validate_batches)},
-      {"--sample-every, --prompt", hash_of({o.data.sample_every, o.data.prompt})},
-      {"--trace, --op-times, --timeline", hash_of(o.output.observes())},
-      {"--export", hash_of({o.exported.folder, o.exported.dtype, o.exported.shard_bytes})},
-      {"--checkpoint, --save-every, --keep",
-       hash_of({saves.folder, saves.every.steps, saves.every.seconds, saves.keep.last, saves.keep.every})},
-      {kResumeFlag, hash_of({o.resume.from, job.first_step})}};
-  const Json numbers = hyperparameters(o);  // items() would not keep a temporary alive
-  for (const auto& [key, value] : numbers.items()) parts.push_back({flag_of(key), hash_of(value)});
+  Fingerprint parts = {{"the build", hash_build()},
+                       {"the model", hash_model(job)},
+                       {"--from", job.from ? hash_folder(*job.from) : 0},
+                       {"--partition", hash_of(ends)},
+                       {"the data", data_hash(*job.data.corpus)},
+                       {"--tensor-parallel", hash_of({job.tensor_parallel, job.cuts_tokens})}};
+  for (const Option& option : declared_values(o)) {
+    if (option.is_equal) parts.push_back({option.flag, hash_of(option.value)});
+  }
+  parts.push_back({"the steps that --spike leaves out", hash_of(left_out)});
+  parts.push_back({"--trace, --op-times, --timeline", hash_of(o.output.observes())});
+  parts.push_back({kResumeFlag, hash_of({o.resume.from, job.first_step})});
   parts.push_back({"the program", hash_programs(job)});
   return parts;
 }

@@ -70,6 +70,9 @@ void choose_usual_rates(struct TrainOptions& options);
 /// "weights") needs.
 void require_memory_for(const ModelConfig& model, const std::string& what, double bytes);
 
+/// Most ranks of a job, over all hosts.
+inline constexpr std::int64_t kMaxRanks = 65'536;
+
 /// Value of an omitted token option.
 inline constexpr std::int64_t kNoToken = -1;
 

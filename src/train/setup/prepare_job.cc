@@ -36,48 +36,23 @@
 #include "train/setup/job_checkpoints.h"
 #include "train/setup/job_export.h"
 #include "train/setup/job_outputs.h"
+#include "train/setup/option_table.h"
 #include "transport/gloo/gloo_transport.h"
 
 namespace chimera {
 namespace {
 
-constexpr std::int64_t kMaxRanks = 65'536;  // Over all hosts
 void require_possible(const TrainOptions& options) {
-  constexpr std::int64_t kMany = 1'000'000'000;
-  require_between("--micro-batch-size", options.data.micro_batch_size, 1, kMany);
-  require_between("--sequence", options.data.sequence, 1, kMany);
-  require_between("--steps", options.updates.steps, 1, kMany);
-  require_between("--seed", options.data.seed, 0, std::numeric_limits<std::int64_t>::max());
-  require_between("--warmup", options.updates.learning_rate.warmup, 0, kMany);
-  require_between("--cooldown", options.updates.learning_rate.cooldown.value_or(0), 0, kMany);
-  require_between("--threads", options.device.threads, 0, kMaxThreads);
-  require_between("--validate-every", options.data.validate_every, 0, kMany);
-  require_between("--sample-every", options.data.sample_every, 0, kMany);
-  require_between("--validate-batches", options.data.validate_batches, 1, kMany);
-  if (options.data.end_of_document != kNoToken) {
-    require_between("--end-of-document", options.data.end_of_document, 0, std::numeric_limits<std::int32_t>::max());
-  }
+  for (const Option& option : declared_values(options)) option.require_in_range();
   if (!uses_gpu(options)) require_numbers(options, {});  // GPUs: see require_device()
-  require_between("--reduction-blocks", options.numbers.reduction_blocks, 0, kMany);
-  if (options.numbers.reduction_blocks > 0 && options.numbers.reduction != ReductionOrder::Canonical) {
+  if (options.numbers.reduction_blocks > 0 && options.numbers.reduction != ReductionOrder::Canonical)
     throw ConfigError("--reduction-blocks is for --reduction canonical");
-  }
-  require_between("--data-parallel", options.parallel.data_parallel, 1, kMaxRanks);
-  require_between("--tensor-parallel", options.parallel.tensor_parallel, 1, kMaxRanks);
-  constexpr double kWeek = 7 * 24 * 3600;
-  if (!(options.recovery.hang_seconds >= 0 && options.recovery.hang_seconds <= kWeek)) {
-    throw ConfigError(fmt::format("--hang-seconds must be 0 to {:g}, not {:g}", kWeek, options.recovery.hang_seconds));
-  }
-  if (!(options.recovery.rendezvous_seconds >= 1 && options.recovery.rendezvous_seconds <= kWeek)) {
-    throw ConfigError(
-        fmt::format("--rendezvous-seconds must be 1 to {:g}, not {:g}", kWeek, options.recovery.rendezvous_seconds));
-  }
   for (const std::string& fault : {find_invalid_option(options.updates.learning_rate, options.updates.steps),
                                    find_invalid_option(options.updates.optimizer)}) {
     if (!fault.empty()) throw ConfigError("--" + fault);
   }
   if (!(options.model.dropout >= 0 && options.model.dropout < 1)) {
-    throw ConfigError(fmt::format("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout));
+    reject("--dropout must be at least 0 and below 1, not {:g}", options.model.dropout);
   }
 }
 

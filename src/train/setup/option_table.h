@@ -1,0 +1,59 @@
+#pragma once
+
+// The options of `chimera train`, each declared once: its flag, which is also the key of TOML files, help, default,
+// range, the flag that it needs, whether ranks must agree, and whether checkpoints and resolved.toml record it. Readers
+// are the command line with its help (apps/train_command_line.h), the checks of ranges (prepare_job.h), the fingerprint
+// and record of a job (job_identity.h), and resolved.toml (apps/train.cc). Flags that other commands share (shape,
+// sizes of the model, stages to recompute) are in apps/flags.
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "train/setup/options.h"
+
+namespace chimera {
+
+/// Flag for the step (from 1) that failed in the previous attempt.
+inline constexpr const char* kFailedStepFlag = "--failed-step";
+
+/// Option::type of a list of words, which commas may separate.
+inline constexpr const char* kWords = "TEXT ...";
+
+/// The declaration of an option, with its value at the time of declare_options().
+struct Option {
+  const char* heading;  // In --help; empty: hidden
+  const char* flag;
+  std::string help;                              // With the default
+  std::string type;                              // Of the text in --help; empty: the flag has no text
+  std::function<void(const std::string&)> take;  // Parses the text. Throws ConfigError
+  std::string* data = nullptr;                   // The text itself, if it may be several words of a mixture
+  nlohmann::ordered_json value = {};             // Null: not set
+  double least = 0;
+  double most = 0;                // 0: any value of the type
+  const char* purpose = nullptr;  // Flag without which this one has no effect; null: none
+  bool has_effect = true;         // The purpose is given
+  bool is_equal = false;          // All ranks must agree
+  bool is_recorded = false;       // Checkpoints have it as a hyperparameter
+  bool is_resolved = false;       // resolved.toml has it even if it is not given
+
+  /// Declares that the option is for `needed`, which is now given or not.
+  Option& needs(const char* needed, bool is_given) { return purpose = needed, has_effect = is_given, *this; }
+
+  /// Returns the value as the text of the flag.
+  [[nodiscard]] std::string text() const;
+  /// Throws ConfigError if a number is out of its range.
+  void require_in_range() const;
+  /// Returns the key in the record of a checkpoint: `min_learning_rate`.
+  [[nodiscard]] std::string key() const;
+};
+
+/// Declares all options, in the order of --help. Option::take writes into `options`, which must outlive the result.
+[[nodiscard]] std::vector<Option> declare_options(TrainOptions& options);
+
+/// Returns the declarations with the values of `options`, without Option::take.
+[[nodiscard]] std::vector<Option> declared_values(TrainOptions options);
+
+}  // namespace chimera
