@@ -160,7 +160,7 @@ RunSummary measured(const Job& job, double forward, double backward) {
 
 TEST(ReportTest, SummaryComparesMeasuredAndSimulated) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  const std::string text = speed_summary(job, measured(job, 1, 2), 4);
+  const std::string text = speed_summary(job, job.options, measured(job, 1, 2), 4);
   EXPECT_THAT(text, HasSubstr("measured 20.0000 s (median); simulated 16.0000 s (-20.0 %)\n"));
   EXPECT_THAT(text, Not(HasSubstr("planned")));
   EXPECT_THAT(text, HasSubstr("it is unknown how much other processes used the cores"));
@@ -178,18 +178,18 @@ TEST(ReportTest, SummaryNamesTheLargestPartOfTheDifference) {
   Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   const RunSummary run = slower_than_simulated(job);
   EXPECT_THAT(
-      speed_summary(job, run, 4),
+      speed_summary(job, job.options, run, 4),
       HasSubstr("  measured - simulated = +4.0000 s: ops +0.0000 s, messages +0.2500 s, sums +2.5000 s, slowest "
                 "rank +1.0000 s, rest +0.2500 s\n  beside ops, most time goes to messages (21 % of a step)\n  it is "
                 "unknown how much other "
                 "processes used the cores, which "));
   job.options.planned.step_seconds = 5;
-  const std::string planned = speed_summary(job, run, 4);
+  const std::string planned = speed_summary(job, job.options, run, 4);
   EXPECT_THAT(planned, HasSubstr("simulated 16.0000 s (-20.0 %); planned 5.0000 s (-75.0 %)\n"));
   EXPECT_THAT(planned, HasSubstr("  measured - planned = +15.0000 s: ops +11.0000 s, messages +0.2500 s, "));
   EXPECT_THAT(planned, HasSubstr("\n  ops and updates alone take longer than the planned step: "));
   job.options.planned.step_seconds = 19;
-  EXPECT_THAT(speed_summary(job, run, 4), Not(HasSubstr("most time"))) << "a small difference";
+  EXPECT_THAT(speed_summary(job, job.options, run, 4), Not(HasSubstr("most time"))) << "a small difference";
 }
 
 TEST(ReportTest, SummaryBlamesOtherProcesses) {
@@ -197,11 +197,11 @@ TEST(ReportTest, SummaryBlamesOtherProcesses) {
   job.options.planned.step_seconds = 5;
   RunSummary run = slower_than_simulated(job);
   run.others_share = 0.04;
-  EXPECT_THAT(speed_summary(job, run, 4),
+  EXPECT_THAT(speed_summary(job, job.options, run, 4),
               ::testing::AllOf(HasSubstr("\n  ops and updates alone take longer than the planned step: "),
                                HasSubstr("\n  other processes used 4 % of the cores meanwhile\n")));
   run.others_share = 0.5;
-  const std::string text = speed_summary(job, run, 4);
+  const std::string text = speed_summary(job, job.options, run, 4);
   EXPECT_THAT(text,
               HasSubstr("\n  other processes used 50 % of the cores meanwhile, but ops hardly waited for a core\n"));
   EXPECT_THAT(text, HasSubstr("\n  apart from that, ops and updates alone take longer than the planned step: "));
@@ -230,14 +230,15 @@ TEST(ReportTest, SummaryHasTheMemoryOfAGpu) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
   RunSummary run = measured(job, 1, 2);
   run.peak_memory_bytes = 3 << 20;
-  EXPECT_EQ(speed_summary(job, run, 4).find("GPU"), std::string::npos);
+  EXPECT_EQ(speed_summary(job, job.options, run, 4).find("GPU"), std::string::npos);
   run.used_memory_bytes = 1.5 * (1 << 30);
-  EXPECT_THAT(speed_summary(job, run, 4), HasSubstr("GPU memory: tensors 3 MiB at most; in use 1.50 GiB at most"));
+  EXPECT_THAT(speed_summary(job, job.options, run, 4),
+              HasSubstr("GPU memory: tensors 3 MiB at most; in use 1.50 GiB at most"));
 }
 
 TEST(ReportTest, SummarySaysIfRanksShareCores) {
   const Job job = prepare_job(testing::small_options("gpt2-tiny", "chimera", {4, 4, 2}));
-  const std::string text = speed_summary(job, measured(job, 1, 2), 2);
+  const std::string text = speed_summary(job, job.options, measured(job, 1, 2), 2);
   EXPECT_THAT(text, HasSubstr("4 ranks share 2 cores"));
   EXPECT_THAT(text, HasSubstr("simulated 24.0000 s"));  // 48 s of work on two cores
 }

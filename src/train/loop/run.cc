@@ -36,26 +36,23 @@
 #include "launch/local/process.h"
 #include "runtime/gather.h"
 #include "runtime/memory_meter.h"
-#include "telemetry/event_file.h"
-#include "telemetry/run_history.h"
 #include "telemetry/speed_report.h"
 #include "train/export/export_model.h"
+#include "train/loop/run_outputs.h"
 #include "train/loop/trainer.h"
+#include "train/loop/trainer_handover.h"
 #include "train/observe/observation.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
-#include "train/observe/step_costs.h"
 #include "train/observe/step_summary.h"
 #include "train/recover/final_error.h"
 #include "train/recover/host_watch.h"
-#include "train/recover/reconnecting_transport.h"
 #include "train/recover/stop_signals.h"
+#include "train/setup/connection.h"
 #include "train/setup/device.h"
 #include "train/setup/job_identity.h"
 #include "train/setup/job_outputs.h"
-#include "train/setup/rerouted_job.h"
 #include "transport/connection_breaker.h"
-#include "transport/gloo/gloo_transport.h"
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
 
@@ -128,232 +125,6 @@ void write_speed(const std::string& folder, const SpeedAnalysis& report) {
 
 int exit_code(bool is_whole) { return static_cast<int>(is_whole ? ExitCode::Success : kSavedExit); }
 
-std::int64_t last_closed_step(const Trainer& trainer) {
-  const StepPosition& position = trainer.position();
-  return position.is_closed() ? position.done() : position.done() - 1;
-}
-
-/// A rank's end of the connections, for open_transport().
-struct Endpoint {
-  RankId rank;
-  RendezvousPoint rendezvous;
-  Fingerprint compared;
-  std::chrono::milliseconds timeout = kGlooDefaultTimeout;
-  std::chrono::milliseconds start_up_timeout = kGlooDefaultTimeout;
-  std::shared_ptr<ConnectionBreaker> breaker;
-};
-
-int gpu_of(const TrainOptions& options, RankId launched) {
-  return static_cast<int>(device_of(options, launched).index());
-}
-
-std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
-  const std::vector<RankPair> pairs = communicating_pairs(job);
-  if (!uses_gpu(job.options)) {
-    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
-                         .world_size = static_cast<int>(job.num_ranks()),
-                         .rendezvous = std::move(end.rendezvous),
-                         .timeout = end.timeout,
-                         .start_up_timeout = end.start_up_timeout,
-                         .groups = job.rank_groups(),
-                         .pairs = pairs,
-                         .fingerprint = std::move(end.compared),
-                         .breaker = std::move(end.breaker)});
-  }
-  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
-                                .world_size = static_cast<int>(job.num_ranks()),
-                                .gpu = gpu_of(job.options, job.launched_rank(end.rank)),
-                                .rendezvous = std::move(end.rendezvous),
-                                .groups = job.rank_groups(),
-                                .pairs = pairs,
-                                .sums_in_order = job.canonical.has_value(),
-                                .has_early_sums = has_early_sums(job.programs.training),
-                                .fingerprint = std::move(end.compared),
-                                .start_up_timeout = end.start_up_timeout,
-                                .timeout = end.timeout,
-                                .on_group_connected = note_more_progress,
-                                .breaker = std::move(end.breaker)});
-}
-
-/// Limits the delay if another rank is lost during reconnection. Communicators of GPUs take seconds each.
-std::chrono::milliseconds rejoining_patience(const TrainOptions& options) {
-  return uses_gpu(options) ? std::chrono::minutes(2) : std::chrono::seconds(10);
-}
-
-std::vector<RankId> ranks_of(const RankSet& set) {
-  std::vector<RankId> ranks;
-  for (std::size_t rank = 0; rank < set.size(); ++rank) {
-    if (set.test(rank)) ranks.emplace_back(static_cast<std::int64_t>(rank));
-  }
-  return ranks;
-}
-
-/// The trainer of a rank in a job that continues after the loss of ranks. A loss without a replacement, and the return
-/// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state. After the
-/// first step of the changed job, copies of lost ranks' stages on other ranks may change it once more.
-class LastingTrainer {
- public:
-  /// `rank` is the launched rank.
-  LastingTrainer(const Job& launched, RankId rank, ReconnectingTransport& reconnecting, std::optional<Trainer>& trainer)
-      : launched_(launched),
-        rank_(rank),
-        reconnecting_(reconnecting),
-        trainer_(trainer),
-        fingerprint_(fingerprint(launched)) {}
-
-  struct Calls {
-    std::function<void()> on_change;  ///< The running ranks change; called before they connect
-    std::function<void()> on_begin;   ///< The trainer has weights and is about to run
-    Trainer::OnStep on_step;          ///< As for Trainer::run(), perhaps twice for a step
-  };
-
-  /// Trains all steps. Throws the trainer's errors unless a rank loss caused them.
-  RunSummary run(const Calls& calls) {
-    while (true) {
-      try {
-        join(calls);
-        begin(calls);
-        const auto on_step = [&](const StepMetrics& step) {
-          costs_.note_step(step.step, step.step_seconds);
-          calls.on_step(step);
-        };
-        const std::int64_t next = trainer_->position().done() + 1;
-        const bool balances = rerouted_ && next < launched_.options.updates.steps;
-        RunSummary summary = trainer_->run(on_step, balances ? std::optional(next) : std::nullopt);
-        if (balances && trainer_->position().done() == next) {  // Else stopped by a signal
-          balance(calls);
-          summary = trainer_->run(on_step);
-        }
-        is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
-        return summary;
-      } catch (const FinalError&) {
-        throw;
-      } catch (const PeerFinalError&) {
-        throw;
-      } catch (const std::exception& error) {
-        if (left_at_ == 0) left_at_ = monotonic_seconds();
-        if (!reconnecting_.must_leave(error, trainer_ ? trainer_->current() : "start-up")) throw;
-      }
-      if (trainer_) trainer_->drop_step();
-      reconnecting_.leave();
-    }
-  }
-
-  [[nodiscard]] bool is_saved() const { return is_saved_; }
-  [[nodiscard]] const StepCosts& costs() const { return costs_; }
-
- private:
-  void join(const Calls& calls) {
-    const JoinedGeneration& next = reconnecting_.await_generation();
-    RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
-    if (change != change_) {
-      change_job(std::move(change));
-      calls.on_change();
-    }
-    connect();
-  }
-
-  void begin(const Calls& calls) {
-    const auto copies = rerouted_ ? extra_copies(*rerouted_) : std::vector<GroupHolder>{};
-    costs_.begin({change_.lost, copies}, trainer_->position().done() + 1,
-                 left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
-    left_at_ = 0;
-    calls.on_begin();
-  }
-
-  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time, and without copies
-  /// that are no longer needed.
-  void balance(const Calls& calls) {
-    RunChange change = agree_on_copies();
-    if (change == change_) return;
-    left_at_ = monotonic_seconds();
-    trainer_->drop_step();
-    change_job(std::move(change));
-    reconnecting_.reset();
-    connect();
-    begin(calls);
-  }
-
-  /// Rank 0 decides, because the search may take long.
-  RunChange agree_on_copies() {
-    std::array<double, 1 + 2 * kMaxExtraCopies> numbers{};
-    if (trainer_->rank() == RankId(0)) {
-      const RunChange change = balanced(launched_, change_);
-      auto number = numbers.begin();
-      *number++ = static_cast<double>(change.extra_copies.size());
-      for (const auto& [rank, group] : change.extra_copies) {
-        *number++ = static_cast<double>(rank.value());
-        *number++ = static_cast<double>(group.value());
-      }
-    }
-    reconnecting_.all_sum(numbers);
-    RunChange change{.lost = change_.lost};
-    for (std::size_t i = 1; std::ssize(change.extra_copies) < static_cast<std::int64_t>(numbers.front()); i += 2) {
-      change.extra_copies.push_back({RankId(static_cast<std::int64_t>(numbers.at(i))),
-                                     ParameterGroupId(static_cast<std::int64_t>(numbers.at(i + 1)))});
-    }
-    return change;
-  }
-
-  /// Connects to the other ranks, and continues with the state of the job before.
-  void connect() {
-    const auto& job = this->job();
-    const auto& launched = job.launched_ranks;
-    const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
-    reconnecting_.join([&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker,
-                           bool is_first) {
-      Fingerprint compared = fingerprint_;
-      // Replacements have no checkpoint.
-      if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
-      return open_transport(job, {.rank = rank,
-                                  .rendezvous = rendezvous,
-                                  .compared = std::move(compared),
-                                  .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job.options),
-                                  .breaker = breaker});
-    });
-    if (!trainer_ && kept_) {
-      trainer_.emplace(job, rank, reconnecting_, WeightOrigin::Own, &*kept_);
-    } else if (!trainer_) {
-      note_progress({RankProgress::Phase::StartUp});
-      trainer_.emplace(job, rank, reconnecting_,
-                       reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
-    }
-    kept_.reset();
-    if (!reconnecting_.is_recovering()) return;
-    trainer_->rejoin();
-    note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
-    std::vector<std::int64_t> groups;
-    for (const auto& [holder, group] : extra_copies(job)) {
-      if (holder == rank_) groups.push_back(group.value());
-    }
-    reconnecting_.note_resumed(trainer_->position().done(), std::move(groups));
-  }
-
-  void change_job(RunChange change) {
-    if (trainer_) kept_ = trainer_->keep();
-    trainer_.reset();
-    rerouted_.reset();
-    if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
-    change_ = std::move(change);
-    if (job().launched_rank(RankId(0)) == rank_)
-      rewrite_flight_job(launched_.options.flight_folder(), flight_job(job(), launched_.options.planned));
-  }
-
-  [[nodiscard]] const Job& job() const { return rerouted_ ? *rerouted_ : launched_; }
-
-  const Job& launched_;
-  RankId rank_;
-  ReconnectingTransport& reconnecting_;
-  std::optional<Trainer>& trainer_;
-  Fingerprint fingerprint_;
-  RunChange change_;
-  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost, or have extra copies
-  std::optional<Trainer::Kept> kept_;    // Between two trainers
-  StepCosts costs_{launched_.num_ranks()};
-  double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
-  bool is_saved_ = true;
-};
-
 /// Exports the model, and returns the folder's name. If this fails, leaves a checkpoint, because the weights cannot be
 /// recomputed.
 std::string export_or_save(const Trainer& trainer, bool is_saved, Transport& transport) {
@@ -388,65 +159,22 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
   // The recording covers the model too, so it starts before the trainer exists.
   std::optional<MemoryMeter::Recording> recording;
   if (meter) recording.emplace(*meter, rank);
-  std::optional<LastingTrainer> lasting;  // Before `trainer`, which uses its job
+  std::optional<TrainerHandover> lasting;  // Before `trainer`, which uses its job
   std::optional<Trainer> trainer;
   try {
-    bool speaks = rank == RankId(0);
-    std::optional<EventFile> events;
-    std::optional<MetricsFile> metrics;  // Truncated only after the model exists
-    std::string lines;                   // For --report, including earlier attempts
-    std::optional<Progress> progress;
-    std::optional<FolderHold> exported_to;
-    const auto open_files = [&] {
-      speaks = trainer->rank() == RankId(0);
-      if (!speaks) return;
-      if (!job.options.exported.folder.empty() && !exported_to) exported_to.emplace(job.options.exported.folder);
-      if (!progress) progress.emplace(job.first_step, job.options.updates.steps, job.options.output.log_every);
-      if (metrics || events) return;
-      if (!job.options.output.report.empty())
-        lines = read_kept_lines(job.options.output.metrics, last_closed_step(*trainer));
-      if (!job.options.output.tensorboard.empty())
-        events.emplace(job.options.output.tensorboard, last_closed_step(*trainer) + 1);
-      if (!job.options.output.metrics.empty()) metrics.emplace(job.options.output.metrics, last_closed_step(*trainer));
-    };
-    bool has_warned = false;
-    std::int64_t spoken = 0;  // Last reported step
-    // After a change of the running ranks, another rank may write. Opening drops the line of the last step, which the
-    // trainer closes again, so it is reported again.
-    const auto close_files = [&] {
-      spoken = 0;
-      metrics.reset();
-      events.reset();
-      progress.reset();
-      exported_to.reset();
-    };
-    RemainingTime pace(job.options.updates.steps);
-    auto last = std::chrono::steady_clock::now();
-    const auto on_step = [&](StepMetrics step) {
-      const auto now = std::chrono::steady_clock::now();
-      step.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-      step.seconds_left = pace.seconds_left(step.step, std::chrono::duration<double>(now - last).count());
-      last = now;
-      if (!speaks || step.step <= spoken) return;
-      spoken = step.step;
-      if (job.peak_flops > 0) step.utilization = step_flops(job, job.options) / step.step_seconds / job.peak_flops;
-      if (step.utilization > 1 && !std::exchange(has_warned, true))
-        messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
-      if (metrics) metrics->write(step);
-      if (!job.options.output.report.empty()) lines += to_json_line(step);
-      if (events) events->write(step);
-      progress->show(step);
-    };
+    RunOutputs outputs(job.options);
     RunSummary run;
     if (reconnecting != nullptr) {
       lasting.emplace(job, rank, *reconnecting, trainer);
-      run = lasting->run({.on_change = close_files, .on_begin = open_files, .on_step = on_step});
+      run = lasting->run({.on_change = [&] { outputs.close(); },
+                          .on_begin = [&] { outputs.open(*trainer); },
+                          .on_step = [&](const StepMetrics& step) { outputs.note_step(step); }});
       note_progress({RankProgress::Phase::Ending});  // Ranks lost from now on are not replaced
     } else {
       trainer.emplace(job, rank, transport);
-      open_files();
+      outputs.open(*trainer);
       trainer->trace(job.options.output.observes());
-      run = trainer->run(on_step);
+      run = trainer->run([&](const StepMetrics& step) { outputs.note_step(step); });
     }
     // Everything below only reports. An error there must not cost the result of the training.
     // Checkpoint and model first: they cannot be recomputed.
@@ -454,24 +182,24 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
     std::string exported;
     if (run.is_whole && !job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
+    const bool speaks = outputs.speaks();
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {
       const auto recorded = gather_steps(job, job.options.device.transport, rank, transport, *tracer);
-      if (speaks) write_observations(job, recorded, run, lines);
+      if (speaks) write_observations(job, recorded, run, outputs.lines());
     }
     if (meter) {
       const std::string text = tensor_memory(final_job, trainer->rank(), transport, *meter);
       if (speaks) write_final_output(job.replaces_outputs(), "--tensor-memory", job.options.output.tensor_memory, text);
     }
     if (speaks && run.steps > 0) {
-      output().write(speed_summary(final_job, run, available_cores()));
+      output().write(speed_summary(final_job, job.options, run, available_cores()));
       if (!job.options.checkpoint.folder.empty() && !uses_gpu(job.options)) {
         write_speed(job.options.checkpoint.folder,
                     analyze_speed(final_job, job.options.planned, run, available_cores()));
       }
     }
     if (speaks && lasting) output().write(lasting->costs().describe());
-    if (metrics) metrics->finish();
-    if (events) events->finish();
+    outputs.finish();
     if (!is_saved) {
       throw Error(fmt::format("--checkpoint {}: the last step is not saved", job.options.checkpoint.folder));
     }

@@ -14,8 +14,7 @@ namespace chimera {
 namespace {
 
 Timeline timed(const Schedule& schedule, const CostModel& costs) {
-  // An asynchronous schedule has no end of a step, so its period comes from
-  // several steps in a row.
+  // An asynchronous schedule has no end of a step, so its period comes from several steps in a row.
   const std::int64_t steps = steps_to_simulate(schedule);
   return steps == 1 ? simulate(schedule, costs) : simulate(unroll(schedule, steps), costs, {.steps = steps});
 }
@@ -38,8 +37,7 @@ std::string explain_difference(const JobShape& job, const PlannedTimes& times, c
   const double in_ops = made.step_seconds - run.optimizer_seconds;  // and bubbles, as simulated
   const double messages = run.compute_seconds + run.waits.messages - in_ops;
   const std::string text = fmt::format(
-      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums "
-      "{:+.4f} s, slowest rank {:+.4f} s, rest "
+      "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s, rest "
       "{:+.4f} s\n",
       planned > 0 ? "planned" : "simulated", difference, ops, messages, run.waits.sums, run.waits.ranks,
       difference - ops - messages - run.waits.sums - run.waits.ranks);
@@ -96,33 +94,28 @@ StepForecast forecast(const JobShape& job, const RunSummary& run, int cores) {
   return made;
 }
 
-std::string speed_summary(const Job& job, const RunSummary& run, int cores) {
+std::string speed_summary(const JobShape& job, const TrainOptions& options, const RunSummary& run, int cores) {
   const StepForecast made = forecast(job, run, cores);
   std::string text = fmt::format("\nstep time: measured {:.4f} s (median); simulated {}", run.step_seconds,
                                  compared(made.step_seconds, run.step_seconds));
-  const double planned = job.options.planned.step_seconds;
+  const double planned = options.planned.step_seconds;
   if (planned > 0) text += "; planned " + compared(planned, run.step_seconds);
   text += fmt::format(
-      "\n  `simulate` with the measured mean of every op: {} "
-      "{:.4f} s, bubble ratio {:.2f};"
+      "\n  `simulate` with the measured mean of every op: {} {:.4f} s, bubble ratio {:.2f};"
       " optimizer step {:.4f} s\n",
       job.run.schedule.updates ? "a step of several" : "makespan", made.period, made.bubble_ratio,
       run.optimizer_seconds);
   if (made.turns > 0) {
     text += fmt::format(
-        "  {} ranks share {} cores here and take turns: ops "
-        "are measured in core time, and the step takes at\n"
+        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
         job.local_ranks(), cores, made.turns);
   }
-  // Times of ops on a device are those of launching them, so they explain
-  // nothing there.
-  text += uses_gpu(job.options) ? load_line(run) : explain_difference(job, job.options.planned, run, made, cores);
+  // Times of ops on a device are those of launching them, so they explain nothing there.
+  text += uses_gpu(options) ? load_line(run) : explain_difference(job, options.planned, run, made, cores);
   if (run.used_memory_bytes > 0) {
-    text += fmt::format(
-        "GPU memory: tensors {} at most; in use {} at most, by "
-        "all of CUDA, NCCL and torch\n",
-        memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
+    text += fmt::format("GPU memory: tensors {} at most; in use {} at most, by all of CUDA, NCCL and torch\n",
+                        memory_text(run.peak_memory_bytes), memory_text(run.used_memory_bytes));
   }
   return text;
 }

@@ -37,7 +37,8 @@ struct StepForecast {
 ///
 /// If the difference is more than a tenth, more lines have slow_causes() (telemetry/speed_report.h). `cores` is the
 /// number of cores that this process may use.
-[[nodiscard]] std::string speed_summary(const Job& job, const RunSummary& run, int cores);
+[[nodiscard]] std::string speed_summary(const JobShape& job, const TrainOptions& options, const RunSummary& run,
+                                        int cores);
 
 /// Returns the numbers of speed_summary() for `chimera diagnose`.
 [[nodiscard]] SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, const RunSummary& run,

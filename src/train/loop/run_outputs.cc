@@ -1,0 +1,64 @@
+#include "train/loop/run_outputs.h"
+
+#include <fmt/format.h>
+#include <utility>
+
+#include "core/console.h"
+#include "telemetry/run_history.h"
+
+namespace chimera {
+namespace {
+
+std::int64_t last_closed_step(const Trainer& trainer) {
+  const StepPosition& position = trainer.position();
+  return position.is_closed() ? position.done() : position.done() - 1;
+}
+
+}  // namespace
+
+void RunOutputs::open(const Trainer& trainer) {
+  speaks_ = trainer.rank() == RankId(0);
+  if (!speaks_) return;
+  const Job& job = trainer.job();
+  const OutputOptions& output = options_.output;
+  flops_ = step_flops(job, options_);
+  peak_flops_ = job.peak_flops;
+  if (!options_.exported.folder.empty() && !exported_to_) exported_to_.emplace(options_.exported.folder);
+  if (!progress_) progress_.emplace(job.first_step, options_.updates.steps, output.log_every);
+  if (metrics_ || events_) return;
+  const std::int64_t closed = last_closed_step(trainer);
+  if (!output.report.empty()) lines_ = read_kept_lines(output.metrics, closed);
+  if (!output.tensorboard.empty()) events_.emplace(output.tensorboard, closed + 1);
+  if (!output.metrics.empty()) metrics_.emplace(output.metrics, closed);
+}
+
+void RunOutputs::close() {
+  written_ = 0;
+  metrics_.reset();
+  events_.reset();
+  progress_.reset();
+  exported_to_.reset();
+}
+
+void RunOutputs::note_step(StepMetrics step) {
+  const auto now = std::chrono::steady_clock::now();
+  step.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  step.seconds_left = pace_.seconds_left(step.step, std::chrono::duration<double>(now - last_).count());
+  last_ = now;
+  if (!speaks_ || step.step <= written_) return;
+  written_ = step.step;
+  if (peak_flops_ > 0) step.utilization = flops_ / step.step_seconds / peak_flops_;
+  if (step.utilization > 1 && !std::exchange(has_warned_, true))
+    messages().write(fmt::format("chimera: an MFU above 100 % is impossible: {}\n", kWrongPeak));
+  if (metrics_) metrics_->write(step);
+  if (!options_.output.report.empty()) lines_ += to_json_line(step);
+  if (events_) events_->write(step);
+  progress_->show(step);
+}
+
+void RunOutputs::finish() {
+  if (metrics_) metrics_->finish();
+  if (events_) events_->finish();
+}
+
+}  // namespace chimera

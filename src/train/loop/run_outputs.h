@@ -1,0 +1,54 @@
+#pragma once
+
+// What a running job writes after each step: metrics, events for TensorBoard, and progress lines. Rank 0 of the running
+// ranks writes; it is another process after a change of the running ranks.
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "hugging_face/staged_folder.h"
+#include "telemetry/event_file.h"
+#include "telemetry/metrics.h"
+#include "train/loop/trainer.h"
+#include "train/observe/progress_report.h"
+
+namespace chimera {
+
+/// The outputs of one rank; ranks other than the writing one open nothing. Borrows the options.
+class RunOutputs {
+ public:
+  explicit RunOutputs(const TrainOptions& options) : options_(options), pace_(options.updates.steps) {}
+
+  /// Opens the files if the rank of `trainer` writes and they are not open. Metrics lose the lines of steps that the
+  /// trainer closes again. Call it when the trainer has weights, because an earlier failure must not cut the files.
+  void open(const Trainer& trainer);
+  /// Closes the files before the running ranks change. The last step is reported again after the next open().
+  void close();
+  /// Writes a step, unless this rank does not write or has written the step.
+  void note_step(StepMetrics step);
+  /// Writes what is still buffered at the end of the run.
+  void finish();
+
+  /// Returns whether this rank writes.
+  [[nodiscard]] bool speaks() const { return speaks_; }
+  /// Returns the lines of the metrics for --report, including earlier attempts.
+  [[nodiscard]] const std::string& lines() const { return lines_; }
+
+ private:
+  const TrainOptions& options_;
+  bool speaks_ = false;
+  bool has_warned_ = false;
+  double flops_ = 0;          // Of a step
+  double peak_flops_ = 0;     // Job::peak_flops
+  std::int64_t written_ = 0;  // Last step
+  std::string lines_;
+  std::optional<EventFile> events_;
+  std::optional<MetricsFile> metrics_;
+  std::optional<Progress> progress_;
+  std::optional<FolderHold> exported_to_;
+  RemainingTime pace_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace chimera

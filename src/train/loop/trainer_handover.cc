@@ -1,0 +1,158 @@
+#include "train/loop/trainer_handover.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "core/clock.h"
+#include "launch/local/rank.h"
+#include "train/observe/own_flight.h"
+#include "train/recover/final_error.h"
+#include "train/setup/connection.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+namespace {
+
+/// Limits the delay if another rank is lost during reconnection. Communicators of GPUs take seconds each.
+std::chrono::milliseconds rejoining_patience(const TrainOptions& options) {
+  return uses_gpu(options) ? std::chrono::minutes(2) : std::chrono::seconds(10);
+}
+
+std::vector<RankId> ranks_of(const RankSet& set) {
+  std::vector<RankId> ranks;
+  for (std::size_t rank = 0; rank < set.size(); ++rank) {
+    if (set.test(rank)) ranks.emplace_back(static_cast<std::int64_t>(rank));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+RunSummary TrainerHandover::run(const Calls& calls) {
+  while (true) {
+    try {
+      join(calls);
+      begin(calls);
+      const auto on_step = [&](const StepMetrics& step) {
+        costs_.note_step(step.step, step.step_seconds);
+        calls.on_step(step);
+      };
+      const std::int64_t next = trainer_->position().done() + 1;
+      const bool balances = rerouted_ && next < launched_.options.updates.steps;
+      RunSummary summary = trainer_->run(on_step, balances ? std::optional(next) : std::nullopt);
+      if (balances && trainer_->position().done() == next) {  // Else stopped by a signal
+        balance(calls);
+        summary = trainer_->run(on_step);
+      }
+      is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
+      return summary;
+    } catch (const FinalError&) {
+      throw;
+    } catch (const PeerFinalError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (left_at_ == 0) left_at_ = monotonic_seconds();
+      if (!reconnecting_.must_leave(error, trainer_ ? trainer_->current() : "start-up")) throw;
+    }
+    if (trainer_) trainer_->drop_step();
+    reconnecting_.leave();
+  }
+}
+
+void TrainerHandover::join(const Calls& calls) {
+  const JoinedGeneration& next = reconnecting_.await_generation();
+  RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
+  if (change != change_) {
+    change_job(std::move(change));
+    calls.on_change();
+  }
+  connect();
+}
+
+void TrainerHandover::begin(const Calls& calls) {
+  const auto copies = rerouted_ ? extra_copies(*rerouted_) : std::vector<GroupHolder>{};
+  costs_.begin({change_.lost, copies}, trainer_->position().done() + 1,
+               left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
+  left_at_ = 0;
+  calls.on_begin();
+}
+
+void TrainerHandover::balance(const Calls& calls) {
+  RunChange change = agree_on_copies();
+  if (change == change_) return;
+  left_at_ = monotonic_seconds();
+  trainer_->drop_step();
+  change_job(std::move(change));
+  reconnecting_.reset();
+  connect();
+  begin(calls);
+}
+
+RunChange TrainerHandover::agree_on_copies() {
+  std::array<double, 1 + 2 * kMaxExtraCopies> numbers{};
+  if (trainer_->rank() == RankId(0)) {
+    const RunChange change = balanced(launched_, change_);
+    auto number = numbers.begin();
+    *number++ = static_cast<double>(change.extra_copies.size());
+    for (const auto& [rank, group] : change.extra_copies) {
+      *number++ = static_cast<double>(rank.value());
+      *number++ = static_cast<double>(group.value());
+    }
+  }
+  reconnecting_.all_sum(numbers);
+  RunChange change{.lost = change_.lost};
+  for (std::size_t i = 1; std::ssize(change.extra_copies) < static_cast<std::int64_t>(numbers.front()); i += 2) {
+    change.extra_copies.push_back({RankId(static_cast<std::int64_t>(numbers.at(i))),
+                                   ParameterGroupId(static_cast<std::int64_t>(numbers.at(i + 1)))});
+  }
+  return change;
+}
+
+void TrainerHandover::connect() {
+  const auto& job = this->job();
+  const auto& launched = job.launched_ranks;
+  const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
+  reconnecting_.join([&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker,
+                         bool is_first) {
+    Fingerprint compared = fingerprint_;
+    // Replacements have no checkpoint.
+    if (!is_first) std::erase_if(compared, [](const auto& part) { return part.name == kResumeFlag; });
+    return open_transport(job, {.rank = rank,
+                                .rendezvous = rendezvous,
+                                .compared = std::move(compared),
+                                .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job.options),
+                                .breaker = breaker});
+  });
+  if (!trainer_ && kept_) {
+    trainer_.emplace(job, rank, reconnecting_, WeightOrigin::Own, &*kept_);
+  } else if (!trainer_) {
+    note_progress({RankProgress::Phase::StartUp});
+    trainer_.emplace(job, rank, reconnecting_,
+                     reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
+  }
+  kept_.reset();
+  if (!reconnecting_.is_recovering()) return;
+  trainer_->rejoin();
+  note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
+  std::vector<std::int64_t> groups;
+  for (const auto& [holder, group] : extra_copies(job)) {
+    if (holder == rank_) groups.push_back(group.value());
+  }
+  reconnecting_.note_resumed(trainer_->position().done(), std::move(groups));
+}
+
+void TrainerHandover::change_job(RunChange change) {
+  if (trainer_) kept_ = trainer_->keep();
+  trainer_.reset();
+  rerouted_.reset();
+  if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
+  change_ = std::move(change);
+  if (job().launched_rank(RankId(0)) == rank_)
+    rewrite_flight_job(launched_.options.flight_folder(), flight_job(job(), launched_.options.planned));
+}
+
+}  // namespace chimera

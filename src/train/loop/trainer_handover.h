@@ -1,0 +1,70 @@
+#pragma once
+
+// Hands the training of a rank over from one Trainer to the next, in a job that continues after the loss of ranks
+// (--recover twin or reroute). run.cc makes a TrainerHandover instead of a Trainer on each rank of such a job.
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "train/loop/trainer.h"
+#include "train/observe/step_costs.h"
+#include "train/recover/reconnecting_transport.h"
+#include "train/setup/job_identity.h"
+#include "train/setup/rerouted_job.h"
+
+namespace chimera {
+
+/// The trainer of a rank in a job that continues after the loss of ranks. A loss without a replacement, and the return
+/// of a rank, change the job (rerouted_job.h): the trainer ends, and the next one continues with its state. After the
+/// first step of the changed job, copies of lost ranks' stages on other ranks may change it once more.
+class TrainerHandover {
+ public:
+  /// `rank` is the launched rank.
+  TrainerHandover(const Job& launched, RankId rank, ReconnectingTransport& reconnecting,
+                  std::optional<Trainer>& trainer)
+      : launched_(launched),
+        rank_(rank),
+        reconnecting_(reconnecting),
+        trainer_(trainer),
+        fingerprint_(fingerprint(launched)) {}
+
+  struct Calls {
+    std::function<void()> on_change;  ///< The running ranks change; called before they connect
+    std::function<void()> on_begin;   ///< The trainer has weights and is about to run
+    Trainer::OnStep on_step;          ///< As for Trainer::run(), perhaps twice for a step
+  };
+
+  /// Trains all steps. Throws the trainer's errors unless a rank loss caused them.
+  RunSummary run(const Calls& calls);
+
+  [[nodiscard]] bool is_saved() const { return is_saved_; }
+  [[nodiscard]] const StepCosts& costs() const { return costs_; }
+
+ private:
+  void join(const Calls& calls);
+  void begin(const Calls& calls);
+  /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time, and without copies
+  /// that are no longer needed.
+  void balance(const Calls& calls);
+  /// Rank 0 decides, because the search may take long.
+  RunChange agree_on_copies();
+  /// Connects to the other ranks, and continues with the state of the job before.
+  void connect();
+  void change_job(RunChange change);
+  [[nodiscard]] const Job& job() const { return rerouted_ ? *rerouted_ : launched_; }
+
+  const Job& launched_;
+  RankId rank_;
+  ReconnectingTransport& reconnecting_;
+  std::optional<Trainer>& trainer_;
+  Fingerprint fingerprint_;
+  RunChange change_;
+  std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost, or have extra copies
+  std::optional<Trainer::Kept> kept_;    // Between two trainers
+  StepCosts costs_{launched_.num_ranks()};
+  double left_at_ = 0;  // Time at which this rank left the unfinished step; 0: it runs
+  bool is_saved_ = true;
+};
+
+}  // namespace chimera

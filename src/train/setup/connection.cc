@@ -1,0 +1,43 @@
+#include "train/setup/connection.h"
+
+#include <utility>
+#include <vector>
+
+#include "launch/local/rank.h"
+#include "train/setup/device.h"
+
+namespace chimera {
+
+int gpu_of(const TrainOptions& options, RankId launched) {
+  return static_cast<int>(device_of(options, launched).index());
+}
+
+std::unique_ptr<Transport> open_transport(const Job& job, Endpoint end) {
+  const std::vector<RankPair> pairs = communicating_pairs(job);
+  if (!uses_gpu(job.options)) {
+    return connect_gloo({.rank = static_cast<int>(end.rank.value()),
+                         .world_size = static_cast<int>(job.num_ranks()),
+                         .rendezvous = std::move(end.rendezvous),
+                         .timeout = end.timeout,
+                         .start_up_timeout = end.start_up_timeout,
+                         .groups = job.rank_groups(),
+                         .pairs = pairs,
+                         .fingerprint = std::move(end.compared),
+                         .breaker = std::move(end.breaker)});
+  }
+  return accelerator().connect({.rank = static_cast<int>(end.rank.value()),
+                                .world_size = static_cast<int>(job.num_ranks()),
+                                .gpu = gpu_of(job.options, job.launched_rank(end.rank)),
+                                .rendezvous = std::move(end.rendezvous),
+                                .groups = job.rank_groups(),
+                                .pairs = pairs,
+                                .sums_in_order = job.canonical.has_value(),
+                                .has_early_sums = has_early_sums(job.programs.training),
+                                .fingerprint = std::move(end.compared),
+                                .start_up_timeout = end.start_up_timeout,
+                                .timeout = end.timeout,
+                                .on_group_connected = note_more_progress,
+                                .breaker = std::move(end.breaker)});
+}
+
+}  // namespace chimera
