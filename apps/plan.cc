@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,6 +25,7 @@
 #include "generate/registry.h"
 #include "help.h"
 #include "launch/local/gpu_cores.h"
+#include "model_config/parameters.h"
 #include "plan_run.h"
 #include "program.h"
 #include "simulate/costs_json.h"
@@ -50,11 +53,39 @@ struct PlanArguments {
   CLI::Option* ranks_option = nullptr;
 };
 
+/// Returns the learning rate of GPT-3 models of this size (Brown et al., 2020, table 2.1); 0 for smaller ones, which
+/// take the default of `chimera train`.
+double usual_learning_rate(double parameters) {
+  struct Row {
+    double parameters;
+    double rate;
+  };
+  constexpr std::array kRows = {Row{1e11, 0.6e-4}, Row{1e10, 1e-4},  Row{5e9, 1.2e-4}, Row{2e9, 1.6e-4},
+                                Row{1e9, 2e-4},    Row{6e8, 2.5e-4}, Row{2.5e8, 3e-4}, Row{1e8, 6e-4}};
+  const auto* const row = std::ranges::find_if(kRows, [&](const Row& each) { return parameters >= each.parameters; });
+  return row == kRows.end() ? 0 : row->rate;
+}
+
+/// Returns what only the user can decide, and what the plan sets for a model of this size.
+std::string to_set(const PlanProblem& problem) {
+  constexpr double kTokensOfParameter = 20;  // Hoffmann et al., 2022
+  const auto parameters = static_cast<double>(parameter_count(problem.model));
+  const auto tokens = static_cast<double>(problem.mini_batch * problem.workload.sequence);
+  return fmt::format(
+      "Set --steps: 20 tokens a parameter are {:.0f} steps of {:.3g} tokens. --learning-rate is {}; it warms up and\n"
+      "decays as --warmup and --learning-rate-shape of `chimera train` say.\n",
+      std::ceil(kTokensOfParameter * parameters / tokens), tokens,
+      usual_learning_rate(parameters) > 0 ? "GPT-3's for this size" : "the default");
+}
+
 std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem& problem, const Candidate& candidate) {
   // Model and workload first, then what the planner chose for them.
   auto flags = workload_flags(options.request, problem);
   const auto planned = train_flags(problem, candidate);
   flags.insert(flags.end(), planned.begin(), planned.end());
+  const double rate = usual_learning_rate(static_cast<double>(parameter_count(problem.model)));
+  if (rate > 0 && options.request.optimizer == OptimizerKind::AdamW)
+    flags.push_back({"learning-rate", fmt::format("{:g}", rate)});
   return flags;
 }
 
@@ -79,10 +110,11 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
   std::string text = fmt::format(
       "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {}{:.4g} GiB on the fullest worker.\n",
-      report.problem.workers, report.problem.machine.name, report.problem.memory_bytes / kGiB,
+      report.problem.workers, machine_text(report.problem), report.problem.memory_bytes / kGiB,
       report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / kGiB);
   for (const std::string& note : report.notes) text += note + "\n";
-  return text;
+  for (const std::string& line : report.assumptions) text += line + "\n";
+  return text + to_set(report.problem);
 }
 
 void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
@@ -133,7 +165,7 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   // ranks.
   const std::string script = fmt::format(
       R"(#!/bin/bash
-{comment}# sbatch THIS --data FILE --checkpoint FOLDER --resume auto   # further flags of `chimera train` come last
+{comment}# sbatch THIS --data FILE --steps N --checkpoint FOLDER --resume auto   # further flags of `train` come last
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
 #SBATCH --ntasks={ranks}
@@ -144,6 +176,10 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
 #SBATCH --requeue
 #SBATCH --open-mode=append
 set -u
+case " $* " in
+  *" --steps"[=\ ]*) ;;
+  *) echo "$0: --steps is missing; the first lines say how many" >&2 && exit 2 ;;
+esac
 # Ranks prove to each other that they are of this job.
 CHIMERA_SECRET=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 export CHIMERA_SECRET
@@ -218,11 +254,10 @@ void add_plan(CLI::App& program, int& exit_code) {
             row = words.empty() || words[0].empty() ? 1 : parse_count("--explain", words[0]);
             require_between("--explain", row, 1, 1'000'000'000);
           },
-          "explain the step time of this row of the table and of the next row (default row 1)")
+          "explain the step time of this row and of the next (default row 1)")
       ->type_name("ROW")
       ->expected(0, 1);
-  add_count(*command, "--run", options->run,
-            "number of best candidates to train for some steps on this machine (default 0)");
+  add_count(*command, "--run", options->run, "number of best candidates to train here for some steps (default 0)");
   add_path(*command, "--data", options->data, "UTF-8 text for --run (default: random letters)");
   command
       ->add_option_function<std::string>(
@@ -243,9 +278,26 @@ void add_plan(CLI::App& program, int& exit_code) {
   options->ranks_option =
       add_count(*command, "--ranks-per-node", options->ranks_of_node,
                 "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
-  set_common_flags(*command, {"--model", "--machine", "--workers", "--mini-batch", "--memory", "--sequence",
-                              "--schedules", "--stages", "--data-parallel", "--micro-batch-size", "--slices",
-                              "--recompute", "--top", "--explain", "--run", "--format", "--output", "--sbatch"});
+  set_common_flags(*command, {"--model",
+                              "--machine",
+                              "--network",
+                              "--workers",
+                              "--mini-batch",
+                              "--memory",
+                              "--sequence",
+                              "--schedules",
+                              "--stages",
+                              "--data-parallel",
+                              "--tensor-parallel",
+                              "--micro-batch-size",
+                              "--shard-optimizer",
+                              "--recompute",
+                              "--top",
+                              "--explain",
+                              "--run",
+                              "--format",
+                              "--output",
+                              "--sbatch"});
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.

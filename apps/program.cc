@@ -191,11 +191,16 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
 std::string named_file(const char* what, const std::string& word, const std::string& any) {
   namespace fs = std::filesystem;
   std::error_code none;
+  const fs::path path = word;
   const std::string ending = fs::path(any).extension().string();
-  if (word == "-" || word.find('/') != std::string::npos || word.ends_with(ending) || fs::exists(word, none)) {
-    return word;
-  }
+  const bool is_path = word.find('/') != std::string::npos || word.ends_with(ending);
+  if (word == "-" || (is_path ? fs::exists(path, none) : fs::is_regular_file(path, none))) return word;
+  if (is_path && path.parent_path() != fs::path(any).parent_path()) return word;
   const fs::path folder = fs::path(shipped_file(any)).parent_path();
+  if (is_path) {  // machines/x.json of the source tree, from another folder
+    const fs::path shipped = folder / path.filename();
+    return fs::exists(shipped, none) ? shipped.string() : word;
+  }
   const std::vector<std::string> names = shipped_names(any);
   const std::string name = complete_name(word, names);
   if (std::ranges::count(names, name) > 0) return (folder / (name + ending)).string();

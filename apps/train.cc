@@ -190,7 +190,7 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
     if (command.get_option(flag)->count() > 0) reject("--plan auto chooses {}", flag);
   }
   const TrainOptions& options = flags.options;
-  PlanOptions restrictions{.schedules = {}, .top = 1};
+  PlanOptions restrictions{.schedules = {}, .may_shard = !flags.has("--shard-optimizer"), .top = 1};
   if (names_schedule_file(options.schedule.name))
     throw ConfigError("--plan auto chooses --schedule; give a name or nothing");
   if (flags.has("--schedule")) restrictions.schedules = {options.schedule.name};

@@ -18,7 +18,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DEFAULTS = {"stages": 1, "tensor_parallel": 1, "partition": "even", "dtype": "bfloat16", "shard_optimizer": False,
-            "network": "as in the profile"}
+            "network": "as in the profile", "kernels": "eager"}
 
 
 def write_model(folder, name, sizes, sequence):
@@ -67,6 +67,10 @@ def published_tokens(row, report):
     """Returns tokens per second and GPU."""
     if row["unit"] in ("megatron", "palm"):
         return 1e12 * row["published"] / flops_per_token(row, report)
+    if row["unit"] == "step seconds":
+        copies = row["gpus"] // (row["stages"] * row["tensor_parallel"])
+        tokens = copies * row["micro_batches"] * row["micro_batch_size"] * row["sequence"]
+        return tokens / row["published"] / row["gpus"]
     each = {"tokens": 1, "sequences": row["sequence"], "all sequences": row["sequence"] / row["gpus"]}
     return row["published"] * each[row["unit"]]
 
@@ -81,6 +85,10 @@ def predict(program, row, model, layers, folder):
              "--stages", row["stages"], "--tensor-parallel", row["tensor_parallel"], "--recompute", row["recompute"],
              "--partition", blocks_of_stages(layers, row["stages"], row["partition"]), "--top", 1,
              "--format", "json"]
+    if json.loads((ROOT / f"machines/{row['machine']}.json").read_text()).get("device"):
+        words += ["--kernels", row["kernels"]]
+    if "chunks" in row:
+        words += ["--chunks", row["chunks"]]
     if "micro_batch_size" in row:
         words += ["--micro-batch-size", row["micro_batch_size"]]
     if row["shard_optimizer"]:
@@ -109,6 +117,27 @@ def compare(program, folder, sizes, table, prints):
             print(f"{row['model']:<16} {row['sequence']:>6} {row['schedule']:<16} {shape:<12} {batch:>9} "
                   f"{row['recompute']:<5} {published:>9.4g} {predicted:>9.4g} {100 * errors[-1]:>+7.1f} %")
     return errors
+
+
+def left_out(errors):
+    """Returns errors if each row is left out of a fit of one factor on all times: the median of the others."""
+    return [(1 + error) / (1 + statistics.median(errors[:i] + errors[i + 1:])) - 1 for i, error in enumerate(errors)]
+
+
+def tested_errors(lines):
+    """Returns `errors` of profiles by machine and kind of kernels. Rows of fits are left out one by one."""
+    by_use = {}
+    for table, errors in lines:
+        kind = (table["machine"], table.get("kernels", "eager"))
+        by_use.setdefault(kind, {"fit": [], "test": []})[table["use"]] += errors
+    found = {}
+    for kind, uses in sorted(by_use.items()):
+        errors = sorted(uses["test"] + (left_out(uses["fit"]) if len(uses["fit"]) > 1 else []))
+        tenth = round(0.1 * (len(errors) - 1))
+        # A speed's error is that of the time in the opposite direction: published over predicted time, minus 1
+        found[kind] = {"median": round(statistics.median(map(abs, errors)), 3), "low": round(max(0, -errors[tenth]), 3),
+                       "high": round(max(0, errors[-1 - tenth]), 3), "runs": len(errors)}
+    return found
 
 
 def summary(errors):
@@ -143,12 +172,15 @@ def main():
     print("| profile | published | use | rows | median | median size | worst |\n"
           "| --- | --- | --- | ---: | ---: | ---: | ---: |")
     for table, errors in lines:
-        print(f"| {table['machine']} | [{table['name']}]({table['source']}) | {table['use']} | {len(errors)} | "
+        name = f"[{table['name']}]({table['source']})" if table["source"].startswith("http") else table["name"]
+        print(f"| {table['machine']} | {name} | {table['use']} | {len(errors)} | "
               f"{summary(errors)} |")
     for machine, use in sorted({(table["machine"], table["use"]) for table, _ in lines}):
         errors = [error for table, each in lines if (table["machine"], table["use"]) == (machine, use)
                   for error in each]
         print(f"| {machine} | all | {use} | {len(errors)} | {summary(errors)} |")
+    for (machine, kernels), errors in tested_errors(lines).items():
+        print(f"{machine}, {kernels} kernels: {json.dumps(errors)}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Plan(Sequence[Candidate]):
-    """Candidates that fit, fastest first."""
+    """Candidates that fit: those within 3 % of the fastest, the least memory first, then the others, fastest first."""
 
     candidates: tuple[Candidate, ...]
     considered: int
@@ -107,7 +107,7 @@ class Plan(Sequence[Candidate]):
 
     @property
     def best(self) -> Candidate:
-        """The fastest candidate."""
+        """The first candidate."""
         return self.candidates[0]
 
     @overload
@@ -197,7 +197,7 @@ def plan(
                 f"plan: needs a preset's name or a profile, not a {type(model).__name__}; cp.profile(layers, x) "
                 "makes a profile"
             )
-        request |= {"model": model, **_workload(workload)}
+        request |= {"model": model, "tensor_parallel": 1, **_workload(workload)}
         if machine is None:
             raise ScheduleError(f"machine is missing; give a machine profile's file, or one of {', '.join(machines())}")
     if memory is not None:
@@ -244,6 +244,8 @@ def _machine_text(machine: str | os.PathLike[str]) -> str:
     longer = [name for name in machines() if name.startswith(str(machine)) and not path.exists()]
     if machine in machines() or len(longer) == 1:
         path = _MACHINES / f"{machine if machine in machines() else longer[0]}.json"
+    elif path.parent.name == "machines" and path.stem in machines() and not path.exists():
+        path = _MACHINES / path.name
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -15,6 +15,7 @@
 #include "generate/generator.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
+#include "plan/device_model.h"
 #include "plan/predict.h"
 #include "simulate/simulate.h"
 
@@ -37,7 +38,7 @@ std::string offload_suffix(const Candidate& candidate) {
 std::string schedule_text(const Candidate& candidate) {
   // describe() begins with the schedule and its parameters; the table has columns for the rest.
   const std::string text = describe(candidate);
-  return text.substr(0, text.find("  "));
+  return text.substr(0, text.find("  ")) + (candidate.shard_optimizer ? ", sharded" : "");
 }
 
 /// Returns W x D, or W x T x D if `split`, after `far` if copies are not adjacent.
@@ -142,6 +143,28 @@ std::string explained_rows(const std::vector<AnalyzedCandidate>& candidates) {
   return text + "\n";
 }
 
+/// Returns which numbers of a device's model the compute time comes from, the largest part first.
+std::string shares_text(const PlanProblem& problem, const Candidate& candidate) {
+  const MachineProfile& machine = problem.machine;
+  if (!machine.has_device() || !problem.layers.empty()) return "";
+  Workload workload = problem.workload;
+  workload.micro_batch_size = candidate.micro_batch_size;
+  workload.slices = candidate.shape.slices;
+  const KernelSeconds all = kernel_seconds(machine, problem.model, workload, candidate.tensor_parallel);
+  std::vector<std::pair<double, std::string>> parts = {
+      {all.products, fmt::format("products, at up to {:.0f} % of the peak", 100 * machine.device.products)},
+      {all.attention, fmt::format("attention, at {:.0f} %", 100 * machine.attention_share())},
+      {all.bytes, fmt::format("other kernels' bytes, at {:.3g} TB/s", machine.memory_bandwidth / 1e12)},
+      {all.launches, "waits for the host's launches"}};
+  std::ranges::sort(parts, std::greater{}, &std::pair<double, std::string>::first);
+  std::string text = "compute";
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    text += fmt::format("{} {:.1f} % {}", i == 0 ? ":" : ",", 100 * parts[i].first / all.all(), parts[i].second);
+    if (i == 0) text += " (this share dominates the prediction)";
+  }
+  return text + "\n";
+}
+
 std::string parts_of_a_step(const Prediction& prediction) {
   std::string text = fmt::format("  a worker's step: {:.4g} s of ops", prediction.busy_seconds);
   // Causes without idle time are left out of the line.
@@ -225,13 +248,61 @@ std::string loss_text(const PlanAnalysis& report) {
   return fmt::format("  without a worker (--recover reroute): {:.2f} to {:.2f} times as long\n", *least, *most);
 }
 
+/// Returns the errors of runs with the job's kernels; null: unknown.
+const TestedErrors* tested_errors(const MachineProfile& machine) {
+  const auto found = machine.errors.find(machine.kernels);
+  return found == machine.errors.end() ? nullptr : &found->second;
+}
+
+/// Returns the least and the most seconds of a step that are expected.
+std::pair<double, double> expected_range(const PlanAnalysis& report, const TestedErrors& errors) {
+  const double seconds = report.candidates.front().ranked.prediction.step_seconds;
+  return {(1 + errors.low) * seconds, (1 + errors.high) * seconds};
+}
+
 std::string error_text(const PlanAnalysis& report) {
-  const double error = report.problem.machine.expected_error;
+  const MachineProfile& machine = report.problem.machine;
+  if (const TestedErrors* errors = tested_errors(machine)) {
+    const auto [least, most] = expected_range(report, *errors);
+    return fmt::format(
+        "expected error of a step time: {:.1f} %, and with 80 % chance row 1 takes {:.4g} to {:.4g} s ({} runs of {} "
+        "kernels that fitted nothing)\n",
+        100 * errors->median, least, most, errors->runs, to_text(machine.kernels));
+  }
+  if (machine.has_device()) {
+    return fmt::format("expected error of a step time: unknown, as no run of {} kernels tests this profile\n",
+                       to_text(machine.kernels));
+  }
+  const double error = machine.expected_error;
   if (error == 0) return "expected error of a step time: unknown (build/benchmarks/fit adds it to a profile)\n";
-  const std::int64_t tied = num_tied(report);
-  std::string text = fmt::format("expected error of a step time: {:.1f} %", 100 * error);
-  if (tied > 1) text += fmt::format("; rows 1 to {} are closer than that: a tie", tied);
-  return text + "\n";
+  return fmt::format("expected error of a step time: {:.1f} %\n", 100 * error);
+}
+
+std::string tie_text(const PlanAnalysis& report) {
+  if (report.plan.tied < 2) return "";
+  return fmt::format("rows 1 to {} tie: they differ by less than {:.0f} %, so the one with most room is first\n",
+                     report.plan.tied, 100 * kTie);
+}
+
+/// Returns why a plan without a pipeline is best; empty for others.
+std::string no_pipeline_text(const PlanAnalysis& report) {
+  const auto depth = [](const AnalyzedCandidate& each) { return each.ranked.candidate.shape.stages; };
+  const AnalyzedCandidate& chosen = report.candidates.front();
+  if (depth(chosen) > 1 || report.rule == PlanRule::Paper) return "";
+  if (report.problem.workers == 1) return "no pipeline: there is one worker\n";
+  const double seconds = chosen.ranked.prediction.step_seconds;
+  const std::string text = fmt::format(
+      "no pipeline is best here: the model fits on {}, which never wait in a bubble, and exposed sums of gradients "
+      "take "
+      "{:.1f} % of the step",
+      chosen.ranked.candidate.tensor_parallel > 1 ? "the workers that share its layers" : "each of the workers",
+      100 * (1 - chosen.gains.free_network_seconds / seconds));
+  const auto found = std::ranges::find_if(report.candidates, [&](const auto& each) { return depth(each) > 1; });
+  if (found == report.candidates.end()) return text + fmt::format("; no row has a pipeline\n");
+  return text + fmt::format("; the pipeline of row {} is {:+.1f} % in time and has {:.1f} % of bubbles\n",
+                            found - report.candidates.begin() + 1,
+                            100 * (found->ranked.prediction.step_seconds / seconds - 1),
+                            100 * found->ranked.prediction.bubble_ratio);
 }
 
 Json idle_json(const Prediction& prediction) {
@@ -295,6 +366,7 @@ Json candidate_json(const PlanProblem& problem, const AnalyzedCandidate& reporte
     json["utilization"] = utilized;
     if (utilized > 1) json["warning"] = wrong_profile(problem);
   }
+  if (problem.shard_optimizer || candidate.shard_optimizer) json["shard_optimizer"] = true;
   if (!candidate.offload.empty()) json["offload"] = to_text(offload_choice(candidate));
   if (prediction.paper) json["equation_1"] = equation_json(*prediction.paper, reported.models);
   if (reported.parts) json["step_parts"] = parts_json(*reported.parts);
@@ -331,18 +403,18 @@ std::optional<RankedCandidate> with_more_memory(const Predictor& predictor, Plan
 
 }  // namespace
 
-nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value) {
-  return axis.is_number() ? Json(value) : Json(axis.text(value));
+std::string machine_text(const PlanProblem& problem) {
+  const MachineProfile& machine = problem.machine;
+  if (problem.workers <= machine.workers_per_node) return machine.name;
+  if (!problem.network.empty()) return machine.name + ", network " + problem.network;
+  const double beta = machine.all_reduce.between_nodes.beta;
+  if (beta == 0) return machine.name + ", a network that takes no time";
+  const bool is_each = machine.cores == 0 && machine.contention.node_transfers == 0;
+  return fmt::format("{}, network usable at {:.3g} Gb/s{}", machine.name, 8e-9 / beta, is_each ? " per GPU" : "");
 }
 
-std::int64_t num_tied(const PlanAnalysis& report) {
-  const double best = report.candidates.front().ranked.prediction.step_seconds;
-  // A tie ends at the first row that is farther from the best than the profile's error.
-  const auto differs = [&](const AnalyzedCandidate& each) {
-    const double ratio = each.ranked.prediction.step_seconds / best;
-    return std::abs(ratio - 1) > report.problem.machine.expected_error;
-  };
-  return std::ranges::find_if(report.candidates, differs) - report.candidates.begin();
+nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value) {
+  return axis.is_number() ? Json(value) : Json(axis.text(value));
 }
 
 PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options, PlanRule rule,
@@ -372,37 +444,48 @@ std::string plan_text(const PlanAnalysis& report) {
   std::string text =
       fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n",
                   problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
-                  problem.machine.name, problem.memory_bytes / kGiB, problem.mini_batch);
+                  machine_text(problem), problem.memory_bytes / kGiB, problem.mini_batch);
   for (const std::string& note : report.notes) text += "  " + note + "\n";
   text += "\n" + plan_rows(problem, report.candidates);
   if (std::ranges::any_of(report.candidates, [](const auto& each) { return each.ranked.candidate.shape.stages == 1; }))
     text += "D = 1 is data parallelism without a pipeline, which is the same for every schedule\n";
-  text += error_text(report);
+  text += tie_text(report) + error_text(report);
   const AnalyzedCandidate& chosen = report.candidates.front();
   text += fmt::format("\nchosen{}: {}, recompute {}{}\n", report.rule == PlanRule::Paper ? " by the paper's rule" : "",
                       describe(chosen.ranked.candidate), recompute_text(chosen.ranked.candidate),
                       offload_suffix(chosen.ranked.candidate));
+  if (const std::string why = no_pipeline_text(report); !why.empty()) text += "  " + why;
   text += parts_of_a_step(chosen.ranked.prediction) + both_models(chosen) + gains_text(report) + loss_text(report);
   if (const std::string parts = explained_rows(report.candidates); !parts.empty())
-    text += "\ntime of a worker's step, in seconds\n" + parts + "\n";
+    text += "\ntime of a worker's step, in seconds\n" + parts + shares_text(problem, chosen.ranked.candidate) + "\n";
   if (!report.frontier.empty())
     text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
             plan_rows(problem, report.frontier) + "\n";
   text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
                       report.plan.considered, report.plan.too_large, report.plan.pruned);
+  for (const std::string& line : report.assumptions) text += line + "\n";
   return text;
 }
 
 std::string plan_json(const PlanAnalysis& report) {
   Json candidates = Json::array();
-  for (const AnalyzedCandidate& each : report.candidates) candidates.push_back(candidate_json(report.problem, each));
+  for (const AnalyzedCandidate& each : report.candidates) {
+    candidates.push_back(candidate_json(report.problem, each));
+    if (report.plan.tied > 1 && std::ssize(candidates) <= report.plan.tied) candidates.back()["tied"] = true;
+  }
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
                {"rule", to_text(report.rule)},       {"considered", report.plan.considered},
                {"too_large", report.plan.too_large}, {"pruned", report.plan.pruned}};
   if (!report.slowdowns.empty()) json["slowdowns_without_worker"] = report.slowdowns;
-  if (const double error = report.problem.machine.expected_error; error > 0) {
+  json["tied"] = report.plan.tied;
+  json["tie"] = kTie;
+  if (report.problem.machine.has_device()) json["kernels"] = to_text(report.problem.machine.kernels);
+  if (const TestedErrors* errors = tested_errors(report.problem.machine)) {
+    const auto [least, most] = expected_range(report, *errors);
+    json["expected_error"] = errors->median;
+    json["expected_seconds"] = {least, most};
+  } else if (const double error = report.problem.machine.expected_error; error > 0) {
     json["expected_error"] = error;
-    json["tied"] = num_tied(report);
   }
   for (const AnalyzedCandidate& each : report.frontier) json["pareto"].push_back(candidate_json(report.problem, each));
   if (report.with_more_memory) {

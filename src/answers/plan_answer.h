@@ -45,7 +45,8 @@ struct PlanAnalysis {
   std::vector<double> slowdowns = {};  // [worker]: how many times as long a step of the best candidate takes if this
                                        // worker is lost; 0: no other worker has its stages
   std::vector<AnalyzedCandidate> frontier = {};  // Pareto front of time and memory, if requested
-  std::vector<std::string> notes = {};           // lines below the title of plan_text(): options, assumptions
+  std::vector<std::string> notes = {};           // lines below the title of plan_text(): options
+  std::vector<std::string> assumptions = {};     // lines below its table: assumed numbers of the machine profile
 };
 
 /// Ranks the candidates with make_plan() and analyzes the best of them. Throws ConfigError if make_plan() does, for
@@ -57,9 +58,8 @@ struct PlanAnalysis {
 /// number.
 [[nodiscard]] nlohmann::ordered_json axis_json(const ShapeAxis& axis, std::int64_t value);
 
-/// Returns how many candidates, from the best on, have step times that differ from the best by no more than the
-/// relative error of predictions on this machine (MachineProfile::expected_error).
-[[nodiscard]] std::int64_t num_tied(const PlanAnalysis& report);
+/// Returns the machine's name and, if workers are on several nodes, the rate between these that the plan assumes.
+[[nodiscard]] std::string machine_text(const PlanProblem& problem);
 
 [[nodiscard]] std::string plan_text(const PlanAnalysis& report);
 [[nodiscard]] std::string plan_json(const PlanAnalysis& report);

@@ -4,10 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/complete_name.h"
 #include "core/error.h"
 #include "core/limits.h"
+#include "core/reject.h"
 #include "generate/registry.h"
 #include "model_config/parameters.h"
 #include "plan/layer_times.h"
@@ -34,7 +36,7 @@ void require_papers_choice(const PlanRequest& request) {
   const auto require = [](bool holds, const char* lack, const char* flag) {
     if (!holds) throw ConfigError(fmt::format("--rule paper {}; leave out {}, or --rule", lack, flag));
   };
-  require(request.given.tensor_parallel == one, "knows no tensor parallelism", "--tensor-parallel");
+  require(request.tensor_parallel.value_or(one) == one, "knows no tensor parallelism", "--tensor-parallel");
   require(request.given.slices == one, "knows no slices", "--slices");
   require(request.given.empty() && request.recompute.rule == StageRule::Auto,
           "decides --stages, --data-parallel, --micro-batch-size, --pipelines, --replica-layout and --recompute itself",
@@ -45,10 +47,21 @@ void require_papers_choice(const PlanRequest& request) {
   require(is_even, fmt::format("cuts the model evenly, not as {}", to_text(*request.partition)).c_str(), "--partition");
 }
 
+/// Returns the T to consider: 1, and on hosts with several devices the divisors of their number.
+std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem, PlanRule rule) {
+  std::vector<std::int64_t> counts = {1};
+  if (problem.machine.cores > 0 || !problem.layers.empty() || rule == PlanRule::Paper) return counts;
+  const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
+  for (std::int64_t count = 2; count <= devices; ++count) {
+    if (problem.machine.workers_per_node % count == 0) counts.push_back(count);
+  }
+  return counts;
+}
+
 std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem& problem) {
   std::vector<std::string> notes = {fmt::format(
       "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(request.dtype_for(problem.model)),
-      to_text(request.optimizer), request.shard_optimizer ? " (sharded)" : "", request.dropout ? ", dropout" : "",
+      to_text(request.optimizer), problem.shard_optimizer ? " (sharded)" : "", request.dropout ? ", dropout" : "",
       request.schedules.empty() ? "all synchronous" : fmt::format("{}", fmt::join(request.schedules, ", ")),
       to_text(partition_of(request)), to_text(request.recompute),
       request.offload.rule == StageRule::None ? "" : fmt::format("offload {}, ", to_text(request.offload)),
@@ -66,16 +79,21 @@ std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem&
     notes.push_back(fmt::format("{} workers share {} cores of a node, so bubbles include waits for a core",
                                 std::min(problem.workers, problem.machine.workers_per_node), problem.machine.cores));
   }
-  for (const std::string& source : problem.machine.sources) {
-    if (source.starts_with("Assumed: ")) notes.push_back("assumed: " + source.substr(9));
-  }
   if (problem.machine.reserved.all() > 0)
     notes.push_back("the memory of a worker includes " + to_text(problem.machine.reserved));
-  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
-    notes.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
-                                kHostBandwidth / 1e9));
-  }
   return notes;
+}
+
+std::vector<std::string> assumptions_of(const PlanRequest& request, const PlanProblem& problem) {
+  std::vector<std::string> assumed;
+  for (const std::string& source : problem.machine.sources) {
+    if (source.starts_with("Assumed: ")) assumed.push_back("assumed: " + source.substr(9));
+  }
+  if (request.offload.rule != StageRule::None && problem.machine.host_bandwidth == 0) {
+    assumed.push_back(fmt::format("assumed: {:g} GB/s between a device and host memory (host_bandwidth of the profile)",
+                                  kHostBandwidth / 1e9));
+  }
+  return assumed;
 }
 
 /// A number, a list or a range. With a default, `auto` is an empty list, which leaves the choice to the planner.
@@ -103,7 +121,12 @@ void ProblemRequest::visit(Door& door) {
   door.group("Planning");
   door.field({"machine", "machine profile: a file of `chimera profile`, or a shipped one such as h100-80gb", "FILE"},
              machine);
-  door.field({"workers", "total number of workers (P = W x D)", "N", 1, 1'000'000}, workers);
+  door.field({"kernels",
+              "kernels of the job: eager, as those of `chimera train`, or fused ones of a compiler or vendor (default "
+              "eager)"},
+             kernels);
+  door.field({"network", "rate between nodes, as 200Gb/s (adapter of a node) or 400Gb/s-per-gpu", "RATE"}, network);
+  door.field({"workers", "total number of workers (P = W x T x D)", "N", 1, 1'000'000}, workers);
   door.field({"mini_batch", "sequences per step over all workers", "N", 1, kMost}, mini_batch);
   door.field({"memory", "memory of a worker in GiB (default: from the machine profile)"}, memory);
   door.field({"memory_bytes"}, memory_bytes);
@@ -116,7 +139,7 @@ void ProblemRequest::visit(Door& door) {
               "parameters: bfloat16)"},
              dtype);
   door.field({"optimizer", "optimizer whose state takes memory (default adamw)"}, optimizer);
-  door.field({"shard_optimizer", "shard optimizer state over the replicas of a stage (ZeRO-1)"}, shard_optimizer);
+  door.field({"shard_optimizer", "shard optimizer state (ZeRO-1; default: if memory is short)"}, shard_optimizer);
   door.field({"sync", "when workers launch the gradient all-reduces (default eager-opt)"}, sync);
 }
 
@@ -151,7 +174,13 @@ PlanProblem ProblemRequest::problem() const {
     if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
   }
   problem.sync = sync;
-  problem.shard_optimizer = shard_optimizer;
+  problem.shard_optimizer = shard_optimizer.value_or(false);
+  problem.network = network;
+  if (kernels && !problem.machine.has_device())
+    reject("--kernels {}: machine profile '{}' has measured layers and no device model", to_text(*kernels),
+           problem.machine.name);
+  problem.machine.kernels = kernels.value_or(Kernels::Eager);
+  if (!network.empty()) set_network(problem.machine, network);
   return problem;
 }
 
@@ -205,16 +234,21 @@ void PlanRequest::visit(Door& door) {
   visit_allowed(door, sizes, given.micro_batch_sizes);
   visit_allowed(door, allowed("pipelines", "number of pipelines (2f); considers only schedules with several"),
                 given.pipelines);
+  visit_allowed(door, allowed("chunks", "stages of a pipeline per worker (v); considers only schedules with several"),
+                given.chunks);
   door.field({"replica_layout",
               "which ranks share a node: replicas of a worker (near), or workers of a pipeline (far) (default: the "
               "faster layout)"},
              given.replica_layout);
-  visit_allowed(door,
-                {"tensor_parallel",
-                 "workers that share each layer as in Megatron-LM (T): one number, several, or auto for all "
-                 "divisors of the heads (default 1)",
-                 "T", 1, 1'000'000},
-                given.tensor_parallel);
+  const Field tensor{
+      "tensor_parallel",
+      "workers that share each layer (T): numbers, or auto for all divisors of the heads (default: divisors of a "
+      "host's GPUs, else 1)",
+      "T", 1, 1'000'000};
+  door.text(tensor, [this, tensor](const std::string& text) {
+    tensor_parallel.emplace();
+    if (text != "auto") tensor_parallel = value_of<std::vector<std::int64_t>>(tensor, text);
+  });
   visit_allowed(door,
                 {"slices",
                  "slices of consecutive tokens per micro-batch (k): one number, several, or auto for 1, 2, "
@@ -233,17 +267,39 @@ PlanAnalysis answer(const PlanRequest& request) {
   if (request.rule == PlanRule::Paper) require_papers_choice(request);
   PlanProblem problem = request.problem();
   problem.workload.recompute_attention = request.recompute.rule == StageRule::Attention;
+  GivenConfiguration given = request.given;
+  given.tensor_parallel = request.tensor_parallel.value_or(usual_tensor_parallel(problem, request.rule));
   PlanAnalysis report = analyze_plan(problem,
                                      {.schedules = request.schedules,
-                                      .given = request.given,
+                                      .given = std::move(given),
                                       .partition = partition_of(request),
                                       .recompute = request.recompute,
                                       .offload = request.offload,
+                                      .may_shard = !request.shard_optimizer,
                                       .recompute_all = request.recompute_all,
                                       .top = request.top},
                                      request.rule, request.questions);
-  report.notes = notes_of(request, problem);
+  report.notes = notes_of(request, report.problem);
+  if (report.plan.ranked.front().candidate.shard_optimizer)
+    report.notes.emplace_back("memory is short, so the optimizer is sharded, as with --shard-optimizer");
+  report.assumptions = assumptions_of(request, report.problem);
   return report;
+}
+
+void set_network(MachineProfile& machine, const std::string& network) {
+  constexpr double kShare = 0.9;
+  const std::string_view per_gpu = "-per-gpu";
+  const bool is_each = network.ends_with(per_gpu);
+  const std::string rate = network.substr(0, network.size() - (is_each ? per_gpu.size() : 0));
+  double number = 0;
+  const auto [end, error] = std::from_chars(rate.data(), rate.data() + rate.size(), number);
+  if (error != std::errc() || std::string_view(end) != "Gb/s" || !(number > 0 && number < 1e6))
+    reject("--network '{}': expected a rate such as 200Gb/s for a node or 400Gb/s-per-gpu", network);
+  if (is_each && machine.cores > 0)
+    reject("--network {}: the workers of '{}' are no GPUs; expected {}", network, machine.name, rate);
+  machine.point_to_point.between_nodes.beta = machine.all_reduce.between_nodes.beta = 8e-9 / (kShare * number);
+  machine.point_to_point.between_nodes.burst = 0;
+  machine.contention.node_transfers = is_each ? 0 : 1;
 }
 
 }  // namespace chimera

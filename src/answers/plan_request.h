@@ -35,8 +35,11 @@ struct ProblemRequest {
   std::optional<DataType> dtype;         // empty: the default of dtype_for()
   OptimizerKind optimizer = OptimizerKind::AdamW;
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // when a worker starts to sum gradients
+  std::optional<Kernels> kernels = {};                     // of the job; empty: eager
   bool dropout = false;                                    // whether training drops activations
-  bool shard_optimizer = false;  // whether the replicas of a stage divide its optimizer state (ZeRO stage 1)
+  // Whether the replicas of a stage divide its optimizer state (ZeRO stage 1); empty: if memory is short
+  std::optional<bool> shard_optimizer = {};
+  std::string network = {};  // rate between nodes, such as 200Gb/s; empty: as in the machine profile
   std::function<ModelConfig(const std::string& name)> find = find_preset;                    // of the door
   std::function<MachineProfile(const std::string& machine)> load_machine = profile_of_text;  // of the door
 
@@ -57,8 +60,9 @@ struct ProblemRequest {
 struct PlanRequest : ProblemRequest {
   std::vector<std::string> schedules = {};  // to consider; empty: all synchronous ones
   PlanRule rule = PlanRule::Simulation;
-  std::optional<PartitionChoice> partition = {};  // default: balanced
-  GivenConfiguration given = {};
+  std::optional<PartitionChoice> partition = {};                  // default: balanced
+  GivenConfiguration given = {};                                  // but for T
+  std::optional<std::vector<std::int64_t>> tensor_parallel = {};  // T; empty: usual_tensor_parallel()
   StageChoice recompute = {StageRule::Auto};
   StageChoice offload = {};
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
@@ -67,6 +71,11 @@ struct PlanRequest : ProblemRequest {
 
   void visit(Door& door);
 };
+
+/// Changes the links between nodes to `network`: `<number>Gb/s` of a node's adapter, which its workers share, or
+/// `<number>Gb/s-per-gpu`. Messages and all-reduces get nine tenths of it, as in the shipped profiles. Throws
+/// ConfigError for other texts.
+void set_network(MachineProfile& machine, const std::string& network);
 
 /// Throws ConfigError for an invalid request, and as analyze_plan() does.
 [[nodiscard]] PlanAnalysis answer(const PlanRequest& request);

@@ -22,6 +22,7 @@ std::string describe(const Candidate& candidate) {
   if (candidate.partition.rule != PartitionRule::Even) text += ", stages of " + to_text(candidate.partition);
   if (candidate.replica_layout != ReplicaLayout::Near)
     text += ", replicas " + std::string(to_text(candidate.replica_layout));
+  if (candidate.shard_optimizer) text += ", sharded optimizer";
   return text;
 }
 

@@ -40,6 +40,7 @@ struct PlanProblem {
   std::int64_t workers = 1;     // ranks of the run, P = W D T of a Candidate
   std::int64_t mini_batch = 1;  // sequences per step over all workers
   double memory_bytes = 0;      // bytes of memory per rank
+  std::string network = {};     // --network, which `machine` has already; empty: as in its profile
   Workload workload;            // sequence length, types, ...; the micro-batch size is ignored
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // --sync: when all-reduces of gradients start
   bool blocking_sends = false;   // whether a worker waits until each message that it sends has arrived
@@ -58,6 +59,7 @@ struct Candidate {
   PartitionChoice partition = {};
   std::set<StageId> recompute = {};
   std::set<StageId> offload = {};
+  bool shard_optimizer = false;      // as PlanProblem::shard_optimizer, which holds for all candidates
   bool recompute_attention = false;  // Workload::recompute_attention of this candidate
   ReplicaLayout replica_layout = ReplicaLayout::Near;
 };

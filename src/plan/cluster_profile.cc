@@ -176,6 +176,8 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
   merged.node_message_copy = mean_link(machines, &MachineProfile::node_message_copy);
   merged.contention = mean_contention(machines);
   merged.matrix_flops = merge_matrix_flops(machines);
+  merged.device = machines.front().device;
+  merged.errors.clear();
   merged.expected_error = 0;  // no run was predicted with the merged profile
   return merged;
 }

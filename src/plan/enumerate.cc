@@ -27,18 +27,20 @@ bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
   return given.empty() || std::ranges::find(given, value) != given.end();
 }
 
-/// `pipelines` may be empty: all planned ones.
+/// Empty lists of `given`: all planned values, except for `slices`.
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
-                                     const std::vector<std::int64_t>& pipelines,
-                                     const std::vector<std::int64_t>& slices) {
-  if (!pipelines.empty() && find_axis(generator, Axis::Pipelines) == nullptr) return {};
+                                     const GivenConfiguration& given, const std::vector<std::int64_t>& slices) {
+  for (const auto& [axis, asked] : {std::pair(Axis::Pipelines, &given.pipelines), {Axis::Chunks, &given.chunks}}) {
+    if (!asked->empty() && find_axis(generator, axis) == nullptr) return {};
+  }
   if (find_axis(generator, Axis::Slices) == nullptr && !allows(slices, 1)) return {};
   std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
   for (const SupportedAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
     for (const PipelineShape& shape : shapes) {
       std::vector<std::int64_t> values = taken.planned(shape);
-      if (taken.axis == Axis::Pipelines && !pipelines.empty()) values = pipelines;
+      if (taken.axis == Axis::Pipelines && !given.pipelines.empty()) values = given.pipelines;
+      if (taken.axis == Axis::Chunks && !given.chunks.empty()) values = given.chunks;
       if (taken.axis == Axis::Slices) values = slices;
       for (const std::int64_t value : values) shape_axis(taken.axis).set(more.emplace_back(shape), value);
     }
@@ -125,7 +127,7 @@ class Enumeration {
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism is equal in all schedules
       const Generator& generator = find_generator(name);
-      for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given.pipelines, slices(depth))) {
+      for (const PipelineShape& shape : shapes_of(generator, depth, count, options_.given, slices(depth))) {
         const bool halves = shape.scale == ScaleMethod::Halving;
         const std::int64_t held = generator.stages_per_worker(shape);
         if ((halves && like.micro_batch_size % 2 != 0) || held * depth > problem_.model.layers) continue;
@@ -164,6 +166,7 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
   add("--data-parallel", given.data_parallel);
   add("--micro-batch-size", given.micro_batch_sizes);
   add("--pipelines", given.pipelines);
+  add("--chunks", given.chunks);
   if (given.tensor_parallel != std::vector<std::int64_t>{1}) add("--tensor-parallel", given.tensor_parallel);
   if (given.slices != std::vector<std::int64_t>{1}) add("--slices", given.slices);
   if (given.replica_layout) flags.push_back(fmt::format("--replica-layout {}", to_text(*given.replica_layout)));

@@ -6,6 +6,7 @@
 
 #include "core/reject.h"
 #include "model_config/footprint.h"
+#include "plan/device_model.h"
 
 namespace chimera {
 namespace {
@@ -123,6 +124,23 @@ double attention_seconds(const MachineProfile& machine, const ModelConfig& model
          machine.memory_bandwidth;
 }
 
+LayerTime as_layer_time(const DeviceTime& time, const Workload& workload) {
+  const double forward = time.forward.all();
+  return {workload.micro_batch_size, forward, time.input_gradient.all(), time.weight_gradient.all(), forward};
+}
+
+/// Adds the second run of a block's attention to its input gradient, if asked. `traffic`: its seconds that do not scale
+/// with FLOPs.
+LayerTime with_recomputed_attention(LayerTime time, const ModelConfig& model, LayerKind kind, const Workload& workload,
+                                    double traffic) {
+  if (!workload.recompute_attention || kind != LayerKind::Block) return time;
+  traffic = std::min(time.recompute, traffic);
+  const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
+  const double share = flops.attention_layer / flops.all;
+  time.input_gradient += traffic + share * (time.recompute - traffic);
+  return time;
+}
+
 }  // namespace
 
 LayerTime interpolate_time(const std::vector<LayerTime>& times, double size) {
@@ -140,6 +158,10 @@ bool has_layer_as_near(const MachineProfile& machine, const ModelConfig& model, 
 
 LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind, const Workload& workload,
                      std::int64_t tensor_parallel) {
+  if (machine.has_device() && machine.layers.empty())
+    return with_recomputed_attention(
+        as_layer_time(device_time(machine, model, kind, workload, tensor_parallel), workload), model, kind, workload,
+        0);
   const LayerTimes& layer = nearest_layer(machine, model, kind, workload, tensor_parallel);
   const double slices = as_real(workload.slices);
   // Same number of tokens, because some costs depend only on it
@@ -161,22 +183,23 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
         (in_products * per_token + moves * traffic_asked * as_real(workload.micro_batch_size)) * wider;
     return kind == LayerKind::Block ? std::max(seconds, slices * machine.block_launch) : seconds;
   };
-  LayerTime result = {workload.micro_batch_size,
-                      time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
-                      time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
-                      time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
-                      time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
-                      spread_at(layer.times, sequences)};
-  if (workload.recompute_attention && kind == LayerKind::Block) {
-    const double traffic = std::min(result.recompute, traffic_asked * as_real(workload.micro_batch_size) * wider);
-    const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
-    const double share = flops.attention_layer / flops.all;
-    result.input_gradient += traffic + share * (result.recompute - traffic);
-  }
-  return result;
+  const LayerTime result = {workload.micro_batch_size,
+                            time(&LayerTime::forward, &LayerFootprint::forward_flops, 1),
+                            time(&LayerTime::input_gradient, &LayerFootprint::input_gradient_flops, 1),
+                            time(&LayerTime::weight_gradient, &LayerFootprint::weight_gradient_flops, 0),
+                            time(&LayerTime::recompute, &LayerFootprint::forward_flops, 1),
+                            spread_at(layer.times, sequences)};
+  const double traffic = traffic_asked * as_real(workload.micro_batch_size) * wider;
+  return with_recomputed_attention(result, model, kind, workload, traffic);
 }
 
 double attention_time_share(const MachineProfile& machine, const ModelConfig& model, const Workload& workload) {
+  if (machine.has_device() && machine.layers.empty()) {
+    Workload whole = workload;
+    whole.slices = 1;
+    const KernelSeconds all = kernel_seconds(machine, model, whole, 1);
+    return all.attention / all.all();
+  }
   const LayerTime block = layer_time(machine, model, LayerKind::Block, workload);
   const LayerFootprint work = layer_footprint(model, LayerKind::Block, workload);
   const LayerTimes& measured = nearest_layer(machine, model, LayerKind::Block, workload);

@@ -16,7 +16,8 @@ namespace chimera {
 /// LayerTime::spread is taken from the nearest size. Requires at least one time.
 [[nodiscard]] LayerTime interpolate_time(const std::vector<LayerTime>& times, double size);
 
-/// Returns seconds of a layer's ops, interpolated as interpolate_time() does.
+/// Returns seconds of a layer's ops, interpolated as interpolate_time() does. If the profile has a DeviceModel and no
+/// layers, the times are those of device_time().
 ///
 /// If the profile has no layer with the sizes of `model`, scales the times of the nearest layer of this kind at the
 /// same number of tokens, by the ratios of FLOPs and of element sizes. Ops without FLOPs, such as the embedding's, use

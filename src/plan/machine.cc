@@ -155,6 +155,24 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
   if (value.has("whole_head")) machine.whole_head = value.truth("whole_head");
 }
 
+DeviceModel read_device(const JsonValue& value) {
+  value.expect_object(field_names(kDeviceNumbers, {}));
+  DeviceModel device;
+  read_numbers(value, kDeviceNumbers, device);
+  for (const char* share : {"products", "attention", "fused_attention"}) {
+    if (value.number(share, 1) == 0) value.field(share).fail("expected a number above 0");
+  }
+  return device;
+}
+
+TestedErrors read_errors(const JsonValue& value) {
+  value.expect_object({"median", "low", "high", "runs"});
+  TestedErrors errors{value.number("median", kMaxRatio), 0, value.number("high", kMaxRatio), value.count("runs", 1)};
+  // Numbers of files are not negative, so `low` is the part below the prediction.
+  errors.low = -value.number("low", 1);
+  return errors;
+}
+
 ReservedBytes read_reserved(const JsonValue& value) {
   value.expect_object(field_names(kReservedNumbers, {}));
   ReservedBytes reserved;
@@ -254,10 +272,11 @@ std::string to_text(const ReservedBytes& reserved) {
 MachineProfile machine_from_json(const std::string& text, const std::string& source) {
   const nlohmann::json json = parse_json(text, source);
   const JsonValue root(json, source);
-  root.expect_object(
-      field_names(kMachineNumbers, {"format", "version", "name", "sources", "cores", "threads", "workers_per_node",
-                                    "memory_bytes", "layers", "reserved", "kernels", "point_to_point", "all_reduce",
-                                    "op_sum", "matrix_flops", "contention", "message_copy", "node_message_copy"}));
+  root.expect_object(field_names(
+      kMachineNumbers,
+      {"format",       "version", "name",         "sources",    "cores",        "threads",          "workers_per_node",
+       "memory_bytes", "layers",  "reserved",     "kernels",    "device",       "errors",           "point_to_point",
+       "all_reduce",   "op_sum",  "matrix_flops", "contention", "message_copy", "node_message_copy"}));
   if (root.text("format") != kFormat) root.field("format").fail(fmt::format("expected '{}'", kFormat));
   if (root.count("version") != kVersion) root.field("version").fail(fmt::format("expected {}", kVersion));
   MachineProfile machine;
@@ -269,19 +288,34 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.memory_bytes = root.number("memory_bytes", kMaxBytes);
   if (root.has("reserved")) machine.reserved = read_reserved(root.field("reserved"));
   if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
-  for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
-  if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
+  if (root.has("device")) machine.device = read_device(root.field("device"));
+  if (root.has("errors")) {
+    const JsonValue errors = root.field("errors");
+    errors.expect_object({"eager", "fused"});
+    for (const Named<Kernels>& kind : kNames<Kernels>) {
+      if (errors.has(kind.name)) machine.errors[kind.value] = read_errors(errors.field(kind.name));
+    }
+  }
+  if (root.has("layers") || !machine.has_device()) {
+    for (const JsonValue& layer : root.field("layers").list()) machine.layers.push_back(read_layer(layer));
+    if (machine.layers.empty()) root.field("layers").fail("expected at least one layer");
+  }
   machine.point_to_point = read_links(root.field("point_to_point"));
   machine.all_reduce = read_links(root.field("all_reduce"));
   if (root.has("op_sum")) machine.op_sum = read_link(root.field("op_sum"));
   read_numbers(root, kMachineNumbers, machine);
-  if (machine.score_traffic > 0 && machine.memory_bandwidth == 0) {
-    root.field("kernels").field("score_traffic").fail("needs memory_bandwidth, in bytes per second");
+  if ((machine.score_traffic > 0 || machine.has_device()) && machine.memory_bandwidth == 0) {
+    const JsonValue needs = machine.has_device() ? root.field("device") : root.field("kernels").field("score_traffic");
+    needs.fail("needs memory_bandwidth, in bytes per second");
   }
   if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
   if (root.has("node_message_copy")) machine.node_message_copy = read_link(root.field("node_message_copy"));
   if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
   if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
+  for (const DataType type : {DataType::Float32, DataType::BFloat16}) {
+    if (machine.has_device() && !machine.matrix_flops.contains(type))
+      root.field("device").fail(fmt::format("needs matrix_flops of {}", to_text(type)));
+  }
   return machine;
 }
 
@@ -311,6 +345,12 @@ std::string to_json(const MachineProfile& machine) {
                       {"contention", numbers_json(machine.contention, kContentionNumbers)},
                       {"matrix_flops", matrix_flops_json(machine)}};
   json.update(numbers_json(machine, kMachineNumbers));
+  if (machine.has_device()) json["device"] = numbers_json(machine.device, kDeviceNumbers);
+  if (machine.has_device() && machine.layers.empty()) json.erase("layers");
+  for (const auto& [kind, errors] : machine.errors) {
+    json["errors"][std::string(to_text(kind))] = {
+        {"median", errors.median}, {"low", -errors.low}, {"high", errors.high}, {"runs", errors.runs}};
+  }
   if (machine.reserved.all() > 0) json["reserved"] = numbers_json(machine.reserved, kReservedNumbers);
   if (machine.op_sum != LinkTimes{}) json["op_sum"] = link_json(machine.op_sum);
   if (machine.host_bandwidth == 0) json.erase("host_bandwidth");

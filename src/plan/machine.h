@@ -118,6 +118,40 @@ inline constexpr auto kReservedNumbers =
 /// Returns `0.93 GiB for the CUDA context, 0.93 GiB for NCCL, 1.49 GiB in reserve`, without what is 0.
 [[nodiscard]] std::string to_text(const ReservedBytes& reserved);
 
+/// Kernels of a job: those of eager PyTorch, as this project's, or fused ones of a compiler or a vendor.
+enum class Kernels : std::uint8_t { Eager, Fused };
+template <>
+inline constexpr auto kNames<Kernels> = std::to_array<Named<Kernels>>({{Kernels::Eager, "eager"},
+                                                                       {Kernels::Fused, "fused"}});
+
+/// Numbers from which device_model.h computes the times of layers, with MachineProfile::matrix_flops,
+/// `memory_bandwidth` (that of copies) and `block_launch`.
+struct DeviceModel {
+  double products = 0;         // part of the peak that large products of matrices reach; 0: there is no model
+  double product_size = 0;     // a product of m x k and k x n takes 1 + this (1/m + 1/k + 1/n) times as long
+  double attention = 0;        // part of the peak that attention reaches
+  double fused_attention = 0;  // the same of fused kernels
+  double fused_part = 0;       // bytes and launches of fused kernels, relative to eager ones
+  double fused_sums = 0;       // part of the time of tensor-parallel sums that fused kernels overlap with products
+  friend bool operator==(const DeviceModel&, const DeviceModel&) = default;
+};
+inline constexpr auto kDeviceNumbers =
+    std::to_array<NumberField<DeviceModel>>({{"products", &DeviceModel::products, 1, true},
+                                             {"product_size", &DeviceModel::product_size, kMaxRatio, true},
+                                             {"attention", &DeviceModel::attention, 1, true},
+                                             {"fused_attention", &DeviceModel::fused_attention, 1, true},
+                                             {"fused_part", &DeviceModel::fused_part, 1, true},
+                                             {"fused_sums", &DeviceModel::fused_sums, 1, true}});
+
+/// Errors of predicted step times over published or measured runs that fitted no number of a profile.
+struct TestedErrors {
+  double median = 0;  // of relative errors' sizes
+  double low = 0;     // four fifths of the runs took 1 + `low` to 1 + `high` times the predicted time
+  double high = 0;
+  std::int64_t runs = 0;
+  friend bool operator==(const TestedErrors&, const TestedErrors&) = default;
+};
+
 /// Properties of a machine, as the simulator needs them. A node is a host with one or several workers.
 struct MachineProfile {
   std::string name = {};
@@ -142,6 +176,8 @@ struct MachineProfile {
   /// Minimum seconds of a block's forward, of its input gradient and of its weight gradient: the time in which the host
   /// launches the kernels.
   double block_launch = 0;
+  DeviceModel device = {};
+  Kernels kernels = Kernels::Eager;     // of the job (--kernels); not in files
   double memory_bandwidth = 0;          // bytes per second for each worker; 0: unknown
   double host_bandwidth = 0;            // bytes per second between a worker's device and host memory; 0: kHostBandwidth
   std::vector<LayerTimes> layers = {};  // measured layers, of one or several models
@@ -171,9 +207,16 @@ struct MachineProfile {
   double optimizer_seconds = 0;  // seconds per parameter and update
   /// FLOP/s of a worker's products of large matrices while all workers of its node compute. Unknown types are absent.
   std::map<DataType, double> matrix_flops = {};
-  double op_overhead = 0;     // host seconds per op
-  double step_overhead = 0;   // host seconds per step
-  double expected_error = 0;  // median relative error of predicted step times; 0: unknown
+  double op_overhead = 0;                       // host seconds per op
+  double step_overhead = 0;                     // host seconds per step
+  double expected_error = 0;                    // median relative error of predicted step times; 0: unknown
+  std::map<Kernels, TestedErrors> errors = {};  // in place of `expected_error`
+
+  [[nodiscard]] bool has_device() const { return device.products > 0; }
+  [[nodiscard]] bool is_fused() const { return has_device() && kernels == Kernels::Fused; }
+  [[nodiscard]] double attention_share() const { return is_fused() ? device.fused_attention : device.attention; }
+  /// Returns bytes and launches relative to eager kernels.
+  [[nodiscard]] double fused_part() const { return is_fused() ? device.fused_part : 1; }
   friend bool operator==(const MachineProfile&, const MachineProfile&) = default;
 };
 inline constexpr auto kMachineNumbers = std::to_array<NumberField<MachineProfile>>(

@@ -70,6 +70,15 @@ bool tries_balanced(const PlanOptions& options) {
   return options.partition.rule == PartitionRule::Balanced || options.partition.rule == PartitionRule::Auto;
 }
 
+/// Returns whether several workers hold each stage.
+bool has_copies(const Candidate& candidate) {
+  return candidate.data_parallel > 1 || find_generator(candidate.schedule).replicas(candidate.shape) > 1;
+}
+
+bool has_more_room(const RankedCandidate& a, const RankedCandidate& b) {
+  return a.prediction.peak_memory_bytes < b.prediction.peak_memory_bytes;
+}
+
 class Planner {
  public:
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
@@ -86,8 +95,8 @@ class Planner {
 
   Plan run(const std::vector<Candidate>& candidates) {
     std::vector<std::pair<double, const Candidate*>> order;
-    for (const Candidate& candidate : candidates)
-      order.emplace_back(least_step_seconds(predictor_.problem(), candidate), &candidate);
+    const std::vector<double> bounds = least_step_seconds(predictor_.problem(), candidates);
+    for (std::size_t i = 0; i < bounds.size(); ++i) order.emplace_back(bounds[i], &candidates[i]);
     std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
     for (std::size_t i = 0; i < order.size(); ++i) {
       if (order[i].first >= limit()) {
@@ -99,22 +108,37 @@ class Planner {
       plan_.too_large += outcome == Outcome::TooLarge ? 1 : 0;
     }
     if (tries_balanced(options_)) add_balanced();
+    order_ties();
     if (plan_.ranked.size() > top_)
       plan_.ranked.erase(plan_.ranked.begin() + static_cast<std::ptrdiff_t>(top_), plan_.ranked.end());
+    plan_.tied = std::min<std::int64_t>(plan_.tied, std::ssize(plan_.ranked));
     return std::move(plan_);
   }
 
  private:
   enum class Outcome { Ranked, TooSlow, TooLarge };
 
-  /// Returns the time that a candidate must beat to be kept.
+  [[nodiscard]] double seconds_of(std::size_t place) const { return plan_.ranked[place].prediction.step_seconds; }
+
+  /// Returns the time that a candidate must beat to be kept. All that tie with the fastest are kept.
   [[nodiscard]] double limit() const {
-    return plan_.ranked.size() < kept_ ? kNever : plan_.ranked.back().prediction.step_seconds;
+    return plan_.ranked.size() < kept_ ? kNever : std::max(seconds_of(kept_ - 1), (1 + kTie) * seconds_of(0));
+  }
+
+  void order_ties() {
+    auto& rows = plan_.ranked;
+    const auto differs = [&](const RankedCandidate& each) {
+      return each.prediction.step_seconds > (1 + kTie) * seconds_of(0);
+    };
+    const auto end = std::ranges::find_if(rows, differs);
+    plan_.tied = end - rows.begin();
+    std::stable_sort(rows.begin(), end, has_more_room);
   }
 
   /// Balancing costs many simulations, so only the best even candidates are balanced.
   void add_balanced() {
-    const std::vector<RankedCandidate> even = plan_.ranked;
+    std::vector<RankedCandidate> even = plan_.ranked;
+    if (even.size() > kept_) even.resize(kept_);
     for (const RankedCandidate& each : even) {
       const auto cut = balanced_cut(predictor_, each.candidate);
       if (!cut) continue;
@@ -124,8 +148,24 @@ class Planner {
     }
   }
 
-  /// If both flags are `auto`, offloading is tried first; if it needs no stage, recomputation cannot be better.
+  /// Returns whether memory made the planner save some, or nothing helped.
+  [[nodiscard]] bool is_short(const Candidate& candidate, Outcome outcome) const {
+    return outcome == Outcome::TooLarge ||
+           (options_.recompute.rule == StageRule::Auto && !candidate.recompute.empty()) ||
+           (options_.offload.rule == StageRule::Auto && !candidate.offload.empty());
+  }
+
+  /// If memory is short, also tries a sharded optimizer.
   Outcome try_out(Candidate candidate, double seconds) {
+    const Outcome whole = try_saving(candidate, seconds);
+    const bool shards = options_.may_shard && !predictor_.problem().shard_optimizer && !candidate.shard_optimizer;
+    if (!shards || !has_copies(candidate) || !is_short(candidate, whole)) return whole;
+    candidate.shard_optimizer = true;
+    return std::min(whole, try_saving(candidate, std::min(seconds, limit())));
+  }
+
+  /// If both flags are `auto`, offloading is tried first; if it needs no stage, recomputation cannot be better.
+  Outcome try_saving(Candidate& candidate, double seconds) {
     if (options_.recompute.rule != StageRule::Auto || options_.offload.rule != StageRule::Auto)
       return try_out(candidate, seconds, options_);
     const Outcome offloading = try_out(candidate, seconds, offloading_);
@@ -156,7 +196,7 @@ class Planner {
   void insert(const RankedCandidate& next) {
     const auto seconds = [](const RankedCandidate& each) { return each.prediction.step_seconds; };
     plan_.ranked.insert(std::ranges::upper_bound(plan_.ranked, seconds(next), {}, seconds), next);
-    if (plan_.ranked.size() > kept_) plan_.ranked.pop_back();
+    while (plan_.ranked.size() > kept_ && seconds(plan_.ranked.back()) > limit()) plan_.ranked.pop_back();
   }
 
   Predictor& predictor_;
@@ -180,7 +220,9 @@ class Planner {
     throw_if_interrupted();
     const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
     if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
-    const PlannedSchedule planned = predictor.prepare(candidate);
+    Candidate least_state = candidate;
+    least_state.shard_optimizer = options.may_shard;
+    const PlannedSchedule planned = predictor.prepare(least_state);
     const std::set<StageId> all = all_stages(num_stages(candidate));
     const auto peak_with = [&](const std::set<StageId>& recompute, const std::set<StageId>& offload) {
       return std::ranges::max(peaks_by_order(*planned.schedule, planned.model, recompute, offload));

@@ -24,6 +24,10 @@ template <>
 inline constexpr auto kNames<PlanRule> = std::to_array<Named<PlanRule>>({{PlanRule::Simulation, "simulation"},
                                                                          {PlanRule::Paper, "paper"}});
 
+/// Relative difference of step times below which two layouts on one machine tie: about the error of their ratio. The
+/// error of absolute times is larger, but has the same sign for all rows.
+inline constexpr double kTie = 0.03;
+
 /// A candidate with its prediction.
 struct RankedCandidate {
   Candidate candidate;
@@ -32,21 +36,25 @@ struct RankedCandidate {
 
 /// Result of the planner.
 struct Plan {
-  std::vector<RankedCandidate> ranked;  // the best candidates that fit in memory, fastest first
-  std::int64_t considered = 0;          // number of all candidates
-  std::int64_t too_large = 0;           // candidates that exceed memory whatever they recompute
-  std::int64_t pruned = 0;              // candidates slower than all ranked ones, by lower bound or prediction
+  // The best candidates that fit in memory. First those that tie with the fastest, the one with most room first; then
+  // the others, fastest first.
+  std::vector<RankedCandidate> ranked;
+  std::int64_t tied = 0;        // number of rows of `ranked` that tie with the fastest, itself included
+  std::int64_t considered = 0;  // number of all candidates
+  std::int64_t too_large = 0;   // candidates that exceed memory whatever they recompute
+  std::int64_t pruned = 0;      // candidates slower than all ranked ones, by lower bound or prediction
 };
 
 /// Ranks the candidates of the problem by simulated step time, and returns the `top` best (PlanOptions::top). Each
 /// candidate recomputes (stages_to_recompute) or offloads (stages_to_offload) as few stages as its memory requires. If
 /// PlanOptions::partition is Balanced, also tries balanced partitions for the best max(40, `top`) candidates, and keeps
-/// each that is faster. Throws ConfigError, with the memory that would suffice, if no candidate fits.
+/// each that is faster. With PlanOptions::may_shard, candidates that do not fit, or recompute or offload, are also
+/// tried with a sharded optimizer. Throws ConfigError, with the memory that would suffice, if no candidate fits.
 [[nodiscard]] Plan make_plan(Predictor& predictor, const PlanOptions& options);
 
-/// Returns a Pareto front of step time and memory: the fastest candidate in the problem's memory, then the fastest that
-/// needs at least 5 % less memory than this one, and so on, until nothing fits. Each is the best result of a
-/// make_plan(). Throws ConfigError if nothing fits in the problem's memory.
+/// Returns a Pareto front of step time and memory: the best candidate in the problem's memory, then the best that needs
+/// at least 5 % less memory than this one, and so on, until nothing fits. Each is the first of a Plan. Throws
+/// ConfigError if nothing fits in the problem's memory.
 [[nodiscard]] std::vector<RankedCandidate> plan_pareto_front(const Predictor& predictor, PlanOptions options);
 
 /// Plans by the rule of the paper (Li and Hoefler, SC'21, section 3.4). Considers Chimera with two pipelines, each even

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "generate/registry.h"
 #include "passes/unroll.h"
@@ -83,7 +84,8 @@ Timeline timeline_of(const Run& run, const StageModel& model, const SharedCores&
   return simulate(*run.schedule, model.costs, {.steps = run.steps, .cores = cores});
 }
 
-/// Returns the time of a micro-batch through all layers and back, on one worker and without waiting.
+/// Returns the time of a micro-batch through all layers and back, on the T workers that share these and without
+/// waiting.
 double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
   Workload workload = problem.workload;
   workload.micro_batch_size = candidate.micro_batch_size;
@@ -93,12 +95,28 @@ double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
     pass += interpolate_time(layer.times, static_cast<double>(candidate.micro_batch_size)).whole();
   if (!problem.layers.empty()) return pass;
   for (int kind = 0; kind < kLayerKinds; ++kind) {
-    const LayerTime time = split_layer_time(problem.machine, problem.model, static_cast<LayerKind>(kind), workload,
-                                            candidate.tensor_parallel);
-    const bool is_block = static_cast<LayerKind>(kind) == LayerKind::Block;
-    pass += time.whole() * (is_block ? static_cast<double>(problem.model.layers) : 1);
+    const auto layer = static_cast<LayerKind>(kind);
+    const std::int64_t count = candidate.tensor_parallel;
+    const double seconds = split_layer_time(problem.machine, problem.model, layer, workload, count).whole() +
+                           tensor_sums(problem.machine, problem.model, layer, workload, count).whole();
+    const bool is_block = layer == LayerKind::Block;
+    pass += seconds * (is_block ? static_cast<double>(problem.model.layers) : 1);
   }
   return pass;
+}
+
+/// `pass`: pass_seconds().
+double least_seconds(const PlanProblem& problem, const Candidate& candidate, double pass) {
+  const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kNoLimit;
+  const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
+  const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
+  double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;
+  // A step that flushes contains at least one micro-batch from end to end. Slices and halved micro-batches overlap
+  // within.
+  const bool flushes = find_generator(candidate.schedule).synchronous;
+  if (flushes && candidate.shape.slices == 1 && candidate.shape.scale != ScaleMethod::Halving)
+    least = std::max(least, beside(1) * pass);
+  return least + problem.machine.step_overhead;
 }
 
 }  // namespace
@@ -171,17 +189,18 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
 }
 
 double least_step_seconds(const PlanProblem& problem, const Candidate& candidate) {
-  const double pass = pass_seconds(problem, candidate);
-  const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kNoLimit;
-  const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
-  const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
-  double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;
-  // A step that flushes contains at least one micro-batch from end to end. Slices and halved micro-batches overlap
-  // within.
-  const bool flushes = find_generator(candidate.schedule).synchronous;
-  if (flushes && candidate.shape.slices == 1 && candidate.shape.scale != ScaleMethod::Halving)
-    least = std::max(least, beside(1) * pass);
-  return least + problem.machine.step_overhead;
+  return least_seconds(problem, candidate, pass_seconds(problem, candidate));
+}
+
+std::vector<double> least_step_seconds(const PlanProblem& problem, const std::vector<Candidate>& candidates) {
+  std::map<std::array<std::int64_t, 3>, double> passes;
+  std::vector<double> bounds;
+  for (const Candidate& each : candidates) {
+    const auto [place, is_new] = passes.try_emplace({each.micro_batch_size, each.shape.slices, each.tensor_parallel});
+    if (is_new) place->second = pass_seconds(problem, each);
+    bounds.push_back(least_seconds(problem, each, place->second));
+  }
+  return bounds;
 }
 
 }  // namespace chimera

@@ -87,4 +87,8 @@ class Predictor {
 /// the time of one micro-batch through all stages and back.
 [[nodiscard]] double least_step_seconds(const PlanProblem& problem, const Candidate& candidate);
 
+/// Returns the bounds of all candidates, as least_step_seconds() does. Faster, because many share the times of layers.
+[[nodiscard]] std::vector<double> least_step_seconds(const PlanProblem& problem,
+                                                     const std::vector<Candidate>& candidates);
+
 }  // namespace chimera

@@ -150,7 +150,7 @@ class StageLinks {
   /// reduce-scatter sums gradients; the all-gather comes after the update, and takes as long. Second shards need all
   /// sums.
   [[nodiscard]] double share_of_all_reduce() const {
-    return problem_.shard_optimizer && !problem_.second_shards ? 0.5 : 1;
+    return (problem_.shard_optimizer || candidate_.shard_optimizer) && !problem_.second_shards ? 0.5 : 1;
   }
   /// Returns the seconds in which these ranks sum `bytes` of gradients. Over several nodes, processes sum in two levels
   /// (GlooTransport), and GPUs in as many rings as each node has ranks.

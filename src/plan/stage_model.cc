@@ -116,6 +116,8 @@ class StageModelBuilder {
  private:
   [[nodiscard]] bool is_own() const { return !problem_.layers.empty(); }
 
+  [[nodiscard]] bool is_sharded() const { return problem_.shard_optimizer || candidate_.shard_optimizer; }
+
   void add_slices() {
     const std::int64_t size = candidate_.micro_batch_size;
     model_.costs.slices = {.attention = attention_time_share(problem_, size),
@@ -235,7 +237,7 @@ class StageModelBuilder {
       const bool shares = model_.costs.all_reduce && !schedule_.updates;
       std::size_t copies = shares ? links_.copies(s) : 1;
       double gather = 0;
-      if (problem_.shard_optimizer && shares) {
+      if (is_sharded() && shares) {
         // Without second shards, `all_reduce` is a reduce-scatter, which takes as long as the all-gather.
         gather = (problem_.second_shards ? 0.5 : 1) * model_.costs.all_reduce->seconds[s];
         const double shards = static_cast<double>(copies) / (problem_.second_shards ? 2 : 1);
@@ -251,7 +253,7 @@ class StageModelBuilder {
         if (bytes > 0) gather = 0.5 * model_.costs.all_reduce->seconds[s] * bytes / model_.costs.memory[s].gradients;
       }
       if (is_muon) seconds += iteration_seconds(partition[s], copies);
-      if (shares && (problem_.shard_optimizer || is_muon)) model_.gathers.push_back(gather);
+      if (shares && (is_sharded() || is_muon)) model_.gathers.push_back(gather);
       model_.costs.optimizer.push_back(seconds + gather);
     }
   }
@@ -311,7 +313,13 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
   workload.slices = schedule.slices;
   StageModel result;
   for (const StageLayers& stage : partition) {
-    result.footprints.push_back(stage_footprint(model, stage, workload));
+    const auto is_equal = [&](const StageLayers& other) {
+      return other.blocks() == stage.blocks() && other.embedding == stage.embedding && other.head == stage.head;
+    };
+    // Counting a stage's parameters is slow, and most stages are equal.
+    const auto known = static_cast<std::size_t>(std::ranges::find_if(partition, is_equal) - partition.begin());
+    result.footprints.push_back(known < result.footprints.size() ? result.footprints[known]
+                                                                 : stage_footprint(model, stage, workload));
     StageMemory memory = result.footprints.back().memory;
     memory.activations /= part;  // costs are per full micro-batch
     memory.boundary /= part;

@@ -43,8 +43,9 @@ bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel) {
 
 LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                            const Workload& workload, std::int64_t tensor_parallel) {
-  const LayerTime whole = layer_time(machine, model, kind, workload);
-  if (tensor_parallel == 1) return whole;
+  const bool is_modeled = machine.has_device() && machine.layers.empty();
+  const LayerTime whole = layer_time(machine, model, kind, workload, is_modeled ? tensor_parallel : 1);
+  if (tensor_parallel == 1 || is_modeled) return whole;
   if (has_layer_as_near(machine, model, kind, workload, tensor_parallel))
     return layer_time(machine, model, kind, workload, tensor_parallel);
   Workload twice = workload;
@@ -81,7 +82,10 @@ LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, L
     return sums;
   }
   const auto slices = static_cast<double>(workload.slices);
-  const auto sum = [&](double bytes) { return slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel); };
+  const double exposed = machine.is_fused() ? 1 - machine.device.fused_sums : 1;
+  const auto sum = [&](double bytes) {
+    return exposed * slices * tensor_sum_seconds(machine, bytes / slices, tensor_parallel);
+  };
   const double each = sum(states);
   switch (kind) {
     case LayerKind::Embedding: sums.forward = each; break;

@@ -20,10 +20,11 @@ namespace chimera {
 [[nodiscard]] LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                          const Workload& workload, std::int64_t tensor_parallel);
 
-/// Returns the seconds of the sums over T ranks in a layer's ops: measured (MachineProfile::op_sum), or else those of
-/// all-reduces. A block all-reduces its hidden states twice in each of forward, input gradient and recomputation
-/// (Shoeybi et al., arXiv 1909.08053, section 3). The embedding all-reduces them once, in the forward. The head
-/// all-reduces once in the input gradient, and also three numbers per token for the loss.
+/// Returns the seconds of the sums over T ranks in a layer's ops, beside which no products run: measured
+/// (MachineProfile::op_sum), or else those of all-reduces. A block all-reduces its hidden states twice in each of
+/// forward, input gradient and recomputation (Shoeybi et al., arXiv 1909.08053, section 3). The embedding all-reduces
+/// them once, in the forward. The head all-reduces once in the input gradient, and also three numbers per token for the
+/// loss.
 [[nodiscard]] LayerTime tensor_sums(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                                     const Workload& workload, std::int64_t tensor_parallel);
 

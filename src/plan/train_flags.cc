@@ -42,7 +42,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
   if (candidate.replica_layout != ReplicaLayout::Near)
     flags.push_back({"replica-layout", to_text(candidate.replica_layout)});
   if (problem.sync != AllReducePlacement::EagerOpt) flags.push_back({"sync", to_text(problem.sync)});
-  if (problem.shard_optimizer) flags.push_back({"shard-optimizer", true});
+  if (problem.shard_optimizer || candidate.shard_optimizer) flags.push_back({"shard-optimizer", true});
   return flags;
 }
 

@@ -121,6 +121,8 @@ const std::map<std::string, std::string> kSamples = {
     {"--shard-optimizer", "--shard-optimizer"},
     {"--rule", "--rule paper"},
     {"--replica-layout", "--replica-layout far"},
+    {"--network", "--network 10Gb/s"},
+    {"--kernels", "--kernels fused --machine h100-80gb"},
     {"--tensor-parallel", "--tensor-parallel 1,2"},
     {"--offload", "--offload full"},
     {"--top", "--top 2"},

@@ -177,9 +177,9 @@ TEST(HelpTest, HelpAllHasEveryFlag) {
 TEST(HelpTest, OmitsRareFlagsAndNamesHelpAll) {
   const std::string help = help_at({"plan", "--help"}, "100");
   EXPECT_THAT(help, HasSubstr("\n  --workers N "));
-  EXPECT_THAT(help, ::testing::Not(HasSubstr("\n  --tensor-parallel ")));
+  EXPECT_THAT(help, ::testing::Not(HasSubstr("\n  --slices ")));
   EXPECT_THAT(help, HasSubstr("\nMore: `chimera plan --help-all` ("));
-  EXPECT_THAT(help_at({"plan", "--help-all"}, "100"), HasSubstr("\n  --tensor-parallel T"));
+  EXPECT_THAT(help_at({"plan", "--help-all"}, "100"), HasSubstr("\n  --slices K"));
   EXPECT_EQ(help_at({"check", "--help"}, ""), help_at({"check", "--help-all"}, ""));  // fits on a page
 }
 

@@ -107,11 +107,17 @@ TEST(PlanCommandTest, CandidatesAreWholeAndRanked) {
   ASSERT_EQ(plan["candidates"].size(), 3U);
   EXPECT_EQ(plan["chosen"], plan["candidates"][0]);
   double last = 0;
+  double last_bytes = 0;
   for (const json& each : plan["candidates"]) {
     EXPECT_EQ(each["data_parallel"].get<int>() * each["stages"].get<int>(), 32);
     EXPECT_EQ(each["data_parallel"].get<int>() * each["micro_batches"].get<int>() * each["micro_batch_size"].get<int>(),
               512);
-    EXPECT_GE(each["step_seconds"], last);
+    if (each.contains("tied")) {
+      EXPECT_GE(each["peak_memory_bytes"], last_bytes);
+      last_bytes = each["peak_memory_bytes"];
+    } else {
+      EXPECT_GE(each["step_seconds"], last);
+    }
     last = each["step_seconds"];
     EXPECT_NEAR(each["sequences_per_second"].get<double>(), 512 / last, 1e-9);
     EXPECT_LE(each["peak_memory_bytes"], 16.0 * (1 << 30));
@@ -300,22 +306,29 @@ TEST(PlanCommandTest, FindsShippedProfilesByName) {
   EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"})));
   std::ranges::replace(by_name, "p100-aries", "p100-arie");
   EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"}))) << "the beginning of one name";
+  std::ranges::replace(by_name, "p100-arie", "machines/p100-aries.json");
+  EXPECT_EQ(planned(by_name), planned(bert_48({"--rule", "paper"}))) << "as in the source tree, from its build folder";
+  std::ranges::replace(by_name, "machines/p100-aries.json", "p100-arie");
   std::ranges::replace(by_name, "p100-arie", "p100-airs");
   EXPECT_THAT(run_program(by_name).messages,
               HasSubstr("unknown machine profile 'p100-airs'; did you mean 'p100-aries'?"));
 }
 
-const Words kEightBillion = {"plan", "--model",   "llama-3-8b", "--workers",   "16",  "--mini-batch",
-                             "32",   "--machine", "h100-80gb",  "--stages",    "8",   "--schedules",
-                             "1f1b", "--top",     "1",          "--partition", "even"};
+const Words kEightBillion = {"plan", "--model",   "llama-3-8b", "--workers",   "16",   "--mini-batch",
+                             "32",   "--machine", "h100-80gb",  "--stages",    "8",    "--schedules",
+                             "1f1b", "--top",     "1",          "--partition", "even", "--tensor-parallel",
+                             "1"};
 
 TEST(PlanCommandTest, LargeModelsGetTheirContextAndBfloat16) {
   const std::string text = run_program(kEightBillion).output;
   EXPECT_THAT(text,
-              ::testing::StartsWith("llama-3-8b: 8030261248 parameters, sequences of 8192; 16 workers (h100-80gb)"));
+              ::testing::StartsWith(
+                  "llama-3-8b: 8030261248 parameters, sequences of 8192; 16 workers (h100-80gb, network usable at 360 "
+                  "Gb/s per GPU)"));
   EXPECT_THAT(text, HasSubstr("\n  bfloat16, adamw; schedules: 1f1b; partition even, recompute auto, sync eager-opt\n"
-                              "  not given, so by default: --sequence 8192, --dtype bfloat16\n"
-                              "  assumed: "));
+                              "  not given, so by default: --sequence 8192, --dtype bfloat16\n"));
+  EXPECT_THAT(text, Not(HasSubstr("  assumed: ")));
+  EXPECT_GT(text.find("\nassumed: "), text.find(" cannot be faster ")) << "after the table";
   Words given = kEightBillion;
   given.insert(given.end(), {"--sequence", "1024", "--dtype", "float32"});
   const std::string other = run_program(given).output;
@@ -342,6 +355,43 @@ TEST(PlanCommandTest, PlansForGpusCarryDeviceAndNodes) {
   EXPECT_THAT(plan, HasSubstr("\ndevice = \"cuda\"\n"));
 }
 
+TEST(PlanCommandTest, FusedKernelsAreFasterAndOldProfilesStillPlan) {
+  const auto with = [](const std::string& machine, const Words& more) {
+    Words words = kEightBillion;
+    std::ranges::replace(words, "h100-80gb", machine);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const json eager = planned(kEightBillion);
+  const json fused = planned(with("h100-80gb", {"--kernels", "fused"}));
+  EXPECT_EQ(planned(with("h100-80gb", {"--kernels", "eager"})), eager);
+  EXPECT_EQ(fused["kernels"], "fused");
+  EXPECT_LT(fused["chosen"]["step_seconds"], 0.95 * eager["chosen"]["step_seconds"].get<double>());
+  const std::string old = testing::source_path("/tests/fixtures/machines/h100-layers.json");
+  EXPECT_FALSE(planned(with(old, {})).contains("kernels"));
+  expect_refusal(
+      {with(old, {"--kernels", "fused"}), {"--kernels fused: machine profile 'h100-80gb' has measured layers"}});
+}
+
+TEST(PlanCommandTest, ExplainsTheDominatingShareOfTheDevice) {
+  Words words = kEightBillion;
+  words.insert(words.end(), {"--explain"});
+  const std::string text = run_program(words).output;
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("compute: [0-9.]+ % products, at up to [0-9]+ % of the peak .this share dom"));
+}
+
+TEST(PlanCommandTest, AnExpectedErrorIsOneOfTheJobsKernels) {
+  const json plan = planned(kEightBillion);
+  const double seconds = plan["chosen"]["step_seconds"];
+  EXPECT_LE(plan["expected_seconds"][0], seconds);
+  EXPECT_GE(plan["expected_seconds"][1], seconds);
+  Words untested = kEightBillion;
+  std::ranges::replace(untested, "h100-80gb", "h200");
+  EXPECT_FALSE(planned(untested).contains("expected_error"));
+  EXPECT_THAT(run_program(untested).output, HasSubstr("unknown, as no run of eager kernels tests this profile"));
+}
+
 TEST(PlanCommandTest, MemoryIncludesWhatIsReserved) {
   const Scratch scratch;
   json machine = read_json(read_file(testing::source_path("/machines/h100-80gb.json")));
@@ -362,7 +412,7 @@ TEST(PlanCommandTest, ShowsTokensPerSecondAndTheUtilizationOfThePeak) {
   EXPECT_DOUBLE_EQ(chosen["tokens_per_second"], 8192 * chosen["sequences_per_second"].get<double>());
   const double utilization = chosen["utilization"];
   EXPECT_GT(utilization, 0.2);
-  EXPECT_LT(utilization, 0.45) << "the profile's share of the peak";
+  EXPECT_LT(utilization, 0.64) << "the share of the peak that products reach";
   EXPECT_THAT(run_program(kEightBillion).output, ::testing::ContainsRegex("  [0-9]+[.][0-9] %  "));
   EXPECT_FALSE(planned(bert_48({"--stages", "8", "--top", "1"}))["chosen"].contains("utilization"))
       << "the profile has no peak";
@@ -370,7 +420,7 @@ TEST(PlanCommandTest, ShowsTokensPerSecondAndTheUtilizationOfThePeak) {
 
 TEST(PlanCommandTest, SaysThatAUtilizationAboveAllOfThePeakIsAWrongProfile) {
   const Scratch scratch;
-  json machine = read_json(read_file(testing::source_path("/machines/h100-80gb.json")));
+  json machine = read_json(read_file(testing::source_path("/tests/fixtures/machines/h100-layers.json")));
   for (auto& peak : machine["matrix_flops"]) peak = peak.get<double>() / 10;
   Words wrong = kEightBillion;
   std::ranges::replace(wrong, "h100-80gb", scratch.write("wrong.json", json_text(machine)));
@@ -382,7 +432,8 @@ TEST(PlanCommandTest, SaysThatAUtilizationAboveAllOfThePeakIsAWrongProfile) {
 
 TEST(PlanCommandTest, RanksThatShareLayersAreOnOneNodeOfGpus) {
   Words words = kEightBillion;
-  words.insert(words.end(), {"--tensor-parallel", "2", "--sbatch", "-"});
+  words.back() = "2";
+  words.insert(words.end(), {"--sbatch", "-"});
   const ProgramResult job = run_program(words);
   EXPECT_EQ(job.exit_code, 0) << job.messages;
   EXPECT_THAT(job.output, HasSubstr("#SBATCH --ntasks-per-node=8\n#SBATCH --distribution=block\n"));
@@ -399,16 +450,80 @@ TEST(PlanCommandTest, RefusesAJobWithPartialNodes) {
 TEST(PlanCommandTest, NamesTheExpectedErrorAndTies) {
   const Words asked = {"--schedules", "chimera,1f1b,gpipe", "--partition", "even", "--top", "5"};
   const json plan = planned(bert_48(asked));
-  const double error = plan["expected_error"];
-  EXPECT_GT(error, 0);
+  EXPECT_GT(plan["expected_error"], 0);
   const int tied = plan["tied"];
   ASSERT_GE(tied, 1);
+  double best = 1e9;
+  for (const json& each : plan["candidates"]) best = std::min(best, each["step_seconds"].get<double>());
   for (int i = 0; i < 5; ++i) {
     const json& each = plan["candidates"][static_cast<std::size_t>(i)];
-    const double ratio = each["step_seconds"].get<double>() / plan["chosen"]["step_seconds"].get<double>();
-    EXPECT_EQ(ratio <= 1 + error, i < tied) << i;
+    EXPECT_EQ(each["step_seconds"].get<double>() <= (1 + plan["tie"].get<double>()) * best, i < tied) << i;
+    EXPECT_EQ(each.contains("tied"), tied > 1 && i < tied) << i;
   }
   EXPECT_THAT(run_program(bert_48(asked)).output, HasSubstr("\nexpected error of a step time: "));
+}
+
+TEST(PlanCommandTest, TheNetworkIsARateOfNodesOrGpus) {
+  const auto on = [](const Words& network) {
+    Words words = {"plan", "--model",           "llama-3-8b", "--workers", "16", "--mini-batch",
+                   "64",   "--machine",         "h100-80gb",  "--stages",  "8",  "--schedules",
+                   "1f1b", "--tensor-parallel", "1",          "--top",     "1"};
+    words.insert(words.end(), network.begin(), network.end());
+    return words;
+  };
+  const auto seconds = [&](const Words& network) {
+    return planned(on(network))["chosen"]["step_seconds"].get<double>();
+  };
+  EXPECT_DOUBLE_EQ(seconds({"--network", "400Gb/s-per-gpu"}), seconds({})) << "the profile's";
+  EXPECT_DOUBLE_EQ(seconds({"--network", "3200Gb/s-per-gpu"}), seconds({"--network", "3.2e3Gb/s-per-gpu"}));
+  EXPECT_GT(seconds({"--network", "25Gb/s"}), 1.1 * seconds({"--network", "25Gb/s-per-gpu"})) << "eight GPUs share it";
+  const std::string text = run_program(on({"--network", "200Gb/s"})).output;
+  EXPECT_THAT(text.substr(0, text.find('\n')), HasSubstr("; 16 workers (h100-80gb, network 200Gb/s) of "));
+  for (const char* bad : {"200", "Gb/s", "0Gb/s", "-1Gb/s", "200Gb/s-per-node", "nanGb/s"})
+    expect_refusal({on({"--network", bad}), {"--network", "expected a rate such as 200Gb/s"}});
+}
+
+TEST(PlanCommandTest, SaysWhyNoPipelineIsBest) {
+  const Words words = {"plan",      "--model",   "llama-3-8b",  "--workers", "16",          "--mini-batch", "64",
+                       "--machine", "h100-80gb", "--schedules", "1f1b",      "--partition", "even"};
+  const json plan = planned(words);
+  const std::string text = run_program(words).output;
+  ASSERT_EQ(plan["chosen"]["stages"], 1) << text;
+  EXPECT_THAT(text, HasSubstr("\n  no pipeline is best here: the model fits on "));
+  Words deep = words;
+  deep.insert(deep.end(), {"--stages", "2"});
+  EXPECT_THAT(run_program(deep).output, Not(HasSubstr("no pipeline")));
+}
+
+TEST(PlanCommandTest, AJobAsksForStepsAndTakesTheLearningRateOfItsSize) {
+  const Scratch scratch;
+  Words words = kEightBillion;
+  words.insert(words.end(), {"--sbatch", "-"});
+  const std::string job = run_program(words).output;
+  EXPECT_THAT(job, HasSubstr("# Set --steps: 20 tokens a parameter are 612661 steps of 2.62e+05 tokens."));
+  EXPECT_THAT(job, HasSubstr(" --learning-rate 0.00012 "));
+  const std::string file = scratch.write("job.sh", job);
+  const auto exit_code = [&](const std::string& arguments) {
+    const std::string quiet = " CHIMERA=true srun=true PATH=" + scratch.path("") + ":$PATH bash " + file;
+    return WEXITSTATUS(std::system((quiet + arguments + " 2> /dev/null").c_str()));
+  };
+  EXPECT_EQ(exit_code(" --data x"), 2);
+  EXPECT_NE(exit_code(" --data x --steps 5"), 2);
+  EXPECT_NE(exit_code(" --steps=5"), 2);
+}
+
+TEST(PlanCommandTest, PlansTensorParallelismAndShardsByThemselves) {
+  const json plan = planned({"plan", "--model", "llama-3-8b", "--workers", "8", "--mini-batch", "16", "--machine",
+                             "h100-80gb", "--schedules", "1f1b", "--partition", "even", "--top", "0"});
+  EXPECT_TRUE(std::ranges::any_of(plan["candidates"], [](const json& each) { return each["tensor_parallel"] == 2; }));
+  Words small = {"plan", "--model",           "llama-3-8b", "--workers",   "32",   "--mini-batch",
+                 "64",   "--machine",         "h100-80gb",  "--schedules", "1f1b", "--partition",
+                 "even", "--tensor-parallel", "1",          "--stages",    "4",    "--top",
+                 "1",    "--memory",          "50"};
+  const ProgramResult result = run_program(small);
+  EXPECT_THAT(result.output, HasSubstr("memory is short, so the optimizer is sharded, as with --shard-optimizer"));
+  small.insert(small.end(), {"--sbatch", "-"});
+  EXPECT_THAT(run_program(small).output, HasSubstr(" --shard-optimizer "));
 }
 
 TEST(PlanCommandTest, NamesTheBenchmarkThatFitsAProfile) {

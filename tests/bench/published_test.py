@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests the scripts that compare predictions with measurements: published_test.py SOURCE PROGRAM."""
+import json
 import re
 import subprocess
 import sys
@@ -23,9 +24,12 @@ class PublishedTest(unittest.TestCase):
         published, predicted, error = map(float, row.groups())
         self.assertAlmostEqual(published, 0.88 * 1024, delta=0.1)
         self.assertAlmostEqual(predicted / published - 1, error / 100, delta=1e-3)
-        summary = re.search(r"\| a100-80gb \| all \| test \| 12 \| (\S+) % \| (\S+) % \| (\S+) % \|\n$", ended.stdout)
+        summary = re.search(r"\| a100-80gb \| all \| fit \| 12 \| (\S+) % \| (\S+) % \| (\S+) % \|\n", ended.stdout)
         self.assertLess(float(summary[2]), 6)
         self.assertLess(float(summary[3]), 15)
+        errors = json.loads(re.search(r"\na100-80gb, eager kernels: (.*)\n$", ended.stdout)[1])
+        self.assertEqual(errors["runs"], 12)
+        self.assertLess(errors["median"], float(summary[2]) / 100, "a row that is left out of a fit is near the others")
 
     def test_published_tflops_become_tokens(self):
         ended = run("published.py", "--only", "Llama 3 405B")

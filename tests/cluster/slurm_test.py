@@ -84,7 +84,7 @@ class JobScriptTest(SlurmTest):
             (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
             (tools / name).chmod(0o700)
         path = f"{tools}:{self.environment['PATH']}"
-        return self.run_words(["bash", str(script or self.plan())], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7",
+        return self.run_words(["bash", str(script or self.plan()), "--steps", "1"], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7",
                               CHIMERA=CHIMERA)
 
     REQUEUE = 'echo "$@" > "$HERE/scontrol"'
@@ -101,7 +101,8 @@ class JobScriptTest(SlurmTest):
                           "--schedules", "1f1b", "--stages", "8", "--partition", "even")
         text = script.read_text()
         self.assertIn("#SBATCH --nodes=8\n#SBATCH --ntasks=64\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n", text)
-        self.assertIn("\n# not given, so by default: --sequence 8192, --dtype bfloat16\n# assumed: ", text)
+        self.assertIn("\n# not given, so by default: --sequence 8192, --dtype bfloat16\n", text)
+        self.assertIn("\n# assumed: ", text)
         job = self.run_job(script, srun='shift; exec "$@" --dry-run --format json > "$HERE/forecast"')
         self.assertEqual(job.returncode, 0, job.stderr)
         forecast = json.loads((self.folder / "forecast").read_text())

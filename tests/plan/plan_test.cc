@@ -63,8 +63,10 @@ TEST(PlanTest, EveryCandidateCanBeGenerated) {
 
 TEST(PlanTest, WithoutCommunicationDataParallelismWins) {
   const Plan plan = planned(problem_of(4, 8));
-  EXPECT_EQ(plan.ranked.front().candidate.shape.stages, 1);
-  EXPECT_DOUBLE_EQ(plan.ranked.front().prediction.step_seconds, 2 * 8 * 3);  // two sequences through eight layers
+  const auto seconds = [](const RankedCandidate& each) { return each.prediction.step_seconds; };
+  const RankedCandidate& fastest = *std::ranges::min_element(plan.ranked, {}, seconds);
+  EXPECT_EQ(fastest.candidate.shape.stages, 1);
+  EXPECT_DOUBLE_EQ(fastest.prediction.step_seconds, 2 * 8 * 3);  // two sequences through eight layers
 }
 
 TEST(PlanTest, TheReplicaLayoutFollowsTheLinksBetweenNodes) {
@@ -225,6 +227,50 @@ TEST(PlanTest, OffloadsOnlyAsMemoryRequires) {
   const Candidate recomputing = planned(problem, options).ranked.front().candidate;
   EXPECT_TRUE(recomputing.offload.empty());
   EXPECT_FALSE(recomputing.recompute.empty());
+}
+
+/// Smaller micro-batches take 1 % longer, and less memory.
+TEST(PlanTest, ATieGoesToTheMostRoom) {
+  PlanProblem problem = problem_of(2, 8);
+  PlanOptions options{.schedules = {"1f1b"}, .given = {.data_parallel = {2}, .micro_batch_sizes = {2, 4}}};
+  const auto sizes = [&](double longer) {
+    for (LayerTime& time : problem.machine.layers[1].times) {
+      const auto size = static_cast<double>(time.micro_batch_size);
+      time.forward = time.input_gradient = time.weight_gradient = longer + (1 - longer) * size;
+    }
+    const Plan plan = planned(problem, options);
+    std::vector<std::int64_t> found;
+    for (const RankedCandidate& each : plan.ranked) found.push_back(each.candidate.micro_batch_size);
+    EXPECT_EQ(plan.tied, longer < 0.1 ? 2 : 1);
+    options.top = 1;
+    EXPECT_EQ(planned(problem, options).ranked.front().candidate.micro_batch_size, found.front());
+    options.top = 10;
+    return found;
+  };
+  EXPECT_EQ(sizes(0.04), (std::vector<std::int64_t>{2, 4})) << "1 % is a tie";
+  EXPECT_EQ(sizes(0.4), (std::vector<std::int64_t>{4, 2})) << "14 % is none";
+}
+
+TEST(PlanTest, ShardsTheOptimizerIfMemoryIsShort) {
+  PlanProblem problem = problem_of(4, 8);
+  PlanOptions options{
+      .schedules = {"1f1b"}, .given = {.stages = {2}}, .recompute = {StageRule::None}, .may_shard = true};
+  const auto shards = [&] { return planned(problem, options).ranked.front().candidate.shard_optimizer; };
+  EXPECT_FALSE(shards());
+  problem.memory_bytes = planned(problem, options).ranked.front().prediction.peak_memory_bytes - kMiB;
+  EXPECT_TRUE(shards());
+  options.may_shard = false;
+  EXPECT_THROW((void)shards(), ConfigError);
+}
+
+TEST(PlanTest, TriesTheGivenChunks) {
+  PlanOptions options{.schedules = {"1f1b", "interleaved-1f1b"}, .given = {.stages = {2}, .chunks = {2, 4}}};
+  std::set<std::int64_t> chunks;
+  for (const Candidate& each : list_candidates(problem_of(2, 8), options)) {
+    EXPECT_EQ(each.schedule, "interleaved-1f1b") << "1f1b has no chunks";
+    chunks.insert(each.shape.chunks);
+  }
+  EXPECT_EQ(chunks, (std::set<std::int64_t>{2, 4}));
 }
 
 TEST(PlanTest, GivenParametersAreNotSearched) {

@@ -67,16 +67,17 @@ function planRoom(room) {
   function merged(answers) {
     const given = answers.filter((each) => each !== null);
     const rows = given.flatMap(({report, open}) => report.candidates.map((candidate, i) => [candidate, open[i]]));
+    const {tie} = given[0].report;
     rows.sort(([a], [b]) => a.step_seconds - b.step_seconds);
-    rows.splice(chosen.top);
     const best = rows[0][0].step_seconds;
-    const error = given[0].report.expected_error ?? 0;
-    const differs = rows.findIndex(([candidate]) => candidate.step_seconds / best - 1 > error);
+    const ties = rows.filter(([{step_seconds: seconds}]) => seconds <= (1 + tie) * best);
+    ties.sort(([a], [b]) => a.peak_memory_bytes - b.peak_memory_bytes);
+    rows.splice(0, ties.length, ...ties);
+    rows.splice(chosen.top);
     const more = given.filter(({report}) => report.with_twice_the_memory?.step_seconds < best * 0.999).sort(
         (a, b) => a.report.with_twice_the_memory.step_seconds - b.report.with_twice_the_memory.step_seconds)[0];
     return {machine: given[0].machine, open: rows.map(([, open]) => open), more_memory_words: more?.more_memory_words,
-            report: {candidates: rows.map(([candidate]) => candidate), expected_error: error,
-                     tied: differs < 0 ? rows.length : differs,
+            report: {candidates: rows.map(([candidate]) => candidate), tie, tied: Math.min(ties.length, rows.length),
                      with_twice_the_memory: more?.report.with_twice_the_memory}};
   }
 
@@ -107,10 +108,10 @@ function planRoom(room) {
         assumptions());
   }
 
-  function tieText({tied, expected_error: error}) {
+  function tieText({tied, tie}) {
     if (tied < 2) return "";
-    return make("p", {class: "verdict"}, make("b", {}, "A tie: "), `rows 1 to ${tied} differ by less than the error ` +
-        `of predictions on this machine (${number(100 * error)} %).`);
+    return make("p", {class: "verdict"}, make("b", {}, "A tie: "), `rows 1 to ${tied} differ by less than ` +
+        `${number(100 * tie)} %, so the one with most room is first.`);
   }
 
   function assumptions() {

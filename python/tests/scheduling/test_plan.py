@@ -26,7 +26,10 @@ def profile(count=8, **times):
 def test_a_presets_candidates_are_ranked_objects_with_rows():
     found = cp.plan("bert-48", **BERT, schedules=["chimera", "1f1b"], top=4)
     assert len(found) == len(found.rows()) == 4 and found.best is found[0]
-    assert [c.step_seconds for c in found] == sorted(c.step_seconds for c in found)
+    fastest = min(c.step_seconds for c in found)
+    tied = [c for c in found if c.step_seconds <= 1.03 * fastest]
+    others = [c.step_seconds for c in found[len(tied):]]
+    assert list(found[: len(tied)]) == sorted(tied, key=lambda c: c.peak_memory_bytes) and others == sorted(others)
     assert found.machine == "p100-aries" and found.memory == 16e9 and found.considered > 4
     for each in found:
         assert each.name in ("chimera", "1f1b") and each.peak_memory_bytes <= found.memory
@@ -43,6 +46,7 @@ def test_a_presets_candidates_are_ranked_objects_with_rows():
 def test_the_program_plans_the_same():
     machine = next(path for path in cp._plan._MACHINES.glob("v100*"))
     words = f"plan --model gpt2-mini --workers 4 --mini-batch 16 --top 3 --format json --machine {machine}".split()
+    words += ["--tensor-parallel", "1"]
     printed = subprocess.run([os.environ["CHIMERA_PROGRAM"], *words], capture_output=True, text=True, check=True).stdout
     ours = cp.plan("gpt2-mini", workers=4, mini_batch=16, top=3, machine=machine)
     theirs = json.loads(printed)["candidates"]
