@@ -84,8 +84,8 @@ class JobScriptTest(SlurmTest):
             (tools / name).write_text(f"#!/bin/sh\n{lines}\n")
             (tools / name).chmod(0o700)
         path = f"{tools}:{self.environment['PATH']}"
-        return self.run_words(["bash", str(script or self.plan()), "--steps", "1"], PATH=path, HERE=str(self.folder), SLURM_JOB_ID="7",
-                              CHIMERA=CHIMERA)
+        return self.run_words(["bash", str(script or self.plan()), "--steps", "1"], PATH=path, HERE=str(self.folder),
+                              SLURM_JOB_ID="7", CHIMERA=CHIMERA)
 
     REQUEUE = 'echo "$@" > "$HERE/scontrol"'
 
@@ -98,7 +98,7 @@ class JobScriptTest(SlurmTest):
 
     def test_a_job_for_gpus_says_so_and_its_dry_run_works_without_them(self):
         script = self.job("--model", "llama-3-8b", "--workers", "64", "--mini-batch", "128", "--machine", "h100-80gb",
-                          "--schedules", "1f1b", "--stages", "8", "--partition", "even")
+                          "--schedules", "1f1b", "--stages", "8", "--partition", "even", "--tensor-parallel", "1")
         text = script.read_text()
         self.assertIn("#SBATCH --nodes=8\n#SBATCH --ntasks=64\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n", text)
         self.assertIn("\n# not given, so by default: --sequence 8192, --dtype bfloat16\n", text)
