@@ -240,7 +240,7 @@ class Processes:
     def join_gpus(self, run: _training.Run, plan: _training.Plan, device: torch.device) -> None:
         """Connects the run over NCCL. All ranks create all communicators in the same order."""
         self._run = run
-        require_own_gpus(self.exchanged(f"{torch.cuda.get_device_properties(device).uuid}"))
+        require_own_gpus(self.exchanged(gpu_identity(device)))
         store = self._new_store("groups")
 
         def made(name: str, members: list[int], blocks: int) -> Any:
@@ -359,6 +359,10 @@ def _own_address() -> str:
 
 def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def gpu_identity(device: torch.device) -> str:
+    return str(torch.cuda.get_device_properties(device).uuid)
 
 
 def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: int) -> Any:

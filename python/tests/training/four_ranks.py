@@ -108,6 +108,7 @@ def train_over_pairs(folder):
         mock.patch.object(cp._run, "uses_nccl", lambda device, world: world > 1),
         mock.patch.object(cp._processes, "new_backend", gloo_backend),
         mock.patch.object(cp._processes, "multiprocessors", lambda device: 132),
+        mock.patch.object(cp._processes, "gpu_identity", lambda device: f"GPU {os.environ['RANK']}"),
     ):
         for schedule in SCHEDULES:
             expect_equal("perceptron", schedule)
