@@ -1,11 +1,11 @@
 # The scheduling half as WebAssembly, and the playground as one HTML page (preset `web`; docs/playground.md). It needs
-# Debian's Emscripten and the headers of fmt, nlohmann-json and toml++.
+# Debian's Emscripten and the headers of fmt, nlohmann-json, toml++ and xxHash.
 
-# Emscripten must not use /usr/include, which has another C library, so the three libraries are linked into a folder.
-find_path(HOST_HEADERS NAMES fmt/format.h nlohmann/json.hpp toml++/toml.h PATHS /usr/include /usr/local/include
+# Emscripten must not use /usr/include, which has another C library, so the four libraries are linked into a folder.
+find_path(HOST_HEADERS NAMES fmt/format.h nlohmann/json.hpp toml++/toml.h xxhash.h PATHS /usr/include /usr/local/include
   NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH REQUIRED)
 file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/include)
-foreach(library fmt nlohmann toml++)
+foreach(library fmt nlohmann toml++ xxhash.h)
   file(CREATE_LINK ${HOST_HEADERS}/${library} ${CMAKE_BINARY_DIR}/include/${library} SYMBOLIC)
 endforeach()
 foreach(library fmt::fmt nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus)

@@ -3,7 +3,6 @@
 
 #include <xxhash.h>
 
-#include <Random123/philox.h>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,6 +21,23 @@ struct Group {
   std::array<std::uint32_t, kWordGroup> words;
 };
 
+[[gnu::always_inline]] inline void philox(std::uint64_t key, std::uint32_t& a, std::uint32_t& b, std::uint32_t& c,
+                                          std::uint32_t& d) {
+  auto low_key = static_cast<std::uint32_t>(key);
+  auto high_key = static_cast<std::uint32_t>(key >> 32U);
+#pragma GCC unroll 10
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = std::uint64_t{0xD2511F53U} * a;
+    const std::uint64_t second = std::uint64_t{0xCD9E8D57U} * c;
+    a = static_cast<std::uint32_t>(second >> 32U) ^ b ^ low_key;
+    b = static_cast<std::uint32_t>(second);
+    c = static_cast<std::uint32_t>(first >> 32U) ^ d ^ high_key;
+    d = static_cast<std::uint32_t>(first);
+    low_key += 0x9E3779B9U;
+    high_key += 0xBB67AE85U;
+  }
+}
+
 [[gnu::always_inline]] inline void fill(std::uint64_t key, const WordStream& stream, std::uint32_t group,
                                         Group& result) {
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -29,19 +45,7 @@ struct Group {
     std::uint32_t b = stream[0];
     std::uint32_t c = stream[1];
     std::uint32_t d = stream[2];
-    auto low_key = static_cast<std::uint32_t>(key);
-    auto high_key = static_cast<std::uint32_t>(key >> 32U);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      const std::uint64_t first = std::uint64_t{0xD2511F53U} * a;
-      const std::uint64_t second = std::uint64_t{0xCD9E8D57U} * c;
-      a = static_cast<std::uint32_t>(second >> 32U) ^ b ^ low_key;
-      b = static_cast<std::uint32_t>(second);
-      c = static_cast<std::uint32_t>(first >> 32U) ^ d ^ high_key;
-      d = static_cast<std::uint32_t>(first);
-      low_key += 0x9E3779B9U;
-      high_key += 0xBB67AE85U;
-    }
+    philox(key, a, b, c, d);
     result.words[lane] = a;
     result.words[kLanes + lane] = b;
     result.words[2 * kLanes + lane] = c;
@@ -65,12 +69,10 @@ constexpr auto best_fill = fill_anywhere;
 #endif
 
 std::array<std::uint64_t, 2> block(std::uint64_t key, std::uint64_t stream, std::uint64_t index) {
-  const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
-  const auto high = [](std::uint64_t v) { return static_cast<std::uint32_t>(v >> 32U); };
-  const r123::Philox4x32::ctr_type counter = {{low(index), high(index), low(stream), high(stream)}};
-  const r123::Philox4x32::key_type philox_key = {{low(key), high(key)}};
-  const auto out = r123::Philox4x32{}(counter, philox_key);
-  return {(std::uint64_t{out[1]} << 32U) | out[0], (std::uint64_t{out[3]} << 32U) | out[2]};
+  auto [a, b, c, d] = std::array{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
+                                 static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32U)};
+  philox(key, a, b, c, d);
+  return {(std::uint64_t{b} << 32U) | a, (std::uint64_t{d} << 32U) | c};
 }
 
 // 53 bits fill the mantissa, so every result is exact and below 1.
