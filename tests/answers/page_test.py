@@ -2,8 +2,8 @@
 
 Usage: page_test.py PLAYGROUND.HTML [--pictures FOLDER] [--times]. Exits with 77 (skipped) if the web build or Chromium
 is missing. --pictures saves a picture of every room, light and dark, at widths of 1440 and 390 pixels, and pictures of
-the test's steps. --times prints the times of the first picture, of the answer to an edit, and of a frame of a large
-schedule.
+the test's steps. --times prints the times of the first picture, of the answer to an edit, of a frame of a large
+schedule, and of interactions with D = N = 16.
 """
 
 import argparse
@@ -91,6 +91,28 @@ class Drive:
         self.page.wait_for("document.querySelectorAll('#room-schedules .totals tbody tr').length === 3")
         self.expect("a shared address opens the same view", self.page.run(
             "document.querySelector('#room-schedules .totals tbody td').textContent.includes('D = 8')"))
+
+    def slow(self):
+        """Slows worker 2 down. A second copy shares its ops; a single copy cannot."""
+        self.open("schedules")
+        self.page.wait_for(ready("schedules"))
+        cell = "document.querySelectorAll('#room-schedules .totals tbody tr')[{}].children[1].textContent"
+        room = "document.getElementById('room-schedules').textContent"
+        field = "#room-schedules .shape input[type=text]"
+        self.type_into(field, "2: 2")
+        self.page.wait_for(f"{cell.format(0)} === '36'")
+        self.expect("makespan of 1f1b with a slow worker", self.page.run(cell.format(1)), "54 +50.0 %")
+        self.expect("the order without sharing is compared", self.page.run(f"{room}.includes('(order kept: 51)')"))
+        self.click("schedules", "Draw the chart")
+        self.page.wait_for("document.querySelector('#room-schedules .chart')")
+        self.expect("the sweep has the slow worker", self.page.run(
+            "[...document.querySelectorAll('#room-schedules figure details tr')].some((each) => "
+            "each.cells[0].textContent === '8' && each.cells[1].textContent.startsWith('0.22'))"))
+        self.type_into(field, "7:2")
+        status = "document.querySelector('#room-schedules .content > [role=alert]')?.textContent"
+        self.page.wait_for(f"{status} === 'slow 7:2: there is no worker 7; workers are 0 to 3'")
+        self.type_into(field, "")
+        self.page.wait_for(f"{cell.format(0)} === '30'")
 
     def calm(self):
         self.page.show_as(1440, 900, calm=True)
@@ -211,14 +233,57 @@ class Drive:
             input.dispatchEvent(new Event("input")); }}""")
         self.page.wait_for("document.querySelector('#room-schedules .totals tbody td').textContent.includes('N = 256')")
         measured["a frame of D = 64, N = 256"] = self.page.run(FRAMES)
-        for what, milliseconds in measured.items():
-            print(f"{what}: {milliseconds:.1f} ms (limit: {FAST_ENOUGH_MS[what]:.1f})")
+        for what, milliseconds in (measured | self.interactions()).items():
+            print(f"{what}: {milliseconds:.1f} ms (limit: {FAST_ENOUGH_MS.get(what, 100):.1f})")
+
+    def interactions(self):
+        """Returns the median milliseconds of interactions with D = N = 16, from the input to the new picture."""
+        totals, verdict = "#room-schedules .totals", "#room-own .verdict"
+
+        def timed(act, place):
+            return sorted(self.page.run(INTERACTION % {"act": act, "place": place}) for _ in range(3))[1]
+
+        def given(selector, value, event="input"):
+            return (f"const field = {selector}; field.value = '{value}'; "
+                    f"field.dispatchEvent(new Event('{event}', {{bubbles: true}}));")
+
+        def field(part, i):
+            return f"document.querySelectorAll('#room-schedules {part}')[{i}]"
+
+        self.open("schedules")
+        self.page.wait_for(ready("schedules"))
+        times = {"D = 16": timed(given(field(".shape input[type=number]", 0), 16), totals),
+                 "N = 16": timed(given(field(".shape input[type=number]", 1), 16), totals),
+                 "slow worker 2": timed(given(field(".shape input[type=text]", 0), "2:2"), totals)}
+        timed(given(field(".shape input[type=text]", 0), ""), totals)
+        for name in self.page.run("catalog.schedules.map((each) => each.name)"):
+            times[f"choose {name}"] = timed(given(field(".card select", 0), name, "change"), totals)
+        timed(given(field(".card select", 0), "chimera", "change"), totals)
+        self.click("schedules", "Edit")
+        self.page.wait_for(f"document.querySelector('{verdict} b')")
+        key = ("document.querySelector('#room-own .plot').dispatchEvent(new KeyboardEvent('keydown', "
+               "{key: 'ArrowRight', shiftKey: %s, bubbles: true}));")
+        self.page.run(key % "false")
+        times["move an op"] = timed(key % "true", verdict)
+        times["type in the editor"] = timed("const field = document.getElementById('own-text'); field.value += '\\n'; "
+                                            "field.dispatchEvent(new Event('input'));", verdict)
+        return times
 
 
 # Buttons and fields without a name for screen readers.
 UNNAMED = """[...document.querySelectorAll('section:not([hidden]) :is(button, input, select, textarea)')].filter(
     (each) => !each.textContent.trim() && !each.getAttribute('aria-label') && !each.labels?.length).map(
     (each) => each.outerHTML)"""
+
+# Acts, waits for a change of an element and for the frame that shows it, and returns the milliseconds.
+INTERACTION = """new Promise((done) => {
+  const began = performance.now();
+  new MutationObserver((_, observer) => {
+    observer.disconnect();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - began)));
+  }).observe(document.querySelector('%(place)s'), {childList: true, subtree: true});
+  %(act)s
+})"""
 
 # Zooms in and out by the wheel for 60 frames and returns the mean time of a frame.
 FRAMES = """(async () => {
@@ -254,7 +319,8 @@ def main():
         if options.times:
             drive.times()
             return 0
-        for part in [drive.schedules, drive.calm, drive.own, drive.edit_elsewhere, drive.model_and_plan, drive.every_room, drive.quiet]:
+        for part in [drive.schedules, drive.slow, drive.calm, drive.own, drive.edit_elsewhere, drive.model_and_plan,
+                     drive.every_room, drive.quiet]:
             part()
         print(f"{drive.checks} checks passed")
     return 0

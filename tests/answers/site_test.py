@@ -1,7 +1,8 @@
 """Serves the site from a sub-folder and walks through it in a browser, as a reader does, also with the keyboard alone.
 
 Usage: site_test.py SITE [--pictures FOLDER]. Exits with 77 (skipped) if the site or Chromium is missing. --pictures saves
-a picture of every page, light and dark, at widths of 1280 and 390 pixels.
+a picture of every page, light and dark, at widths of 1280 and 390 pixels. --times prints the time of each lesson's last
+answer.
 """
 
 import argparse
@@ -54,8 +55,9 @@ class Links(html.parser.HTMLParser):
 
 
 class Walk:
-    def __init__(self, page, site, address, pictures):
-        self.page, self.site, self.address, self.pictures = page, site, address, pictures
+    def __init__(self, page, site, address, options):
+        self.page, self.site, self.address = page, site, address
+        self.pictures, self.times = options.pictures, options.times
         self.checks = 0
 
     def expect(self, what, actual, wanted=True):
@@ -145,6 +147,9 @@ class Walk:
             else:
                 self.click("Show the solution")
             self.page.wait_for(f"{verdict} === 'Goal reached.'")
+            if self.times:
+                spent = self.page.run("document.querySelector('#lesson .verdict').dataset.milliseconds")
+                print(f"lesson {number}: {spent} ms")
         self.expect("progress is kept", self.page.run("document.querySelectorAll('#lessons .done').length"), count)
 
     def keyboard(self):
@@ -217,6 +222,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("site", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--times", action="store_true")
     options = parser.parse_args()
     program = browser.find_browser()
     if program is None or not options.site.exists():
@@ -231,7 +237,7 @@ def main():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with browser.Browser(program) as page:
             page.show_as(1280, 900)
-            walk = Walk(page, site, f"http://127.0.0.1:{server.server_port}/sub/", options.pictures)
+            walk = Walk(page, site, f"http://127.0.0.1:{server.server_port}/sub/", options)
             for part in [walk.files, walk.start, walk.lessons, walk.keyboard, walk.goals, walk.records, walk.every_page,
                          walk.quiet]:
                 part()

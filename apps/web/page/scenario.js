@@ -19,6 +19,12 @@ function costFields(costs) {
   return {...shared, costs: own};
 }
 
+/** Returns the field of a request for slow workers, such as `0:2, 3:1.5`. */
+function slowFields(text) {
+  const slow = text.replace(/\s/g, "");
+  return slow === "" ? {} : {slow};
+}
+
 /** Makes the form of costs; calls `changed` after each change. build() rebuilds it for costs from a file or sliders. */
 function costControls(costs, changed) {
   const place = make("div");

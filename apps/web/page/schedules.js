@@ -29,15 +29,10 @@ function schedulesRoom(room) {
     latest.request();
   };
 
-  const slowField = () => {
-    const slow = (chosen.slow ?? "").replace(/\s/g, "");
-    return slow === "" ? {} : {slow};
-  };
-
   async function simulateAll() {
     const request = (choice) => ({
       do: "simulate", view: chosen.figure ? "figure" : "panel", steps: chosen.figure ? 1 : chosen.steps,
-      schedule: scheduleField(choice, chosen.stages, chosen.microBatches), ...slowField(),
+      schedule: scheduleField(choice, chosen.stages, chosen.microBatches), ...slowFields(chosen.slow),
       ...costFields(chosen.costs)});
     const choices = [...chosen.choices];
     const results = await Promise.allSettled(choices.map((choice) => engine.ask(request(choice))));
@@ -47,7 +42,7 @@ function schedulesRoom(room) {
       if (value) shown.push({choice: choices[i], answer: value, panel: panelOf(value, choices[i])});
       else refused.push(reason.message);
     });
-    say(status, refused.join("; "), true);
+    say(status, [...new Set(refused)].join("; "), true);
     if (shown.length > 0) show();
     firstPicture ??= performance.now();
   }
@@ -59,7 +54,9 @@ function schedulesRoom(room) {
     plot.show(panels);
     fillTotals(totalsTable, panels);
     fillLegend(legend, plot);
+    const slowdown = ({panel, answer}) => answer.lost ? make("p", {}, `${panel.title}: ${answer.lost}`) : null;
     details.replaceChildren(timeShares(panels, shown.map((each) => each.answer.totals)),
+                            ...shown.map(slowdown).filter((each) => each !== null),
                             ...panels.map((panel) => make("p", {}, criticalPathText(panel))));
   }
 
@@ -81,7 +78,7 @@ function schedulesRoom(room) {
         button("Fit", plot.keys().f), button("Rows −", plot.keys()["["]), button("Rows +", plot.keys()["]"]),
         exportMenu(() => shown[0]?.choice, () => ({
           schedule: scheduleField(shown[0].choice, chosen.stages, chosen.microBatches), steps: chosen.steps,
-          ...slowField(), ...costFields(chosen.costs)}), plot));
+          ...slowFields(chosen.slow), ...costFields(chosen.costs)}), plot));
     followPlace.replaceChildren(follower.place);
     picture.resize();
     view.fit();
@@ -141,20 +138,20 @@ function schedulesRoom(room) {
   });
 
   const costs = costControls(chosen.costs, changed);
-  const takeNumber = (name) => (value) => {
+  const take = (name) => (value) => {
     chosen[name] = value;
     changed();
   };
   const shape = make("div", {class: "shape"});
   const fillShape = () => shape.replaceChildren(group(
       "Shape",
-      slider("D, workers", chosen.stages, {from: 1, to: 64, step: 1, whole: true}, takeNumber("stages")),
+      slider("D, workers", chosen.stages, {from: 1, to: 64, step: 1, whole: true}, take("stages")),
       slider("N, micro-batches per step", chosen.microBatches, {from: 1, to: 256, step: 1, whole: true},
-             takeNumber("microBatches")),
-      textField("Slow workers", chosen.slow ?? "", "0:2, 3:1.5", takeNumber("slow"),
+             take("microBatches")),
+      textField("Slow workers", chosen.slow, "0:2, 3:1.5", take("slow"),
                 "worker:factor; other workers with the same stages take a part of its ops; inf: the worker is lost"),
-      numberField("Consecutive steps", chosen.steps, {least: 1, most: 100, whole: true}, takeNumber("steps")),
-      checkbox("slots of equal length, as in the paper's figures", chosen.figure, takeNumber("figure"))));
+      numberField("Consecutive steps", chosen.steps, {least: 1, most: 100, whole: true}, take("steps")),
+      checkbox("slots of equal length, as in the paper's figures", chosen.figure, take("figure"))));
   fillShape();
   fillChoices();
   layOut(room, [group("Schedules", list, add), shape, costs.place, about],
@@ -166,7 +163,7 @@ function schedulesRoom(room) {
   /** Shows a schedule from another room. */
   return {
     open({choices, stages, microBatches, costs: given}) {
-      Object.assign(chosen, {choices, stages, microBatches, figure: false, steps: 1});
+      Object.assign(chosen, {choices, stages, microBatches, figure: false, steps: 1, slow: ""});
       Object.assign(chosen.costs, kUsualCosts, given);
       costs.build();
       fillShape();

@@ -17,7 +17,7 @@ const kMeasures = {
   "makespan / lower bound": (totals) => totals.makespan / totals.lower_bound,
 };
 
-/** Makes the controls of a sweep. `scenario()` returns {choices, stages, microBatches, costs}. */
+/** Makes the controls of a sweep. `scenario()` returns {choices, stages, microBatches, costs, slow}. */
 function sweepControls(chosen, engine, scenario, changed) {
   const take = (name) => (value) => {
     chosen[name] = value;
@@ -47,7 +47,7 @@ function sweepControls(chosen, engine, scenario, changed) {
   }
 
   async function draw() {
-    const {choices, stages, microBatches, costs} = scenario();
+    const {choices, stages, microBatches, costs, slow} = scenario();
     const {field, cost} = kSwept[chosen.over];
     const series = choices.map((choice) => ({name: nameOfChoice(choice), points: []}));
     const refused = new Map();
@@ -56,7 +56,7 @@ function sweepControls(chosen, engine, scenario, changed) {
       if (stopped) break;
       say(said, `${done} of ${all.length} points`);
       const shape = {stages, microBatches, [field]: value};
-      const shared = costFields(cost ? {...costs, file: "", [cost]: value} : costs);
+      const shared = {...slowFields(slow), ...costFields(cost ? {...costs, file: "", [cost]: value} : costs)};
       for (const [c, choice] of choices.entries()) {
         const schedule = scheduleField(choice, shape.stages, shape.microBatches);
         try {

@@ -4,6 +4,7 @@
 
 const kFourWorkers = {stages: 4, micro_batches: 4};
 const kEightBatches = {stages: 4, micro_batches: 8};
+const kEqualStages = Array.from({length: 4}, () => ({forward: 1, input_gradient: 1, weight_gradient: 1}));
 const kEdit = "Drag ops along their row, or use keys: arrows select an op, Shift and an arrow moves it.";
 
 const kLessons = [
@@ -108,9 +109,8 @@ const kLessons = [
         "way.",
     goal: "makespan<=35,in-flight<=5",
     start: {schedule: {name: "1f1b", ...kEightBatches}, warmUp: [0, 0, 0, 0],
-            costs: {file: JSON.stringify({latency: 0, stages: [1, 1, 1, 1].map(
-                () => ({forward: 1, input_gradient: 1, weight_gradient: 1})),
-                                          links: {alphas: [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]}})}},
+            costs: {file: JSON.stringify({latency: 0, stages: kEqualStages, links: {
+              alphas: [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]}})}},
     controls: [{kind: "warm-up", workers: [0, 1], most: 3}],
     hint: "Both workers before the link need one more.",
     solution: {warmUp: [1, 1, 0, 0]},
@@ -157,6 +157,19 @@ const kLessons = [
                 options: [[3, 3, 3, 3], [3, 3, 2, 4], [4, 3, 2, 3], [3, 4, 2, 3], [4, 3, 1, 4]]}],
     hint: "Where a pipeline begins, a longer stage costs the least.",
     solution: {layers: [4, 3, 2, 3]},
+  },
+  {
+    title: "A slow worker and a second copy",
+    text: "Now worker 2 takes twice as long, and the layers must stay where they are. At full speed 1F1B would take " +
+        "33, Chimera 30. In 1F1B no other worker holds stage 2, so all wait. In Chimera, worker 1 holds copies of " +
+        "both stages of worker 2 and can run some of their ops. Choose the schedule, and whether those ops are " +
+        "shared. One choice alone is not enough.",
+    goal: "makespan<=36",
+    start: {schedule: {name: "1f1b", ...kEightBatches},
+            costs: {file: JSON.stringify({latency: 0, stages: kEqualStages, workers: [1, 1, 2, 1]})}},
+    controls: [{kind: "schedule", names: ["1f1b", "chimera"]}, {kind: "slow", workers: "2:2"}],
+    hint: "Sharing needs a second copy.",
+    solution: {schedule: {name: "chimera", ...kEightBatches}, shared: true},
   },
   {
     title: "You against the search",

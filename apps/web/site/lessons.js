@@ -72,6 +72,9 @@ function warmUpText(stages, microBatches, extra) {
   return `${rows.join("\n")}\n`;
 }
 
+const kKept = "all stay on it";
+const kShared = "shared with workers that hold a copy of its stages";
+
 const kDone = "chimera-lessons";
 function readDone() {
   try {
@@ -150,7 +153,7 @@ class LessonPage {
 
   begin() {
     const {start} = this.lesson;
-    this.work = {schedule: null, text: "", warmUp: null, layers: null, ...structuredClone(start)};
+    this.work = {schedule: null, text: "", warmUp: null, layers: null, shared: false, ...structuredClone(start)};
     delete this.work.costs;
   }
 
@@ -273,6 +276,8 @@ class LessonPage {
       "layers": ({options}) => select("Layers of stages 0 to 3", options.map((each) => each.join(" ")),
                                       work.layers.join(" "), (text) => this.choose(
                                           {layers: text.split(" ").map(Number)})),
+      "slow": () => select("Ops of the slow worker", [kKept, kShared], work.shared ? kShared : kKept,
+                           (text) => this.choose({shared: text === kShared})),
       "search": () => this.search(),
     };
     const controls = this.lesson.controls ?? [];
@@ -303,7 +308,8 @@ class LessonPage {
     if (work.text !== "") return work.text;
     if (work.warmUp) return warmUpText(work.schedule.stages, work.schedule.micro_batches, work.warmUp);
     const schedule = scheduleField(work.schedule, work.schedule.stages, work.schedule.micro_batches);
-    return (await quickEngine.ask({do: "export", format: "csv", schedule})).text;
+    const slow = work.shared ? this.lesson.controls.find((each) => each.kind === "slow").workers : "";
+    return (await quickEngine.ask({do: "export", format: "csv", schedule, ...slowFields(slow)})).text;
   }
 
   async examine() {
