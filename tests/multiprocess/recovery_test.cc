@@ -304,7 +304,7 @@ TEST(TrainingFlightRecordTest, IsRemovedAfterASuccessfulRun) {
   EXPECT_EQ(run_program(canonical_training(scratch, kRecoveryChimera + records)).exit_code, 0);
   const ProgramResult nothing = run_program({"diagnose", scratch.path("records")});
   EXPECT_EQ(nothing.exit_code, 2);
-  EXPECT_THAT(nothing.messages, HasSubstr("has no flight records"));
+  EXPECT_THAT(nothing.messages, HasSubstr("no such run or trace"));
 }
 
 }  // namespace
