@@ -10,6 +10,7 @@
 #include "search/instance.h"
 #include "search/layout.h"
 #include "search/list_scheduling.h"
+#include "search/makespan_bound.h"
 #include "search/problem_forms.h"
 #include "simulate/simulate.h"
 
@@ -84,6 +85,7 @@ Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_
   Budget budget(std::nullopt, std::max<std::int64_t>(1, effort / std::max(1, instance.ops)));
   RandomSource random(0);
   Evaluator evaluator(instance);
+  const double goal = least_makespan(instance) * (1 + kRounding);
   Solution best;
   const auto consider = [&](Orders orders) {
     budget.count();
@@ -98,8 +100,9 @@ Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_
     rule.model = evaluator.ends();
     consider(orders_by_rule(instance, rule, random));
   }
-  for (int i = 0; i < kRules; ++i) consider(orders_by_rule(instance, random_rule(instance, random), random));
-  best = anneal(instance, std::move(best), 0, Phase(budget), random, [](const Solution&) {});
+  for (int i = 0; i < kRules && best.makespan > goal; ++i)
+    consider(orders_by_rule(instance, random_rule(instance, random), random));
+  best = anneal(instance, std::move(best), goal, Phase(budget), random, [](const Solution&) {});
   Schedule found = to_schedule(problem, best.orders);
   found.name = schedule.name;
   found.groups = schedule.groups;

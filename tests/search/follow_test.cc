@@ -123,6 +123,13 @@ TEST(FollowTest, EqualTasksGiveEqualSchedules) {
   EXPECT_EQ(follow_costs(task).schedule, follow_costs(task).schedule);
 }
 
+// Without a stop at the bound, this effort takes days.
+TEST(FollowTest, AnOrderThatReachesTheBoundEndsTheSearch) {
+  FollowTask task = follow_task({"chimera", 4, 8, 1, 0}, {{WorkerId(2), 0.5}});
+  task.effort = std::numeric_limits<std::int64_t>::max();
+  EXPECT_DOUBLE_EQ(follow_costs(task).makespan, 36);
+}
+
 // The bound and the choice of copies must not depend on the unit of time.
 TEST(FollowTest, AnotherUnitOfTimeGivesTheSameSchedule) {
   FollowTask task = follow_task({"chimera-zb", 4, 8, 1, 0}, {{WorkerId(1), 0.5}});
