@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/choices.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/reject.h"
 #include "generate/chimera.h"
@@ -79,8 +80,8 @@ Schedule generate_or_suggest(const Generator& generator, const PipelineShape& sh
       if (other.synchronous && names.size() < kMost && exists(other)) names.push_back(other.name);
     }
     if (names.empty() || exists(generator)) throw;
-    reject("{}; {} stages and {} micro-batches suit {}", error.what(), shape.stages, shape.micro_batches,
-           fmt::join(names, ", "));
+    reject("{}; {} and {} suit {}", error.what(), counted(shape.stages, "stage"),
+           counted(shape.micro_batches, "micro-batch"), fmt::join(names, ", "));
   }
 }
 

@@ -303,8 +303,10 @@ TEST(AsynchronousTest, RejectsMeaninglessOptions) {
             "separately; use --tied false");
   EXPECT_EQ(message("pipedream", [](TrainOptions& o) { o.updates.steps = 1'000'000'000; }),
             "--steps 1000000000: at most 536870911 steps of 4 micro-batches run by an asynchronous schedule");
-  EXPECT_EQ(message("pipedream-2bw", [](TrainOptions& o) { o.schedule.shape.micro_batches = 1; }),
-            "schedule pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more)");
+  EXPECT_EQ(
+      message("pipedream-2bw", [](TrainOptions& o) { o.schedule.shape.micro_batches = 1; }),
+      "schedule pipedream-2bw: --micro-batches must be at least --stages = 2, not 1 (an update takes D or more); 2 "
+      "stages and 1 micro-batch suit gpipe, 1f1b, interleaved-1f1b, combined-1f1b, looped-bfs");
 }
 
 TEST(AsynchronousTest, AMillionStepsNeedNoMoreRoomThanAFew) {
