@@ -68,8 +68,9 @@ bool is_example(const std::string& place, const std::string& text) {
 
 /// The program has the name of a schedule. In these files the name means the program.
 bool is_the_program(const std::string& place) {
-  return std::ranges::any_of(std::array{"apps/program.cc", "apps/reference.cc", "core/shared_memory.cc"},
-                             [&](const char* file) { return place.find(file) != std::string::npos; });
+  return std::ranges::any_of(
+      std::array{"apps/completion.cc", "apps/program.cc", "apps/reference.cc", "core/shared_memory.cc"},
+      [&](const char* file) { return place.find(file) != std::string::npos; });
 }
 
 TEST(ScheduleNamesTest, AppearOnlyInGenerate) {
@@ -103,6 +104,7 @@ bool takes_a_name(const std::filesystem::path& file) {
                              "plan/enumerate.cc",
                              "plan/equation_one.cc",
                              "plan/paper_rule.cc",
+                             "plan/plan.cc",
                              "plan/predict.cc",
                              "plan/train_flags.cc",
                              "profile/measure_overheads.cc",

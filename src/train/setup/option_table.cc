@@ -11,6 +11,7 @@
 
 #include "answers/cost_request.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "core/limits.h"
 #include "core/reject.h"
 #include "core/value_text.h"
@@ -436,7 +437,7 @@ void OptionDeclarations::output() {
 
 std::string Option::text() const {
   if (value.is_string()) return value.get<std::string>();
-  std::string text = value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+  std::string text = value.is_number_float() ? fmt::format("{}", value.get<double>()) : json_text(value);
   if (const std::size_t at = text.find("e-0"); at != std::string::npos) text.erase(at + 2, 1);  // 1e-8, not 1e-08
   return text;
 }
