@@ -16,7 +16,7 @@ from . import _training
 from ._given_layers import are_equal, in_words
 from ._messages import Layout, flattened, is_plain, mapped, tensors_of
 from ._modes import noting_forward_mode
-from ._modules import unchanged
+from ._modules import SavedTensor, unchanged
 from ._placed import Meshes, is_distributed, settled
 from ._random import OpGenerators, RankContext, States, changed, restore, states, states_of_own
 from ._step_data import StepData
@@ -117,7 +117,7 @@ class Probe:
         again = mapped(Tensor.clone, value) if self._use.repeats else None
         with unchanged(self._module):
             before, before_own = states(self._device), states_of_own(self._module)
-            buffers = {name: (id(buffer), buffer._version) for name, buffer in self._module.named_buffers()}
+            buffers = {name: (id(buffer), SavedTensor(buffer)) for name, buffer in self._module.named_buffers()}
             parameters = [(name, each, each._version) for name, each in self._module.named_parameters()]
             uses_forward_mode: list[bool] = []
             with noting_forward_mode(uses_forward_mode):
@@ -153,11 +153,12 @@ class Probe:
                 f"cp.KeyedLayer(layer, takes={names}, gives=...), with a dict as inputs"
             ) from error
 
-    def _require_kept_buffers(self, versions: dict[str, tuple[int, int]]) -> None:
+    def _require_kept_buffers(self, before: dict[str, tuple[int, SavedTensor]]) -> None:
         if not self._use.repeats and not self._use.shares_buffers:
             return
         for name, buffer in self._module.named_buffers():
-            if versions.get(name) != (id(buffer), buffer._version):
+            same, saved = before.get(name, (0, None))
+            if saved is None or same != id(buffer) or saved.is_changed():
                 if not self._use.repeats:
                     raise ConfigError(f"{self._name} writes to its buffer '{name}', which it shares with another stage")
                 raise ConfigError(

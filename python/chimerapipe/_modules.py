@@ -118,8 +118,7 @@ def unchanged(layer: nn.Module) -> Iterator[None]:
     values = [value for _, given in attributes for value in given.values()]
     items = [(each, copy.copy(each)) for each in values if type(each) in (list, dict, set, deque)]
     tensors = {id(each): each for each in (*layer.buffers(), *values) if isinstance(each, Tensor)}.values()
-    with torch.no_grad():
-        saved = [(each, _version_of(each), each.detach().clone()) for each in tensors]
+    saved = [SavedTensor(each) for each in tensors]
     try:
         yield
     finally:
@@ -133,10 +132,8 @@ def unchanged(layer: nn.Module) -> Iterator[None]:
         for value, before in items:
             value.clear()
             value.extend(before) if isinstance(value, list | deque) else value.update(before)
-        with torch.no_grad():
-            for tensor, version, value in saved:
-                if version is None or tensor._version != version:
-                    tensor.copy_(value)
+        for each in saved:
+            each.restore()
 
 
 def _attributes_of(module: nn.Module) -> dict[str, Any]:
@@ -148,5 +145,20 @@ def _keeps_state_of_torch(module: nn.Module) -> bool:
     return type(module).__module__.startswith(("torch.nn.parallel", "torch._dynamo"))
 
 
-def _version_of(tensor: Tensor) -> int | None:
-    return None if tensor.is_inference() else tensor._version
+class SavedTensor:
+    """A tensor and its value. Some kernels write without a new version: batch_norm its running mean and variance."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self._version = tensor, None if tensor.is_inference() else tensor._version
+        with torch.no_grad():
+            self._value = tensor.detach().clone()
+
+    def is_changed(self) -> bool:
+        if self._version is None or self._tensor._version != self._version:
+            return True
+        return not torch.equal(local_of(self._tensor).detach(), local_of(self._value))
+
+    def restore(self) -> None:
+        if self.is_changed():
+            with torch.no_grad():
+                self._tensor.copy_(self._value)

@@ -237,6 +237,21 @@ def test_what_copies_would_do_differently_is_refused_by_name():
     assert example.layers[1][1].num_batches_tracked == 4
 
 
+def test_running_statistics_are_those_of_the_plain_model():
+    """torch's kernels write them without a new version of the tensor."""
+    instances = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.InstanceNorm1d(1, track_running_stats=True), nn.Flatten())
+    for norm in (nn.BatchNorm1d(6), instances):
+        example = perceptron(samples=8)
+        example.layers[1] = nn.Sequential(nn.Linear(6, 6), norm).double()
+        plain = copy.deepcopy(example.layers[:2])
+        pipeline_of(example, "1f1b", micro_batch_size=2).step(example.inputs, example.targets)
+        for inputs in example.inputs.split(2):
+            plain[1](plain[0](inputs))
+        for buffer, expected in zip(example.layers[1].buffers(), plain[1].buffers(), strict=True):
+            assert torch.equal(buffer, expected)
+    refused(nn.Sequential(nn.Linear(6, 6), instances).double(), r"layer 1 .*buffer '1\.1\.", micro_batch_size=2)
+
+
 def test_other_refusals():
     example = perceptron(samples=8)
     with pytest.raises(Exception, match="8 samples, but a step of this process takes 4"):
