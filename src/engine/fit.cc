@@ -367,7 +367,9 @@ FitStep RankFit::train_step(std::int64_t step, const Update& update, bool skip_n
 double RankFit::validation_loss(std::int64_t step) {
   const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up_validation();
-  return driver_->validate(run_.validation, hooks(step, {}));
+  StepHooks with = hooks(step, {});
+  with.update.skip_non_finite = [](const std::string& /*what*/, bool /*is_own*/) {};  // The caller's to judge
+  return driver_->validate(run_.validation, with);
 }
 
 StepHooks RankFit::hooks(std::int64_t step, const Update& update) {

@@ -156,7 +156,7 @@ class RankFit {
   /// gradients are summed over replicas and enter the norm. A module that has not added all of its gradients yet, such
   /// as one that PyTorch shards, adds them then.
   void complete_gradients(std::function<void(StageId)> complete) { complete_ = std::move(complete); }
-  /// Returns the loss on the step's samples. Runs only forwards, without autograd graphs.
+  /// Returns the loss on the step's samples, also one that is not finite. Runs only forwards, without autograd graphs.
   double validation_loss(std::int64_t step);
 
   [[nodiscard]] const std::map<StageId, std::unique_ptr<ModuleStage>>& stages() const { return stages_; }

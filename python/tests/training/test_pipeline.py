@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import weakref
 
 import pytest
@@ -250,6 +251,14 @@ def test_running_statistics_are_those_of_the_plain_model():
         for buffer, expected in zip(example.layers[1].buffers(), plain[1].buffers(), strict=True):
             assert torch.equal(buffer, expected)
     refused(nn.Sequential(nn.Linear(6, 6), instances).double(), r"layer 1 .*buffer '1\.1\.", micro_batch_size=2)
+
+
+def test_a_validation_returns_a_loss_that_is_not_finite():
+    example = perceptron(samples=8)
+    pipeline = pipeline_of(example, micro_batch_size=2)
+    loss = pipeline.validate(example.inputs, example.targets)
+    assert math.isnan(pipeline.validate(example.inputs * math.nan, example.targets))
+    assert pipeline.validate(example.inputs, example.targets) == loss
 
 
 def test_other_refusals():
