@@ -145,6 +145,9 @@ def _keeps_state_of_torch(module: nn.Module) -> bool:
     return type(module).__module__.startswith(("torch.nn.parallel", "torch._dynamo"))
 
 
+_OF_STATISTICS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
 class SavedTensor:
     """A tensor and its value. Some kernels write without a new version: batch_norm its running mean and variance."""
 
@@ -156,6 +159,8 @@ class SavedTensor:
     def is_changed(self) -> bool:
         if self._version is None or self._tensor._version != self._version:
             return True
+        if self._tensor.dtype not in _OF_STATISTICS or self._tensor.layout != torch.strided:
+            return False
         return not torch.equal(local_of(self._tensor).detach(), local_of(self._value))
 
     def restore(self) -> None:
