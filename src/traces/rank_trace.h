@@ -27,13 +27,14 @@ struct TraceRange {
   Op op;  // Stage and micro-batch; stage -1: the only stage of the rank (GPipe of torch)
   double start = 0;
   double end = 0;
-  bool sends = false;           // Of a message: SEND instead of RECV
-  double received = 0;          // Of an op: end of the wait for its message; 0: not recorded
-  double first_operator = 0;    // Of an op: start of its first operator; 0: none is recorded
-  double work_start = 0;        // Of an op: start without the wait
-  double work_end = 0;          // Of an op: end of its last operator on the device, or `end`
-  double covered = 0;           // Of an op: seconds with a running operator or kernel
-  double weight_products = -1;  // Of a whole backward: fraction of its operators for weight gradients; -1: unknown
+  bool sends = false;  // A message is SEND, not RECV
+  // The other fields describe an op.
+  double received = 0;          // End of the wait for its message; 0: not recorded
+  double first_operator = 0;    // Start of its first operator; 0: none is recorded
+  double work_start = 0;        // Start without the wait
+  double work_end = 0;          // End of its last operator on the device, or `end`
+  double covered = 0;           // Seconds with a running operator or kernel
+  double weight_products = -1;  // Fraction of a whole backward's operators for weight gradients; -1: unknown
 };
 
 /// All ranges of a rank, by start.
@@ -41,11 +42,11 @@ struct RankTrace {
   std::string file;
   std::int64_t rank = -1;
   std::int64_t world_size = 1;
-  std::vector<std::vector<std::int64_t>> groups;  // Process groups of the rank, those of pipelines first
+  std::vector<std::vector<std::int64_t>> groups;  // Process groups of the rank, pipelines first
   std::int64_t origin = 0;                        // Nanoseconds since 1970
-  bool on_device = false;                         // Whether times are those of kernels of a GPU
+  bool on_device = false;                         // Times are of a GPU's kernels
   std::vector<TraceRange> ranges;
-  std::int64_t own_worker = -1;  // Of a --trace file: the worker of its data-parallel group
+  std::int64_t own_worker = -1;  // Worker in its data-parallel group, if a --trace file tells it
 };
 
 /// Returns whether a file or a folder with files is a trace, judging by the name and the first bytes.
