@@ -253,7 +253,7 @@ class Site:
 
 def outputs_of(notebook):
     """Returns the outputs of each code cell; none if the Python package is not built or cannot run the notebook."""
-    pythons = [ROOT / venv / "bin" / "python3" for venv in [".venv-oracles", ".venv-python"]]
+    pythons = [ROOT / venv / "bin" / "python3" for venv in [".venv-oracles", ".venv"]]
     python = next((path for path in pythons if path.exists()), None)
     if python is None or not list((ROOT / "build" / "python" / "chimerapipe").glob("_scheduling*.so")):
         return []

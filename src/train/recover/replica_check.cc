@@ -102,8 +102,7 @@ std::string describe(const JobShape& job, const DeviatingStage& stage, std::int6
   const char* what = stage.copies.are_parts ? "copies of the norms and biases" : "copies";
   return fmt::format(
       "the {} of stage {} on ranks {} differ after step {}, {}: memory, a processor or a network changed bits; test "
-      "the "
-      "machine, and train again",
+      "the machine, and train again",
       what, stage.copies.group.value(), numbers(job, stage.copies.ranks), step, which);
 }
 
