@@ -55,6 +55,7 @@ class Waits {
     if (progress.phase != Phase::Steps) return progress.phase == Phase::Ending;
     const Instruction& other = progress.instruction;
     const Instruction& waits = waiting.instruction;
+    // In a later step the rank is beyond the wait, whatever it does there.
     if (progress.step != waiting.step || other.kind != kind) return progress.step > waiting.step;
     return is_transfer(kind) ? other.op == waits.op : !is_all_reduce(kind) || other.group == waits.group;
   }
@@ -80,6 +81,7 @@ class Waits {
     const GroupWorker other{flight_.job.ranks[static_cast<std::size_t>(self)].group, worker};
     const auto found = std::ranges::find(flight_.job.ranks, other);
     if (found == flight_.job.ranks.end()) return {};
+    // The ranks of a worker stand one after the other, and this finds the first. Messages stay among ranks of equal t.
     return {static_cast<int>(found - flight_.job.ranks.begin() + self % flight_.job.tensor_parallel)};
   }
 

@@ -159,6 +159,7 @@ void FlightRecorder::note(const RankProgress& progress) {
 
 std::vector<FlightEvent> read_flight(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
+  // One byte more than a record has, so that a longer file is noticed.
   std::string bytes(kFileBytes + 1, '\0');
   stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   if (!stream.is_open()) reject("{}: cannot be read", path);

@@ -21,6 +21,7 @@ constexpr std::size_t kWords = (sizeof(RankProgress) + sizeof(std::uint64_t) - 1
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free, "a lock would be one process's own");
 
+// A rank is a process, with one page for all of its threads, or a thread of a process with several ranks.
 struct OwnProgress {
   ProgressPage page;
   int rank;

@@ -14,6 +14,10 @@
 #include "launch/local/run_commands.h"
 #include "rendezvous/channel.h"
 
+// HostAssignment decides on names alone, so that tests need no hosts. HostAttempts asks the hosts, and tries layouts
+// with fewer ranks if places stay empty: first, which hosts answer; then, a dry run for each layout on the first of
+// them.
+
 namespace chimera {
 namespace {
 
@@ -173,6 +177,7 @@ std::optional<Silent> HostAttempts::silent_hosts(const SignalInbox& signals) con
   const auto replies = run_commands(commands, kAnswerWithin, signals, first_.hosts.size());
   Silent silent;
   for (std::size_t i = 0; i < names.size(); ++i) {
+    // A spare that was not awaited counts as silent, which is harmless: no place needs it.
     if (!replies[i]) silent[names[i]] = "";
     if (replies[i] && replies[i]->exit_code != 0) silent[names[i]] = last_line(replies[i]->errors);
   }

@@ -103,6 +103,7 @@ std::vector<std::string> command_on(const RemoteHost& host, const std::vector<st
 }
 
 const RemoteHost& RemoteJob::host_of(int rank) const {
+  // Hosts are in rank order, so the first host that ends behind the rank has it.
   const auto has = [rank](const RemoteHost& host) { return rank < host.ranks.first + host.ranks.count; };
   return *std::ranges::find_if(hosts, has);
 }

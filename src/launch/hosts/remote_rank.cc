@@ -23,10 +23,17 @@
 #include "launch/local/recovery.h"
 #include "launch/local/run_commands.h"
 
+// Relay and agent exchange lines of text through the pipes of ssh. A line of the agent that begins with kMark is a
+// message; all other lines are output of the rank, which the relay passes on. Structs go as the hexadecimal digits of
+// their bytes. The agent sends a line every kBeat, with the rank's progress or without, so that silence means that the
+// host or the way to it is lost. Relay::run() and Agent::run() are loops around poll(); use_relays() at the end makes
+// launch() start relays.
+
 namespace chimera {
 namespace {
 
 // The agent's lines to the relay begin with kMark and one of these letters; other output is the rank's own.
+// It begins with a control character (record separator), which programs do not print.
 constexpr std::string_view kMark = "\036chimera ";
 constexpr char kAlive = 'a';
 constexpr char kProgress = 'p';  ///< Bytes of a RankProgress
@@ -92,6 +99,7 @@ void read_available(LineReader& lines) {
 
 /// Waits until few relays of the host are logging in; the result ends the login.
 FileDescriptor wait_to_log_in(const std::string& input_path, const HostRanks& ranks, int rank) {
+  // Opened anew: a lock of this kind belongs to an open file, and all relays have inherited the same one.
   FileDescriptor file(check_system(::open(input_path.c_str(), O_RDWR | O_CLOEXEC), "open a file in memory"));
   // Each byte is one login.
   struct flock login {
@@ -186,6 +194,8 @@ class Relay {
     const auto received = receive_order(*self_.orders);
     if (!received) return fail("the launcher has ended");
     const Order& order = received->order;
+    // The lowest rank that is present runs the server (reconnecting_transport.cc). Generation n uses the port n above
+    // the job's, and continues with 1024 behind 65535.
     int first = 0;
     while (order.absent.test(static_cast<std::size_t>(first))) ++first;
     constexpr std::int64_t kFirstPort = 1024;
@@ -197,6 +207,7 @@ class Relay {
   void take_lines() {
     read_available(lines_);
     while (const auto line = lines_.next()) {
+      // A message may begin in the middle of a line, behind output of the rank without a line end.
       const std::size_t mark = line->find(kMark);
       const std::size_t kind = mark + kMark.size();
       const bool is_output = mark == std::string::npos || kind >= line->size();
@@ -215,6 +226,8 @@ class Relay {
       note ? note_recovery(*note) : report_failure(parse_report(text).value_or(FailureReport{}));
     }
     if (kind == kEnd) {
+      // The rank's standard output has come before this line, through the same pipe. Its standard error has not: ssh
+      // passes it on by another way, and has done so when it ends.
       pollfd end{agent_.pidfd(), POLLIN, 0};
       static_cast<void>(::poll(&end, 1, static_cast<int>(kLastOutput.count())));
       ending_ = from_hex<Ending>(text);
@@ -243,6 +256,7 @@ Ending relay(const RankEnvironment& self) {
   const RemoteJob job = read_remote_job(self.input_path);
   SignalInbox signals;
   const auto host_answers = [&] {
+    // A replacement starts only when its host answers again.
     const auto reply = run_commands({command_on(job.host_of(self.rank), {"--version"})}, kProbe, signals).front();
     return reply && reply->exit_code == 0;
   };

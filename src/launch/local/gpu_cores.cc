@@ -42,6 +42,7 @@ std::vector<int> cores_near(const std::string& pci, const std::filesystem::path&
 bool bind_to_cores(const std::vector<int>& cores) {
   cpu_set_t allowed;
   if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return false;
+  // Another launcher, or the user with taskset, has already chosen cores.
   if (CPU_COUNT(&allowed) < ::sysconf(_SC_NPROCESSORS_ONLN)) return false;
   cpu_set_t chosen;
   CPU_ZERO(&chosen);

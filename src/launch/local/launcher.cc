@@ -108,9 +108,11 @@ int run_with_restarts(const LaunchPlan& plan) {
   SignalInbox signals;  // before the first rank, so that no signal is missed
   Restarts restarts(plan.most_restarts);
   LaunchPlan attempt = plan;
+  // The first attempt takes its hosts as given, so it cannot fail here.
   if (plan.place) static_cast<void>(plan.place(attempt, signals));
   while (true) {
     const StartOutcome outcome = run_start(attempt, restarts.done(), signals);
+    // A restart would end with the same usage error.
     if (!outcome.failed_step || outcome.exit_code == static_cast<int>(ExitCode::Usage)) return outcome.exit_code;
     // The user has asked the job to save and end, so it is not restarted.
     if (outcome.asked_to_save && plan.most_restarts > 0) return static_cast<int>(kSavedExit);
@@ -119,9 +121,11 @@ int run_with_restarts(const LaunchPlan& plan) {
     if (!advice.again) return outcome.exit_code;
     if (const auto code = wait_between_starts(signals, advice.pause)) return *code;
     const NextStart next = plan.next_start(*outcome.failed_step);
+    // From the original plan, so that the arguments of earlier restarts do not add up.
     attempt = plan;
     attempt.arguments.insert(attempt.arguments.end(), next.arguments.begin(), next.arguments.end());
     const bool is_placed = !plan.place || plan.place(attempt, signals);
+    // To place the ranks can take minutes, in which a signal may have come.
     if (const auto code = wait_between_starts(signals, std::chrono::seconds(0))) return *code;
     if (!is_placed) return outcome.exit_code;
     messages().write(
@@ -140,6 +144,7 @@ std::string own_executable() {
 }
 
 int launch(const LaunchPlan& plan) {
+  // Orders of recoveries name ranks in a RankSet, which has kMaxRanksOfHost bits.
   const bool may_be_many = plan.place && plan.most_recoveries == 0;
   if (plan.ranks < 1 || (plan.ranks > kMaxRanksOfHost && !may_be_many)) {
     throw ConfigError(fmt::format("cannot start {} ranks; expected 1 .. {}", plan.ranks, kMaxRanksOfHost));

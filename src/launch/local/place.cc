@@ -13,6 +13,10 @@
 #include "core/invariant.h"
 #include "core/reject.h"
 
+// Two tables describe launchers: known_launchers() those that tell a process its whole place, and kSigns those that
+// tell only a part. find_place() takes the first known launcher whose variables are set; every further one must agree
+// with it, because nested launchers, such as srun with torchrun, are usual. If there is none, a sign is an error.
+
 namespace chimera {
 namespace {
 
@@ -48,6 +52,7 @@ class Reader {
 
 /// Returns the tasks of a node: "3,2(x2)" means 3, 2, 2.
 int tasks_of_node(const std::string& list, int node) {
+  // Nine digits at most, so that std::stoi() cannot overflow.
   static const std::regex kEntry(R"(([1-9]\d{0,8})(?:\(x([1-9]\d{0,8})\))?(?:,|$))");
   std::int64_t nodes = 0;
   auto at = list.begin();
@@ -138,6 +143,7 @@ bool are_consistent(const RankPlace& place, const RankPlace& second) {
   const bool one_a_host = place.local_size == 1 && second.local_size == 1;  // host numbers may differ
   if (one_a_host && second.world_size == place.world_size) return true;
   if (second.world_size == place.world_size) return second.rank == place.rank;
+  // Fewer processes than ranks: the outer launcher has started one per host, such as srun one torchrun each.
   return second.world_size < place.world_size && !place.on_one_host();
 }
 
@@ -162,6 +168,7 @@ constexpr std::array kSigns = {Sign{"PMI_RANK", "PMI_SIZE"},
 void require_no_sign(const Variables& variables) {
   const auto is_one = [&](const char* size) { return variables.contains(size) && variables.at(size) == "1"; };
   for (const KnownLauncher& launcher : known_launchers()) {
+    // A part of a launcher's variables without the rank: the rest was lost on the way, for example in a container.
     const bool is_alone = is_one(launcher.world_size) || variables.contains(launcher.rank);
     const bool has_size = variables.contains(launcher.world_size);
     const bool is_ours = launcher.kind == LauncherKind::Variables;

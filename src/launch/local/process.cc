@@ -25,6 +25,10 @@
 
 #include "core/console.h"
 
+// A child starts in one of two ways. spawn() runs an executable; SpawnPlan lists what the kernel changes before exec.
+// fork_entry() instead copies this process, and run_entry() undoes by hand what an exec would have undone, so that a
+// rank starts in the same state either way. From then on only the pidfd names the child.
+
 namespace chimera {
 namespace {
 
@@ -47,6 +51,8 @@ class SpawnPlan {
     copy(command.errors, STDERR_FILENO);
     sigset_t signals;
     ::sigemptyset(&signals);
+    // SIGINT stays blocked until the rank ignores it (rank_environment() in rank.cc), so that Ctrl-C cannot end a rank
+    // in between. All signals that the launcher has blocked for itself become unblocked.
     ::sigaddset(&signals, SIGINT);
     ::posix_spawnattr_setsigmask(&attributes_, &signals);
     ::sigaddset(&signals, SIGTERM);
@@ -125,6 +131,7 @@ void take_signals_as_after_exec() {
 
 /// Closes descriptors as exec does, except `kept`.
 void close_descriptors_but(const std::vector<int>& kept) {
+  // Collects first: the iterator reads the folder through a descriptor of its own, which must not be closed under it.
   std::vector<int> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     open.push_back(std::stoi(entry.path().filename().string()));
@@ -208,6 +215,7 @@ SignalInbox::SignalInbox() {
 }
 
 SignalInbox::~SignalInbox() {
+  // An unread signal would take effect when the mask is restored.
   while (next()) {
   }
   ::sigaction(SIGCHLD, &previous_child_action_, nullptr);
@@ -270,6 +278,7 @@ void ChildProcess::send(int signal_number) const { send_through_pidfd(pidfd_.get
 std::chrono::nanoseconds ChildProcess::processor_time() const {
   clockid_t clock{};
   timespec time{};
+  // This call takes the number of a process, which is the child's as long as the child is not reaped.
   const bool known = is_running() && ::clock_getcpuclockid(pid_, &clock) == 0 && ::clock_gettime(clock, &time) == 0;
   return known ? std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec) : std::chrono::seconds(0);
 }
@@ -309,6 +318,7 @@ ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::opt
   for (const ChildProcess& process : processes_) watched.push_back({process.pidfd(), POLLIN, 0});
   int timeout = -1;
   if (deadline) {
+    // Rounded up, because poll() would otherwise return just before the deadline, and the caller would spin until it.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
     timeout = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
   }

@@ -42,6 +42,8 @@ int required_number(const char* name) {
 
 /// Makes the kernel kill this process when the launcher dies.
 void die_with_launcher(pid_t launcher) {
+  // The signal comes when the thread that has started this process ends. The launcher of chimera starts ranks from its
+  // main thread; other launchers may not, see end_with_parent().
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The launcher may have died before the call above; then the kernel sends nothing.
   if (::getppid() != launcher) ::_exit(static_cast<int>(ExitCode::PeerLost));
@@ -94,6 +96,7 @@ std::optional<RankPlace> own_place;
 void write_error_file(const std::string& path, const std::string& message) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  // The format of torch.distributed.elastic.multiprocessing.errors.
   const nlohmann::json error = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(seconds)}}}}}};

@@ -15,11 +15,18 @@
 #include "core/invariant.h"
 #include "launch/local/rank.h"
 
+// The three parts of a recovery, in the order of a message's way: the socket pair that carries orders, and with an
+// order to join also the descriptor of the next rendezvous store (SCM_RIGHTS, see unix(7)); RecoveryLink, the rank's
+// side, whose thread receives orders while the main thread computes or waits; and Recovery, the launcher's state
+// machine, which knows no processes and no clock, so that tests can drive it.
+
 namespace chimera {
 namespace {
 
+// Between two calls of `end_waits`.
 constexpr std::chrono::milliseconds kBetweenCalls{5};
 
+// Room for the control message that carries one descriptor. The macros of cmsg(3) need the alignment of its header.
 struct DescriptorRoom {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> bytes{};
 };
@@ -37,6 +44,8 @@ msghdr message_of(iovec& text, DescriptorRoom& room) {
 
 OrderChannel open_order_channel() {
   std::array<int, 2> ends{};
+  // SOCK_SEQPACKET keeps the borders of messages and reports the end of the other side; SOCK_STREAM would do only the
+  // latter, SOCK_DGRAM only the former.
   check_system(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "make a pair of sockets");
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
@@ -56,6 +65,7 @@ void send_order(int launcher, const Order& order, int store) noexcept {
     message.msg_control = nullptr;
     message.msg_controllen = 0;
   }
+  // Does not block: a stopped rank does not read its orders, and the launcher must still supervise the others.
   ::sendmsg(launcher, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -68,6 +78,7 @@ std::optional<ReceivedOrder> receive_order(int rank) {
   do {
     size = ::recvmsg(rank, &message, MSG_CMSG_CLOEXEC);
   } while (size < 0 && errno == EINTR);
+  // A size of 0 is the end of the connection.
   if (size != static_cast<ssize_t>(sizeof received.order)) return std::nullopt;
   const cmsghdr* passed = CMSG_FIRSTHDR(&message);
   if (passed != nullptr && passed->cmsg_type == SCM_RIGHTS) {
@@ -135,6 +146,7 @@ bool RecoveryLink::must_leave(std::chrono::milliseconds timeout) {
 JoinedGeneration RecoveryLink::rejoin(const std::function<void()>& on_left) {
   std::unique_lock lock(mutex_);
   do {
+    // Another generation begins if a rank is lost while this one waits for the order to join; then the loop repeats.
     generation_ = left_ = ordered_;
     news_.notify_all();
     news_.wait(lock, [&] { return !is_ending_waits_; });
@@ -208,6 +220,8 @@ Recovery::Answer Recovery::handle_loss(const std::vector<int>& ranks, std::int64
   bool leaves_out = replacement_ == Replacement::None;
   if (is_another) {
     const Restarts::Advice advice = restarts_.after_failure(step);
+    // If only replacements failed, and failed too often, the job can still continue without them. If others failed as
+    // well, the job itself may be at fault, and it ends.
     const bool gives_up = !advice.again && are_new && replacement_ == Replacement::Preferred;
     if (!advice.again && !gives_up) return {.why_not = advice.why_not};
     leaves_out = leaves_out || gives_up;
@@ -255,6 +269,7 @@ void Recovery::note(const RecoveryNote& note) {
   }
   if (!is_known || note.generation != generation_) return;
   const bool has_resumed = note.kind == RecoveryNote::Kind::Resumed;
+  // Ranks send Resumed again when their extra copies change, also while no recovery is under way.
   if (has_resumed) extra_groups_[static_cast<std::size_t>(note.rank)] = note.groups;
   if (state_ == State::Running) return;
   if (has_resumed && state_ != State::Joining) return;

@@ -20,6 +20,10 @@
 #include "launch/local/process.h"
 #include "rendezvous/channel.h"
 
+// rendezvous_point() near the end decides; before it stand the sources from which it chooses: the process that all
+// ranks of a host descend from, which names the default file; the user's own folder; the variables of a server; and,
+// for SLURM, a server that every rank computes from the job's number.
+
 namespace chimera {
 namespace {
 
@@ -53,6 +57,8 @@ struct LauncherProcess {
 
 /// Skips scripts and wrappers in between, so that all ranks of the host find the same process.
 LauncherProcess launcher_process(const RankPlace& place) {
+  // Indexes into process_stat(), whose first element is field 3 of proc(5): the parent is field 4, the start time field
+  // 22.
   constexpr std::size_t kParent = 1;
   constexpr std::size_t kStartTime = 19;
   LauncherProcess found{.id = ::getppid()};
@@ -148,6 +154,7 @@ std::uint32_t number_of(const Variables& variables, const char* name) {
 RendezvousPoint slurm_server(const Variables& variables) {
   constexpr std::uint64_t kFirstPort = 20000;  // below the ephemeral ports
   constexpr std::uint64_t kPorts = 10000;
+  // Jobs with consecutive numbers are 17 ports apart, so that up to 17 steps of each have ports of their own.
   constexpr std::uint64_t kSteps = 17;  // coprime to kPorts, so that 10000 jobs have their own ports
   const auto nodes = expand_hosts(value_of(variables, "SLURM_STEP_NODELIST"));
   if (nodes.empty()) throw ConfigError("SLURM_STEP_NODELIST is not set; set MASTER_ADDR and MASTER_PORT");
@@ -174,6 +181,8 @@ void add_ranges(const std::string& list, const std::string& prefix, const std::s
     if (!first || !last || *last < *first || *last - *first >= kMaxHosts) {
       refuse_nodes(list, fmt::format("has '{}' in place of a number or range", range));
     }
+    // With 32 bits, `n <= *last` would hold forever for the largest number. The first number sets the width: 07-10
+    // means 07, 08, 09, 10.
     for (std::uint64_t n = *first; n <= *last; ++n) {
       hosts.push_back(fmt::format("{}{:0>{}}", prefix, n, digits.size()));
     }
@@ -209,6 +218,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
     const std::size_t end = std::min(list.find_first_of(",[", at), list.size());
     const std::string name = list.substr(at, end - at);
     at = end;
+    // At the end of `list`, list[at] is the zero behind its characters.
     if (list[at] == '[') {
       const auto close = list.find(']', at);
       if (close == std::string::npos) refuse_nodes(list, "has a bracket that does not close");

@@ -21,6 +21,7 @@ Restarts::Advice Restarts::after_failure(std::int64_t step) {
   if (done_ == max_restarts_)
     return {.why_not = fmt::format("not {}: all attempts of {} {} are used", words_.again, words_.flag, max_restarts_)};
   ++done_;
+  // Six doublings exceed kLongestPause already; more could overflow.
   const int doublings = std::min(failures_without_progress_ - 1, 6);
   return {.again = true,
           .pause = failures_without_progress_ == 0

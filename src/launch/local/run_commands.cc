@@ -36,6 +36,7 @@ std::string last_line(std::string errors) {
 std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vector<std::string>>& commands,
                                                       std::chrono::milliseconds timeout, const SignalInbox& signals,
                                                       std::size_t enough) {
+  // Without it, ssh would read the terminal's input, which is meant for the job.
   const FileDescriptor nothing(check_system(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open /dev/null"));
   std::vector<CommandOutput> files(commands.size());
   ChildProcesses processes;

@@ -19,6 +19,12 @@
 #include "launch/local/failure_report.h"
 #include "launch/local/recovery.h"
 
+// One thread does everything, in one loop (Supervisor::run()): it waits for an event, reads all that have happened, and
+// then decides once. Events only add facts to the members of Supervisor; decide() and advance_recovery() act on the
+// processes. The exception is the request to save, which goes to the ranks at once. RankProcesses holds the processes
+// and, if the job recovers lost ranks, the state machine of recovery.h. Once end_job() has set `verdict_`, the loop
+// only waits until the last process has ended, and kills what is left at `deadline_`.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +35,8 @@ constexpr std::chrono::milliseconds kRelayTerminationGrace{5000};  // while rela
 
 void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 
+/// Translates LaunchPlan::spare_patience, where an empty value means to wait for a replacement without a limit, and
+/// zero to start none.
 Recovery::Replacement replacement_of(const LaunchPlan& plan) {
   if (!plan.spare_patience) return Recovery::Replacement::Required;
   return plan.spare_patience->count() > 0 ? Recovery::Replacement::Preferred : Recovery::Replacement::None;
@@ -45,6 +53,7 @@ class RankProcesses {
     if (most_ > 0)
       recovery_.emplace(plan.ranks, plan.copies, most_, replacement_of(plan), plan.shards, plan.copies_of_group);
     for (int rank = 0; rank < plan.ranks; ++rank) {
+      // The rank's end closes with `channel`, so that later orders to a dead rank fail at once and fill no queue.
       OrderChannel channel = recovery_ ? open_order_channel() : OrderChannel();
       orders_.push_back(std::move(channel.launcher));
       ranks_.add(start_(rank, 0, channel.rank.get()));
@@ -76,12 +85,14 @@ class RankProcesses {
   /// Returns when the recovery goes on without the missing replacements.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> patience_end() const {
     if (!is_leaving() || !spare_patience_ || spare_patience_->count() == 0) return std::nullopt;
+    // A further loss in the same recovery does not extend the wait, because `lost_since_` is the time of the first.
     return lost_since_ + *spare_patience_;
   }
 
   /// Kills these ranks and orders the others to leave the step; advance() then replaces them. If the job cannot
   /// continue, only returns why. Requires can_recover().
   [[nodiscard]] std::string handle_loss(const std::vector<int>& ranks, const std::string& reason, std::int64_t step) {
+    // Asked before the next call, which begins the recovery.
     const bool is_first = !is_recovering();
     auto [why_not, begins_generation] = recovery().handle_loss(ranks, step);
     if (!why_not.empty()) return why_not;
@@ -93,6 +104,7 @@ class RankProcesses {
       reason_ += "; " + reason;
     }
     for (const int rank : ranks) {
+      // A lost rank may still run: it has only reported a failure, or it hangs.
       if ((*this)[rank].is_running()) (*this)[rank].send(SIGKILL);
       if (!is_lost(rank)) lost_.push_back(rank);
     }
@@ -102,6 +114,7 @@ class RankProcesses {
 
   /// Begins a generation with the processes that are ready to return. Returns their ranks; none if there are none.
   [[nodiscard]] std::vector<int> welcome() {
+    // A process may have ended since it reported that it is ready.
     for (std::size_t rank = 0; rank < orders_.size(); ++rank) {
       if (!ranks_[rank].is_running()) recovery().forget_ready(static_cast<int>(rank));
     }
@@ -146,6 +159,7 @@ class RankProcesses {
     if (!recovery_ || !recovery_->all_resumed()) return std::nullopt;
     recovery_->finish();
     const double seconds = std::chrono::duration<double>(Clock::now() - lost_since_).count();
+    // The description of a hang ends with its step already.
     const std::string place = fmt::format(" in step {}", step_);
     const std::string ranks =
         recovery_->absent().any() ? fmt::format(" on {} of {} ranks", present().size(), orders_.size()) : "";
@@ -182,6 +196,8 @@ class RankProcesses {
 
   void order_to_join() {
     recovery().join();
+    // Each generation has a new store, because keys of an earlier one would be taken for its own. Each order carries a
+    // duplicate of the descriptor, so this one may close at the end.
     const FileDescriptor store = make_memory_file("chimera-store", 0);
     Order join{.kind = Order::Kind::Join, .generation = recovery().generation(), .absent = recovery().absent()};
     const bool needs_copies = recovery().needs_extra_copies();
@@ -236,6 +252,7 @@ class Supervisor {
 
   /// Returns when to act without an event.
   [[nodiscard]] std::optional<Clock::time_point> next_poll() const {
+    // Until a deadline, decide() judges no hangs, so their interval does not matter.
     if (deadline_) return deadline_;
     std::optional<Clock::time_point> next = ranks_.patience_end();
     if (hang_watch_) next = std::min(next.value_or(Clock::time_point::max()), Clock::now() + hang_watch_->interval());
@@ -261,6 +278,7 @@ class Supervisor {
     while (reports_.read()) {
     }
     while (const auto line = reports_.next()) {
+      // A line parses as one of the two types only: each needs fields that the other does not have.
       const auto progress = ranks_.can_recover() ? parse_note(*line) : std::nullopt;
       if (progress) {
         ranks_.note(*progress);
@@ -288,6 +306,7 @@ class Supervisor {
   void handle_signal(int number) {
     if (signal_) return;
     // Before its first step a job has nothing to save.
+    // In a recovery some ranks are not in their steps, but all had begun them before it.
     const bool can_save = plan_.saves && (ranks_.is_recovering() || are_all_in({Phase::Steps, Phase::Ending}));
     if (number == SIGINT || !can_save) {
       signal_ = number;
@@ -329,6 +348,7 @@ class Supervisor {
   /// A victim's report often arrives before the culprit's, whose death caused it, so victims alone are given time.
   void handle_failures(bool is_over_time) {
     auto culprit = find_culprit(outcomes_, failures_);
+    // With no rank left, or no time, no report of a culprit can follow.
     if (!culprit && (is_over_time || !ranks_.all().has_running())) culprit = failures_.front();
     if (!culprit) {
       if (!deadline_) deadline_ = Clock::now() + kVictimGrace;
@@ -361,6 +381,8 @@ class Supervisor {
       return false;
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
+      // Reports of running ranks are about connections that no longer matter. A lost rank that has ended keeps its
+      // outcome until its replacement starts, see advance_recovery().
       if (ranks_[rank].is_running() || ranks_.is_absent(rank)) outcome_of(rank) = {};
     }
     failures_.clear();
@@ -377,6 +399,7 @@ class Supervisor {
     if (const auto line = ranks_.finish()) {
       print_message(*line);
       restart_hang_watch();
+      // Another process may have become ready during this recovery.
       welcome_absent();
     }
   }
@@ -403,6 +426,7 @@ class Supervisor {
     if (!hang_watch_) return false;
     HangWatch::Observation now = observe(progress_, ranks_.present());
     for (const ChildProcess& rank : ranks_.all()) {
+      // Ranks that poll a GPU use processor time while they wait, so it shows nothing then.
       if (plan_.waits_idle) now.work.push_back(rank.processor_time());
       now.is_waiting_for_disk = now.is_waiting_for_disk || rank.is_waiting_for_disk();
       now.is_stopped = now.is_stopped || rank.is_stopped();
@@ -465,6 +489,7 @@ class Supervisor {
 
   RankOutcome& outcome_of(int rank) { return outcomes_[static_cast<std::size_t>(rank)]; }
 
+  // Before `ranks_`, whose constructor starts the ranks.
   std::optional<std::uint64_t> kills_;  ///< out_of_memory_kills() before the start
   RankProcesses ranks_;
   std::vector<RankOutcome> outcomes_;
