@@ -29,6 +29,7 @@ double ask(Transport& transport) {
   double shortest = std::numeric_limits<double>::infinity();
   double offset = 0;
   for (int i = 0; i < kRoundTrips; ++i) {
+    // Posted before the question is sent, so that the answer finds a receive waiting and is not delayed by its start.
     const auto answered = transport.post_receive(RankId(0), spec(), {});
     const double asked = monotonic_seconds();
     const auto question = transport.start_send(RankId(0), at::zeros({1}, at::kDouble), {});

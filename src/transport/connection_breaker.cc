@@ -13,6 +13,7 @@ namespace chimera {
 namespace {
 
 bool is_tcp_connection(int descriptor) {
+  // Many descriptors are no sockets at all; getsockopt() then fails.
   int type = 0;
   socklen_t size = sizeof type;
   if (::getsockopt(descriptor, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_STREAM) return false;
@@ -71,6 +72,7 @@ void ConnectionBreaker::break_all() noexcept {
   broken_ = true;
   const std::lock_guard lock(mutex_);
   if (abort_) abort_();
+  // shutdown() wakes threads that wait on the socket, unlike close(), and leaves the descriptor to its owner.
   for (const auto& [inode, descriptor] : open_connections(includes_listeners_)) {
     const bool is_spared = spared_.contains(inode) || (broken_only_ && !broken_only_->contains(inode));
     if (!is_spared) ::shutdown(descriptor, SHUT_RDWR);

@@ -45,6 +45,7 @@ void require_equal(const Fingerprint& own, const std::vector<FingerprintWords>& 
     if (of_ranks[r] != right) others.push_back(r);
   }
   if (others.empty()) return;
+  // This rank is started as most others. Its user needs to know which rank is not; that rank names the settings.
   if (of_ranks[static_cast<std::size_t>(rank)] == right) {
     throw PeerLostError(fmt::format("rank {}: rank {} was started differently", rank, fmt::join(others, ", ")));
   }

@@ -12,6 +12,7 @@ namespace {
 
 /// Splits the ranks below the root of `range` into equal subtrees.
 std::vector<RankRange> parts_below(RankRange range) {
+  // With 4 branches, the 9 ranks below the root of 10 form subtrees of 2, 2, 2 and 3 ranks.
   const int others = range.end - range.first - 1;
   const int parts = std::min(kTreeBranches, others);
   std::vector<RankRange> found;

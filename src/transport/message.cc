@@ -32,6 +32,7 @@ bool is_lent(const void* room) {
 class HeaderRoomAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t size) override {
+    // ATen accepts null for empty tensors, and with_header_room() then finds no room.
     if (size == 0) return {nullptr, at::kCPU};
     c10::DataPtr whole = c10::GetDefaultCPUAllocator()->allocate(size + static_cast<std::size_t>(kHeaderRoomBytes));
     auto* begin = static_cast<char*>(whole.release_context());
@@ -64,12 +65,15 @@ void leave_header_room() {
 // The room belongs to the memory, not to the tensor, and several messages can be in flight from one tensor. So the flag
 // is in the room itself, and a second message while the first is alive is copied.
 std::optional<at::Tensor> with_header_room(const at::Tensor& tensor) {
+  // The deleter shows who has allocated the memory: a tensor of numpy, of shared memory or from before
+  // leave_header_room() has no room. Nor has a view that begins in the middle of its storage.
   const c10::DataPtr& memory = tensor.storage().data_ptr();
   const bool has_room = memory.get() != nullptr && memory.get_deleter() == &HeaderRoomAllocator::free_whole;
   if (!has_room || tensor.storage_offset() != 0) return std::nullopt;
   char* room = static_cast<char*>(memory.get()) - kHeaderRoomBytes;
   if (is_lent(room)) return std::nullopt;
   set_lent(room, 1);
+  // The context keeps the tensor, and with it the memory, until the message is sent; then give_back() clears the flag.
   const auto bytes = kHeaderRoomBytes + static_cast<std::int64_t>(tensor.nbytes());
   return at::for_blob(room, {bytes}).context(new at::Tensor(tensor), &give_back).options(at::kByte).make_tensor();
 }

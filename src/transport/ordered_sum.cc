@@ -14,6 +14,7 @@ namespace {
 struct SumOperand {
   Subtree tree;
   at::Tensor tensor;
+  // Example: the subtree of level 2 and index 3 has the leaves 12 to 15.
   [[nodiscard]] std::int64_t first_block() const { return tree.index << tree.level; }
 };
 
@@ -39,6 +40,7 @@ std::vector<SumOperand> from_left_to_right(const SumOrder& order, const std::vec
 
 at::Tensor add_in_order(const SumOrder& order, const std::vector<std::vector<at::Tensor>>& parts) {
   const at::NoGradGuard no_grad;
+  // In place, so that a sum needs no memory of its own: all parts are this transport's to overwrite.
   const auto add = [](const at::Tensor& left, const at::Tensor& right) { return left.add_(right); };
   TreeAdder<at::Tensor> adder;
   for (SumOperand& part : from_left_to_right(order, parts)) adder.push(part.tree, std::move(part.tensor), add);

@@ -10,6 +10,7 @@
 namespace chimera {
 namespace {
 
+/// Rounds up, so that only the last slices are shorter: 10 elements for 4 members are 3, 3, 3 and 1.
 std::vector<std::int64_t> equal_counts(std::int64_t elements, std::int64_t members) {
   const std::int64_t slice = (elements + members - 1) / members;
   std::vector<std::int64_t> counts;
@@ -19,6 +20,8 @@ std::vector<std::int64_t> equal_counts(std::int64_t elements, std::int64_t membe
   return counts;
 }
 
+/// Returns the parts in the order of SliceExchange::outgoing_: for each member, its slice of every part. A single part
+/// is in this order already.
 at::Tensor pack(const std::vector<at::Tensor>& parts, const std::vector<std::int64_t>& counts,
                 const at::TensorOptions& options) {
   if (parts.empty()) return at::empty({0}, options);

@@ -34,6 +34,7 @@ void StreamMark::await() const {
 }
 
 void poll_until(const std::function<bool()>& is_done, const std::function<void()>& check) {
+  // The runtime could wait for an event without polling, but then `check` could not end the wait.
   constexpr std::chrono::microseconds kPause{100};
   constexpr std::chrono::seconds kBetweenChecks{1};
   auto next_check = std::chrono::steady_clock::now();
@@ -70,6 +71,8 @@ StreamMark SideStream::run(const StreamMark& begin, const std::function<void()>&
 at::Tensor Handover::take() const {
   if (!tensor.defined()) return {};
   ready.await();
+  // The tensor was allocated on the other thread's stream. Without the note, the allocator could give its memory to new
+  // work of that stream while this stream still reads it.
   use_on_current_stream(tensor);
   return tensor;
 }

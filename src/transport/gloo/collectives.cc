@@ -28,6 +28,7 @@ std::string reason(std::string text) {
   return text;
 }
 
+// Different tags, so that a sum and an all-gather of the same group can be in flight together.
 constexpr int kGatherTag = 0;
 constexpr int kSumTag = 1;
 
@@ -99,6 +100,7 @@ struct GlooOrderedSum::State {
   std::chrono::milliseconds timeout;
 
   void add_and_send() {
+    // The ranks' own threads already use the cores; ATen's further threads would only take time from them.
     const c10::ParallelGuard one_thread(true);
     const at::NoGradGuard no_grad;
     if (own.numel() == 0) return;
@@ -118,6 +120,7 @@ GlooOrderedSum::GlooOrderedSum(const GlooGroup& group, const GradientSum& sum, s
                   : receive_from_others(group, sum.gradients, state.exchange.counts(), kSumTag, state.receives);
   state.exchange.work().getFuture()->addCallback([shared = state_](c10::ivalue::Future& exchange) {
     try {
+      // An error is for the rank's thread, where wait() rethrows it.
       if (exchange.hasError()) std::rethrow_exception(exchange.exception_ptr());
       shared->add_and_send();
       shared->added.set_value();

@@ -21,6 +21,11 @@
 #include "core/signals.h"
 #include "rendezvous/address.h"
 
+// The order of connecting is the order of connect_groups(): every step creates process groups, which block until their
+// members do the same, so all ranks must take the steps in one order. close() and abandon() at the end are the two ways
+// out after a failure. close() needs a ConnectionBreaker and leaves a process that can connect again; abandon() leaves
+// everything to the end of the process. The destructor alone would wait for operations that never end.
+
 namespace chimera {
 namespace {
 
@@ -110,6 +115,7 @@ GlooGroup GlooConnections::create(const std::string& name, int rank, std::size_t
     throw PeerLostError("another rank was lost before all ranks had connected");
   auto group_options = ProcessGroupGloo::Options::create(options_.start_up_timeout);
   group_options->devices.push_back(device_);
+  // Each thread runs one collective at a time. Sends and receives need none: the device's thread serves them.
   group_options->threads = threads;
   return c10::make_intrusive<ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(name, rendezvous_.store()), rank,
                                                static_cast<int>(size), group_options);
@@ -139,6 +145,7 @@ void GlooConnections::compare(const Fingerprint& own) {
 std::vector<std::vector<bool>> GlooConnections::mapped_members() {
   const SharedMemory memory(sizeof(std::int64_t));
   const SharedAddress own = memory.address();
+  // 64 random bits, so that no other file can have the mark by accident.
   std::random_device random;
   const auto mark = static_cast<std::int64_t>((std::uint64_t{random()} << 32U) | random());
   std::memcpy(memory.data(), &mark, sizeof mark);
@@ -196,6 +203,7 @@ void GlooConnections::find_shared_memory() {
 /// members at one place of every host then own the same slice, and exchange it. `hosts` is [member].
 void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>& hosts) {
   const auto& members = options_.groups[group];
+  // Hosts ascend, and the members of each keep their order, so that all members compute the same places.
   std::map<RankId, std::vector<RankId>> members_of;  // [host]
   for (std::size_t m = 0; m < members.size(); ++m) members_of[hosts[m]].push_back(members[m]);
   if (members_of.size() == 1) {
@@ -210,6 +218,8 @@ void GlooConnections::connect_sums(std::size_t group, const std::vector<RankId>&
     return;
   const auto place = static_cast<int>(std::ranges::find(near, self) - near.begin());
   const auto host = static_cast<int>(std::distance(members_of.begin(), members_of.find(own_host)));
+  // Members at one place of their hosts form the group of counterparts: with the hosts {0, 1} and {2, 3}, these are {0,
+  // 2} and {1, 3}.
   std::vector<std::size_t> places_of_sum;
   for (const auto& [first, of_host] : members_of) {
     const RankId counterpart = of_host[static_cast<std::size_t>(place)];

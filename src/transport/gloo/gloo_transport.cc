@@ -19,6 +19,11 @@
 #include "transport/ordered_sum.h"
 #include "transport/slice_exchange.h"
 
+// Every call goes through GlooRank::guarded(), which translates exceptions and remembers that one occurred, because the
+// destructor may only wait for other ranks if nothing has failed. The classes below it are the Pending objects:
+// GlooPending for works of c10d, GlooReceive for messages, and CollectivePending for the sums of this folder.
+// GlooTransport::start_sum() chooses between them, as the table in the header says.
+
 namespace chimera {
 namespace {
 
@@ -59,6 +64,7 @@ class GlooRank {
     } catch (const std::exception& error) {
       has_failed_ = true;
       const ConnectionBreaker* breaker = options_.breaker.get();
+      // Whatever has failed, the broken connections are the cause.
       if (breaker != nullptr && breaker->is_broken()) throw PeerLostError(describe() + ": connections were broken");
       if (dynamic_cast<const Error*>(&error) != nullptr) throw;
       rethrow_gloo(describe(), error);
@@ -183,6 +189,7 @@ class GlooTransport final : public Transport {
       };
       self_.guarded(joining, [&] { connections_.join(); });
     } catch (...) {
+      // No destructor runs if the constructor throws.
       end_after_failure();
       throw;
     }
@@ -240,6 +247,7 @@ class GlooTransport final : public Transport {
         return std::make_unique<GlooPending>(self_, operation, Works{members->allreduce(tensors, options)}, gradients,
                                              /*is_collective=*/true);
       }
+      // Gloo cannot reduce-scatter unequal parts. The exchange can, but needs an order: one part of each member.
       const SumOrder by_member = one_part_each(members->getSize());
       if (sum.order == nullptr) {
         sum.order = &by_member;  // the exchange copies it

@@ -70,6 +70,7 @@ OpSum::~OpSum() {
 /// All members need larger slots in the same sum, so they exchange the addresses then.
 void OpSum::make_slots(std::size_t bytes, std::chrono::milliseconds timeout) {
   slot_bytes_ = std::bit_ceil(std::max(bytes, kMinSlotBytes));
+  // Turns begin anew in the new slots, on all members in the same sum.
   turn_ = 0;
   auto own = std::make_unique<Slots>(kFirstSlot + 2 * slot_bytes_);
   const SharedAddress address = own->memory.address();
@@ -92,6 +93,7 @@ void OpSum::make_slots(std::size_t bytes, std::chrono::milliseconds timeout) {
 void OpSum::await(std::size_t member, std::chrono::milliseconds timeout) const {
   const Slots& peer = *slots_[member];
   const auto has_arrived = [&] {
+    // The difference is signed, so that turns may wrap around, and a peer may be a turn ahead.
     return static_cast<std::int32_t>(peer.header().turn.load(std::memory_order_acquire) - turn_) >= 0;
   };
   for (int i = 0; i < kYields; ++i) {
@@ -100,6 +102,7 @@ void OpSum::await(std::size_t member, std::chrono::milliseconds timeout) const {
   }
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (!has_arrived()) {
+    // The kernel sleeps only if the word still has this value, so a turn that comes now is not missed.
     const std::uint32_t seen = peer.header().turn.load(std::memory_order_acquire);
     if (has_arrived()) return;
     const bool is_lost =
@@ -134,6 +137,7 @@ void OpSum::add(const at::Tensor& values, std::chrono::milliseconds timeout) {
   for (std::int64_t first = 0; first < values.numel(); first += chunk) {
     const std::int64_t count = std::min(chunk, values.numel() - first);
     at::Tensor sum = values.narrow(0, first, count);
+    // The first addition writes into `values`, whose own content is already in this member's slot.
     at::add_out(sum, parts[0].narrow(0, first, count), parts[1].narrow(0, first, count));
     for (std::size_t member = 2; member < parts.size(); ++member) sum.add_(parts[member].narrow(0, first, count));
   }

@@ -31,6 +31,7 @@ at::Tensor RankTree::collect(const at::Tensor& mine, std::chrono::milliseconds t
   std::vector<std::int64_t> sizes = mine.sizes().vec();
   sizes.insert(sizes.begin(), place_.subtree.end - place_.subtree.first);
   const at::Tensor rows = at::empty(sizes, mine.options());
+  // The first rank of a subtree is this rank, and its children's subtrees follow in order of ranks.
   rows[0].copy_(mine);
   Works works;
   for (std::size_t child = 0; child < children_.size(); ++child) {

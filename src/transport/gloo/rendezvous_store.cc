@@ -20,6 +20,10 @@
 #include "core/reject.h"
 #include "rendezvous/address.h"
 
+// Three kinds of c10d::Store serve the same purpose: a file, Chimera's own server, or torchrun's. RendezvousStore
+// chooses, and await_all() then lets every rank wait until all have come, with one key for each rank. Process groups
+// use the same store afterwards, each with a prefix of its own.
+
 namespace chimera {
 namespace {
 

@@ -14,6 +14,12 @@
 #include "core/fault_point.h"
 #include "transport/ordered_sum.h"
 
+// SharedSum::State is the sum, a chain of steps on threads of the process groups: announce() sends addresses,
+// on_gathered() adds this member's slice, start_adding_hosts() exchanges it with the other hosts if there are any, and
+// start_failure_sum() is the barrier at the end. Each step starts the next from the callback of its future, and none
+// waits, because a group has only one thread. Callbacks hold a shared pointer to the State, so that it outlives a
+// SharedSum that was destroyed after a failure.
+
 namespace chimera {
 namespace {
 
@@ -83,6 +89,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
     auto* words = mine.front().data_ptr<std::int64_t>();
     for (const Shared& tensor : own) {
       const SharedAddress address = tensor.address();
+      // Members may have different numbers of parts, but an all-gather needs equal sizes: unused words stay 0.
       std::memcpy(std::exchange(words, words + kWords), &address, sizeof address);
     }
     std::vector<std::vector<at::Tensor>> all(1);
@@ -196,6 +203,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 
   /// Slices begin at cache lines: two members that write to one line would slow each other down.
   [[nodiscard]] Range equal_range(const at::Tensor& whole) const {
+    // Rounded up to whole lines, so that the last slice is the shortest, and may be empty.
     const std::int64_t line = kLineBytes / static_cast<std::int64_t>(whole.element_size());
     const std::int64_t length = (whole.numel() / groups.host->getSize() + line) / line * line;
     const std::int64_t first = std::min(whole.numel(), groups.host->getRank() * length);
@@ -210,6 +218,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
       const std::int64_t first = std::accumulate(counts.begin(), end, std::int64_t{0});
       ranges.push_back({first, first + counts[place]});
     };
+    // With several hosts, this member also adds what its counterparts keep, and sends it to them afterwards.
     if (!groups.counterparts) add(own_place());
     for (const std::size_t place : groups.places_of_sum) add(place);
     return ranges;
@@ -293,6 +302,7 @@ struct SharedSum::State : std::enable_shared_from_this<State> {
 
   void write_to_members(const at::Tensor& sum, const Slice& slice, std::int64_t first, std::int64_t count) const {
     for (std::size_t member = 0; member < slice.sums.size(); ++member) {
+      // In a reduce-scatter only this member keeps its slice.
       if (!counts.empty() && member != own_place()) continue;
       const at::Tensor& gradients = slice.sums[member];
       at::Tensor target = gradients.narrow(0, first, count);

@@ -23,6 +23,7 @@ std::shared_ptr<std::byte> MappedPeers::at(const SharedAddress& address) {
   auto& [memory, last_use] = found->second;
   last_use = ++uses_;
   std::shared_ptr<std::byte> byte(memory, memory->data() + address.offset);
+  // An evicted file stays mapped while someone holds a pointer into it.
   if (mapped_.size() > most_files_) evict_oldest();
   return byte;
 }
@@ -40,6 +41,7 @@ std::shared_ptr<SharedMemory> StagingMemory::take(std::size_t bytes) {
     if (auto free = shelf_->free.extract(size)) memory = std::move(free.mapped());
   }
   if (!memory) memory = std::make_unique<SharedMemory>(size);
+  // The shelf is shared, because a file may come back after the end of this object.
   const auto give_back = [shelf = shelf_, size](SharedMemory* used) {
     std::unique_ptr<SharedMemory> owned(used);
     const std::scoped_lock lock(shelf->mutex);

@@ -17,6 +17,10 @@
 #include "core/reject.h"
 #include "rendezvous/address.h"
 
+// Three subjects, each a few functions: what ranks compare before they connect (compare_ranks()), environment variables
+// of CUDA and NCCL (*_variables(), keep_block_limits()), and the communicators with their limits (block_limits(),
+// make_communicators()). src/cuda/accelerator.cc connects a rank with them.
+
 namespace chimera {
 namespace {
 
@@ -45,6 +49,7 @@ std::vector<std::string> exchange(c10d::Store& store, const char* name, int rank
 void require_own_gpu(const std::vector<std::string>& gpus, int rank) {
   std::vector<int> sharing;
   for (std::size_t r = 0; r < gpus.size(); ++r) {
+    // Ranks that may share a GPU (CHIMERA_SHARE_GPU) send no id.
     if (!gpus[r].empty() && std::ranges::count(gpus, gpus[r]) > 1) sharing.push_back(static_cast<int>(r));
   }
   if (sharing.empty()) return;
@@ -206,6 +211,8 @@ BlockLimits block_limits(const CommunicatorPlan& plan, int multiprocessors) {
     if (most.of_groups == 0) return left > 0 ? limits.group : 0;
     return static_cast<int>(std::bit_floor(static_cast<unsigned>(left / most.of_groups)));
   };
+  // Example: 132 multiprocessors leave a room of 65; a rank with 8 channels and 2 groups keeps 2 blocks per channel, so
+  // that 49 are left, and each group gets the largest power of two in 24, which is 16.
   while (limits.pair > 1 && left_for_a_group(limits.pair) < limits.pair) limits.pair /= 2;
   limits.group = std::clamp(left_for_a_group(limits.pair), 1, limits.group);
   return limits;

@@ -23,6 +23,11 @@
 #include "transport/slice_exchange.h"
 #include "transport/stream.h"
 
+// Starter guards every start of an operation against a concurrent abort. The Pending objects make only the stream wait.
+// PairTransport issues operations on the communicators, and connects all of them first. With a breaker, numbers that
+// the ranks sum carry confirmations: the device copies `intact_` behind all earlier work, so a rank that has aborted
+// its groups before cannot send the number that the others expect.
+
 namespace chimera {
 namespace {
 
@@ -313,6 +318,7 @@ class PairTransport final : public Transport {
 
   /// c10d starts the clock of an operation when it is launched, up to a step before the device reaches it.
   void note_longest_step(std::chrono::milliseconds longest) override {
+    // Timeouts only grow: a step that was long once may be so again.
     if (kStepsOfTimeout * longest > timeout_) set_timeouts(kStepsOfTimeout * longest);
   }
 
@@ -393,6 +399,7 @@ class PairTransport final : public Transport {
 
   /// Also called by the breaker's thread, and repeatedly.
   void abort() {
+    // The exchange lets only the first of several calls abort.
     if (std::atomic_ref(*intact_.mutable_data_ptr<double>()).exchange(0) == 0) return;
     starts_.abort([this] { abort_together(all_groups(to_)); });
   }
@@ -448,6 +455,7 @@ class PairTransport final : public Transport {
     std::vector<at::Tensor> element{nothing(at::kFloat)};
     const auto send = [&] { starts_([&] { return pair.out->send(element, member(peer), kTag); })->wait(); };
     const auto receive = [&] { starts_([&] { return pair.in->recv(element, member(peer), kTag); })->wait(); };
+    // The lower rank sends first and the higher one receives first, so both ends connect the same communicator.
     const bool is_lower = to_.rank < peer;
     is_lower ? send() : receive();
     advance();

@@ -20,6 +20,10 @@
 #include "transport/ordered_sum.h"
 #include "transport/stream.h"
 
+// From the inside out: CloseFlag, which ends all waits after a failure; ThreadChannel, the queue of one direction;
+// ThreadSum, the collectives of one group; Network, which has all of these; the Pending objects; and ThreadTransport,
+// one rank's view of the Network. Messages copy nothing: they refer to the sender's tensor.
+
 namespace chimera {
 namespace {
 
@@ -138,6 +142,7 @@ void write_sum(const at::Tensor& sum, std::vector<Addend>& addends) {
   std::int64_t offset = 0;
   for (std::size_t member = 0; member < addends.size(); ++member) {
     at::Tensor& buffer = addends[member].sum.gradients;
+    // The buffer of the first member is the sum itself, unless the sum has an order.
     if (counts.empty()) {
       if (!buffer.is_same(sum)) buffer.copy_(sum);
       continue;
@@ -215,6 +220,7 @@ class ThreadSum {
     round.summed.await();
     const std::string error = round.error;
     ++round.num_left;
+    // The round is dropped below once all have left, so `round` is not used after that.
     drop_finished_rounds();
     if (!error.empty()) throw TransportError(operation() + ": " + error);
   }
