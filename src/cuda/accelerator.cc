@@ -33,6 +33,7 @@
 namespace chimera {
 namespace {
 
+/// Makes the process groups of c10d for NCCL, and keeps them together with the store that they read.
 class Groups {
  public:
   using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
@@ -54,6 +55,7 @@ class Groups {
     auto store = c10::make_intrusive<c10d::PrefixStore>(wanted.name, rendezvous_->store());
     made_.push_back(
         c10::make_intrusive<c10d::ProcessGroupNCCL>(std::move(store), wanted.member, wanted.size, std::move(options)));
+    // By default NCCL would connect at the first operation, in the middle of a step.
     made_.back()->eagerConnectSingleDevice(device_);
     return made_.back();
   }
@@ -71,13 +73,18 @@ class Groups {
   std::vector<Group> made_;
 };
 
+/// Meets the other ranks, compares settings, and connects all communicators. Aborts them if one cannot be connected, so
+/// that the ranks that wait for it fail, too.
 Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
   const auto groups = std::make_shared<Groups>(options);
+  // Fingerprints are compared before any communicator exists, because ranks with other settings create others, and
+  // would hang.
   groups->rendezvous().await_all(options.rank, options.world_size);
   c10d::Store& store = *groups->rendezvous().store();
   compare_ranks(store,
                 {.rank = options.rank, .fingerprint = options.fingerprint, .gpu = ranks_share_gpus() ? "" : gpu.uuid},
                 options.world_size);
+  // The limits below must be equal on all ranks, so they follow from the smallest GPU.
   const CommunicatorPlan plan{.rank = options.rank,
                               .world_size = options.world_size,
                               .groups = options.groups,
@@ -104,6 +111,7 @@ Communicators join(const NcclOptions& options, const GpuTraits& gpu) {
 }
 
 /// Returns a function of the driver, which this library does not link.
+/// `since` is the CUDA version that introduced the function: 12030 is 12.3. Older drivers give null.
 template <typename Function>
 Function* driver_function(const char* name, unsigned int since) {
   void* found = nullptr;
@@ -150,6 +158,7 @@ class CudaGraph final : public DeviceGraph {
  private:
   /// Leaves out nodes that only order others.
   static std::vector<std::string> kernels_of(cudaGraph_t graph) {
+    // The first call returns only the number of nodes.
     std::size_t count = 0;
     C10_CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
     std::vector<cudaGraphNode_t> nodes(count);
@@ -184,6 +193,7 @@ class CudaAccelerator final : public Accelerator {
     cudaDeviceProp properties{};
     C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, gpu));
     constexpr int kAmpere = 8;  // First with tensor cores for these types
+    // In hexadecimal digits; two hosts never have the same.
     const auto bytes = std::as_bytes(std::span(properties.uuid.bytes));
     return {.name = properties.name,
             .uuid = fmt::format("{:02x}", fmt::join(bytes.begin(), bytes.end(), "")),
@@ -202,6 +212,7 @@ class CudaAccelerator final : public Accelerator {
   }
 
   [[nodiscard]] std::int64_t used_bytes(int gpu) const override {
+    // cudaMemGetInfo() asks the current device.
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(gpu));
     std::size_t free = 0;
     std::size_t total = 0;

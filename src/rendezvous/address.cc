@@ -18,6 +18,10 @@
 
 #include "core/reject.h"
 
+// All ranks get the same host name and must derive addresses from it that work from every host. server_addresses() does
+// that for the server, own_address() for this host's own listeners; the functions before them ask the system: the
+// resolver (look_up()), the interfaces (interface_addresses()) and the routes (address_towards()).
+
 namespace chimera {
 namespace {
 
@@ -68,7 +72,9 @@ std::vector<InterfaceAddress> interface_addresses(std::set<std::string>& names) 
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<InterfaceAddress> found;
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    // Interfaces that are down count here: the message about an unknown name lists all.
     names.insert(each->ifa_name);
+    // Tunnels may have no address.
     if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) continue;
     const int family = each->ifa_addr->sa_family;
     if (family == AF_INET) found.push_back({each->ifa_name, copy_of(each->ifa_addr, sizeof(sockaddr_in))});
@@ -89,6 +95,7 @@ SocketAddress address_of_interface(const std::string& interface, int family) {
   std::set<std::string> names;
   std::optional<SocketAddress> best;
   const auto rank_of = [family](const SocketAddress& address) {
+    // Arrays compare element by element, so an earlier condition outweighs all later ones.
     return std::array{family == AF_UNSPEC || address.family() == family, !is_link_local(address),
                       address.family() == AF_INET};
   };
@@ -131,6 +138,7 @@ SocketAddress outward_address(const RendezvousPoint& rendezvous) {
 
 bool is_literal(const RendezvousPoint& rendezvous) {
   int error = 0;
+  // A resolver may be slow or absent, so literal addresses are recognized without it (AI_NUMERICHOST).
   return rendezvous.host.find("localhost") != std::string::npos || !look_up(rendezvous, AI_NUMERICHOST, error).empty();
 }
 
@@ -157,6 +165,7 @@ bool connect_by(int socket, const SocketAddress& address, Deadline deadline) {
   if (watched.revents == 0) return false;
   socklen_t size = sizeof(int);
   int error = 0;
+  // The socket is also writable if the connection was refused; SO_ERROR tells which.
   ::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size);
   errno = error;
   return error == 0;
@@ -218,6 +227,7 @@ FileDescriptor listen_at(const RendezvousPoint& rendezvous) {
   std::string reason;
   auto listener = first_socket(server_addresses(rendezvous), 0, reason, [](int socket, const SocketAddress& address) {
     const int on = 1;
+    // A restarted job uses the port again while connections of the last attempt are still in TIME_WAIT.
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     return ::bind(socket, address.get(), address.size) == 0 && ::listen(socket, SOMAXCONN) == 0;
   });

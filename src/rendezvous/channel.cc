@@ -122,6 +122,7 @@ bool Channel::fill(std::span<std::uint8_t> bytes, Deadline deadline) {
     if (got > 0) {
       filled += static_cast<std::size_t>(got);
     } else if (got == 0) {
+      // Between messages the peer may close: that is an end, not a fault.
       if (filled == 0) return false;
       throw ChannelError("the connection ended within a message");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

@@ -17,6 +17,10 @@
 #include "core/signals.h"
 #include "rendezvous/channel.h"
 
+// One thread per rank (watch()) sends, receives and judges. Rank 0 hears all ranks, and sends its verdict to them; the
+// others hear, and judge, only rank 0. There are two ways to a verdict: silence for longer than the limit (silent()),
+// and a rank that has ended without a word while others announce their end (find_gone()).
+
 namespace chimera {
 namespace {
 
@@ -27,6 +31,7 @@ constexpr std::chrono::milliseconds kBeat{250};
 constexpr std::chrono::milliseconds kStopped{1000};  // after a longer pause this process was stopped
 constexpr std::size_t kMaxBytes = 1024;
 
+/// Sets an event of eventfd(2), which wakes poll() until lower() clears it.
 void raise(const FileDescriptor& event) {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = ::write(event.get(), &one, sizeof one);
@@ -75,6 +80,7 @@ std::string describe_silence(const std::map<int, PeerHeartbeat>& all, const std:
                              std::chrono::milliseconds limit, const std::string& own_host) {
   const std::string& host = all.at(silent.front()).host;
   const std::vector<int> there = on_one_host(all, silent);
+  // If other ranks of the host are heard, or it is this host, only processes are stopped, not the host.
   const auto ranks_of_host = std::ranges::count_if(all, [&](const auto& heard) { return heard.second.host == host; });
   const double seconds = std::chrono::duration<double>(limit).count();
   const std::string ranks = ranks_text(there);
@@ -148,6 +154,7 @@ void Heartbeats::watch() {
     receive();
     if (!verdict_.empty()) return options_.on_silence(verdict_, /*own=*/false);
     std::string verdict = find_gone();
+    // Between beats nothing more is to do, unless this rank announces its end or has found the cause.
     if (!lower(news_) && verdict.empty() && now < next) continue;
     next = now + kBeat;
     const std::vector<int> lost = silent();
@@ -192,6 +199,7 @@ std::vector<int> Heartbeats::silent_for(std::chrono::milliseconds time) const {
 void Heartbeats::send_to(const SocketAddress& to, const std::string& verdict) {
   const Json words = Json::array({options_.rank, ++sent_, host_, verdict, leaves_.load()});
   const std::string datagram = add_hmac(options_.secret, json_text(words));
+  // A datagram that cannot be sent is like one that is lost on the way: the next one follows soon.
   ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT, to.get(), to.size);
 }
 
@@ -215,12 +223,15 @@ void Heartbeats::take(std::string_view datagram, const SocketAddress& from) {
     const Json json = read_json(*words);
     if (!json.at(0).is_number_unsigned() || !json.at(1).is_number_unsigned()) return;
     const int rank = json.at(0).get<int>();
+    // A new entry has the count 0, below that of any heartbeat.
     PeerHeartbeat& heard = heard_[rank];
     const auto count = json.at(1).get<std::uint64_t>();
     if (count <= heard.count) return;
     heard = {
         .host = json.at(2).get<std::string>(), .last = Clock::now(), .count = count, .leaves = json.at(4).get<bool>()};
     if (options_.rank == 0) {
+      // The source of the datagram, not an address in it, is how this rank is reached through NAT or several
+      // interfaces.
       addresses_[rank] = from;
       send_to(from, "");
     } else if (rank == 0) {

@@ -11,6 +11,10 @@
 #include "core/signals.h"
 #include "rendezvous/address.h"
 
+// A request passes four layers: RendezvousClient::ask() encodes it, RendezvousServer::serve() reads it from an
+// authenticated Channel, one thread per client, and KeyValueStore::answer() executes it, perhaps after a wait for other
+// ranks. Everything that comes from a socket is checked by read_request(): any host can reach the port.
+
 namespace chimera {
 namespace {
 
@@ -140,6 +144,7 @@ Answer KeyValueStore::answer(const Request& request) {
     case RequestKind::Get:
     case RequestKind::Wait:
       changed_.wait_until(lock, deadline_after(request.timeout), [&] { return stopped_ || has_all(); });
+      // The wait also ends by timeout or stop().
       if (!has_all()) return {};
       return {.is_there = true, .value = request.kind == RequestKind::Get ? values_[request.names.front()] : ""};
   }
@@ -177,6 +182,7 @@ RendezvousServer::RendezvousServer(FileDescriptor listener, std::string secret)
 // Order: no new clients, no waits in the store, no reads from sockets; then every thread ends by itself.
 RendezvousServer::~RendezvousServer() {
   stop_listening();
+  // Wakes the threads that wait for a key; otherwise the joins below would wait as long as they do.
   store_.stop();
   {
     const std::scoped_lock lock(mutex_);
@@ -209,6 +215,7 @@ void RendezvousServer::listen() {
     });
     const auto is_stranger = [](const Connection& each) { return !each.is_trusted; };
     if (std::ranges::count_if(connections_, is_stranger) >= kMaxUnauthenticated) continue;
+    // The list keeps the place of its elements, which their threads refer to.
     Connection& connection = connections_.emplace_back(std::move(socket));
     connection.thread = std::thread([this, &connection] { serve(connection); });
   }
@@ -223,6 +230,7 @@ void RendezvousServer::serve(Connection& connection) {
       const std::scoped_lock lock(mutex_);
       connection.is_trusted = true;
     }
+    // A client keeps its connection for the whole job and may be silent for long.
     while (const auto message = channel.receive(Deadline::max())) {
       channel.send(to_bytes(store_.answer(read_request(*message))), deadline_after(kSendTime));
     }
