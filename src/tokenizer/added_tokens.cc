@@ -5,6 +5,10 @@
 
 #include "tokenizer/unicode.h"
 
+// All patterns are in one trie, byte by byte. Its first level is also a table (`roots_`), because most positions of a
+// text begin no token, and the table alone decides that. Node 0 is the root, which is nobody's child, so 0 also stands
+// for "no child".
+
 namespace chimera {
 namespace {
 
@@ -19,6 +23,7 @@ std::size_t before_white_space(std::string_view text, std::size_t end) {
   while (end > 0) {
     const char32_t c = character_before(text, end);
     if (!is(c, kSpace)) break;
+    // The character does not tell how many bytes it has in the text, so it is encoded again.
     std::string bytes;
     append_utf8(bytes, c);
     end -= bytes.size();
@@ -58,6 +63,7 @@ void TokenFinder::add(const AddedToken& token, std::string_view pattern) {
     node = added;
   }
   Node& last = trie_[static_cast<std::size_t>(node)];
+  // The pattern belongs to an earlier token.
   if (last.token >= 0) return;
   last.token = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(token);
@@ -101,6 +107,7 @@ void TokenFinder::split(std::string_view text, std::vector<TextPiece>& pieces) c
     const AddedToken& token = tokens_[static_cast<std::size_t>(matched)];
     // A refused match is skipped whole, as in tokenizers: the search goes on behind it.
     if (token.single_word && !stands_alone(text, found, end)) continue;
+    // White space that the token before it includes (rstrip) stays there.
     const std::size_t start = token.lstrip ? std::max(before_white_space(text, found), taken) : found;
     if (token.rstrip) end = behind_white_space(text, end);
     if (taken < start) pieces.push_back({text.substr(taken, start - taken)});

@@ -16,15 +16,23 @@
 #include "tokenizer/byte_alphabet.h"
 #include "tokenizer/unicode.h"
 
+// encode_part() has three steps: take_symbols() makes the first symbols, one for each byte or character;
+// merge_symbols() joins pairs until no merge is left; the cache keeps the result. Everything is looked up by number:
+// symbols are ids of tokens, so a merge is found by a pair of ids. Vocabularies without a pre-tokenizer (SentencePiece)
+// see a whole text as one word; encode() then cuts it between characters that no merge joins, so that the parts are
+// short and many are in the cache.
+
 namespace chimera {
 namespace {
 
 constexpr TokenId kNoToken = -1;
 constexpr std::uint32_t kNoRank = ~std::uint32_t{0};
 constexpr std::size_t kShortWord = 48;  // symbols; more use a heap
+// Vocabularies of SentencePiece write it for a blank, so it is as frequent as a letter.
 constexpr char32_t kBlankSign = 0x2581;
 constexpr std::size_t kQuick = 129;  // ASCII and the blank sign
 
+/// Returns the place of a frequent character in `ascii_joins_`, or kQuick for other characters.
 std::size_t quick_place(char32_t c) { return c < 128 ? c : c == kBlankSign ? 128 : kQuick; }
 
 std::uint64_t pair_key(char32_t left, char32_t right) { return static_cast<std::uint64_t>(left) << 32 | right; }
@@ -55,6 +63,7 @@ struct Merge {
 /// Open-addressing hash table, at most half full.
 class MergeTable {
  public:
+  // A power of two, so that a mask replaces the division.
   explicit MergeTable(std::size_t merges) {
     std::size_t size = 16;
     while (size < 2 * merges) size *= 2;
@@ -63,6 +72,7 @@ class MergeTable {
 
   void insert(TokenId left, TokenId right, Merge merge) {
     Entry& entry = entries_[place_of(key_of(left, right))];
+    // A pair that the file has twice keeps its later rank.
     entry = {key_of(left, right), merge};
   }
 
@@ -83,6 +93,8 @@ class MergeTable {
     return static_cast<std::uint64_t>(left) << 32 | static_cast<std::uint32_t>(right);
   }
   [[nodiscard]] std::size_t place_of(std::uint64_t key) const {
+    // The product mixes low bits into the high ones, and the shift brings them back down. The loop ends because half of
+    // the table is empty.
     std::uint64_t hash = key * 0x9E3779B97F4A7C15U;
     hash ^= hash >> 32;
     std::size_t place = hash & (entries_.size() - 1);
@@ -106,6 +118,7 @@ class BpeModel final : public WordModel {
       const auto& [left, right] = parts.merges[i];
       const TokenId left_id = require_token(parts.vocabulary, left, i, source);
       const TokenId right_id = require_token(parts.vocabulary, right, i, source);
+      // A merge does not say what it makes: it is the token with the joined text.
       const TokenId merged_id = require_token(parts.vocabulary, left + right, i, source);
       merges_.insert(left_id, right_id, {static_cast<std::uint32_t>(i), merged_id});
     }
@@ -125,10 +138,12 @@ class BpeModel final : public WordModel {
       if (byte_level_ || token.empty()) continue;
       std::size_t end = 0;
       const char32_t c = next_character(token, end);
+      // Only tokens of one character can be first symbols.
       if (end != token.size()) continue;
       if (characters_.size() <= c) characters_.resize(c + 1, kNoToken);
       characters_[c] = id;
     }
+    // With bytes as symbols there is always a pre-tokenizer, and a whole word that is a token must stay in one part.
     if (!byte_level_ && !whole_words_first_) note_what_joins(parts);
   }
 
@@ -183,6 +198,7 @@ class BpeModel final : public WordModel {
     const auto is_known = [this](char32_t c) { return c < characters_.size() && characters_[c] != kNoToken; };
     // Unknown characters may be fused, reordered, or merged as bytes.
     if (!is_known(left) || !is_known(right)) return unknown_apart_;
+    // A bit answers for nearly all pairs of English text; the set is for the others.
     const std::size_t before = quick_place(left);
     const std::size_t behind = quick_place(right);
     if (before < kQuick && behind < kQuick) return !ascii_joins_[before * kQuick + behind];
@@ -240,6 +256,7 @@ class BpeModel final : public WordModel {
     put_waiting();
   }
 
+  /// Example: with the merges (l, o) and (lo, w), in this order, the symbols l o w become lo w and then low.
   void merge_symbols(TokenIds& symbols) const {
     if (symbols.size() < 2) return;
     if (symbols.size() > kShortWord) return merge_long(symbols);
@@ -258,6 +275,8 @@ class BpeModel final : public WordModel {
       if (merges[best].rank == kNoRank) return;
       symbols[best] = merges[best].id;
       symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+      // The entry of the removed symbol goes, and those behind it move up. Then only the two pairs with the new symbol
+      // are looked up again.
       std::copy(merges.begin() + static_cast<std::ptrdiff_t>(best) + 2,
                 merges.begin() + static_cast<std::ptrdiff_t>(symbols.size()) + 1,
                 merges.begin() + static_cast<std::ptrdiff_t>(best) + 1);
@@ -276,6 +295,7 @@ class BpeModel final : public WordModel {
     std::vector<Place> previous(count);
     for (Place i = 0; i < count; ++i) {
       next[i] = i + 1;
+      // For the first symbol this wraps around to a place that find() refuses.
       previous[i] = i - 1;
     }
     const auto find = [&](Place i) -> const Merge* {

@@ -13,6 +13,10 @@
 #include "tokenizer/pre_tokenizer.h"
 #include "tokenizer/unicode.h"
 
+// A plain trainer would count all pairs after each merge. This one keeps the counts (`counts_`), and for each pair the
+// words that contain it, so that a merge changes only these words and their neighbors' counts. The heap may hold a pair
+// with an old, larger count, so a pair is corrected when it comes to the top.
+
 namespace chimera {
 namespace {
 
@@ -32,6 +36,7 @@ struct Candidate {
   WordNumbers places;
 };
 
+/// Puts the most frequent pair on top of the heap; of equally frequent ones, the pair with the smallest ids.
 bool comes_later(const Candidate& a, const Candidate& b) {
   return a.count != b.count ? a.count < b.count : a.pair > b.pair;
 }
@@ -67,6 +72,7 @@ class BpeLearner {
   }
 
  private:
+  // A distinct word of the text, as the ids of its tokens so far.
   struct Word {
     std::vector<std::int64_t> tokens;
     std::int64_t count = 0;
@@ -112,6 +118,7 @@ class BpeLearner {
     if (places.empty() || places.back() != word) places.push_back(static_cast<std::uint32_t>(word));
   }
 
+  // A merge may make the same pair in many words; they become one candidate, with all these words.
   void push_noted() {
     for (auto& [pair, places] : noted_) {
       if (const std::int64_t count = counts_[pair]; count > 0) push({pair, count, std::move(places)});
@@ -149,12 +156,15 @@ class BpeLearner {
       counts_[come] += word.count;
       note(come, w);
     };
+    // Example: the pair (a, b) in a b c becomes ab c. The count of (b, c) falls, and that of (ab, c) rises.
     std::size_t kept = 0;  // tokens[0 .. kept) are final
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (i + 1 == tokens.size() || Pair{tokens[i], tokens[i + 1]} != pair) {
         tokens[kept++] = tokens[i];
         continue;
       }
+      // The left neighbor may itself be a new token, so it is taken from the final part; the right one is still the old
+      // one.
       if (kept > 0) replace_pair({tokens[kept - 1], pair.first}, {tokens[kept - 1], id});
       if (i + 2 < tokens.size()) replace_pair({pair.second, tokens[i + 2]}, {id, tokens[i + 2]});
       tokens[kept++] = id;
@@ -187,6 +197,7 @@ class BpeLearner {
 
 void WordCounts::add(std::string_view text) {
   while (!text.empty()) {
+    // The trainer of tokenizers reads files line by line, with the line ends, so words end where lines do.
     const std::string_view line = text.substr(0, std::min(text.find('\n'), text.size() - 1) + 1);
     for (std::size_t start = 0; start < line.size();) {
       const std::size_t end = word_end(WordPattern::Gpt2, line, start);

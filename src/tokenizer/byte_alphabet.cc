@@ -5,6 +5,7 @@
 namespace chimera {
 
 std::optional<std::string> bytes_of_letters(std::string_view letters) {
+  // 188 of 256 bytes are their own letters, which leaves 68.
   constexpr std::size_t kLetters = 0x100 + 68;  // the largest letter and 1
   static constexpr std::array<int, kLetters> kBytes = [] {
     std::array<int, kLetters> bytes{};

@@ -47,9 +47,11 @@ struct StepRun {
   // All tokens at once: a character may be spread over several tokens.
   void operator()(const ByteLevelDecoding&) const {
     std::string bytes;
+    // A token that is no text of letters, such as an added token, stays as it is.
     for (const std::string& token : tokens) bytes += bytes_of_letters(token).value_or(token);
     tokens = {with_replacements(bytes)};
   }
+  // Example: the tokens play, ##ing and ! become "play", "ing" and " !", and with `cleanup` the last becomes "!".
   void operator()(const WordPieceDecoding& step) const {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
@@ -69,6 +71,7 @@ struct StepRun {
     std::string run;
     const auto put_run = [&] {
       if (run.empty()) return;
+      // As tokenizers does: the bytes between two other tokens are valid together, or each of them is invalid.
       if (find_invalid_utf8(run)) {
         out.insert(out.end(), run.size(), "\uFFFD");
       } else {
@@ -113,6 +116,7 @@ std::string decode(const Decoder& decoder, std::vector<std::string> tokens) {
 }
 
 bool is_open(const Decoder& decoder, std::string_view last_token) {
+  // Byte-level BPE needs no such rule: an incomplete character decodes to U+FFFD, and StreamDecoder::take() waits then.
   const auto joins_bytes = [](const DecodingStep& step) { return std::holds_alternative<ByteFallbackDecoding>(step); };
   return std::ranges::any_of(decoder, joins_bytes) && byte_of(last_token).has_value();
 }

@@ -5,6 +5,7 @@
 namespace chimera {
 namespace {
 
+/// Returns what `put(out, character, its classes)` appends to `out` for all characters of the text.
 template <class Put>
 std::string mapped(std::string_view text, Put put) {
   std::string out;
@@ -53,12 +54,14 @@ std::string bert(std::string_view text, const BertStep& step) {
   return mapped(out, [](std::string& to, char32_t c, unsigned) { append_lower(to, c); });
 }
 
+/// One step of a normalizer on a text. Normal forms do not change ASCII text, so they return it without a copy.
 struct Application {
   std::string_view text;
   std::string& buffer;
   bool continues;
 
   std::string_view take(std::string result) const {
+    // The result was complete before: `text` may lie in the buffer.
     buffer = std::move(result);
     return buffer;
   }

@@ -9,12 +9,19 @@
 #include "core/choices.h"
 #include "core/printable.h"
 
+// Each reader is a chain of questions, `part.is(TYPE, FIELDS)`, which ends with part.refuse(). The chain is thus the
+// list of what is supported, from which refuse() takes its message, and a field that a branch does not name is an
+// error: to ignore it could give other ids than the Python package tokenizers.
+
 namespace chimera {
 namespace {
 
+// Tables are indexed by ids, so a wild id in a file must not take all memory.
 constexpr std::int64_t kMaxIds = std::int64_t{1} << 22;
 constexpr std::size_t kMaxSteps = std::tuple_size_v<WordBuffers>;
 
+// The expressions exactly as the files of these models spell them. They are compared as texts; word_end()
+// (pre_tokenizer.h) does what they say.
 constexpr std::pair<const char*, WordPattern> kPatterns[] = {
     {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", WordPattern::Gpt2},
     {R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
@@ -137,6 +144,7 @@ TokenIds read_template(const JsonValue& part) {
     } else if (id == "A") {
       input.push_back(kTextPlace);
     } else if (id != "B") {
+      // B is the second text of a pair; there is none, so nothing is added for it.
       what.fail(fmt::format("the sequence '{}' is neither A nor B", printable(id)));
     }
   }
@@ -175,6 +183,7 @@ TokenId id_of(const nlohmann::json& json, const JsonValue& place, const std::str
 TextMap<TokenId> read_vocabulary(const JsonValue& value) {
   require_object(value);
   TextMap<TokenId> vocabulary;
+  // Pointers to keys stay valid, because the elements of the vocabulary do not move when it grows.
   std::unordered_map<TokenId, const std::string*> owners;
   vocabulary.reserve(value.json().size());
   for (const auto& [token, id] : value.json().items()) {
@@ -252,6 +261,7 @@ PreTokenizerParts read_pre_tokenizer(const JsonValue& file) {
 void read_post_processor(const JsonValue& file, PipelineParts& parts) {
   for (const JsonValue& json : parts_of(file, "post_processor", "processors")) {
     Part part(json, "post-processor");
+    // It only changes offsets of tokens in the text, which Chimera does not compute.
     if (part.is("ByteLevel", kByteLevelFields)) continue;
     if (part.is("TemplateProcessing", {"single", "pair", "special_tokens"})) {
       parts.input = read_template(json);
@@ -283,6 +293,7 @@ Decoder read_decoder(const JsonValue& file) {
                                        .stop = static_cast<std::size_t>(json.count("stop"))});
       if (json.text("content").empty()) json.fail("the content is empty");
     } else if (part.is("Metaspace", kMetaspaceFields)) {
+      // If encoding puts a sign before the text, decoding removes it.
       const bool drops = prepend_of(json) != BlankSignStep::Prepend::Never;
       steps.emplace_back(BlankSignDecoding{.sign = replacement_of(json), .drop_first = drops});
     } else {

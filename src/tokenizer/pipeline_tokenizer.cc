@@ -5,6 +5,11 @@
 
 #include "tokenizer/unicode.h"
 
+// TextEncoder goes from a text to ids, with buffers and a cache of its own thread. PipelineTokenizer holds what all
+// threads share. The larger rest decides where a text may be cut (find_cut()), so that several threads can encode its
+// parts with the same result: cut_rule_of() decides what holds for all texts of a tokenizer, cuts_at() looks at one
+// place.
+
 namespace chimera {
 namespace {
 
@@ -53,6 +58,8 @@ enum class CutRule {
   ModelDecides  // a word extends across the cut
 };
 
+/// Example: GPT-2 begins a word at each blank before a letter, so its texts may always be cut there. SentencePiece has
+/// no words, so its model decides.
 CutRule cut_rule_of(const Normalizer& normalizer, const PreTokenizer& pre_tokenizer) {
   // A cut is safe if no step moves the boundary: the normalizer keeps blanks, and a pre-tokenizer begins a word at
   // the blank. A sign that replaces the blank before that step hides it.
@@ -85,6 +92,7 @@ class TextEncoder final : public Encoder {
       if (piece.token >= 0) {
         ids.push_back(piece.token);
       } else {
+        // Only a piece at the very start gets the prefix of a document.
         const bool first = piece.text.data() == text.data();
         encode_piece(piece.text, ids, first, continues && first);
       }
@@ -96,6 +104,7 @@ class TextEncoder final : public Encoder {
     text = normalize(parts_.normalizer, text, normal_text_, continues);
     first = first && !continues;
     if (normalized_.empty()) return encode_words(text, ids, first);
+    // The pieces lie in `normal_text_`, or in the text itself, until the next call; their words are encoded before it.
     normalized_pieces_.clear();
     normalized_.split(text, normalized_pieces_);
     for (const TextPiece& piece : normalized_pieces_) {
@@ -129,6 +138,7 @@ class PipelineTokenizer final : public Tokenizer {
   explicit PipelineTokenizer(PipelineParts parts)
       : parts_(std::move(parts)), cut_rule_(cut_rule_of(parts_.normalizer, parts_.pre_tokenizer)) {
     const auto note = [this](const std::string& text, TokenId id, bool special) {
+      // Ids may have gaps; the elements there do not exist.
       if (texts_.size() <= static_cast<std::size_t>(id)) texts_.resize(static_cast<std::size_t>(id) + 1);
       texts_[static_cast<std::size_t>(id)] = {.text = text, .exists = true, .special = special};
       ids_.insert_or_assign(text, id);
@@ -143,10 +153,12 @@ class PipelineTokenizer final : public Tokenizer {
         const std::string_view pattern =
             token.normalized ? normalize(parts_.normalizer, token.content, buffer) : std::string_view(token.content);
         (token.normalized ? normalized_ : raw_).add(token, pattern);
+        // tokenizers decodes such a token to its normalized text.
         if (pattern != token.content) texts_[static_cast<std::size_t>(token.id)].decoded = pattern;
         if (reaches_across_blanks(token, pattern)) cut_rule_ = CutRule::Never;
       }
     }
+    // `texts_` and `ids_` hold it now.
     parts_.vocabulary.clear();
   }
 
@@ -200,6 +212,7 @@ class PipelineTokenizer final : public Tokenizer {
   }
   std::size_t find_cut(std::string_view text, std::size_t least) const override {
     if (cut_rule_ == CutRule::Never) return 0;
+    // From the end, so that the first part is as long as possible.
     for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
       if (cuts_at(text, place)) return place;
     }
@@ -223,6 +236,7 @@ class PipelineTokenizer final : public Tokenizer {
     if (cut_rule_ == CutRule::Always) return true;
     std::string left;
     append_utf8(left, before);
+    // The model sees the words that the pre-tokenizer makes, in which a sign may stand for the blank.
     left = last_word(left);
     return !left.empty() && parts_.model->splits_at(left + last_word(text.substr(place, end - place)), left.size());
   }

@@ -2,9 +2,14 @@
 
 #include "tokenizer/unicode.h"
 
+// The patterns are regular expressions in the files; here each is a function that returns the end of the first
+// alternative that matches. `Scanner` has the parts that they share. All places are byte positions, and all steps are
+// over whole characters.
+
 namespace chimera {
 namespace {
 
+// The complement of [^\s\p{L}\p{N}].
 constexpr unsigned kAnyWord = kLetter | kNumber | kSpace;
 
 struct Scanner {
@@ -46,6 +51,7 @@ struct Scanner {
   [[nodiscard]] bool is_line_end(std::size_t i) const { return byte(i) == '\n' || byte(i) == '\r'; }
 
   /// Returns the word's end. A longer run before other text leaves its last character to the next word.
+  /// The alternatives are \s*[\r\n]+ (`line_ends_first`), \s+(?!\S) and \s+.
   [[nodiscard]] std::size_t white_space(std::size_t i, bool line_ends_first) const {
     std::size_t last = i;      // of the run's last character
     std::size_t line_end = i;  // of its last line end
@@ -85,6 +91,7 @@ struct Scanner {
 
 /// Tries the alternatives of the pattern in their order. Each starts with another class of character, so the first
 /// character behind an optional blank decides.
+/// Example: "don't  go1" has the words "don", "'t", " ", " go" and "1".
 std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
   if (const std::size_t end = scanner.contraction(start, false); end > start) return end;
   const std::size_t body = scanner.byte(start) == ' ' ? start + 1 : start;
@@ -98,17 +105,22 @@ std::size_t end_of_gpt2_word(const Scanner& scanner, std::size_t start) {
   return scanner.white_space(start, false);
 }
 
+/// The words of Llama 3 and Qwen 2, alternative by alternative. Example with three digits at most: "x=(12345)" has the
+/// words "x", "=(", "123", "45" and ")".
 template <std::size_t most_digits>
 std::size_t end_of_llama3_word(const Scanner& scanner, std::size_t start) {
   if (const std::size_t end = scanner.contraction(start, true); end > start) return end;
   std::size_t second = start;
   const unsigned first = scanner.take(second);
   if ((first & kLetter) != 0) return scanner.run(second, kLetter);
+  // One digit is taken already.
   if ((first & kNumber) != 0) return scanner.run(second, kNumber, most_digits - 1);
+  // [^\r\n\p{L}\p{N}]?\p{L}+: one other character may stand before letters, such as a blank or a bracket.
   if (!scanner.is_line_end(start)) {
     const std::size_t letters = scanner.run(second, kLetter);
     if (letters > second) return letters;
   }
+  //  ?[^\s\p{L}\p{N}]+[\r\n]*: line ends directly behind such characters belong to them.
   const std::size_t body = scanner.byte(start) == ' ' ? second : start;
   const std::size_t others = scanner.run_of_others(body);
   if (others > body) {
@@ -153,6 +165,7 @@ std::string_view next_bert_word(std::string_view text, std::size_t& start) {
       if (end > start) break;
       start = next;
     } else if (has_class(c, kPunctuation)) {
+      // Punctuation is a word of its own, or ends the word before it.
       if (end == start) end = next;
       break;
     }
@@ -165,6 +178,7 @@ std::string_view next_bert_word(std::string_view text, std::size_t& start) {
 
 std::string_view with_signs(const BlankSignStep& step, std::string_view text, bool first, std::string& buffer) {
   buffer.clear();
+  // A blank at the start becomes a sign below, so none is added.
   const bool wants =
       step.prepend == BlankSignStep::Prepend::Always || (step.prepend == BlankSignStep::Prepend::First && first);
   if (wants && text.front() != ' ' && !text.starts_with(step.sign)) buffer += step.sign;

@@ -36,6 +36,7 @@ class ByteTokenizer final : public Tokenizer {
   bool is_open(TokenId) const override { return false; }
   TokenIds with_special(const TokenIds& text) const override { return text; }
   std::size_t find_cut(std::string_view text, std::size_t least) const override {
+    // Any place would do for the ids, but both parts must be valid UTF-8.
     const auto starts_character = [&](std::size_t i) { return (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80; };
     for (std::size_t place = text.size(); place-- > std::max<std::size_t>(least, 1);) {
       if (starts_character(place)) return place;
@@ -64,6 +65,7 @@ std::string StreamDecoder::push(TokenId id) {
 std::string StreamDecoder::finish() { return pending_.empty() ? "" : take(true); }
 
 std::string StreamDecoder::take(bool all) {
+  // Saves the decoding if more tokens are needed in any case.
   if (!all && tokenizer_.is_open(pending_.back())) return "";
   TokenIds ids = context_;
   ids.insert(ids.end(), pending_.begin(), pending_.end());
@@ -73,6 +75,7 @@ std::string StreamDecoder::take(bool all) {
   if (!all && text.ends_with(kReplacementCharacter)) return "";
   text.erase(0, tokenizer_.decode(context_, with_special_).size());
   if (text.empty()) return "";  // such as for a special token
+  // The next tokens are decoded behind these, and only the text after theirs is new.
   context_ = std::move(pending_);
   pending_.clear();
   return text;

@@ -9,6 +9,10 @@
 #include "core/reject.h"
 #include "tokenizer/pipeline_json.h"
 
+// Reading is lenient: a field that Chimera does not support is only noted in `unsupported`. It matters only for
+// vocab.json and vocab.txt, whose whole pipeline follows from this file, and special_tokens() refuses it there. A
+// tokenizer.json has its own pipeline, which tokenizer_json.cc compares with `flags`.
+
 namespace chimera {
 namespace {
 
@@ -119,6 +123,7 @@ std::vector<AddedToken> special_tokens(const TokenizerConfig& config, const std:
   wanted.insert(usual.begin(), usual.end());
   for (const auto& [field, content] : wanted) {
     const auto known = vocabulary.find(content);
+    // Several fields may name one token, such as <|endoftext|> for GPT-2.
     if (known != vocabulary.end() && find(content) == tokens.end()) {
       tokens.push_back({.id = known->second, .content = content, .normalized = false, .special = true});
     } else if (known == vocabulary.end() && config.named.contains(field)) {

@@ -17,6 +17,10 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/word_piece_model.h"
 
+// main_tokenizer_file() finds the file that decides the kind, files_of() the other files of that kind, and
+// config_beside() the settings next to them. open_file() then makes the tokenizer from the texts;
+// tokenizer_from_merges() and tokenizer_from_words() do so for the two older kinds, tokenizer_json.cc for the third.
+
 namespace chimera {
 namespace {
 
@@ -41,6 +45,7 @@ void for_lines(const std::string& text, const std::string& source, Take take) {
   for (std::size_t start = 0; start < text.size(); ++number) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
     std::string_view line = std::string_view(text).substr(start, end - start);
+    // Files that were written on Windows.
     if (line.ends_with('\r')) line.remove_suffix(1);
     take(line, number);
     start = end + 1;
@@ -51,6 +56,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
   std::vector<std::pair<std::string, std::string>> merges;
   for_lines(text, source, [&](std::string_view line, std::size_t number) {
     if (line.starts_with("#version")) return;
+    // No token contains a blank: byte-level BPE writes it as a letter.
     const std::size_t blank = line.find(' ');
     if (blank == line.npos || blank == 0 || blank + 1 == line.size() || line.find(' ', blank + 1) != line.npos) {
       reject("{}: line {}: expected two tokens with a blank between them", source, number);
@@ -80,6 +86,7 @@ TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
 void require_class(const TokenizerConfig& config, std::initializer_list<const char*> names, const std::string& source) {
   std::string_view kind = config.tokenizer_class;
   if (kind.empty()) return;
+  // The Fast class of transformers is the same tokenizer in Rust.
   if (kind.ends_with("Fast")) kind.remove_suffix(4);
   if (std::find(names.begin(), names.end(), kind) != names.end()) return;
   reject(
@@ -89,6 +96,7 @@ void require_class(const TokenizerConfig& config, std::initializer_list<const ch
 }
 
 fs::path sibling(const fs::path& path, std::string_view from, std::string_view to) {
+  // Both names end in one of the usual names, behind a common prefix.
   std::string name = path.filename().string();
   name.replace(name.size() - from.size(), from.size(), to);
   return path.parent_path() / name;
@@ -107,6 +115,7 @@ std::vector<TokenizerFile> files_of(const fs::path& path) {
     return {{sibling(path, kMerges, kVocabulary).string(), kVocabulary}, {path.string(), kMerges}, config, added};
   }
   if (name.ends_with(".txt")) return {{path.string(), kWords}, config, added};
+  // Any other name: users rename such files, for example to my-tokenizer.json.
   return {{path.string(), kTokenizerJson}, config};
 }
 
@@ -179,6 +188,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_words(const std::string& text, const s
   for_lines(text, source, [&](std::string_view line, std::size_t number) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     if (line.empty()) reject("{}: line {} is empty; expected a token", source, number);
+    // The id of a token is its line.
     if (!words.vocabulary.emplace(line, static_cast<TokenId>(number - 1)).second) {
       reject("{}: line {}: '{}' is given twice; leave one of them out", source, number, printable(line));
     }

@@ -17,6 +17,10 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/word_piece_model.h"
 
+// The order in tokenizer_from_json() follows from what depends on what: the vocabulary first, which the model, the ids
+// of added tokens and the template all refer to; then the parts of the pipeline; last the checks against
+// tokenizer_config.json, which transformers reads as well.
+
 namespace chimera {
 namespace {
 
@@ -35,6 +39,7 @@ Json template_of(const std::vector<std::string>& tokens) {
   for (const char* token : {kFirst, kLast}) {
     const auto found = std::ranges::find(tokens, token);
     if (found == tokens.end()) continue;
+    // The id of a token is its place in the list.
     const auto id = found - tokens.begin();
     used[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
   }
@@ -85,6 +90,7 @@ std::unique_ptr<WordModel> read_bpe(const JsonValue& model, const std::string& s
     if (!text_or(model, affix, "").empty()) model.fail(fmt::format("a {} is not supported for BPE", affix));
   }
   BpeParts parts;
+  // Moved in, and out again below, because a copy of 100,000 texts takes long.
   parts.vocabulary = std::move(vocabulary);
   const JsonValue merges = model.field("merges");
   if (!merges.json().is_array()) merges.fail(fmt::format("expected an array, found {}", merges.json().type_name()));
@@ -152,6 +158,7 @@ std::vector<AddedToken> read_added(const JsonValue& file, const TextMap<TokenId>
 }
 
 void check_template(const JsonValue& file, const PipelineParts& parts) {
+  // Only now all tokens are known, those of the vocabulary and the added ones.
   std::set<TokenId> ids = {kTextPlace};
   for (const auto& [text, id] : parts.vocabulary) ids.insert(id);
   for (const AddedToken& token : parts.added) ids.insert(token.id);
@@ -180,6 +187,7 @@ void require_same_pipeline(const TokenizerConfig& config, const PipelineParts& p
     const auto found = config.flags.find(flag);
     if (found != config.flags.end() && found->second != own) refuse(fmt::format("{} is {}", flag, found->second));
   };
+  // The flag is about a blank before the first word, which only pre-tokenizers with a word pattern add.
   if (has_step<WordStep>(parts.pre_tokenizer)) require("add_prefix_space", has_step<BlankStep>(parts.pre_tokenizer));
   if (!config.tokenizer_class.starts_with("Bert") || parts.normalizer.size() != 1) return;
   if (const auto* bert = std::get_if<BertStep>(&parts.normalizer.front())) {
@@ -226,6 +234,7 @@ bool is_byte_tokenizer_json(const std::string& text) {
   if (!json.is_object()) return false;
   const auto added = json.find("added_tokens");
   if (added == json.end() || !added->is_array()) return false;
+  // Makes the file that an export would write with these special tokens, and compares.
   std::vector<std::string> special_tokens;
   for (const nlohmann::json& token : *added) {
     if (!token.is_object() || !token.contains("content") || !token["content"].is_string()) return false;

@@ -26,6 +26,11 @@ struct Mapping {
 
 namespace tables {
 #include "tokenizer/unicode_tables.inc"
+
+// Properties of characters come from tables in unicode_tables.inc, because ICU's version depends on the system, and ids
+// of tokens must not. Only normal forms come from ICU: Unicode never changes those of existing characters, and
+// characters that are younger than the Python package's tables are left out by is_young().
+
 }  // namespace tables
 
 constexpr std::size_t kCodePoints = 0x110000;
@@ -34,6 +39,7 @@ constexpr char32_t kReplacement = 0xFFFD;
 /// Returns the character at `position`, negative if it is invalid, and moves `position` behind it or behind its
 /// longest valid prefix, at least one byte.
 UChar32 take_character(std::string_view text, std::size_t& position) {
+  // A character has at most four bytes; the cut keeps ICU's 32-bit lengths in range.
   constexpr std::size_t kLongest = 4;
   const std::string_view rest = text.substr(position, kLongest);
   const auto size = static_cast<std::int32_t>(rest.size());
@@ -63,6 +69,7 @@ void append_normalized(std::string& out, std::string_view text, const icu::Norma
 std::string normalization_of(std::string_view text, const icu::Normalizer2* normalizer, UErrorCode status) {
   if (U_FAILURE(status)) throw Error(std::string("ICU has no normal forms: ") + u_errorName(status));
   std::string out;
+  // Decomposed texts are a little longer.
   out.reserve(text.size() + text.size() / 8);
   constexpr std::size_t kMaxAtOnce = std::size_t{1} << 28;  // ICU's lengths have 31 bits
   std::size_t start = 0;
@@ -80,6 +87,7 @@ std::string normalization_of(std::string_view text, const icu::Normalizer2* norm
   return out;
 }
 
+/// Returns one table of 2 MiB for all properties: one access then answers any question about a character.
 CharacterTable make_table() {
   CharacterTable classes(kCodePoints);
   const auto mark = [&classes](const auto& ranges, CharacterClass character_class) {
@@ -110,12 +118,14 @@ char32_t next_character(std::string_view text, std::size_t& position) {
   const auto lead = static_cast<unsigned char>(text[position]);
   std::size_t end = position;
   const UChar32 c = lead < 0x80 ? lead : take_character(text, end);
+  // An invalid byte counts alone here, unlike in with_replacements().
   position = lead < 0x80 || c < 0 ? position + 1 : end;
   return c < 0 ? kReplacement : static_cast<char32_t>(c);
 }
 
 char32_t character_before(std::string_view text, std::size_t position) {
   std::size_t start = position - 1;
+  // Walks back over continuation bytes (10xxxxxx), at most three.
   const std::size_t least = position < 4 ? 0 : position - 4;
   while (start > least && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
   return next_character(text.substr(0, position), start);
@@ -173,6 +183,7 @@ void append_lower(std::string& text, char32_t c) {
     text += "i\u0307";
     return;
   }
+  // The table is sorted by the upper-case character.
   const auto* found = std::lower_bound(std::begin(tables::kLower), std::end(tables::kLower), c,
                                        [](const Mapping& mapping, char32_t of) { return mapping.from < of; });
   append_utf8(text, found != std::end(tables::kLower) && found->from == c ? found->to : c);

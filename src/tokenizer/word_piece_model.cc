@@ -32,10 +32,12 @@ class WordPieceModel final : public WordModel {
     for (std::size_t start = 0; start < word.size();) {
       const std::string_view prefix = start == 0 ? std::string_view{} : parts_.continuing;
       // Greedy: the longest token first.
+      // No token is longer than `longest_`, so longer pieces are not tried.
       std::size_t length = std::min(word.size() - start, longest_);
       bool found = false;
       for (; length > 0 && !found; --length) {
         const std::size_t end = start + length;
+        // A piece ends between characters.
         if (end < word.size() && !starts_character(word[end])) continue;
         piece.assign(prefix).append(word.substr(start, length));
         const auto token = parts_.vocabulary.find(piece);
@@ -44,6 +46,7 @@ class WordPieceModel final : public WordModel {
         found = true;
         start = end;
       }
+      // One part that is no token makes the whole word unknown, also the parts before it.
       if (!found) return {parts_.unknown};
     }
     return pieces;
