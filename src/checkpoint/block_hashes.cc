@@ -19,6 +19,7 @@ Hash128 from(const XXH128_hash_t& hash) { return {hash.high64, hash.low64}; }
 /// Returns nothing if a character is not a lower-case hexadecimal digit.
 std::optional<std::uint64_t> parse_half(std::string_view digits) {
   std::uint64_t half = 0;
+  // from_chars() would also take upper case, but a hash has one spelling.
   const auto is_digit = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
   if (!std::ranges::all_of(digits, is_digit)) return std::nullopt;
   std::from_chars(digits.data(), digits.data() + digits.size(), half, 16);
@@ -63,6 +64,7 @@ void BlockHasher::add(std::span<const std::byte> bytes) {
     const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kHashBlockBytes - state_->filled));
     XXH3_128bits_update(&state_->block, part.data(), part.size());
     state_->filled += part.size();
+    // A full block closes at once, so finish() has a last block only if some bytes are left.
     if (state_->filled == kHashBlockBytes) state_->close_block();
     bytes = bytes.subspan(part.size());
   }

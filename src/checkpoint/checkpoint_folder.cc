@@ -12,6 +12,11 @@
 #include "core/console.h"
 #include "core/error.h"
 
+// Only names decide which folders are checkpoints: step-00000100 is complete, because commit() gives this name last,
+// and step-00000100.tmp is not. So a search lists names, takes the newest, and opens it; if it is damaged, the next
+// older one. Another process may add and remove checkpoints meanwhile. Therefore errors of listing are ignored where a
+// file may just have gone, and readers of a model try again (use_model_folder()).
+
 namespace chimera {
 namespace {
 
@@ -38,6 +43,7 @@ std::vector<Entry> entries_in(const std::string& folder) {
                        .is_link = fs::is_symlink(entry->symlink_status(unreadable)),
                        .is_folder = fs::is_directory(entry->status(unreadable))});
   }
+  // Other errors mean that the folder is absent, or goes away while it is read: then it has no checkpoints.
   if (error == std::errc::permission_denied) {
     throw CheckpointError(fmt::format("{}: cannot be read ({})", folder, error.message()));
   }
@@ -76,6 +82,7 @@ std::string folder_of(const std::string& path) {
   const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (file.filename() == kManifestName) return parent.string();
   if (file.filename() != kLatestName) return path;
+  // The file has the name of a checkpoint, and a line end.
   const std::string name = read_small_file(path);
   return (parent / name.substr(0, name.find('\n'))).string();
 }
@@ -107,6 +114,7 @@ std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& st
   const auto kept = std::min(steps.size(), static_cast<std::size_t>(retention.last));
   std::vector<std::int64_t> old(steps.begin(), steps.end() - static_cast<std::ptrdiff_t>(kept));
   if (retention.every == 0) return old;
+  // Example: with last = 1 and every = 100, the steps 120, 210 and 250 of 50, 120, 180, 210 and 250 stay.
   std::int64_t multiple = 0;  // The first checkpoint at or after each multiple stays, because a save may start late
   std::erase_if(
       old, [&](std::int64_t step) { return step / retention.every > std::exchange(multiple, step / retention.every); });
@@ -115,6 +123,7 @@ std::vector<std::int64_t> find_expired_steps(const std::vector<std::int64_t>& st
 
 void remove_expired(Disk& disk, const std::string& folder, std::int64_t newest, const Retention& retention) {
   std::vector<std::int64_t> steps = steps_in(folder, /*with_links=*/false);
+  // Checkpoints of later steps are of an earlier attempt, which the user may still want.
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   for (const std::int64_t step : find_expired_steps(steps, retention)) {
     // A reader must never see a checkpoint with some of its files; the new name marks it as unfinished.
@@ -207,6 +216,8 @@ void use_model_folder(const std::string& path, int threads, const std::function<
       return use(folder);
     } catch (const Error&) {
       std::error_code none;
+      // Otherwise the folder is a checkpoint that resolve_model_folder() has found and a running job has replaced
+      // since.
       if (folder == path || std::filesystem::exists(folder, none)) throw;
       messages().write(fmt::format("chimera: {} was removed meanwhile; looks for a newer one\n", folder));
     }

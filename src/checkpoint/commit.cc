@@ -11,6 +11,9 @@
 #include "safetensors/safetensors_layout.h"
 #include "safetensors/weight_files.h"
 
+// Ranks tell the committing rank what they have written by files in the folder (rank-00001.json), which all hosts share
+// in any case. These records are sealed like a manifest, so that half a record is noticed.
+
 namespace chimera {
 namespace {
 
@@ -34,6 +37,7 @@ std::vector<FileEntry> take_parts(Disk& disk, const std::string& unfinished, int
       files.push_back(std::move(file));
     }
   }
+  // Only once all could be read: a failure before leaves all records in place.
   for (int rank = 0; rank < ranks; ++rank) disk.remove_file(part_path(unfinished, rank));
   return files;
 }
@@ -49,7 +53,9 @@ FileEntry add_text(Disk& disk, const std::string& unfinished, const std::string&
 std::string index_of(const std::string& unfinished, const std::vector<FileEntry>& files) {
   std::vector<std::pair<std::string, std::vector<TensorEntry>>> weights;
   for (const FileEntry& file : files) {
+    // With one rank the file is model.safetensors, which needs no index.
     if (!file.name.starts_with("model-")) continue;
+    // Reads back only headers, of files that other ranks may have written.
     const SafetensorsFile opened(unfinished + "/" + file.name);
     auto& tensors = weights.emplace_back(file.name, std::vector<TensorEntry>()).second;
     for (std::size_t i = 0; i < opened.tensors().size(); ++i) tensors.push_back(opened.tensors()[i]);
@@ -80,6 +86,7 @@ void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step)
 }  // namespace
 
 std::string open_unfinished(Disk& disk, const std::string& folder, std::int64_t step) {
+  // The name of a new folder is in its parent, so the parent is what must reach the disk.
   if (disk.make_folder(folder)) disk.sync_folder(parent_of(folder));
   std::string path = unfinished_path(folder, step);
   disk.make_folder(path);
@@ -108,6 +115,7 @@ void commit(Disk& disk, const std::string& folder, std::int64_t step, int ranks,
   move_to_its_place(disk, folder, step);
   fault_point("after-rename");
   const std::string latest = folder + "/" + kLatestName;
+  // A reader of `latest` sees the old name or the new one, never half of it.
   write_file(disk, latest + ".tmp", checkpoint_name(step) + "\n");
   disk.rename(latest + ".tmp", latest);
   disk.sync_folder(folder);

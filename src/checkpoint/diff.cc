@@ -15,9 +15,13 @@
 
 #include "checkpoint/manifest.h"
 
+// compare_tensors() deals the names of tensors out to threads. compare() reads a tensor of both checkpoints block by
+// block, as doubles whatever their types, and sums squares as it goes, so that no tensor is in memory as a whole.
+
 namespace chimera {
 namespace {
 
+// Two buffers of at most 2 MiB for each thread, even for tensors of many GB.
 constexpr std::uint64_t kElementsAtOnce = std::uint64_t{1} << 18;
 
 template <class Number>
@@ -35,6 +39,8 @@ double half_precision(std::uint16_t bits) {
   if (exponent == 0x1f) {
     return fraction == 0 ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
   }
+  // Without an exponent the number is subnormal, a multiple of 2^-24. Otherwise a leading 1 (0x400) belongs to the
+  // fraction.
   return exponent == 0 ? sign * std::ldexp(fraction, -24) : sign * std::ldexp(fraction + 0x400, exponent - 25);
 }
 
@@ -42,6 +48,7 @@ double number_at(ElementType type, const std::byte* bytes, const std::string& te
   switch (type) {
     case ElementType::F32: return stored<float>(bytes);
     case ElementType::F64: return stored<double>(bytes);
+    // The upper half of a float32.
     case ElementType::BF16: return std::bit_cast<float>(std::uint32_t{stored<std::uint16_t>(bytes)} << 16);
     case ElementType::F16: return half_precision(stored<std::uint16_t>(bytes));
     default: throw CheckpointError(fmt::format("tensor {}: is of type {}", tensor, to_text(type)));
@@ -73,6 +80,7 @@ TensorDifference compare(const WeightFiles::Found& one, const WeightFiles::Found
         fmt::format("shape [{}] and [{}]", fmt::join(one.tensor.shape, ", "), fmt::join(other.tensor.shape, ", "));
     return difference;
   }
+  // Types of less than a byte are refused below, by number_at().
   difference.elements = one.tensor.bytes / std::max<std::uint64_t>(bits_of(one.tensor.type) / 8, 1);
   Elements ours(one);
   Elements theirs(other);
@@ -111,6 +119,7 @@ std::vector<TensorDifference> compare_tensors(const CheckpointTensors& first, co
                                               int threads) {
   const std::vector<std::string> names = all_names(first, second);
   std::vector<TensorDifference> all(names.size());
+  // Threads take the next tensor when they have finished one, because sizes differ widely.
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;

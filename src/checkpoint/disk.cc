@@ -41,6 +41,7 @@ std::size_t Disk::write(int file, std::span<const std::byte> bytes, const std::s
   while (true) {
     const ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written > 0) return static_cast<std::size_t>(written);
+    // A write may do nothing without an error; the loop in OpenFile would then never end.
     if (written == 0) fail_to_write(path, ENOSPC);
     if (errno != EINTR) fail_to_write(path, errno);
   }
@@ -51,6 +52,7 @@ void Disk::sync(int file, const std::string& path) { require_success(::fsync(fil
 void Disk::close(int file) noexcept { ::close(file); }
 
 void Disk::sync_folder(const std::string& path) {
+  // fsync() works on folders, too: it writes their names.
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.get() < 0) fail_to_write(path, errno);
   require_success(::fsync(folder.get()), path);

@@ -10,6 +10,10 @@
 #include "core/printable.h"
 #include "safetensors/regular_file.h"
 
+// A manifest is JSON whose last member is a hash of all bytes before it. add_seal() therefore takes the closing brace
+// off, hashes, and adds the member as text; remove_seal() compares the same bytes before it parses any, so the parser
+// sees only what this program has written, unless somebody has made a new hash.
+
 namespace chimera {
 namespace {
 
@@ -17,6 +21,7 @@ constexpr std::string_view kBeforeSeal = ",\n  \"xxh3_128\": \"";
 constexpr std::string_view kAfterSeal = "\"\n}\n";
 constexpr std::size_t kSealDigits = 32;
 constexpr std::size_t kSealBytes = kBeforeSeal.size() + kSealDigits + kAfterSeal.size();
+// A description of a run is at most a few objects deep.
 constexpr int kMaxDepth = 16;
 
 /// Returns the last lines of a manifest, which seal `text`, everything before them.
@@ -60,6 +65,7 @@ FileEntry parse_file(const std::string& path, const Json& file) {
   if (!file.is_object()) refuse(path, "files has an entry that is not an object");
   FileEntry record{.name = plain_name(path, file), .bytes = number(path, file, "bytes"), .blocks = {}};
   const Json& blocks = member(path, file, "blocks");
+  // verify.cc relies on it: hash i is that of block i, and the size says how many there are.
   if (!blocks.is_array() || blocks.size() != blocks_of(record.bytes)) {
     refuse(path, fmt::format("{} has {} bytes and needs {} hashes", printable(record.name), record.bytes,
                              blocks_of(record.bytes)));
@@ -77,6 +83,7 @@ FileEntry parse_file(const std::string& path, const Json& file) {
 std::string add_seal(const nlohmann::ordered_json& object) {
   constexpr int kIndent = 2;
   std::string text = json_text(object, kIndent);
+  // The seal begins with the comma after the last member, see kBeforeSeal.
   text.resize(text.size() - std::string_view("\n}").size());
   return add_seal(std::move(text));
 }

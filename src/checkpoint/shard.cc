@@ -14,6 +14,7 @@ CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manife
   } catch (const ConfigError& error) {
     throw CheckpointError(error.what());
   }
+  // `all` is sorted, so equal names are neighbors.
   const std::vector<std::string> all = names();
   const auto doubled = std::ranges::adjacent_find(all);
   if (doubled != all.end()) throw CheckpointError(fmt::format("{}: has tensor {} twice", checkpoint, *doubled));
@@ -49,12 +50,14 @@ class HashedFile {
 
   void write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
+      // In parts: the hash reads a part from memory, and the write finds it in the cache.
       const auto part = bytes.first(std::min<std::size_t>(bytes.size(), kHashBlockBytes));
       hasher_.add(part);
       file_.write(part);
       written_ += part.size();
       unsynced_ += part.size();
       if (unsynced_ >= kMaxUnsynced) sync();
+      // Also while the disk is slow: the launcher takes a silent rank for hung.
       progress_();
       bytes = bytes.subspan(part.size());
     }

@@ -72,6 +72,7 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
     files[i].record = &manifest.files[i];
     files[i].first_block = blocks;
     blocks += manifest.files[i].blocks.size();
+    // No buffer is larger than a block, and a small checkpoint needs less.
     largest = std::max(largest, std::min(kHashBlockBytes, manifest.files[i].bytes));
     open(checkpoint, files[i]);
   }
@@ -79,6 +80,8 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
   const auto work = [&] {
     std::vector<std::byte> buffer(largest);
     for (std::uint64_t block = next++; block < blocks; block = next++) {
+      // The last file that begins at or before the block. An empty file has no blocks; its number is that of the next
+      // file, which comes after it.
       const auto file = std::ranges::upper_bound(files, block, {}, &Examined::first_block) - 1;
       check_everything(*file, block - file->first_block, buffer);
       if (progress) progress();
@@ -86,6 +89,7 @@ std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifes
   };
   {
     std::vector<std::jthread> others;
+    // A thread without a block would only allocate its buffer.
     const auto useful = std::min<std::uint64_t>(static_cast<std::uint64_t>(std::max(threads, 1)), blocks);
     for (std::uint64_t i = 1; i < useful; ++i) others.emplace_back(work);
     work();

@@ -13,6 +13,11 @@
 
 #include "core/choices.h"
 
+// The kernel shows a process its control groups in two files: /proc/self/cgroup says in which group it is, for each
+// controller of version 1 and once for version 2; /proc/self/mountinfo says where the groups are mounted.
+// find_hierarchy() joins the two. A machine may have both versions, so all are read, and the lowest limit counts. See
+// cgroups(7).
+
 namespace chimera {
 namespace {
 
@@ -52,6 +57,7 @@ std::vector<double> numbers_in(const fs::path& path) {
   std::vector<double> numbers;
   for (const std::string& word : lines.empty() ? std::vector<std::string>{} : words_of(lines.front())) {
     const auto value = number(word);
+    // Without a limit, cpu.max has the words "max 100000".
     if (!value) return {};
     numbers.push_back(*value);
   }
@@ -67,6 +73,7 @@ struct Hierarchy {
   /// The group comes first, then its ancestors.
   [[nodiscard]] std::vector<fs::path> directories() const {
     std::vector<fs::path> all;
+    // For the group a/b these are MOUNT/a/b, MOUNT/a and MOUNT.
     for (fs::path place = group; !place.empty(); place = place.parent_path()) all.push_back(mount / place);
     all.push_back(mount);
     return all;
@@ -75,6 +82,7 @@ struct Hierarchy {
 
 /// A container's own group is the mount itself.
 fs::path seen_from(const std::string& root, const std::string& group) {
+  // Example: if the mount shows only /docker/x, the group /docker/x/job is job below the mount.
   const fs::path relative = fs::path(group).lexically_relative(root);
   if (relative.empty() || relative == "." || *relative.begin() == "..") return {};
   return relative;
@@ -97,6 +105,7 @@ std::optional<Hierarchy> find_hierarchy(const fs::path& root, std::string_view c
     const auto dash = std::find(words.begin(), words.end(), "-");
     if (words.size() < 6 || words.end() - dash < 4) continue;
     const bool is_it = controller.empty() ? dash[1] == "cgroup2" : dash[1] == "cgroup" && lists(dash[3], controller);
+    // Without relative_path(), the leading slash of the mount would replace `root`.
     if (is_it) return Hierarchy{root / fs::path(words[4]).relative_path(), seen_from(words[3], group)};
   }
   return std::nullopt;
@@ -113,6 +122,7 @@ std::optional<double> first_number(const fs::path& path) {
 
 std::optional<double> cores(const std::vector<double>& quota_and_period) {
   if (quota_and_period.size() != 2 || quota_and_period[1] <= 0) return std::nullopt;
+  // Microseconds of processor time in each period, also in microseconds: 150000 in 100000 are one and a half cores.
   return quota_and_period[0] / quota_and_period[1];
 }
 
@@ -137,6 +147,7 @@ void add_memory_1(const Hierarchy& hierarchy, CgroupLimits& limits) {
     const auto memory = first_number(directory / "memory.limit_in_bytes");
     lower(limits.memory_bytes, memory);
     const auto both = first_number(directory / "memory.memsw.limit_in_bytes");
+    // Version 1 limits memory and swap together, version 2 swap alone.
     if (memory && both) lower(limits.swap_bytes, std::max(*both - *memory, 0.0));
   }
 }
@@ -177,6 +188,7 @@ std::optional<std::uint64_t> out_of_memory_kills(const fs::path& root) {
 int available_cores(const std::filesystem::path& root) {
   cpu_set_t set;
   CPU_ZERO(&set);
+  // The call fails on machines with more cores than the set has bits.
   const int count = ::sched_getaffinity(0, sizeof(set), &set) == 0
                         ? CPU_COUNT(&set)
                         : static_cast<int>(std::thread::hardware_concurrency());

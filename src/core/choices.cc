@@ -21,7 +21,10 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   for (std::size_t i = 1; i <= a.size(); ++i) {
     std::vector<std::size_t> row(b.size() + 1, i);
     for (std::size_t j = 1; j <= b.size(); ++j) {
+      // row[j] is the distance between the first i letters of `a` and the first j of `b`. Only three rows are kept.
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      // Optimal string alignment: a swap of neighbors counts as one edit, so `chimrea` is as near to chimera as
+      // `chimra`.
       const bool is_swap = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (is_swap) row[j] = std::min(row[j], earlier[j - 2] + 1);
     }

@@ -18,6 +18,10 @@
 #include "core/files.h"
 #include "core/signals.h"
 
+// Each Console has a queue and a thread that writes it. The thread is detached and never ends, because it may be inside
+// a write() that blocks forever; State is shared with it, so that it outlives the Console. After a fork only the
+// calling thread exists, so restart_consoles() gives the child new consoles.
+
 namespace chimera {
 namespace {
 
@@ -50,6 +54,7 @@ struct Console::State {
       news.wait(lock, [&] { return !waiting.empty(); });
       const std::string text = std::move(waiting.front().text);
       waiting.pop_front();
+      // The text is out of the queue while it is written, so put() never changes it.
       bytes -= text.size();
       writing = true;
       const bool fails = failed;
@@ -78,6 +83,7 @@ struct Console::State {
 
 /// Returns false if the system has no thread to give.
 bool Console::start_writer(const std::shared_ptr<State>& state) {
+  // Signals are for the main thread.
   const SignalBlocker none;
   try {
     std::thread([state] { state->run(); }).detach();
@@ -108,6 +114,7 @@ void Console::put(std::string text, bool passing) {
   }
   state.bytes += text.size();
   state.waiting.push_back({std::move(text), passing});
+  // The newest text stays, whatever its size.
   while (state.bytes > kMaxWaiting && state.waiting.size() > 1) {
     state.bytes -= state.waiting.front().text.size();
     state.waiting.pop_front();

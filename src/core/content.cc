@@ -16,6 +16,8 @@ constexpr std::size_t kBytesOfText = 100;  // At least, for each zero byte
 constexpr std::size_t kBytesBetweenControls = 50;
 constexpr std::ptrdiff_t kFewControls = 16;
 constexpr std::string_view kControlsOfText = "\b\t\n\v\f\r\x1B";
+// The length has eight bytes, little endian, and headers are shorter than 4 GiB, so four zero bytes stand before the
+// header.
 constexpr std::string_view kSafetensorsLength("\0\0\0\0{\"", 6);  // end of length, header
 
 struct Kind {
@@ -110,6 +112,7 @@ void require_utf8(const std::string& path, std::string_view head) {
 bool has_object_in_line(std::string_view begin) {
   if (begin[0] != '{') return false;
   const auto end = begin.find('\n');
+  // JSON over several lines has a line end early. A line as long as this is more often the first of many.
   if (end == begin.npos && begin.size() > kContentHead / 2) return true;
   const std::string_view line = begin.substr(0, end);
   return line[line.find_last_not_of(kBlanks)] == '}';

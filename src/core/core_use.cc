@@ -57,6 +57,7 @@ std::optional<double> busy_seconds(const std::string& stat, const std::vector<in
     ticks += std::accumulate(times.begin(), times.begin() + 8, 0.0) - times[3] - times[4];
     ++found;
   }
+  // A core may have been taken offline.
   if (found == 0 || found < cores.size()) return std::nullopt;
   return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }

@@ -21,6 +21,7 @@ constexpr std::array<std::uint32_t, 256> kRemainders = [] {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
+  // Starts and ends inverted, so that leading and trailing zero bytes change the checksum.
   std::uint32_t rest = ~0U;
   for (const char byte : bytes) rest = kRemainders[(rest ^ static_cast<unsigned char>(byte)) & 0xFFU] ^ (rest >> 8U);
   return ~rest;

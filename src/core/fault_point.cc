@@ -53,6 +53,7 @@ int required_number(std::string_view text) {
 }
 
 void require_known(const std::string& point) {
+  // fault_point.h explains each; a new point must be added here and there.
   static const std::vector<std::string> points = {
       "start", "rendezvous",      "connected",     "step",         "forward", "backward", "all-reduce", "sum",
       "vote",  "optimizer",       "updated",       "leave",        "restore", "resume",   "tokenized",  "save",
@@ -108,6 +109,7 @@ std::vector<Fault> read_faults() {
   return faults;
 }
 
+// Read once: fault points are passed in every op, on several threads.
 const std::vector<Fault>& planned_faults() {
   static const std::vector<Fault> value = read_faults();
   return value;
@@ -160,6 +162,7 @@ bool fault_point(std::string_view point) {
     if (fault.point != point || fault.rank != told_rank) continue;
     if (fault.start != 0 && fault.start != start_of_job()) continue;
     ++passages[i];
+    // From the given call on, while other actions happen in that call only.
     if (fault.action == FaultAction::Slow && passages[i] >= fault.count) std::this_thread::sleep_for(kSlowness);
     if (passages[i] != fault.count) continue;
     fail(fault);

@@ -30,6 +30,7 @@ namespace {
 FileDescriptor make_nameless_file(const std::string& folder, std::size_t bytes) {
   FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   if (file.get() < 0 || bytes == 0) return file;
+  // Reserves the space now: on a full disk, a write to the mapping would end the process by SIGBUS.
   return ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes)) == 0 ? std::move(file) : FileDescriptor();
 }
 
@@ -40,6 +41,7 @@ bool is_refusal(int error) { return error == EPERM || error == EACCES || error =
 FileDescriptor make_memory_file(const char* name, std::size_t bytes) {
   const std::string action = "make shared memory of " + std::to_string(bytes) + " bytes";
   FileDescriptor file(::memfd_create(name, MFD_CLOEXEC));
+  // Before the next call, which may change it.
   const int error = errno;
   if (file.get() >= 0) {
     check_system(::ftruncate(file.get(), static_cast<off_t>(bytes)), action);

@@ -24,6 +24,7 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
   std::array<char, 1 << 16> block;
   while (in.read(block.data(), block.size()) || in.gcount() > 0) {
     text.append(block.data(), static_cast<std::size_t>(in.gcount()));
+    // While reading, not from the file's size: a pipe has none.
     if (text.size() > most) {
       throw ConfigError(name + ": is longer than " + std::to_string(most) + " bytes; give a file of at most as many");
     }
@@ -45,6 +46,7 @@ bool is_replaced(const std::string& path) {
 /// A new file next to `path`, with an unused name.
 struct Unfinished {
   explicit Unfinished(const std::string& path) : name(path + ".unfinished") {
+    // Other processes may be writing the same path, each to a file of its own; the last rename wins.
     constexpr int kNames = 1000;
     for (int i = 1; i <= kNames && !open(); ++i) name = path + ".unfinished-" + std::to_string(i);
     if (file.get() < 0) fail(path, errno);
@@ -76,6 +78,7 @@ std::filesystem::path parent_of(const std::string& path) {
 std::filesystem::path nearest_parent(const std::string& path) {
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(parent_of(path), error);
+  // Folders in between are created by make_parent_folders(), so the nearest one that exists decides.
   while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   return place;
 }
@@ -85,6 +88,7 @@ std::filesystem::path nearest_parent(const std::string& path) {
 std::string read_whole(const std::string& path, std::size_t most) {
   if (path == "-") return read_all(std::cin, "standard input", most);
   std::error_code error;
+  // A folder could be opened, too, and would fail only when it is read.
   if (std::filesystem::is_directory(path, error)) {
     throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   }
@@ -156,6 +160,8 @@ void write_whole(const std::string& path, const std::string& text) {
     return;
   }
   make_parent_folders(path);
+  // The file is not synced, so a crash of the machine may lose it. Checkpoints and exports, which must survive that,
+  // have writers of their own.
   const Unfinished unfinished(path);
   int cause = write_all(unfinished.file.get(), text);
   if (cause == 0 && std::rename(unfinished.name.c_str(), path.c_str()) == 0) return;

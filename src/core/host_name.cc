@@ -7,6 +7,7 @@
 namespace chimera {
 
 std::string host_name() {
+  // One byte is never written: a name that is cut may come without a final zero.
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }

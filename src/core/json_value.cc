@@ -56,6 +56,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
     Json::object_t::value_type* field = nullptr;  // Current field of an object
   };
 
+  // Adds a value to the innermost open container, or makes it the whole document. Returns its place.
   Json& put(Json value) {
     if (open_.empty()) return root_ = std::move(value);
     Json& container = *open_.back().value;

@@ -7,6 +7,8 @@
 namespace chimera {
 
 std::string printable(std::string_view text, std::size_t most) {
+  // Everything but ASCII is escaped: a name from a file cannot send control sequences to the terminal, and a text that
+  // is cut stays valid UTF-8.
   constexpr const char* kDigits = "0123456789abcdef";
   std::string quote;
   for (const char c : text.substr(0, most)) {

@@ -25,6 +25,7 @@ struct Group {
                                           std::uint32_t& d) {
   auto low_key = static_cast<std::uint32_t>(key);
   auto high_key = static_cast<std::uint32_t>(key >> 32U);
+// Multipliers and key increments are those of the paper.
 #pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t first = std::uint64_t{0xD2511F53U} * a;
@@ -41,11 +42,13 @@ struct Group {
 [[gnu::always_inline]] inline void fill(std::uint64_t key, const WordStream& stream, std::uint32_t group,
                                         Group& result) {
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    // Sixteen counters at once, one for each lane of a vector register of 512 bits.
     std::uint32_t a = group * kLanes + lane;
     std::uint32_t b = stream[0];
     std::uint32_t c = stream[1];
     std::uint32_t d = stream[2];
     philox(key, a, b, c, d);
+    // Word w of all lanes stands together, see random_words() in the header.
     result.words[lane] = a;
     result.words[kLanes + lane] = b;
     result.words[2 * kLanes + lane] = c;
@@ -62,6 +65,7 @@ void fill_anywhere(std::uint64_t key, const WordStream& stream, std::uint32_t gr
                                                      Group& result) {
   fill(key, stream, group, result);
 }
+// Chosen at the start by the processor; both give the same numbers.
 const auto best_fill =
     __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") ? fill_avx512 : fill_anywhere;
 #else
@@ -69,6 +73,7 @@ constexpr auto best_fill = fill_anywhere;
 #endif
 
 std::array<std::uint64_t, 2> block(std::uint64_t key, std::uint64_t stream, std::uint64_t index) {
+  // The counter of Philox has 128 bits: the index, then the stream.
   auto [a, b, c, d] = std::array{static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32U),
                                  static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32U)};
   philox(key, a, b, c, d);

@@ -15,6 +15,7 @@ void keep_freed_memory() {
 #ifdef __GLIBC__
   constexpr int kNever = std::numeric_limits<int>::max();
   (void)::mallopt(M_TRIM_THRESHOLD, kNever);
+  // Large blocks would otherwise be mapped and unmapped each time, which no trim threshold prevents.
   (void)::mallopt(M_MMAP_THRESHOLD, kNever);
 #endif
 }
@@ -22,6 +23,7 @@ void keep_freed_memory() {
 double peak_resident_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
+  // Linux counts in KiB.
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 

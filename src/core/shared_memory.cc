@@ -20,6 +20,7 @@ struct Made {
   std::map<const std::byte*, const SharedMemory*, std::less<>> files;
 };
 
+// For shared_address(), which has nothing but a pointer.
 Made& made() {
   static Made all;
   return all;
@@ -53,6 +54,7 @@ SharedMemory::SharedMemory(const SharedAddress& address) {
 }
 
 void SharedMemory::map() {
+  // mmap() refuses an empty mapping.
   if (size_ == 0) return;
   void* data = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
   if (data == MAP_FAILED) check_system(-1, "map shared memory");

@@ -3,6 +3,7 @@
 namespace chimera {
 namespace {
 
+// For each thread, because a computation may be interrupted while others go on.
 thread_local const std::atomic<bool>* interruption_wanted = nullptr;
 
 }  // namespace

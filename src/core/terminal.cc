@@ -27,6 +27,7 @@ std::string clip_lines(std::string_view text, std::size_t columns) {
     } else if ((static_cast<unsigned char>(byte) & 0xC0U) != 0x80) {
       ++column;
     }
+    // Continuation bytes of UTF-8 do not count as columns, so they stay with their first byte, or go with it.
     if (column <= columns) kept += byte;
   }
   return kept;

@@ -27,6 +27,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 }
 
 using SameWord = std::pair<std::string_view, std::string_view>;
+// Words that PyTorch and other programs accept for the same things.
 constexpr std::array<SameWord, 7> kSameWords = {SameWord{"bf16", "bfloat16"},       SameWord{"fp32", "float32"},
                                                 SameWord{"float", "float32"},       SameWord{"fp64", "float64"},
                                                 SameWord{"double", "float64"},      SameWord{"gpu", "cuda"},
@@ -58,6 +59,7 @@ class CountList {
     const std::size_t dots = part.find("..");
     const Term first = term(part.substr(0, dots));
     const Term last = dots == std::string_view::npos ? first : term(part.substr(dots + 2));
+    // With D = 4, `D..4D` means 4, 8, 12, 16, but `1..D` means 1, 2, 3, 4.
     const std::int64_t step = first.of_depth && last.of_depth ? depth_ : 1;
     if (last.value < first.value) refuse();
     for (std::int64_t value = first.value; value <= last.value; value += step) {

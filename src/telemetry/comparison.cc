@@ -113,6 +113,7 @@ std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver o
   for (const RunHistory& run : runs) {
     Series training{run.name};
     Series validation{run.name + ", validation"};
+    // Sums of step times, not clock times: a pause between two attempts of a run does not count.
     double seconds = 0;
     for (const MetricsLine& step : run.steps) {
       seconds += step.step_seconds;

@@ -20,6 +20,8 @@ namespace {
 
 // A minimal Protocol Buffers encoder: no dependency for five fields.
 
+// A message is a sequence of fields: a key (number of the field and WireType), then a value. Numbers of fields are
+// those of event.proto and summary.proto of TensorFlow.
 enum class WireType : std::uint8_t { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
 
 void add_little_endian(std::string& out, std::uint64_t number, int bytes) {
@@ -33,6 +35,7 @@ void add_varint(std::string& out, std::uint64_t number) {
 }
 
 void add_key(std::string& out, int field, WireType type) {
+  // The low three bits of a key are the type.
   add_varint(out, (static_cast<std::uint64_t>(field) << 3U) | static_cast<std::uint64_t>(type));
 }
 
@@ -47,6 +50,7 @@ std::string event_at(double wall_time, std::int64_t step = 0) {
   std::string event;
   add_key(event, 1, WireType::Fixed64);
   add_little_endian(event, std::bit_cast<std::uint64_t>(wall_time), 8);
+  // Zero is the default of the format, which encoders leave out.
   if (step == 0) return event;
   add_key(event, 2, WireType::Varint);
   add_varint(event, static_cast<std::uint64_t>(step));

@@ -8,6 +8,7 @@
 namespace chimera {
 namespace {
 
+// One style for all pages, light and dark; a page needs no other file and can be sent by mail.
 constexpr const char* kStyle = R"(:root{--paper:#f6f7f9;--card:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#d8dce0}
 @media (prefers-color-scheme: dark){:root{--paper:#0e1116;--card:#171b20;--ink:#e6e9ec;--soft:#a3adb8;--line:#343b43}}
 *{box-sizing:border-box}

@@ -39,6 +39,7 @@ FileDescriptor open_for_lines(const std::string& path, off_t bytes) {
   } catch (const ConfigError& error) {
     reject("--metrics {}", error.what());
   }
+  // Not truncated by open(): first the lock must show that no other run is writing.
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666));
   std::error_code none;
   // A pipe or a device cannot be cut, and two runs may share it.
@@ -71,6 +72,7 @@ void LossWatch::note(double loss) {
     const double weight = std::max(1 / static_cast<double>(losses), kDistanceWeight);
     const double difference = above - distance;
     distance += weight * difference;
+    // West's update: with the weight w, the variance of old and new values together, around the new mean.
     variance = (1 - weight) * (variance + weight * difference * difference);
   }
   ++losses;
@@ -141,6 +143,7 @@ std::string read_kept_lines(const std::string& path, std::int64_t last_step) {
   // A last line without an end was cut by a crash.
   for (std::string line; std::getline(file, line) && !file.eof(); kept += line + "\n") {
     const auto step = try_json(line);
+    // Steps ascend, so the first one beyond the checkpoint ends the lines to keep.
     if (!step.is_object() || !step.contains("step") || step["step"] > last_step) break;
   }
   return kept;

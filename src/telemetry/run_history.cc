@@ -94,6 +94,7 @@ std::vector<MetricsLine> parse_metrics(const std::string& path, const std::strin
   std::vector<MetricsLine> steps;
   std::size_t number = 1;
   std::size_t begin = 0;
+  // A last line without an end may still be being written.
   for (std::size_t end = text.find('\n'); end != std::string::npos; end = text.find('\n', begin), ++number) {
     const std::string_view line(text.data() + begin, end - begin);
     if (!line.empty()) steps.push_back(parse_step(line, fmt::format("{}:{}", path, number)));
@@ -106,6 +107,7 @@ std::string metrics_path(const std::string& run) {
   namespace fs = std::filesystem;
   std::error_code none;
   const auto require_readable = [&](const std::string& path) {
+    // The type `none` means an error other than absence, such as a folder that this user may not read.
     if (fs::status(path, none).type() != fs::file_type::none) return;
     throw ConfigError(fmt::format("{}: cannot be read ({})", path, none.message()));
   };
@@ -139,6 +141,7 @@ RunHistory read_run(const std::string& path) {
 
 std::optional<std::int64_t> planned_steps(const RunHistory& run) {
   const std::string text = value_of(run.configuration, "hyperparameters.steps");
+  // An absent field is an empty text, which gives 0.
   const std::int64_t steps = std::strtoll(text.c_str(), nullptr, 10);
   return steps > 0 ? std::optional(steps) : std::nullopt;
 }

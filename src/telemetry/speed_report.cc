@@ -151,6 +151,7 @@ double seconds_elsewhere(const std::vector<OpTotals>& ranks, std::size_t self) {
       others.seconds += found->second.seconds;
       others.count += found->second.count;
     }
+    // One op without a counterpart makes the sum incomparable, so nothing is said about the rank.
     if (others.count == 0) return 0;
     seconds += others.seconds / others.count * own.count;
   }
@@ -171,6 +172,7 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const auto steps = std::ssize(all[rank].step_seconds);
     if (steps == 0) continue;
+    // From sums over all complete steps to one step.
     const double share = 1 / static_cast<double>(steps);
     RankSpeed& speed = report.ranks.emplace_back(
         RankSpeed{.rank = static_cast<int>(rank), .elsewhere = share * seconds_elsewhere(ops_of_ranks, rank)});
@@ -223,6 +225,7 @@ std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
   const std::string ops = slow_ops(report, waits);
   if (!ops.empty()) causes.push_back(ops);
   if (causes.empty()) {
+    // Ops are the first part, and are no wait.
     const auto part = std::ranges::max_element(kParts.begin() + 1, kParts.end(), {},
                                                [&](const auto& each) { return report.parts.*each.second; });
     causes.push_back(fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,

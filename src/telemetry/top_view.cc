@@ -218,6 +218,7 @@ std::optional<LiveRun> LiveRun::find(const std::string& metrics) {
   if (error) return std::nullopt;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
+    // Only folders of processes have numbers for names.
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const fs::path files = entry.path() / "fd";
     if (writes_to(files, file)) return LiveRun(static_cast<pid_t>(std::stol(name)), page_of(files));
@@ -251,6 +252,7 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
     has_processes = has_processes || seen[r].process != 0;
   }
   for (LiveRank& rank : seen) {
+    // Ranks of a job on several hosts have pages of their hosts; a page of an older job has no process numbers at all.
     const bool is_elsewhere = has_processes && rank.process == 0;
     const bool is_lost = rank.process != 0 && ::kill(rank.process, 0) != 0 && errno == ESRCH;
     if (is_elsewhere || is_lost) rank = {.doing = is_lost ? "lost" : "not seen here", .is_here = false};
