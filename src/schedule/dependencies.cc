@@ -33,6 +33,7 @@ OpTable::OpTable(const Schedule& schedule)
 
 std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
                                            std::span<const std::int64_t> worker_units) {
+  // With worker_units {12, 24}, worker 1 is half as fast as worker 0; generate/detours.cc times slow workers this way.
   const auto duration = [&](OpIndex op) {
     return unit_duration(table.op(op).kind) * (worker_units.empty() ? 1 : worker_units[table.worker(op)]);
   };
@@ -42,6 +43,7 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
   OpIndex second = kNoOp;  // Second op of the pair whose first op was visited last
   const auto visit = [&](OpIndex index) {
     ++visited;
+    // Both ops of a pair are visited, one right after the other. The visit of the first has timed the second, too.
     if (index == second) return;
     // `free` is when the worker has ended its ops so far. Inputs of both ops of a pair delay the start of both.
     const std::span<const Op> ops = table.at_once(index, pairs);
@@ -56,6 +58,7 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
     if (ops.size() > 1) second = index + 1;
   };
   visit_in_dependency_order(table, visit, pairs);
+  // An op on a cycle is never visited. Its start would stay 0, and callers would sort ops by a time without meaning.
   if (visited != table.size()) {
     throw ScheduleError("schedule '" + table.schedule().name +
                         "' has a cycle of waiting workers; run `chimera check` on it");

@@ -46,6 +46,7 @@ MessageHeader to_header(const MessageTag& tag) {
 
 std::optional<MessageTag> tag_of(const MessageHeader& header) {
   const auto fields = std::bit_cast<HeaderFields>(header);
+  // A kind out of range must not become an OpKind: tables are indexed with it.
   if (fields.magic != kMagic || fields.kind >= kOpKinds) return std::nullopt;
   const MessageTag tag = {fields.step,
                           {.kind = static_cast<OpKind>(fields.kind),

@@ -27,6 +27,7 @@ std::vector<ParameterGroupId> order_of_groups(const OpTable& table, const std::v
   }
   std::vector<ParameterGroupId> order;
   if (!trains) return order;
+  // At equal times the smaller group comes first, so that all workers have the same order.
   std::sort(last.begin(), last.end());
   for (const auto& [begin, group] : last) order.push_back(group);
   return order;
@@ -49,6 +50,7 @@ std::int64_t eager_until(const OpTable& table, const std::vector<std::int64_t>& 
   switch (placement) {
     case AllReducePlacement::Eager: return static_cast<std::int64_t>(table.schedule().workers[worker].size());
     case AllReducePlacement::EagerOpt: return last_wait(table, start, worker);
+    // No op is at a position below -1, so every all-reduce comes after the worker's last op.
     case AllReducePlacement::Post: return -1;
   }
   return -1;

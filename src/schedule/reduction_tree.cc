@@ -28,6 +28,8 @@ std::vector<std::int64_t> legal_reduction_blocks(std::int64_t micro_batches, con
   for (std::int64_t blocks = 1; blocks <= micro_batches; ++blocks) {
     if (micro_batches % blocks != 0) continue;
     const std::int64_t size = micro_batches / blocks;
+    // One worker adds the micro-batches of a block in order. If two replicas shared a block, its sum would need another
+    // order of additions.
     const auto is_whole = [&](const MicroBatchRun& run) { return run.first % size == 0 && run.last % size == 0; };
     if (std::all_of(runs.begin(), runs.end(), is_whole)) legal.push_back(blocks);
   }

@@ -31,6 +31,7 @@ std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, b
   if (!tied || groups.empty()) return groups;
   auto owners = groups.front();
   owners.insert(owners.end(), groups.back().begin(), groups.back().end());
+  // A worker that holds both ends of the pipeline takes part once.
   sort_unique(owners);
   groups.push_back(std::move(owners));
   return groups;

@@ -1,3 +1,8 @@
+// Writing: `Writer` appends one cell after another to one string. With a program, write_worker() puts PyTorch's actions
+// for messages between the ops. Reading: `CsvReader` cuts rows and cells off the front of the text. A cell is an op, a
+// pair of ops, or another action of PyTorch (kActions), which is counted and dropped. The first line `# {...}`, if
+// there is one, decides which suffixes a cell may have. Without it, the shape follows from the ops at the end.
+
 #include "schedule/schedule_csv.h"
 
 #include <fmt/format.h>
@@ -22,6 +27,7 @@ namespace {
 /// the worker that names it first, or worker 0. Requires stages in range.
 Placement implied_placement(const std::vector<std::vector<Op>>& workers, std::int64_t stages) {
   std::vector<WorkerId> holders(static_cast<std::size_t>(stages));
+  // Later rows come first, so that the first row that names a stage decides.
   for (std::size_t w = workers.size(); w-- > 0;) {
     for (const Op& op : workers[w]) holders[op.stage.index()] = WorkerId(static_cast<std::int64_t>(w));
   }
@@ -34,6 +40,7 @@ bool is_plain(const Schedule& schedule) {
   if (schedule.updates || schedule.slices != 1 || schedule.groups != 1 || schedule.micro_batch_scale != 1 ||
       schedule.order || schedule.late_forwards)
     return false;
+  // The reader takes an empty first row for a mistake.
   if (schedule.workers.empty() || schedule.workers.front().empty()) return false;
   const std::int64_t ops = num_ops(schedule);
   if (schedule.stages > ops || schedule.micro_batches > ops) return false;  // The reader rejects such ids
@@ -67,6 +74,7 @@ class Writer {
     add_micro_batch(op);
   }
   void compute(const Op& op) {
+    // PyTorch writes a pair as one cell: `(`, the first op, `;`, the second op, `)OVERLAP_F_B`.
     const bool ends_pair = in_pair_;
     in_pair_ = op.paired && !ends_pair;
     if (!ends_pair) separate();
@@ -243,6 +251,8 @@ class CsvReader {
     reject("{}: row {}, column {}: {}", source_, row, column, what);
   }
   [[noreturn]] void refuse(std::string_view cell) const {
+    // After torch 2.5, the letter B changed its meaning. The message therefore names both old forms, although only one
+    // of them is in this cell.
     if (is_whole_backward_of_older_torch(cell)) {
       fail(fmt::format(
           "'{}' is not a cell of a schedule; in torch 2.5 and older, BW is the whole backward and B the input "
@@ -333,10 +343,13 @@ class CsvReader {
     cell.remove_prefix(1);
     const auto micro_batch = take_number(cell);
     if (!micro_batch) return std::nullopt;
+    // A suffix that the first line does not allow stays in the cell, and the cell is refused because it does not end
+    // here.
     const auto slice = schedule_.slices != 1 ? take_slice(cell) : 0;
     const auto replica = slice && has_header_ ? take_suffix(cell, 'r') : 0;
     const auto version = replica && schedule_.updates ? take_suffix(cell, 'v') : 0;
     if (!slice || !replica || !version || !cell.empty()) return std::nullopt;
+    // Replica and slice have 16 bits in an Op. As in take_number(), larger ids saturate, and check() reports them.
     constexpr std::int64_t kLast = std::numeric_limits<std::int16_t>::max();
     return Op{.kind = *kind,
               .replica = ReplicaId(std::min(*replica, kLast)),
@@ -388,6 +401,7 @@ class CsvReader {
     }
     const std::int64_t stages = stage_.id + 1;
     const std::int64_t micro_batches = micro_batch_.id + 1;
+    // Every stage has at least an F and a B of each micro-batch.
     if (stages * micro_batches > kMaxOps / 2) {
       fail_at(stage_.row, stage_.column,
               fmt::format("{} stages times {} micro-batches are more than {} ops", stages, micro_batches, kMaxOps));
@@ -436,6 +450,7 @@ ReadSchedule schedule_from_text(std::string_view text, const std::string& source
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first == text.npos) throw ConfigError(source + ": is empty; expected a schedule in JSON or CSV");
+  // A JSON array is no schedule either, but the reader of JSON has the better message for it.
   if (text[first] == '{' || text[first] == '[') return {schedule_from_json(text, source), {}};
   return schedule_from_csv(text, source);
 }

@@ -1,3 +1,8 @@
+// The schedule is written by hand and read over the tree of the JSON library. A `Value` is a place in this tree, and an
+// `Object` checks the names of an object's fields once, and then finds the fields by number. The functions read_...()
+// follow the grammar of docs/schedule_format.md. They refuse what the grammar excludes. Ids are only clamped to their
+// types: whether they exist is for check() to decide, which names the op.
+
 #include "schedule/schedule_json.h"
 
 #include <fmt/format.h>
@@ -105,6 +110,7 @@ class Object {
     for (const auto& [name, field] : value.json.get_ref<const Json::object_t&>()) {
       const auto place = std::find(names.begin(), names.end(), name);
       if (place == names.end()) {
+        // Throws, and names the nearest known field.
         JsonValue(value.json, value.source, value.path()).expect_object({names.begin(), names.end()});
       }
       fields_[static_cast<std::size_t>(place - names.begin())] = &field;
@@ -142,6 +148,7 @@ class Object {
   static std::int64_t to_integer(const Value& value) {
     value.require(value.json.is_number_integer(), "an integer");
     constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+    // The library stores integers above 2^63 - 1 as unsigned ones, and would return them as negative numbers.
     const bool is_beyond = value.json.is_number_unsigned() && value.json.get<std::uint64_t>() > std::uint64_t{kMax};
     return is_beyond ? kMax : value.json.get<std::int64_t>();
   }
@@ -149,6 +156,7 @@ class Object {
  private:
   const Value& value_;
   std::span<const char* const> names_;
+  // As many as kFileNames, the longest list, has names.
   std::array<const Json*, 16> fields_{};
 };
 
@@ -178,6 +186,8 @@ Op read_op(const Value& value, const Schedule& schedule) {
   const std::string& name = op.text(kKind);
   const auto kind = name.size() == 1 ? op_kind(name[0]) : std::nullopt;
   if (!kind) op[kKind].fail(fmt::format("unknown op '{}'; known: F, B, I, W", printable(name)));
+  // Some schedules have the field: their ops must all have it. In other schedules it would have no effect, so it is
+  // refused.
   const auto require_if = [&](bool needed, std::size_t field, const char* whose) {
     if (needed) op.require_field(field);
     if (!needed && op.has(field)) op[field].fail(fmt::format("only ops of {}", whose));
@@ -294,6 +304,7 @@ Schedule read_head(const Object& file) {
   if (schedule.name.size() > kLongestName) file[kName].fail(fmt::format("longer than {} bytes", kLongestName));
   schedule.slices = file.count_or_one(kSlices, kMaxSlices);
   schedule.groups = file.count_or_one(kGroups);
+  // Each factor is at most 10^8, so the product fits in 64 bits.
   if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices) {
     file[kMicroBatches].fail(
         fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule.stages, schedule.micro_batches,

@@ -23,6 +23,8 @@ Copies versions_of(const Schedule& schedule, std::size_t worker) {
   const auto& ops = schedule.workers[worker];
   for (std::size_t i = 0; i < ops.size(); ++i) {
     Versions& versions = copies[{ops[i].replica, ops[i].stage}];
+    // A user's schedule may name any version. Versions beyond the number of ops cannot exist and share one entry, so
+    // that memory stays linear in the ops.
     const auto version = static_cast<std::size_t>(std::max(ops[i].weight_version, 0));
     if (version >= versions.used.size()) versions.used.resize(std::min(version, ops.size()) + 1, 0);
     versions.used[std::min(version, ops.size())] = i + 1;
@@ -47,9 +49,12 @@ std::vector<VersionChange> version_changes(const Schedule& schedule, std::size_t
     for (std::size_t v = 1; v < versions.made.size(); ++v) {
       changes.push_back({versions.made[v], copy.second, +1});
       const std::size_t used = v - 1 < versions.used.size() ? versions.used[v - 1] : 0;
+      // Until the next version exists, this one is the newest, and is kept even if no op uses it any more.
       changes.push_back({std::max(used, versions.made[v]), copy.second, -1});
     }
   }
+  // Of the changes after one op, -1 sorts before +1: a version that is replaced without a further use does not raise
+  // the peak.
   std::stable_sort(changes.begin(), changes.end(), [](const VersionChange& a, const VersionChange& b) {
     return std::pair(a.after, a.change) < std::pair(b.after, b.change);
   });
