@@ -46,6 +46,9 @@ Schedule alternating(const PipelineShape& shape, const Rounds& rounds, const Rul
   for (std::int64_t w = 0; w < shape.stages; ++w) {
     auto& ops = schedule.workers[static_cast<std::size_t>(w)];
     const auto add = [&](OpKind kind, std::int64_t k) {
+      // A round takes a group through all chunks. With two chunks and groups of four, forwards 0 to 3 of a worker are
+      // of chunk 0 and micro-batches 0 to 3, forwards 4 to 7 of chunk 1 and the same micro-batches, and forward 8
+      // begins the next round with micro-batch 4 at chunk 0.
       const std::int64_t turn = k % round / rounds.group;
       const std::int64_t chunk = kind == OpKind::Forward ? turn : rounds.chunks - 1 - turn;
       const std::int64_t position = k / round * rounds.group + k % rounds.group;
@@ -56,6 +59,7 @@ Schedule alternating(const PipelineShape& shape, const Rounds& rounds, const Rul
     const std::int64_t delay = std::min(worker.delay.value_or(0), count);
     for (std::int64_t k = 0; k < warm_up; ++k) add(OpKind::Forward, k);
     for (std::int64_t k = 0; k < count; ++k) {
+      // The forwards end before the backwards, so the last turns have a backward only.
       if (warm_up + k < count) {
         add(OpKind::Forward, warm_up + k);
         ops.back().paired = worker.pairs;
@@ -70,18 +74,22 @@ Schedule alternating(const PipelineShape& shape, const Rounds& rounds, const Rul
 }
 
 Schedule one_f_one_b(const PipelineShape& shape) {
+  // The forwards that fill the workers below, and those of the other slices of micro-batch 0: its backward begins with
+  // its last slice.
   return alternating(shape, {.slices = shape.slices},
                      [&](std::int64_t s) { return Alternation{.warm_up = shape.stages - 1 - s + shape.slices - 1}; });
 }
 
 /// `fill` is 1 or 2: the slices in flight, in multiples of D, beside the k-1 that complete a micro-batch.
 Schedule zero_bubble(const PipelineShape& shape, std::int64_t fill, std::int64_t slices) {
+  // Warm-up and delay have the same sum on all workers, and so have the activations that they keep.
   return alternating(shape, {.slices = slices}, [&](std::int64_t s) {
     return Alternation{.warm_up = fill * (shape.stages - 1 - s) + slices - 1, .delay = fill * s};
   });
 }
 
 std::int64_t num_groups(const PipelineShape& shape) {
+  // The number of rounds of PyTorch's ScheduleInterleaved1F1B.
   return std::max<std::int64_t>(1, shape.micro_batches / shape.stages);
 }
 
@@ -114,6 +122,8 @@ SupportedAxis looped_chunks() {
 /// Equation 1 of 1F1B, and of GPipe, which has the same critical path.
 PaperModel one_f_one_b_model() {
   return {.critical_ops = [](const PipelineShape& shape, double) -> CriticalOps {
+            // The last worker starts after D-1 forwards and runs N forwards and backwards; D-1 backwards follow on the
+            // way up.
             const std::int64_t each = shape.micro_batches + shape.stages - 1;
             return {each, each};
           },
@@ -134,6 +144,8 @@ Schedule pipedream(const PipelineShape& shape) {
   Schedule schedule = without_flush(shape, {.micro_batches = 1, .versions = shape.stages});
   for (auto& ops : schedule.workers) {
     for (Op& op : ops) {
+      // The worker of stage s runs D-1-s forwards ahead of its backwards. So m - (D-1-s) backwards, and as many
+      // updates, come before the forward of micro-batch m.
       const std::int64_t behind = shape.stages - 1 - op.stage.value();
       op.weight_version = static_cast<std::int32_t>(std::max<std::int64_t>(0, op.micro_batch.value() - behind));
     }

@@ -1,3 +1,8 @@
+// units_of() divides the micro-batches into units and gives each its first slot, lay_out() gives the ops of a unit
+// their slots, and in_slot_order() turns the slots of a worker into its list of ops. Schedules with slices have no
+// slots: sliced() orders them by list scheduling. ChimeraCounts and the two functions behind it are the performance
+// model of the paper; the schedule does not depend on them.
+
 #include "generate/chimera.h"
 
 #include <algorithm>
@@ -24,6 +29,9 @@ class ChimeraCounts {
 
   [[nodiscard]] CriticalOps direct(std::int64_t count) const {
     if (count <= depth_) return {depth_, depth_ + 2 * share(count) - 2};
+    // With one pipeline down and one up, each_ is D/2. The first unit then has D forwards and 2D - 2 backwards on the
+    // critical path, and each further unit 2 forwards and 2D - 2 backwards: its other forwards fill bubbles of the unit
+    // before.
     const std::int64_t units = count / depth_;
     return plus({depth_ + (units - 1) * (depth_ - 2 * each_ + 2), units * (depth_ + 2 * each_ - 2)},
                 joined(count % depth_));
@@ -78,6 +86,7 @@ FreeRegions chimera_free_regions(const PipelineShape& shape, std::int64_t worker
 
 std::optional<std::string> chimera_refusal(const PipelineShape& shape) {
   if (shape.slices > 1 && shape.scale != ScaleMethod::Direct) return "--slices needs --scale direct";
+  // Halving has an F and a B for each half of a micro-batch.
   return chimera_shape_error(shape, shape.scale == ScaleMethod::Halving ? 4 : 2);
 }
 
@@ -100,6 +109,8 @@ std::vector<Unit> units_of(const PipelineShape& shape, std::int64_t micro_batche
     const std::int64_t rest = micro_batches - first;
     const std::int64_t blocks = doubled && rest > depth ? 2 : 1;
     units.push_back({.slot = slot, .first = first, .count = std::min(rest, blocks * depth), .blocks = blocks});
+    // S slots for the forwards and as many for the backwards of each block; what sticks out overlaps with the next
+    // unit.
     slot += (1 + blocks) * chimera_stages(shape);
   }
   return units;
@@ -119,6 +130,7 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
                                                             std::min(depth, unit.count - begin));
     for (std::int64_t m = 0; m < share.count; ++m, ++forwards) {
       const MicroBatchId id(share.first + m);
+      // With two blocks, forwards 2i and 2i + 1 of the pipeline share a slot, each in a half of it.
       const std::int64_t forward = unit.slot + s + 2 * (forwards / unit.blocks);
       const std::int64_t backward = unit.slot + 2 * stages - 1 - s + block * stages + 2 * m;
       ops.push_back({2 * forward + forwards % unit.blocks, {OpKind::Forward, replica, stage, id}});
@@ -160,6 +172,8 @@ std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const
 Schedule sliced(const PipelineShape& shape) {
   const ListTask task{
       .placement = chimera_placement(shape), .replica_of = assign_to_pipelines(shape), .slices = shape.slices};
+  // The time of a slice's F is 1, of its B 2. `busy` is the time of a worker's ops; `idle` is the part of the bound of
+  // docs/slices.md in which a worker must wait, (D/2f - 1)(F + B) of a slice.
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t idle = 3 * (shape.stages / shape.pipelines - 1);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;

@@ -47,9 +47,11 @@ Schedule chimera_rotated(const PipelineShape& shape) {
     task.slices = shape.slices;
     const std::int64_t least = sliced_credits(shape);
     const CreditRange credits{least, least + std::max(shape.stages, shape.slices)};
+    // The bound of docs/slices.md, if the F of a slice takes 1 and its B takes 2.
     const std::int64_t deadline = 3 * (shape.micro_batches * shape.slices + distance - 1);
     return with_fewest_credits(std::move(task), older_then_deeper(shape), credits, deadline).schedule;
   }
+  // Forwards have priority, so this limit decides when a worker turns to its backwards.
   task.worker_credits.assign(static_cast<std::size_t>(shape.stages), shape.stages + distance);
   const auto forwards_first = [](const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 0 : 1; };
   return list_schedule(task, forwards_first).schedule;

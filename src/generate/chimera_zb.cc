@@ -27,6 +27,8 @@ std::int64_t backward_slot(const PipelineShape& shape, StageId stage, std::int64
 std::vector<SlottedOp> unit_of(const PipelineShape& shape, std::int64_t worker, std::int64_t first) {
   std::vector<SlottedOp> ops;
   const std::int64_t count = std::min(shape.stages, shape.micro_batches - first);
+  // A worker runs F, I and W of each micro-batch at each chunk, so this distance between units leaves just enough slots
+  // for all W.
   const std::int64_t begin = 3 * shape.chunks * first;
   for (std::int64_t r = 0; r < shape.pipelines; ++r) {
     const MicroBatchRange share = micro_batches_of_pipeline(r, shape.pipelines, first, count);
@@ -119,6 +121,7 @@ Schedule greedy_slices(const PipelineShape& shape, std::int64_t latency, std::in
   });
   const std::int64_t least = sliced_credits(shape);
   const std::int64_t busy = 3 * shape.micro_batches * shape.slices * shape.chunks;
+  // The worker farthest from an entrance waits for D/2f - 1 forwards and their messages.
   const std::int64_t idle = (shape.stages / shape.pipelines - 1) * (1 + latency);
   return with_fewest_credits(std::move(task), in_turn, {least, least + spare * shape.chunks}, busy + idle).schedule;
 }

@@ -1,3 +1,9 @@
+// make_detours() joins the schedules of all groups into one (in_all_groups()), lets find_routes() choose the workers of
+// each micro-batch, and then orders the ops by list scheduling (`Ordering`): first in the order of the healthy
+// schedule, and if that is too slow, with the op first that is farthest along. Each order is improved up to twice by
+// a list schedule in which the ops with the earliest late_starts() come first. All of this is repeated for other limits
+// on activations and other routes, until an order is within 5 % of the bound or the effort is spent.
+
 #include "generate/detours.h"
 
 #include <algorithm>
@@ -60,6 +66,7 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
                            [&](OpIndex a, OpIndex b) { return start[a] + duration(a) > start[b] + duration(b); });
   std::vector<std::int64_t> late(table.size());
   std::vector<std::int64_t> latest_end(table.size(), end);
+  // [worker][unit of time]: whether an op has it already.
   std::vector<std::vector<bool>> taken(table.schedule().workers.size(),
                                        std::vector<bool>(static_cast<std::size_t>(end), false));
   for (const OpIndex op : order) {
@@ -75,7 +82,7 @@ std::vector<std::int64_t> late_starts(const OpTable& table, const std::vector<st
       if (input != kNoOp) latest_end[input] = std::min(latest_end[input], late[op]);
     }
   }
-  // A stage keeps the order of its micro-batches.
+  // A stage keeps the order of its micro-batches, so its latest starts must ascend in this order.
   std::map<std::tuple<OpKind, ReplicaId, StageId>, std::vector<OpIndex>> lanes;
   for (OpIndex op = 0; op < table.size(); ++op) {
     lanes[{table.op(op).kind, table.op(op).replica, table.op(op).stage}].push_back(op);
@@ -267,6 +274,8 @@ Detours make_detours(const DetourTask& task) {
   if (task.healthy.updates) throw ConfigError("an asynchronous schedule cannot go on without a worker");
   const std::vector<double> speeds = worker_speeds(task);
   const Schedule all = without_pairs(in_all_groups(task.healthy, task.groups));
+  // Stage units of one activation: the size of a stage, relative to a worker's part of a replica, times the size of a
+  // slice.
   const double unit = static_cast<double>(workers_per_group(all)) / static_cast<double>(all.stages) *
                       all.micro_batch_scale / static_cast<double>(all.slices);
   if (task.slow.empty() && task.extra_copies.empty()) return unchanged(all, unit);
@@ -300,8 +309,10 @@ Detours make_detours(const DetourTask& task) {
           static_cast<double>(least) * unit, *task.most_in_flight);
     }
     std::int64_t before = 0;
+    // A survivor with the ops of several paths may need more activations than any healthy worker holds.
     for (const std::int64_t percent : {100, 125, 150, 200}) {
       const std::int64_t credits = std::min(limit, std::max(least, (healthy_most * percent + 99) / 100));
+      // Below the user's limit, several percentages give the same credits.
       if (std::exchange(before, credits) == credits) continue;
       ListResult result = ordering.run(routes, credits, deadline);
       best = best ? pick_better(std::move(*best), std::move(result)) : std::move(result);

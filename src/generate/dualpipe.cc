@@ -18,6 +18,7 @@ std::vector<Op> dualpipe_order(const Chunk& near, const Chunk& far, std::int64_t
   using enum ChunkStep;
   TwoChunks order(near, far);
   const std::int64_t inward = H - h - 1;  // Stages from here to the middle
+  // The first forward of the other stream arrives 2 inward + 1 slots after the first of its own stream.
   order.repeat(2 * inward, {F0});
   order.repeat(h + 1, {F0, F1});
   order.repeat(inward, {I1, OldestW, F1});
@@ -71,6 +72,8 @@ Schedule dualpipe(const PipelineShape& shape) {
     const Chunk down_chunk{.replica = ReplicaId(0), .stage = StageId(w), .count = half};
     const Chunk up_chunk{.replica = ReplicaId(1), .stage = StageId(depth - 1 - w), .first = half, .count = half};
     schedule.workers[static_cast<std::size_t>(w)] =
+        // The second half of the workers is the mirror image of the first half: there, the stream up is near its
+        // entrance.
         w < depth / 2 ? dualpipe_order(down_chunk, up_chunk, w, depth / 2)
                       : dualpipe_order(up_chunk, down_chunk, depth - 1 - w, depth / 2);
   }

@@ -21,6 +21,7 @@ constexpr auto kOrders = words_of<OpOrder>();
 
 template <auto Field>
 std::int64_t get(const PipelineShape& shape) {
+  // A field is an integer or an enumeration. Both become a number here, so that sweeps and plans treat all axes alike.
   return static_cast<std::int64_t>(shape.*Field);
 }
 
@@ -35,6 +36,7 @@ constexpr ShapeAxis field(Axis axis, std::string_view name, std::string_view sym
   return {axis, name, symbol, meaning, least, names, get<Field>, set<Field>};
 }
 
+// Sorted like the enumeration: shape_axis() uses an Axis as index.
 constexpr std::array kAxes = {
     field<&PipelineShape::pipelines>(Axis::Pipelines, "pipelines", "2f", "number of pipelines on the same workers (2f)",
                                      1),

@@ -1,3 +1,9 @@
+// list_schedule() is a simulation by events. EventQueues has the ends of ops and the arrivals of messages in order of
+// time. An event makes ops ready, which enter the queues of their worker. After all events of an instant, each worker
+// that they affected starts the best of its ready ops (begin_best()). Forwards are held back by up to three limits:
+// credits of their stage (StageCopy), credits of their worker (WorkerCredits), and, for deepest_first(), the number of
+// admitted micro-batches (DepthLimits).
+
 #include "generate/list_schedule.h"
 
 #include <fmt/format.h>
@@ -85,6 +91,7 @@ class WorkerCredits {
  public:
   /// `needed`: credits that one micro-batch of each replica needs here. Without a call there is no limit.
   void limit(std::int64_t credits, const std::vector<std::int64_t>& needed, const ListTask& task, const Ages& ages) {
+    // The rest is reserved for the oldest micro-batch, whatever its replica.
     free_ = credits - *std::ranges::max_element(needed);
     oldest_first_ = ages.oldest_first;
     for (const ReplicaId replica : task.replica_of)
@@ -96,6 +103,7 @@ class WorkerCredits {
   [[nodiscard]] MicroBatchId oldest() const { return oldest_first_[oldest_]; }
 
   [[nodiscard]] bool allow(MicroBatchId m) const {
+    // Activations of the oldest micro-batch are in the reserve, so they do not count against the others.
     return visits_.empty() || in_flight_ - visits_[oldest().index()].in_flight < free_ || m == oldest();
   }
 
@@ -231,6 +239,7 @@ class ListScheduler {
   ListResult run() {
     for (std::size_t r = 0; r < ages_.members.size(); ++r) {
       const ReplicaId replica(static_cast<std::int64_t>(r));
+      // The input of stage 0 is data, which is there from the start.
       copy(replica, StageId(0)).arrived = ages_.members[r].size() * static_cast<std::size_t>(slices_);
       offer_forward(replica, StageId(0));
     }
@@ -324,6 +333,7 @@ class ListScheduler {
   }
 
   void offer_forward(ReplicaId replica, StageId stage) {
+    // A stage runs its forwards in one order, so at most one of them is on offer: the next.
     StageCopy& at = copy(replica, stage);
     if (at.offered || at.begun == at.arrived || at.in_flight == at.credits) return;
     if (stage == StageId(0) && admitted_[replica.index()] == limits_.admitted) return;
@@ -345,6 +355,7 @@ class ListScheduler {
         place = std::ranges::upper_bound(weights, ready, [](auto& a, auto& b) { return runs_after(b, a); });
       weights.insert(place, ready);
     } else {
+      // At the last stage no gradient arrives by message: those of all slices can be computed.
       add_gradients(op, op.stage.index() + 1 == stages_ ? slices_ : 1);
     }
     touch(at.worker);
@@ -373,6 +384,7 @@ class ListScheduler {
     if (op.kind == OpKind::Forward) {
       const bool last_stage = op.stage.index() + 1 == stages_;
       if (last_stage) {
+        // The backward of a micro-batch begins with its last slice. Before that slice has ended, nothing can run.
         if (op.slice + 1 < slices_) return;
         next.kind = task_.split_backward ? OpKind::BackwardInput : OpKind::Backward;
       } else {
@@ -408,6 +420,7 @@ class ListScheduler {
   /// Removes the best ready forward that credits allow and that runs before `rival`.
   std::optional<Op> take_forward(Worker& worker, const RankedOp* rival) {
     const auto wins = [&](const RankedOp& forward) { return rival == nullptr || runs_after(*rival, forward); };
+    // oldest_forward() takes ops out of the middle of the heap without removing them.
     while (!worker.forwards.empty() && begun(worker.forwards.top().op)) worker.forwards.pop();
     if (worker.forwards.empty() || !wins(worker.forwards.top())) return std::nullopt;
     if (worker.credits.allow(worker.forwards.top().op.micro_batch)) {
@@ -442,6 +455,7 @@ class ListScheduler {
     Worker& worker = workers_[w];
     const RankedOp* backward = worker.backwards.empty() ? nullptr : &worker.backwards.top();
     const RankedOp* weight = worker.weights.empty() ? nullptr : &worker.weights.front();
+    // A worker at its limit first frees activations, which only a W does: this limit is for split backwards.
     const bool is_full = weight != nullptr && worker.credits.in_flight() >= limits_.most_held;
     const bool weight_next = weight != nullptr && (is_full || backward == nullptr || runs_after(*backward, *weight));
     const RankedOp* rival = weight_next ? weight : backward;

@@ -79,6 +79,7 @@ Schedule generate_or_suggest(const Generator& generator, const PipelineShape& sh
     for (const Generator& other : generators()) {
       if (other.synchronous && names.size() < kMost && exists(other)) names.push_back(other.name);
     }
+    // If the schedule exists for this D and N, another parameter is wrong, and other schedules are no remedy.
     if (names.empty() || exists(generator)) throw;
     reject("{}; {} and {} suit {}", error.what(), counted(shape.stages, "stage"),
            counted(shape.micro_batches, "micro-batch"), fmt::join(names, ", "));

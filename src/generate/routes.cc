@@ -1,3 +1,9 @@
+// `Routing` counts blocks: for each path and stage (a `Demand`), how many of the path's blocks each holder of the stage
+// runs. It begins with the healthy workers, and gives the blocks of lost workers one by one to the holder that ends
+// first (assign_lost()). Each extra copy gets a block (use_copy()), and chains of moves then relieve the worker that
+// ends last, until no chain helps (relieve_busiest()). Finally lay_out() turns the counts of a path into detours: runs
+// of consecutive micro-batches with the same workers at all stages.
+
 #include "generate/routes.h"
 
 #include <fmt/ranges.h>
@@ -96,6 +102,7 @@ class Routing {
       std::ranges::sort(holders_[s]);
       holders_[s].erase(std::unique(holders_[s].begin(), holders_[s].end()), holders_[s].end());
       if (holders_[s].empty()) missing.insert(missing.begin(), s);
+      // The loop goes from the last stage to the first, so the lowest stage of a worker decides when it can start.
       for (const std::size_t w : holders_[s]) start_[w] = times_[s].before;
     }
     if (missing.empty()) return;
@@ -158,6 +165,8 @@ class Routing {
       }
     }
     const std::size_t worker = holder_of(d, h);
+    // A slow worker is rated by its end with the block, a healthy one by its end without it: the healthy one is
+    // preferred.
     return {task_.speeds[worker] == 1 ? end_of(worker) : end_of(worker) + block_time(d, worker), tie};
   }
 
@@ -206,6 +215,8 @@ class Routing {
         if (!demand.moves || demand.counts[held.holder] == 0) continue;
         if (blocks_[held.demand % stages_][held.holder] == 1) continue;  // A holder keeps some work
         const std::size_t giver = open[next];
+        // Within a chain, a worker gets one block and gives another. It must not end as late as the busiest worker does
+        // now.
         const double change = gained[giver] - block_time(held.demand, giver);
         if (change > kTiny && end_of(giver) + change > end_of(busiest) - kTiny) continue;
         for (std::size_t h = 0; h < demand.counts.size(); ++h) {
@@ -254,7 +265,8 @@ class Routing {
   /// Adds the path's detours to the routes.
   void lay_out(std::size_t path, Routes& routes) const {
     std::vector<std::vector<Run>> runs;  // [stage]
-    std::set<std::int64_t> ends;         // Of detours, in blocks
+    // A detour ends where any stage of the path goes on with another worker.
+    std::set<std::int64_t> ends;  // Of detours, in blocks
     for (std::size_t s = 0; s < stages_; ++s) {
       for (const Run& run : runs.emplace_back(runs_of(path * stages_ + s))) ends.insert(run.end);
     }
@@ -271,6 +283,8 @@ class Routing {
       for (std::int64_t i = 0; i < count; ++i) {
         const MicroBatchId id = members_[path][static_cast<std::size_t>(begin * task_.block_size + i)];
         routes.replica_of[id.index()] = replica;
+        // Each detour is spread evenly over the order of the path: its i-th of n micro-batches comes at (i + 1/2) / n
+        // of the way. The common factor 2 changes no order.
         turns.push_back({static_cast<double>(2 * i + 1) / static_cast<double>(count), id});
       }
       begin = end;
