@@ -119,6 +119,7 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
       if (excess) report(ViolationKind::OverInFlight, *excess, "stage units in flight", *limits.in_flight);
     }
     if (!limits.memory) continue;
+    // From here on, `held.weights` has bytes: of weights and activations together.
     for (std::size_t i = 0; i < held.weights.size(); ++i) {
       held.weights[i] =
           held.weights[i] * limits.memory->weight_bytes + held.activations[i] * limits.memory->activation_bytes;

@@ -1,3 +1,8 @@
+// ProgramRun executes the program. `Progress` has the position of each worker, and the parts Transfers, Reductions and
+// Computation check the instructions of their subject with the state that run_state.h and collectives.h describe.
+// step() returns false for an instruction that blocks; its worker is tried again when another worker calls wake(). An
+// instruction with an error is reported and counts as done, so that one run finds as many errors as possible.
+
 #include "check/check_program.h"
 
 #include <fmt/format.h>
@@ -70,6 +75,7 @@ struct Progress {
       bad(worker, "a worker sends itself no messages");
       return false;
     }
+    // Tensors are found by stage, micro-batch and slice, so only the other instructions need a valid replica.
     return require("replica", op.replica.value(), static_cast<std::int64_t>(program.placement.num_replicas()));
   }
 
@@ -140,6 +146,7 @@ class Transfers {
     if (!other) return;
     if (other->tensor == transfer.tensor && other->is_send != is_send) {
       own.is_transferred = true;
+      // A worker that has not yet reached its wait finds the transfer complete when it does.
       if (awaited_[other->worker] == transfer.tensor) run_.wake(other->worker);
       return;
     }
@@ -211,6 +218,7 @@ class Reductions {
         run_.report(ViolationKind::BadDataFlow, worker, "names step {}; the step to sum is {}", step, next);
       scalars_at_[worker] = run_.next[worker];
       collectives_.arrive(worker);
+      // The last arrival completes the sum, for which all others wait.
       for (std::size_t w = 0; w < run_.next.size() && collectives_.all_arrived(worker); ++w) run_.wake(w);
     }
     return collectives_.all_arrived(worker);
@@ -228,6 +236,7 @@ class Reductions {
     if (!collectives_.has_arrived(worker)) {
       missing([&] { return fmt::format("worker {} never sums norms and losses", worker); });
     }
+    // A synchronous program has one OptimizerStep on each worker, a program with updates has none.
     if (run_.trains && (num_steps_[worker] == 0) != has_updates) {
       missing([&] {
         return fmt::format("worker {} {}", worker,
@@ -264,6 +273,7 @@ class Computation {
     if (result.made_on != kNoWorker)
       run_.report(ViolationKind::DoubledOp, worker, "has run on worker {}", result.made_on);
     result.made_on = static_cast<std::int32_t>(worker);
+    // The checks that follow would only repeat the error of a wrong worker.
     if (!run_.is_placed(worker, op)) return;
     check_inputs(worker, op);
     check_version(worker, op);
@@ -447,6 +457,7 @@ class ProgramRun {
       while (next < instructions.size() && step(worker, instructions[next])) ++next;
     }
     collectives_.check_order(run_.findings);
+    // After a deadlock, what is missing at the end is a consequence, and not worth a report.
     if (!report_deadlock(run_.program, run_.next, collectives_, run_.findings)) {
       report_unfinished();
     }
@@ -508,6 +519,7 @@ std::vector<Violation> check(const Program& program, ChannelDiscipline disciplin
       return fmt::format("{} micro-batches do not form {} steps", program.micro_batches, program.steps);
     });
   }
+  // The run indexes its tables by worker, replica, stage and micro-batch without further checks.
   if (!findings.empty()) return findings.take();
   return ProgramRun(program, discipline, summed).run();
 }

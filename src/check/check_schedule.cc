@@ -34,6 +34,7 @@ std::optional<std::string> pair_error(const Schedule& schedule, const std::vecto
 std::string describe(const Schedule& schedule, Place place, Pairs pairs) {
   const auto& ops = schedule.workers[place.worker];
   if (place.position > 0 && num_concurrent(ops, place.position - 1, pairs) > 1) --place.position;
+  // Whichever op of a pair waits, the message names the pair.
   const std::string text = to_text(ops[place.position], schedule.slices);
   return num_concurrent(ops, place.position, pairs) > 1 ? text + "&" + to_text(ops[place.position + 1], schedule.slices)
                                                         : text;
@@ -91,6 +92,7 @@ class VersionCheck {
         copies_(schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages)),
         group_of_(static_cast<std::size_t>(schedule.micro_batches)),
         forward_version_(static_cast<std::size_t>(schedule.stages * schedule.micro_batches)) {
+    // A copy of a stage has one entry of last_use_ for its initial weights, and one for each of its updates.
     std::size_t uses = 0;
     const auto micro_batches = micro_batches_of_replicas(schedule);
     for (std::size_t r = 0; r < micro_batches.size(); ++r) {
@@ -284,6 +286,7 @@ class ScheduleCheck {
                        "replica {}, but micro-batch {} belongs to replica {}", op.replica.value(),
                        op.micro_batch.value(), replica);
     }
+    // A wrong placement is reported already, and may lack this stage.
     if (placed_ && schedule_.placement.worker(op.replica, op.stage).index() != place.worker) {
       findings_.add_at(schedule_, ViolationKind::WrongWorker, place, "stage {} of replica {} is on worker {}",
                        op.stage.value(), op.replica.value(), schedule_.placement.worker(op.replica, op.stage).value());
@@ -305,6 +308,7 @@ class ScheduleCheck {
       all_in_range_ = false;
       return false;
     };
+    // Stage, micro-batch and replica are each reported if they are wrong.
     const bool stage = require("stage", op.stage.value(), schedule_.stages);
     const bool micro_batch = require("micro-batch", op.micro_batch.value(), schedule_.micro_batches) &&
                              require("slice", op.slice, schedule_.slices);

@@ -26,6 +26,7 @@ Collectives::Collectives(const Program& program)
 
 const Collectives::Held* Collectives::find(std::size_t worker, ParameterGroupId group) const {
   const auto& held = held_[worker];
+  // The constructor adds the groups of a worker in ascending order.
   const auto found =
       std::lower_bound(held.begin(), held.end(), group, [](const Held& a, ParameterGroupId b) { return a.group < b; });
   return found != held.end() && found->group == group ? &*found : nullptr;
@@ -86,6 +87,7 @@ void Collectives::check_order(Findings& findings) const {
       });
       return found != groups.end();
     };
+    // Every edge of the graph comes from the order of some worker.
     const auto worker = std::find_if(order_.begin(), order_.end(), are_adjacent) - order_.begin();
     message += fmt::format("{}worker {} starts the all-reduce of stage {} before the all-reduce of stage {}",
                            i == 0 ? "" : "; ", worker, first.value(), second.value());
@@ -108,6 +110,7 @@ std::vector<std::uint32_t> awaited_workers(std::size_t worker, const Instruction
   } else if (instruction.kind == InstructionKind::ReduceScalars) {
     for (const std::size_t missing : collectives.first_missing(worker, kMaxMissing)) add(missing);
   } else {
+    // The remaining instruction that blocks is WaitAllReduce.
     for (const WorkerId member : collectives.members(instruction.group)) {
       if (!collectives.has_started(member.index(), instruction.group)) add(member.index());
     }
@@ -129,6 +132,7 @@ bool report_deadlock(const Program& program, const std::vector<std::size_t>& nex
   }
   if (!any_stuck) return false;
   std::vector<std::uint32_t> workers = shortest_cycle(waits_for);
+  // Without a cycle, some worker waits for a worker that has ended and will never answer.
   std::optional<std::size_t> ended;
   for (std::uint32_t w = 0; w < waits_for.size() && workers.empty(); ++w) {
     const auto found = std::ranges::find_if_not(waits_for[w], is_stuck);

@@ -29,6 +29,7 @@ void LiveVersions::report_unfinished(Findings& findings) const {
 }
 
 void ProgramTensors::report_unfinished(bool trains, Findings& findings) const {
+  // The slot behind the last stage is the number of slots.
   for (std::size_t i = 0; i < slot(stages_, 0, 0); ++i) report_missing(i, trains, findings);
   for (const auto& table : tables_) {
     for (std::size_t i = 0; i < table.size(); ++i) report_transfer(table[i], i, findings);
@@ -46,6 +47,7 @@ void ProgramTensors::report_missing(std::size_t slot, bool trains, Findings& fin
   const bool input = has_run(OpKind::BackwardInput);
   const bool weight = has_run(OpKind::BackwardWeight);
   const bool backward = whole ? !input && !weight : input && weight;
+  // Half of a split backward is no backward, but it is an error in validation, too.
   if (has_run(OpKind::Forward) && backward == trains && (backward || !(whole || input || weight))) return;
   findings.add(ViolationKind::MissingOp, {}, [&] {
     const auto at = static_cast<std::int64_t>(slot);

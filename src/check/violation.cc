@@ -3,6 +3,7 @@
 namespace chimera {
 
 const char* to_text(ViolationKind kind) {
+  // Sorted like the enumeration. Scripts of users read these names, so they must not change.
   constexpr std::array kNames = {
       "bad_placement",  "out_of_range",  "wrong_worker",      "doubled_op",       "missing_op",
       "mixed_replicas", "cycle",         "bad_pair",          "missing_version",  "wrong_version",

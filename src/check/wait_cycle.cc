@@ -1,3 +1,7 @@
+// Two searches for a shortest cycle, for graphs of different form: `Search` for a graph with stored edges,
+// `CycleSearch` for the waits of ops, whose edges would be too many to store. Both search breadth-first from one node
+// after another, and use the length of the best cycle so far to end each later search early.
+
 #include "check/wait_cycle.h"
 
 #include <algorithm>
@@ -61,6 +65,7 @@ class Search {
       }
       if (expand(reached_[i], start)) last = reached_[i];
     }
+    // The search ended at a depth below best_.size(), so the new cycle is shorter.
     if (last != kNone) {
       best_.clear();
       for (std::uint32_t node = last; node != start; node = from_[node]) best_.push_back(node);
@@ -146,6 +151,7 @@ class CycleSearch {
         if (input == kNoOp) continue;
         const std::size_t worker = table_.worker(input);
         const Place place{worker, input - table_.first(worker)};
+        // An input that comes earlier in the worker's own list is no wait: the list runs in order.
         const bool done = place.position < visited_[worker];
         if (!done && (worker != w || place.position > i)) waits_[w].push_back({{w, i}, place});
       }
@@ -161,6 +167,7 @@ class CycleSearch {
     std::vector<std::size_t> place_in_path(waits_.size(), kNowhere);
     std::vector<Wait> path;
     while (worker < waits_.size() && place_in_path[worker] == kNowhere) {
+      // The cause is no cycle, but an op that is doubled or misplaced, which other checks report.
       if (waits_[worker].empty()) return {};
       place_in_path[worker] = path.size();
       path.push_back(waits_[worker].front());
@@ -190,12 +197,14 @@ class CycleSearch {
   }
 
   bool closes(const Event& event, const Wait& start) const {
+    // The input cannot run before the op of the first wait if it is this op or comes after it.
     return event.wait.input.worker == start.op.worker && end(event.wait.input) >= begin(start.op);
   }
 
   void arrive(const Event& event) {
     const Place& place = event.wait.input;
     std::size_t& reach = reach_[place.worker];
+    // An earlier event, which is not deeper, leads to all waits up to here.
     if (reach != kNowhere && reach >= end(place)) return;
     if (reach == kNowhere) touched_.push_back(place.worker);
     reach = end(place);

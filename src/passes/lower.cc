@@ -1,3 +1,7 @@
+// plan_lowering() computes what the workers must know of each other. WorkerLowering then writes the instructions of one
+// worker, op by op, after PostPlacing has decided where its receives are posted. UpdatePlacing places the updates of an
+// asynchronous schedule. lower.h has the rules for all positions.
+
 #include "passes/lower.h"
 
 #include <algorithm>
@@ -257,6 +261,7 @@ class WorkerLowering {
         destination_[i] = static_cast<std::uint32_t>(plan.table.worker(consumer));
         sends.push_back({.to = destination_[i], .position = static_cast<std::uint32_t>(i)});
       }
+      // Only the first input is an op of another stage, so only this one can come by message.
       const OpIndex input = plan.table.inputs(ops_[i])[0];
       if (input != kNoOp && plan.table.worker(input) != worker) makers.push_back(input_[i] = input);
     }
@@ -324,6 +329,7 @@ class WorkerLowering {
     const OpIndex found = plan_.table.find(OpKind::Forward, op.stage, op.micro_batch, op.slice);
     require_invariant(found != kNoOp, "lower: a backward has no forward; check() the schedule first");
     const std::size_t forward = found - plan_.table.first(worker_);
+    // The gradient is here, so the peer has received the activation: this wait returns at once and frees the tensor.
     if (destination_[forward] != kHere && is_answered(ops_[forward])) wait_for_send(forward);
   }
 

@@ -39,6 +39,8 @@ class Pairing {
     while (next_[w] < ops.size()) {
       const auto at_once = concurrent_ops(ops, next_[w], Pairs::Together);
       if (!std::ranges::all_of(at_once, [&](const Op& op) { return has_inputs(op); })) break;
+      // Both ops of a pair end together, so neither may be an input of the other: pair_all() takes different
+      // micro-batches.
       const auto first = is_done_.begin() + static_cast<std::ptrdiff_t>(table_.first(w) + next_[w]);
       std::fill_n(first, at_once.size(), true);
       next_[w] += at_once.size();

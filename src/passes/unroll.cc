@@ -1,3 +1,7 @@
+// unroll() repeats the orders of a step, for asynchronous schedules with the end of each step among the beginning of
+// the next, and then states the weight version of each op. lower_continuous() lowers runs of growing length until their
+// middle repeats; ContinuousProgram::piece() then makes any step of a longer run from the pieces that are stored.
+
 #include "passes/unroll.h"
 
 #include <algorithm>
@@ -67,8 +71,11 @@ std::size_t count_admitted(const Schedule& step, const Ops& ops) {
   if (!step.updates || step.updates->delay || ops.empty()) return 0;
   const std::size_t forwards = leading_forwards(ops);
   const StageId stage = ops.front().stage;
+  // Only a worker of one stage that runs all its forwards before its first backward gets another order.
   const bool one_stage = std::ranges::all_of(ops, [&](const Op& op) { return op.stage == stage; });
   if (!one_stage || forwards + ops_behind_forwards(ops) != ops.size()) return 0;
+  // A micro-batch keeps its version until its backward. With V versions of a stage, at most V - 1 updates may come in
+  // between.
   const std::int64_t by_versions = (step.updates->versions - 1) * step.updates->micro_batches + 1;
   return std::max(forwards, static_cast<std::size_t>(std::min(step.stages - stage.value(), by_versions)));
 }
@@ -201,6 +208,8 @@ std::int64_t steps_to_simulate(const Schedule& step) {
 std::vector<Instruction> ContinuousProgram::piece(std::size_t worker, std::int64_t step, std::int64_t first) const {
   const std::int64_t middle = program.steps / 2;
   const std::int64_t left_out = steps - program.steps;
+  // Steps of the beginning are stored under their own number, steps of the end at the same distance from the end. The
+  // steps in between are all the piece before the middle.
   const std::int64_t at = std::max(std::min(step, middle - 1), step - left_out);
   auto result = piece_of(*this, worker, at);
   shift(result, *this, first + step - at);
