@@ -210,6 +210,7 @@ OpScale::OpScale(const Schedule& schedule, const CostModel& model)
   }
   if (model.workers.empty()) return;
   for (const auto& row : schedule.placement.worker_of) {
+    // Factors of one data-parallel group repeat for every group.
     for (const WorkerId worker : row) workers_.push_back(model.workers[worker.index() % model.workers.size()]);
   }
 }

@@ -1,3 +1,7 @@
+// Reads and writes a CostModel field by field. JsonValue refuses negative and infinite numbers, with the place in the
+// file. Lengths of lists that the number of stages decides are checked here, the others by CostTable, which has the
+// schedule. Times have the unit that the user chose, so nothing is converted.
+
 #include "simulate/costs_json.h"
 
 #include <fmt/format.h>
@@ -22,6 +26,7 @@ StageCosts read_stage(const JsonValue& value) {
   value.expect_object({"forward", "backward", "input_gradient", "weight_gradient"});
   StageCosts costs;
   costs.forward = value.number("forward");
+  // A file has B, or I and W, or all three. What is missing follows: B is I + W, and I and W are each half of B.
   const bool split = value.has("input_gradient") || value.has("weight_gradient");
   if (!split && !value.has("backward"))
     value.fail("field 'backward' is missing, or 'input_gradient' and 'weight_gradient'");
@@ -133,6 +138,7 @@ class CsvLinks {
     const auto count = static_cast<std::size_t>(workers_);
     const Rows nothing(count, std::vector<double>(count));
     LinkMatrix matrix{nothing, columns_ == 4 ? nothing : Rows{}};
+    // The diagonal keeps its zeros: there is no link from a worker to itself.
     for (const auto& [ends, times] : links_) {
       const auto from = static_cast<std::size_t>(ends.first);
       const auto to = static_cast<std::size_t>(ends.second);
@@ -275,6 +281,7 @@ OrderedJson memory_json(const std::vector<StageMemory>& stages) {
 std::string costs_to_json(const CostModel& costs) {
   OrderedJson json = {{"latency", costs.latency}, {"stages", stages_json(costs.stages)}};
   if (costs.pair) json["pair"] = *costs.pair;
+  // What is not set is left out, and gets its default when the file is read.
   if (costs.slices.attention != 0) json["attention"] = costs.slices.attention;
   if (!costs.slices.bounds.empty()) json["slice_bounds"] = costs.slices.bounds;
   if (!costs.workers.empty()) json["workers"] = costs.workers;
@@ -302,6 +309,7 @@ CostModel costs_from_json(const std::string& text, const std::string& source, st
   if (root.has("pair")) costs.pair = root.number("pair");
   if (root.has("attention")) costs.slices.attention = root.number("attention");
   if (root.has("slice_bounds")) {
+    // The number of slices is a property of the schedule, which is not known here.
     const JsonValue bounds = root.field("slice_bounds");
     costs.slices.bounds = bounds.numbers(std::ssize(bounds.json()), "bound of a slice");
   }

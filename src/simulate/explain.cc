@@ -1,3 +1,8 @@
+// A timeline has times, but neither messages nor reasons. Explainer derives them in three passes: send_all() sends
+// every message again over the same links, explain_worker() walks along a worker and divides each gap between its
+// activities by cause, and find_critical_path() goes back from the last event to the event that it waited for, and so
+// on. A measured step brings its own messages, and gets the second pass only.
+
 #include "simulate/explain.h"
 
 #include <algorithm>
@@ -22,6 +27,7 @@ class Explainer {
   }
 
   Explanation run_measured(std::vector<Message> messages) {
+    // Results that are used on their own worker have no message.
     for (OpIndex op = 0; op < table_.size(); ++op) arrived_[op] = timed(op).end;
     for (const Message& message : messages) arrived_[index(message.from)] = message.arrived;
     explanation_.messages = std::move(messages);
@@ -128,6 +134,7 @@ class Explainer {
       wait_for_input(worker, at, op, first ? IdleCause::WarmUp : IdleCause::Dependency);
       first = false;
       at = std::max(at, timeline.ops[i].end);
+      // With blocking sends, the worker now waits for the arrival of the op's message; otherwise this adds nothing.
       const bool last = i + 1 == timeline.ops.size();
       wait(worker, at,
            last ? std::min(released(op), timeline_.makespan) : std::min(released(op), timeline.ops[i + 1].start),
@@ -150,6 +157,8 @@ class Explainer {
   }
 
   void find_critical_path() {
+    // Times are compared by equality: an activity that waited for another one starts at exactly the number at which the
+    // other ended, because the simulator copies it.
     std::optional<Place> at = last_end();
     while (at) {
       explanation_.critical_path.push_back(*at);
@@ -164,6 +173,7 @@ class Explainer {
     double latest = -1;
     for (std::size_t w = 0; w < timeline_.workers.size(); ++w) {
       const WorkerTimeline& worker = timeline_.workers[w];
+      // An update between ops (asynchronous schedules) ends before the worker's last op.
       if (!worker.updates.empty() && worker.updates.back().after == worker.ops.size() &&
           worker.updates.back().end > latest) {
         latest = worker.updates.back().end;
@@ -198,6 +208,7 @@ class Explainer {
   /// Returns the op whose end allowed this one to start: of its own worker if it started right after that, else its
   /// last input.
   std::optional<Place> before(Place at) const {
+    // The second op of a pair starts with the first one, so both have the same reason.
     if (at.position > 0 && table_.at_once(index(at) - 1, costs_.pairs()).size() > 1) --at.position;
     const double start = timed(index(at)).start;
     const WorkerTimeline& worker = timeline_.workers[at.worker];

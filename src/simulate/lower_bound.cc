@@ -1,3 +1,8 @@
+// count_ops() counts the ops of each class (replica, stage and kind), `Flow` computes heads and tails of the classes of
+// a replica, and lower_bound() puts the classes of each worker together, for which worker_bound() computes the bound.
+// The heads of a class form a Progression: they are not stored op by op, so memory does not grow with the number of
+// micro-batches.
+
 #include "simulate/lower_bound.h"
 
 #include <algorithm>
@@ -26,6 +31,7 @@ struct Progression {
 };
 
 Progression longer(Progression a, Progression b) {
+  // The maximum of two progressions is no progression. Either one is a valid lower bound; the later start is taken.
   if (a.first != b.first) return a.first > b.first ? a : b;
   return a.step > b.step ? a : b;
 }
@@ -119,6 +125,7 @@ class Flow {
   /// Least of all slices of the lightest and the heaviest micro-batch.
   template <class Value>
   [[nodiscard]] double least(std::size_t stage, OpKind kind, Value&& value) const {
+    // Values rise or fall with the work of a micro-batch, so its extremes suffice.
     double found = kUnbounded;
     for (std::int64_t j = 0; j < costs_.slices(); ++j) {
       for (const MicroBatchId id : {lightest_, heaviest_}) found = std::min(found, value(op_of(stage, kind, j, id)));
@@ -130,6 +137,7 @@ class Flow {
     if (!crosses(stage)) return {};
     const auto [from, kind] = onward ? std::pair(stage, OpKind::Forward) : std::pair(stage + 1, OpKind::BackwardInput);
     const auto spacing = [&](const Op& made) {
+      // If a burst hides the whole time on the link, messages need not keep a distance.
       const double link_time = costs_.link_time(made);
       return link_time < costs_.burst(made) ? 0 : link_time;
     };
@@ -163,6 +171,8 @@ class Flow {
     const double waited = costs_.pairs() == Pairs::Together ? filled.block / 2 : filled.block;
     filled.body = least(stage, kind, [&](const Op& op) { return costs_.least_duration(op); }) + waited;
     filled.work = static_cast<double>(filled.count) * filled.body;
+    // So far, every op counts as the shortest of its class. With slices or unequal micro-batches, the sum over the ops
+    // of all micro-batches is larger, and as valid.
     const auto all = [&](MicroBatchId id) {
       double sum = 0;
       for (std::int64_t j = 0; j < costs_.slices(); ++j)
@@ -245,6 +255,7 @@ class Flow {
 /// Makespan of Jackson's preemptive schedule. Ops of a class run in order, as earlier arrivals have longer tails.
 double preemptive_makespan(const std::vector<OpClass>& classes) {
   std::vector<std::int64_t> next(classes.size(), 0);
+  // [class]: what remains of its next op, which other ops may have interrupted.
   std::vector<double> left;
   for (const OpClass& each : classes) left.push_back(each.body);
   double now = 0;
@@ -326,6 +337,7 @@ double work_of_ops(const Schedule& schedule, const CostTable& costs) {
 double lower_bound(const Schedule& schedule, const CostTable& costs) {
   const auto stages = static_cast<std::size_t>(schedule.stages);
   const std::vector<Counts> counts = count_ops(schedule);
+  // The flow assumes that every micro-batch passes all stages.
   if (counts.size() > kMaxCopies || !complete(counts, stages)) return busiest(schedule, costs);
   const auto after = after_gradients(schedule, costs);
   std::vector<std::vector<OpClass>> classes(schedule.workers.size());

@@ -60,6 +60,7 @@ class Ledger {
     }
     for (std::size_t w = 0; w < changes_.size(); ++w) {
       for (const VersionChange& change : version_changes(schedule_, w)) {
+        // Booked at the end of the op before the update, not at the end of the update itself.
         changes_[w].emplace_back(timeline_.workers[w].ops[change.after - 1].end,
                                  change.change * memory(change.stage).weights);
       }

@@ -30,6 +30,7 @@ class Places {
  public:
   Places(const Schedule& schedule, const CostModel& costs)
       : end_(static_cast<std::size_t>(num_ops(schedule))), free_(schedule.workers.size()) {
+    // Durations of average work; energy() multiplies them by the work of the micro-batch that stands at the place.
     CostModel even = costs;
     even.micro_batches.clear();
     const OpTable table(schedule);
@@ -109,6 +110,7 @@ std::vector<std::int64_t> permuted_micro_batches(const Schedule& schedule, const
     }
     work = work_of_places(costs.micro_batches, order);
     double energy = places.energy(work);
+    // (i, j) runs through all pairs in turn, again and again, until all n (n - 1) / 2 pairs in a row were no gain.
     for (std::size_t since = 0, i = 0, j = 0; left > 0 && since < n * (n - 1) / 2; ++since) {
       if (++j >= n) {
         i = i + 2 < n ? i + 1 : 0;
@@ -131,6 +133,7 @@ std::vector<std::int64_t> permuted_micro_batches(const Schedule& schedule, const
     least = energy;
     best = order;
   }
+  // energy() ignores links, all-reduces and updates, so the simulator decides whether the permutation is used.
   CostModel permuted = costs;
   permuted.micro_batches = work_of_places(costs.micro_batches, best);
   return simulate(schedule, permuted).makespan < simulate(schedule, costs).makespan ? best : identity;

@@ -57,6 +57,7 @@ void PipelineState::begin_step(std::size_t w) {
   worker.end = static_cast<std::uint32_t>(range.end);
   worker.launched = 0;
   worker.has_ended_ops = false;
+  // A worker without ops still comes to the barrier at the end of the step.
   if (range.begin == range.end) return;
   find_inputs(worker, w);
   launch_sums(w, worker.free);
@@ -69,6 +70,7 @@ void PipelineState::launch_sums(std::size_t w, double now) {
   const auto& launches = launches_[worker.step][w];
   for (; worker.launched < launches.size(); ++worker.launched) {
     const auto& [group, after] = launches[worker.launched];
+    // `after` is a position in the ops of this step; -1 is before all of them.
     const std::size_t ops_before = ranges_[worker.step][w].begin + static_cast<std::size_t>(after + 1);
     if (ops_before > worker.position) return;
     sums_.launch(w, group, now, ops_before);
@@ -106,6 +108,7 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
   const Place place{w, *worker.update_after};
   const std::size_t after = place.position + 1;
   if (now > start)
+    // All-reduces that take no time are left out of the timeline, as in a synchronous step.
     timeline_.workers[w].all_reduces.push_back(
         {.group = group, .start = start, .end = now, .launched_by = place, .after = after});
   timeline_.workers[w].updates.push_back({.after = after, .start = start, .end = now});
@@ -115,6 +118,7 @@ Activity PipelineState::begin_own_update(std::size_t w, double now) {
 void PipelineState::finish_update(std::size_t w, double now) {
   Worker& worker = workers_[w];
   timeline_.workers[w].updates.back().end = now;
+  // An update between ops. Only the update of a synchronous step ends the step.
   if (worker.update_after) {
     worker.update_after.reset();
     worker.update_start.reset();

@@ -1,3 +1,7 @@
+// ContentionTracker counts what runs at the moment, and knows by what factor each activity is slowed down by the
+// others. EventClock is the loop over events. The rate of an activity is its share of the cores of its node
+// (share_out()), divided by this factor: the share is about cores that are too few, the factor about everything else.
+
 #include "simulate/shared_cores.h"
 
 #include <algorithm>
@@ -28,6 +32,8 @@ struct Running {
   double finish = kNever;
 
   void set_rate(double now, double new_rate) {
+    // As long as the rate stays, so does the end: without rounding in between, undisturbed activities end at exactly
+    // the times that the other clock (OwnCores) computes.
     if (new_rate == rate) return;
     left = std::max(0.0, left - (now - since) * rate);
     since = now;
@@ -50,6 +56,8 @@ class ContentionTracker {
   }
   void count_message(std::size_t from, std::size_t to, int change) {
     if (leaves_node(from, to)) {
+      // All data-parallel groups send at once. Each copy of the sender has its own receiver, so the receiver's node
+      // gets as large a part of the messages as it has of the receivers.
       const int at_once = nodes_.copies_that_send(from, cores_);
       of_nodes_[nodes_.node_of[from]].leaving += at_once * change;
       of_nodes_[nodes_.node_of[to]].coming += std::max(1, nodes_.copies[to] * at_once / nodes_.copies[from]) * change;
@@ -147,6 +155,7 @@ class EventClock {
       throw_if_interrupted();
       for (const Running& each : take_finished(now)) finish(each, now);
       for (std::size_t w = 0; w < state_.num_workers(); ++w) {
+        // The end of a step's ops takes no time, so more can begin at the same instant.
         while (state_.ready(w) <= now) begin_next(w, now);
       }
       for (const auto& [group, start] : state_.sums().begin_ready()) begin_sum(group, start);

@@ -39,6 +39,7 @@ Timeline forwards_just_in_time(const Schedule& schedule, const CostModel& costs,
       const double latency = table.worker(consumer) == table.worker(op) ? 0 : costs.latency;
       end = std::min(end, timed(consumer).start - latency);
     }
+    // Nothing follows the op: no later time would be more just in time than any other.
     if (!std::isfinite(end)) continue;
     TimedOp& moved = timed(op);
     const double delay = std::max(0.0, end - moved.end);
@@ -81,6 +82,8 @@ class OwnCores {
 
   void run() {
     for (std::size_t w = state_.num_workers(); w-- > 0;) ready_.push_back(w);
+    // Each round of the outer loop is a step of a synchronous schedule. Its inner loop ends when every worker waits for
+    // the all-reduces and the updates at the end of the step.
     while (!ready_.empty()) {
       while (!ready_.empty()) {
         const std::size_t worker = ready_.back();
@@ -119,6 +122,7 @@ class OwnCores {
   /// Ends the all-reduces; then the updates of all workers are ready.
   void end_step() {
     AllReduceQueues& sums = state_.sums();
+    // The end of an all-reduce lets its workers begin their next one.
     for (auto begun = sums.begin_ready(); !begun.empty(); begun = sums.begin_ready()) {
       for (const auto& [group, start] : begun) state_.end_sum(group, start + state_.costs().all_reduce(group));
     }
