@@ -8,6 +8,7 @@
 namespace chimera {
 namespace {
 
+// Prefix of Solution::origin, added once: a search that goes on from its own result keeps the origin.
 const std::string kLocalSearch = "local search from ";
 
 struct Move {
@@ -73,6 +74,8 @@ class Annealing {
     carry_out(orders_, move);
     const double makespan = is_admissible(move) ? evaluator_.makespan(orders_) : kDeadlocked;
     const double energy = makespan == kDeadlocked ? kDeadlocked : this->energy(makespan);
+    // Metropolis' rule: an order that is worse by x is kept with probability exp(-x / temperature). Orders that
+    // deadlock are infinitely worse, and never kept.
     if (energy > energy_ && !random_.chance(std::exp((energy_ - energy) / temperature))) {
       carry_out(orders_, reverse(move));
       return false;

@@ -224,6 +224,7 @@ bool is_admissible(const Instance& instance, const Orders& orders) {
     for (const QueueIndex index : orders[w]) {
       const auto queue = static_cast<std::size_t>(index);
       const std::size_t step = queue % kQueuesOfChain;
+      // A count suffices: the ops of a queue run in order, so those that are done are the first ones.
       if (step != kForwardStep && done[queue - 1] < instance.needed(step, done[queue])) return false;
       ++done[queue];
     }

@@ -42,6 +42,7 @@ InFlightLimit limit_memory(const SearchLayout& layout, double bytes, const CostM
     for (const WorkerId holder : holders[s]) {
       const std::size_t worker = holder.index();
       limit.room_of_worker[worker] -= memory.weights + memory.gradients + memory.optimizer;
+      // While a worker recomputes, one slice has all its activations again; only one op runs at a time.
       const double again = longest / slices * (memory.activations - memory.boundary);
       if (recomputes) at_once[worker] = std::max(at_once[worker], again);
     }

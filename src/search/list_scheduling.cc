@@ -1,3 +1,7 @@
+// generated_starts() takes schedules of the generators, and ListScheduling makes an order by a ListRule. Each worker
+// has a tentative choice: the op that it would start next, and when. The choice with the earliest start of all workers
+// is carried out (commit()), so ops are placed in the order of their starts, and the memory in use at a start is known.
+
 #include "search/list_scheduling.h"
 
 #include <fmt/format.h>
@@ -84,6 +88,7 @@ class MemoryUse {
     if (held_.empty()) return true;
     const Oldest oldest = oldest_on(worker, done);
     const auto next = std::pair(done[kQueuesOfChain * chain] / instance_.slices, instance_.replica[chain]);
+    // The oldest micro-batch may take what is reserved for it.
     if (next == std::pair(oldest.position, oldest.replica)) return true;
     for (std::size_t limit = 0; limit < held_.size(); ++limit) {
       const double others = held_[limit][worker] - held_by(oldest, limit, worker, done) + instance_.size[limit][chain];
@@ -193,6 +198,7 @@ class ListScheduling {
     double start = free_[worker];
     if (queue.input != kNoQueue) {
       const auto input = static_cast<std::size_t>(queue.input);
+      // Without the input's end, the start is not known yet; commit() of the input chooses for this worker again.
       if (done_[input] <= k) return std::nullopt;
       start = std::max(start, end_[static_cast<std::size_t>(instance_.queues[input].first + k)] + queue.delay);
     }

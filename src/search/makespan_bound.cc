@@ -1,3 +1,7 @@
+// least_makespan(): LongestPaths gives each op a head and a tail, and WorkerBound derives a bound from the ops of one
+// worker. raise_bound(): bisect() closes in on the largest deadline that Windows refutes, between the bound so far and
+// a deadline that it cannot refute.
+
 #include "search/makespan_bound.h"
 
 #include <algorithm>

@@ -75,6 +75,7 @@ class Enumeration {
     do {
       Rows permuted;
       for (std::size_t r = 0; r < order.size(); ++r) {
+        // Replicas trade places only if they have equally many micro-batches.
         if (dealt_[order[r]] != dealt_[r]) break;
         permuted.push_back(rows_[order[r]]);
       }
@@ -144,6 +145,7 @@ class Rounds {
     try {
       take(i, search(problems_[i], starts_(i), options));
       return true;
+      // One micro-batch does not fit with this placement. Another placement may spread its stages better.
     } catch (const ConfigError&) {
       bounds_[i] = std::numeric_limits<double>::infinity();
       if (++without_room_ == problems_.size()) throw;

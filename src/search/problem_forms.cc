@@ -1,3 +1,7 @@
+// fold() looks for maps of the workers that move replica 0 onto each other replica (images_of_workers(),
+// form_a_symmetry()). Workers that a map moves onto each other form an orbit, and each orbit becomes one joined worker.
+// fold_orders() and unfold() translate orders of ops between the whole problem and the folded one.
+
 #include "search/problem_forms.h"
 
 #include <algorithm>

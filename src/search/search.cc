@@ -1,3 +1,8 @@
+// Search::run() spends most of the budget on the problem itself, and the rest on the same problem under lower memory
+// limits, for the Pareto front (sweep_lower_limits()). Both go through solve(): a lower bound, starts from generators
+// and list schedules, a better bound, and then rounds of several Searchers, which exchange their best orders after each
+// round. Whenever a bound proves the best order optimal, solve() returns early.
+
 #include "search/search.h"
 
 #include <algorithm>
@@ -164,6 +169,7 @@ class Search {
     // Short rounds first: an early exchange of good orders between searchers helps most.
     for (int round = kRounds; round > 0 && !phase.is_over() && whole.makespan > goal; --round) {
       for (Searcher& each : searchers) each.learn(symmetric, whole);
+      // The shares 1/31, 1/15, 1/7, 1/3 and 1 of what is left make each round twice as long as the one before.
       run_all(searchers, Phase(phase, 1.0 / ((1 << round) - 1)));
       for (const Searcher& each : searchers) {
         replace_if_better(symmetric, each.symmetric());
@@ -185,6 +191,7 @@ class Search {
       run_at_once(searchers, budgets);
     } else {
       for (int i = 0; i < kSearchers; ++i) {
+        // One after the other: time that a searcher does not use goes to those behind it.
         budgets.push_back(phase.for_one_of(kSearchers, kSearchers - i));
         searchers[static_cast<std::size_t>(i)].run(budgets.back());
       }
@@ -223,6 +230,8 @@ class Search {
     RandomSource random(0);
     const Orders orders = orders_by_rule(forms.whole, {}, random);
     const Timeline timeline = simulate(to_schedule(forms.problem, orders), forms.problem.costs);
+    // Only the bound of the first problem holds for all orders: later problems have a lower limit on memory, which is
+    // in their bound. simulate()'s ignores memory.
     lower_bound_ = std::max({lower_bound_, front_.solutions().empty() ? bound : 0, timeline.lower_bound});
     return is_plain(forms.problem.costs) ? std::max(bound, timeline.lower_bound) : bound;
   }

@@ -1,3 +1,8 @@
+// narrow() marks the workers whose windows must be looked at, and calls narrow_all(), which alternates between rules
+// across workers (follow_messages()) and rules on one worker (narrow_worker()) until nothing changes. Each rule on a
+// worker is written for heads, forward in time. A View that swaps heads and tails and turns precedences around applies
+// the same code backward in time.
+
 #include "search/windows.h"
 
 #include <algorithm>
