@@ -1,3 +1,6 @@
+// Stacked bars, as letters (to_text()) and as a picture (BarPicture). A picture is drawn from the top down: title,
+// axis, one row per bar, legend. SVG has no layout, so the room for texts is estimated from their number of letters.
+
 #include "render/bars.h"
 
 #include <fmt/format.h>
@@ -13,6 +16,7 @@
 namespace chimera {
 namespace {
 
+// Lengths of pictures are in pixels.
 constexpr double kChartTop = 48;  // Title and axis
 constexpr double kBarsWidth = 640;
 constexpr double kSumWidth = 84;

@@ -1,3 +1,7 @@
+// to_svg() finds the ranges of all points, lets ChartFrame draw title, legend and axes into the picture's size, and
+// draws the curves into the area that is left. Every color is stated twice: as an attribute, for a picture that stands
+// alone, and as a class, whose color chart_style() replaces on a dark page.
+
 #include "render/chart.h"
 
 #include <fmt/format.h>
@@ -36,6 +40,7 @@ std::vector<Point> thin(const std::vector<Point>& points, std::size_t columns) {
     const auto end = points.begin() + static_cast<std::ptrdiff_t>(std::min(first + bucket, points.size()));
     auto [low, high] =
         std::minmax_element(begin, end, [](const Point& a, const Point& b) { return a.second < b.second; });
+    // In the order of x, so that the curve does not run back.
     if (low > high) std::swap(low, high);
     kept.push_back(*low);
     if (low != high) kept.push_back(*high);
@@ -47,6 +52,7 @@ std::vector<SeriesLook> looks_of(const std::vector<Series>& series) {
   std::vector<SeriesLook> looks;
   std::size_t next = 0;
   for (const Series& one : series) {
+    // Dashes tell apart what has the same color: a series like another one, and series beyond the last color.
     if (one.like >= 0 && static_cast<std::size_t>(one.like) < looks.size()) {
       looks.push_back({looks[static_cast<std::size_t>(one.like)].color, true});
     } else {
@@ -113,6 +119,7 @@ double width_of(const std::string& words) {
 // 1, 2 and 5 times powers of ten are the steps whose multiples people read without effort.
 std::vector<double> ticks(double least, double most, double count) {
   if (!(most > least)) {
+    // A single value stands in the middle of the axis, which does not go below 0 for a positive value.
     const double half = least == 0 ? 1 : std::abs(least) / 2;
     return ticks(least - (least > 0 ? std::min(half, least) : half), least + half, count);
   }
@@ -120,6 +127,7 @@ std::vector<double> ticks(double least, double most, double count) {
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double part = rough / power;
   const double step = power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
+  // Without it, a limit that is a multiple of the step could get one number too many by rounding.
   constexpr double kRounding = 1e-9;
   std::vector<double> numbers;
   for (double k = std::floor(least / step + kRounding); k * step < most + step * (1 - kRounding); ++k)
@@ -148,6 +156,7 @@ std::string to_svg(const LineChart& chart) {
   }
   if (chart.from_zero) up.add(0);
   const ChartAxis y = frame.value_axis(area, up.least, up.most);
+  // An axis needs a length.
   if (across.least == across.most) across = {across.least - 0.5, across.most + 0.5};
   const ChartAxis x{.least = across.least, .most = across.most, .first = area.left + 8, .last = area.right - 8};
   for (const double number : x_numbers(chart, across)) {
@@ -246,6 +255,7 @@ PlotArea ChartFrame::begin(const std::vector<std::string>& series, const std::ve
 
 ChartAxis ChartFrame::value_axis(const PlotArea& area, double least, double most) {
   const auto numbers = ticks(least, most, 5);
+  // The axis ends at round numbers on both sides, between which all values lie. Pixels count from the top.
   const ChartAxis axis{.least = numbers.front(), .most = numbers.back(), .first = area.bottom, .last = area.top};
   for (const double number : numbers) {
     const double y = axis.at(number);

@@ -29,6 +29,7 @@ std::uint8_t towards_white(std::uint8_t value, double share) {
   return static_cast<std::uint8_t>(std::lround(value + (255 - value) * share));
 }
 
+// A value belongs to the nearest level: the limits are halfway between two of them.
 /// The cube's levels are 0, 95, 135, 175, 215, 255.
 int cube_step(std::uint8_t value) { return value < 48 ? 0 : value < 115 ? 1 : (value - 35) / 40; }
 
@@ -49,6 +50,8 @@ std::size_t shade_of(std::int64_t slice, std::int64_t slices) {
 }
 
 Color color_of(OpKind kind, ReplicaId replica, std::size_t num_replicas, std::size_t shade, std::size_t shades) {
+  // Replica and shade take a color up to halfway to white each, one after the other: the last shade of the last replica
+  // is at three quarters.
   constexpr double kPalest = 0.5;
   const auto part = [](auto number, std::size_t count) {
     return count > 1 ? kPalest * static_cast<double>(number) / static_cast<double>(count - 1) : 0;

@@ -52,6 +52,7 @@ std::string base64(std::string_view bytes) {
   std::string text;
   text.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    // Three bytes make four digits of six bits. Of fewer bytes, the digits without any bits are `=`.
     const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
     std::uint32_t group = 0;
     for (std::size_t k = 0; k < 3; ++k)
@@ -64,6 +65,8 @@ std::string base64(std::string_view bytes) {
 std::string escape_markup(std::string_view text) {
   const std::string valid = valid_utf8(text);
   std::string result;
+  // Bytes of longer characters are copied one by one. All that XML forbids among them begins with EF and has three
+  // bytes.
   for (std::string_view rest = valid; !rest.empty(); rest.remove_prefix(1)) {
     const char c = rest.front();
     if (!fits_xml(rest)) {

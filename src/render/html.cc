@@ -71,6 +71,7 @@ std::string to_html(const std::vector<Panel>& panels) {
         ops, kMaxPageOps);
   }
   for (const Panel& panel : panels) {
+    // The page has times as 32-bit floats.
     if (panel.timeline.makespan <= static_cast<double>(std::numeric_limits<float>::max())) continue;
     throw ConfigError("HTML page: the makespan is too large for a page; use a larger unit of time");
   }

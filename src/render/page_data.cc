@@ -1,3 +1,7 @@
+// A panel becomes columns: one typed array for the kind of all ops, one for their stages, and so on, so that a page of
+// a million ops has no object for each. The entries of all workers stand one behind another. The names of the fields
+// are those that render/page/data.js reads.
+
 #include "render/page_data.h"
 
 #include <algorithm>
@@ -77,6 +81,7 @@ Json ops_json(const Schedule& schedule, const Timeline& timeline, const OpNumber
 }
 
 Json bubbles_json(const Panel& panel, const OpNumbers& numbers) {
+  // The value of kNone in render/page/data.js.
   constexpr std::uint32_t kNone = 0xFFFFFFFF;
   const auto& bubbles = panel.explanation.bubbles;
   return {{"first", column(firsts(bubbles, panel.schedule.workers.size()))},
@@ -89,6 +94,7 @@ Json bubbles_json(const Panel& panel, const OpNumbers& numbers) {
 }
 
 Json messages_json(const std::vector<Message>& messages, const OpNumbers& numbers) {
+  // Messages belong to two workers each, so they are a single list.
   const std::vector<std::vector<Message>> all = {messages};
   return {{"from", integers(all, [&](const Message& message) { return numbers.of(message.from); })},
           {"to", integers(all, [&](const Message& message) { return numbers.of(message.to); })},

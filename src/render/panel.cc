@@ -25,6 +25,7 @@ std::vector<std::int64_t> stages_held(const Schedule& schedule) {
 std::vector<double> input_bytes(const CostModel& costs) {
   std::vector<double> bytes;
   if (costs.links) {
+    // No message comes to stage 0. The costs of links begin with the boundary behind it.
     bytes.push_back(0);
     bytes.insert(bytes.end(), costs.links->bytes.begin(), costs.links->bytes.end());
   } else {
@@ -56,6 +57,7 @@ void add_messages(const Schedule& schedule, const Explanation& explanation, cons
     if (stage < input.size()) bytes += input[stage] * scale.bytes(op);
   }
   totals.messages = static_cast<std::int64_t>(explanation.messages.size());
+  // Counted in tensors of a full micro-batch: a message of a half, or of one of k slices, is a part of one.
   totals.message_volume =
       static_cast<double>(totals.messages) * schedule.micro_batch_scale / static_cast<double>(schedule.slices);
   if (!input.empty()) totals.message_bytes = bytes;
@@ -131,6 +133,7 @@ std::string comparison_table(const std::vector<Panel>& panels) {
                                  "peak units", "messages", "message volume", "all-reduce volume");
   for (const Panel& panel : panels) {
     const Totals& totals = panel.totals;
+    // Without all-reduces and updates, so that schedules with and without costs of them can be compared.
     const double makespan = panel.timeline.ops_end;
     text +=
         fmt::format("{:<{}} {:>10.6g} {:>9} {:>15} {:>12.4f} {:>13g} {:>10g} {:>8} {:>14} {:>20}\n", panel.title, width,

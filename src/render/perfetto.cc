@@ -1,3 +1,7 @@
+// Writes events of Chrome's trace format as text, one per line. The letters of `ph` are their types: M names a track or
+// process, X is a slice with start and duration, s and f are the ends of an arrow, C sets a counter. TraceEvents knows
+// the format; TimelineTrace turns the parts of a timeline into events.
+
 #include "render/perfetto.h"
 
 #include <fmt/format.h>
@@ -18,6 +22,7 @@ const char* name_of(TraceProcess process) {
 }
 
 constexpr double kMicroseconds = 1000;  // Microseconds per unit of time
+// Viewers count nanoseconds in 64 bits, and a unit of time becomes 10^6 of them.
 constexpr double kLongest = 1e12;
 constexpr double kInside = 1e-6;  // An arrow starts before the end of an op, by this fraction of its length
 
@@ -140,6 +145,7 @@ void TraceEvents::add(const std::string& fields) {
 }
 
 void TraceEvents::name_process(TraceProcess process) {
+  // Named at its first use, so that a file has no empty processes.
   if (!processes_.insert(process).second) return;
   const int id = static_cast<int>(process);
   add(fmt::format(R"("ph":"M","name":"process_name","pid":{},"args":{{"name":"{}"}})", id, name_of(process)));

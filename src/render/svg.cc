@@ -1,3 +1,7 @@
+// SvgLayout knows where everything is, SvgLegend what occurs in the panel and how it looks, and SvgPicture draws. The
+// height of the picture is stated in its first element but depends on the lines of the legend, so the legend is drawn
+// twice: first into a text that nobody reads.
+
 #include "render/svg.h"
 
 #include <fmt/format.h>
@@ -150,6 +154,7 @@ class SvgLegend {
           const Color color = color_of(kind, replica, panel_.schedule.placement.num_replicas(), shade, shades);
           const std::string name = class_of(panel_.schedule, kind, r, shade);
           const bool lines = is_hatched(replica, panel_.schedule.placement.num_replicas());
+          // A pattern has the name of its class.
           if (lines) hatched.emplace_back(name, color);
           out.put(".{} {{ fill: {} }}\n", name, lines ? fmt::format("url(#{})", name) : to_hex(color));
         }
@@ -282,6 +287,7 @@ class SvgPicture {
   }
 
   void box(const std::string& name, const TimedOp& time, double top, double height, const std::string& title) {
+    // A gap of 0.75 pixels keeps boxes of the same color apart.
     out_.put("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", name,
              pixels(layout_.x(time.start)), pixels(top),
              pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 0.75)), pixels(height), title);
@@ -335,6 +341,7 @@ class SvgPicture {
         fmt::format("{}: stage {}, micro-batch {}{}, replica {}, {:.6g} to {:.6g}", label, op.stage.value(),
                     op.micro_batch.value(), slice, op.replica.value(), time.start, time.end));
     const double width = (time.end - time.start) * layout_.scale();
+    // A box has its full label, or only the micro-batch, or nothing, depending on the room.
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
       const bool half = lane.height < kOpHeight;
@@ -368,6 +375,7 @@ class SvgPicture {
     const auto height = [&](double amount) {
       return pixels(top + kMemoryHeight * (1 - amount / layout_.most_memory()));
     };
+    // Memory changes in steps: across to the time of a change, then up or down to the new amount.
     out_.put("<path class=\"memory\" d=\"M{} {}", pixels(layout_.x(points.front().time)), pixels(top + kMemoryHeight));
     for (const MemoryPoint& point : points) out_.put("H{}V{}", pixels(layout_.x(point.time)), height(point.amount));
     out_.put("H{}V{}z\"><title>memory, at most {}</title></path>\n", pixels(layout_.x(panel_.timeline.makespan)),
@@ -378,6 +386,7 @@ class SvgPicture {
     for (const Place& place : panel_.explanation.critical_path) {
       const TimedOp& time = panel_.timeline.workers[place.worker].ops[place.position];
       const SvgLayout::Lane lane = layout_.lane_of(place.worker, place.position);
+      // Inside the box: a line on its edge would cover a part of the neighbors.
       out_.put("<path class=\"critical\" d=\"M{} {}h{}v{}H{}z\"/>\n", pixels(layout_.x(time.start) + 0.5),
                pixels(layout_.y(place.worker) + lane.top + 1),
                pixels(std::max(0.0, (time.end - time.start) * layout_.scale() - 1.75)), pixels(lane.height - 2),

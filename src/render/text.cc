@@ -1,3 +1,7 @@
+// A picture is a `Grid` of cells first. grid_of() chooses its form: one cell per unit of time, one letter per part of a
+// unit, or the ops in order. TextPicture writes the grid line by line, with colors, folded to the width of the
+// terminal. The functions excerpt(), which show the places of an error, need no times and do not use the grid.
+
 #include "render/text.h"
 
 #include <fmt/format.h>
@@ -21,6 +25,7 @@ std::string row(std::size_t size, const std::set<std::size_t>& marked, std::size
   std::string text;
   std::size_t next = 0;  // First cell not yet passed
   for (const std::size_t mark : marked) {
+    // Cells that two marks have around them are shown once.
     const std::size_t first = std::max(next, mark > around ? mark - around : 0);
     const std::size_t last = std::min(mark + around + 1, size);
     if (first > next) text += " ...";
@@ -182,6 +187,8 @@ std::optional<Grid> draw_to_scale(const Schedule& schedule, const Timeline& time
       const std::size_t end = round_to_index(timeline.workers[w].ops[i].end * scale);
       const bool joined = ops[i].paired && !runs_with_next(ops, timeline.workers[w], i);
       for (std::size_t c = start; c < std::min(end, grid.columns); ++c) {
+        // The last letter of a box stays free, so that boxes do not touch: a label and a blank fit into the shortest
+        // op. Between the ops of a pair that run one after the other, it is `&`.
         if (c + 1 == end) {
           row[c] = {joined ? "&" : " ", nullptr, true};
         } else {
@@ -201,6 +208,7 @@ Grid draw_in_order(const Schedule& schedule) {
   grid.columns = limit_columns(most, schedule.workers.size());
   grid.left_out = most - grid.columns;
   for (const auto& ops : schedule.workers) {
+    // Behind the last op there is nothing: a dot would be a bubble, and this form has no times.
     auto& row = grid.rows.emplace_back(grid.columns, Cell{"", nullptr, true});
     for (std::size_t i = 0; i < std::min(ops.size(), grid.columns); ++i) {
       row[i] = {to_text(ops[i], schedule.slices), &ops[i], true, i > 0 && ops[i - 1].paired};
@@ -255,12 +263,14 @@ class TextPicture {
     const std::size_t block = std::max<std::size_t>(folds ? room / step : grid_.columns, 1);
     const auto notes = legend();
     std::string text;
+    // A schedule without ops still shows its workers.
     for (std::size_t first = 0; first == 0 || first < grid_.columns; first += block) {
       if (first > 0) text += "\n";
       for (std::size_t w = 0; w < grid_.rows.size(); ++w) {
         text += row(w, first, std::min(first + block, grid_.columns), !folds && w < notes.size() ? notes[w] : "");
       }
     }
+    // Notes stand beside the rows if there is room, one per row, and the others below.
     for (std::size_t i = folds ? 0 : grid_.rows.size(); i < notes.size(); ++i) text += notes[i] + "\n";
     if (grid_.left_out > 0) {
       text += fmt::format("... cut: {} of {} columns are not shown; another --format has them all\n", grid_.left_out,

@@ -1,3 +1,7 @@
+// text_table() makes a table from cells. fitted() reads any text again and makes it narrower: it takes as many lines as
+// have a gap of two blanks in common for a table, and writes a table that is too wide in blocks, each with the first
+// column. A line is a list of characters, because a character of UTF-8 may have several bytes.
+
 #include "render/text_table.h"
 
 #include <algorithm>
@@ -43,6 +47,7 @@ std::string broken(const std::string& text, std::size_t columns, std::size_t ind
   while (line.size() > columns) {
     std::size_t at = columns;
     while (at > indent && line[at] != " ") --at;
+    // A word that is wider than the terminal stays whole.
     if (at <= indent) break;
     result += part_of(line, 0, at) + "\n";
     Line rest(indent, " ");
@@ -62,6 +67,7 @@ std::vector<std::size_t> column_starts(Lines lines) {
     const auto has_blank = [&](std::size_t place) {
       return std::ranges::all_of(lines, [&](const Line& line) { return is_blank(line, place); });
     };
+    // Blanks before the first text are an indent and not a gap between columns.
     has_text |= !has_blank(at);
     if (has_text && has_blank(at) && has_blank(at - 1) && !has_blank(at + 1)) starts.push_back(at + 1);
   }
@@ -84,6 +90,7 @@ std::string in_blocks(Lines lines, const std::vector<std::size_t>& starts, std::
       }
       return label + last - starts[first];
     };
+    // A block has at least one column beside the first, however wide.
     while (next < starts.size() && width(next + 1) <= columns) ++next;
     if (first > 0) text += "\n";
     for (const Line& line : lines) {
