@@ -43,6 +43,7 @@ void add_programs(CheckResult& report, Pairs pairs) {
 /// comes.
 std::optional<ReceiveWaits> receive_waits(const Schedule& schedule) {
   const Program program = lower(schedule, {.receives_ahead = kReceivesAheadOnGpus});
+  // Times of F, B, I and W.
   const Timeline timeline = simulate(schedule, CostModel::uniform(schedule, {1, 2, 1, 1}));
   const OpTable table(schedule);
   const auto end_of = [&](const Op& op) {
@@ -59,8 +60,10 @@ std::optional<ReceiveWaits> receive_waits(const Schedule& schedule) {
       if (instruction.kind == InstructionKind::Compute) ++next;
       if (instruction.kind != InstructionKind::PostReceive) continue;
       const double arrival = end_of(instruction.op);
+      // The part of the worker's ops that lies between the post of the receive and the arrival of its message.
       for (std::size_t i = next; i < worker.ops.size() && worker.ops[i].start < arrival; ++i)
         beside += std::min(worker.ops[i].end, arrival) - worker.ops[i].start;
+      // The first receive; a schedule without messages has nothing to report.
       if (!longest) longest = ReceiveWaits{};
     }
     if (longest && worker.busy > 0 && beside / worker.busy > longest->mean_waiting)
@@ -121,6 +124,7 @@ CheckResult check_everything(Schedule schedule, const Limits& limits, bool stric
   add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
   add_programs(report, Pairs::InOrder);
   if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
+  // A program with a deadlock has no times.
   if (report.is_valid()) report.waits = receive_waits(report.schedule);
   return report;
 }

@@ -1,3 +1,7 @@
+// CostRequest::costs_of() leads from a request to a CostModel: the costs of the file or of the single times, then
+// lengths of slices, links, and last what --costs files do not contain (groups, launch of all-reduces, blocking sends).
+// Fields that contradict each other are refused here and not by the simulator, because only here their flags are known.
+
 #include "answers/cost_request.h"
 
 #include <fmt/format.h>
@@ -33,6 +37,7 @@ std::string flag_of(const TimeField& field) { return Field{field.name}.flag_name
 /// Throws ConfigError unless there are as many factors as the schedule, or a group of it, needs.
 void require_count(const std::vector<double>& factors, const Schedule& schedule, std::int64_t count, const char* what) {
   const std::int64_t given = std::ssize(factors);
+  // A file may have the factors of one group, which hold for all groups.
   if (given == 0 || given == count || given * schedule.groups == count) return;
   throw ConfigError(fmt::format("--costs: {} has {} entries; expected {}", what, given, count / schedule.groups));
 }
@@ -54,6 +59,7 @@ void CostRequest::visit(Door& door, FieldValues counts) {
                  [this, &field, takes_lists](const std::string& text) {
                    if (!takes_lists) require_no_list(flag_of(field), text);
                    std::vector<double> values = parse_number_list(flag_of(field), text, 0);
+                   // The first value stands for a list until combinations() sets each value in turn.
                    this->*field.time = values.front();
                    if (values.size() > 1) lists.push_back({field.name, field.time, std::move(values)});
                  });
@@ -156,6 +162,7 @@ CostModel CostRequest::given_costs(const Schedule& schedule) const {
   costs.slices.attention = attention.value_or(0);
   if (all_reduce > 0 && !schedule.updates) {
     costs.all_reduce.emplace();
+    // The simulator ignores the time of a stage that a single worker holds.
     costs.all_reduce->seconds.assign(costs.stages.size(), all_reduce);
   }
   if (weights > 0 || activations > 0) {
@@ -181,6 +188,7 @@ void CostRequest::set_bounds(const Schedule& schedule, CostModel& costs) const {
   bounds.clear();
   // One length stands for equal slices of any number.
   std::vector<double> lengths = *slice_lengths;
+  // `balanced`: without bounds, the simulator computes slices that take equal times.
   if (lengths.empty()) return;
   if (lengths.size() == 1) lengths.assign(static_cast<std::size_t>(schedule.slices), 1);
   if (static_cast<std::int64_t>(lengths.size()) != schedule.slices)
@@ -254,6 +262,7 @@ CostModel PairRequest::with_time(CostModel costs) const {
 
 void LimitRequest::visit(Door& door, const std::string& consequence) {
   door.group("Limits");
+  // What happens above the limit differs: `simulate` refuses, `sweep` leaves out, `search` obeys.
   const std::string end = consequence.empty() ? "" : "; " + consequence;
   door.field({"max_in_flight",
               "maximum activations of a worker, in stage units: one full micro-batch on the whole share of a worker is "

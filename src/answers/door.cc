@@ -23,6 +23,7 @@ void Field::check(std::int64_t number) const {
 }
 
 std::string Document::read() const {
+  // Standard input can be read once, but several documents may name it.
   static std::string input;
   if (text) return *text;
   if (source != "-") return read_whole(source);

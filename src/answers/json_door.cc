@@ -8,6 +8,7 @@ namespace chimera {
 namespace {
 
 std::string text_of(const JsonValue& value) {
+  // All doors pass values as texts, so that the same code parses a value from JSON and from the command line.
   const nlohmann::json& json = value.json();
   if (json.is_string()) return value.text();
   if (json.is_boolean()) return json.get<bool>() ? "true" : "false";
@@ -31,6 +32,7 @@ void JsonDoor::text(const Field& field, const Take& take) {
 }
 
 void JsonDoor::document(const Field& field, Document& document) {
+  // A page has no files: the text itself comes, and messages call it by the name of the field.
   if (const auto value = find(field.name)) document = {field.flag_name().substr(2), value->text()};
 }
 
@@ -46,6 +48,7 @@ void JsonDoor::object(const char* name, const std::function<void(Door&)>& visit)
 void JsonDoor::finish() const {
   std::vector<const char*> names;
   for (const std::string& name : names_) names.push_back(name.c_str());
+  // find() was called for each field of the request, so what is not among the names is unknown to it.
   object_.expect_object(names);
 }
 

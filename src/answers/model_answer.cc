@@ -1,3 +1,7 @@
+// Lays out what model_config/footprint.h computes: tables and bars for people (model_text()), exact numbers for
+// programs (model_json()), and costs for the simulator (flop_costs()). Only worker_footprints() computes something: it
+// adds up the stages of a worker, and takes the peak from the order of its ops.
+
 #include "answers/model_answer.h"
 
 #include <fmt/format.h>

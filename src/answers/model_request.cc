@@ -38,6 +38,7 @@ Schedule schedule_of(const ModelRequest& request) {
   if (shape.shape.stages < 1) throw ConfigError(fmt::format("--stages must be at least 1, not {}", shape.shape.stages));
   const PartitionRule rule = request.partition.rule;
   if (asked.name.empty() && rule != PartitionRule::Balanced && rule != PartitionRule::Auto) {
+    // A cut without a schedule needs the number of stages only. Fields that would then have no effect are refused.
     if (!shape.micro_batches_list.empty())
       throw ConfigError("--micro-batches is for --schedule; give that too, or leave it out");
     for (const AxisValues& given : shape.axes)
@@ -50,6 +51,7 @@ Schedule schedule_of(const ModelRequest& request) {
     return schedule;
   }
   if (shape.shape.micro_batches == 0) shape.shape.micro_batches = shape.shape.stages;
+  // The lists are the fields as texts. Some text must be there, or the numbers count as missing.
   shape.stages_list = shape.micro_batches_list = "given";
   if (asked.name.empty()) asked.name = kPlainSchedule;
   return asked.make();
@@ -82,6 +84,7 @@ void ModelRequest::visit(Door& door) {
   door.group("Model");
   door.object("overrides", [this](Door& fields) { visit_overrides(fields, overrides); });
   door.text({"dropout", "dropout probability (default 0)", "X"}, [this](const std::string& text) {
+    // Memory depends only on whether there is dropout. The door of JSON may say just that; 0.5 is any rate.
     const double rate = text == "true" ? 0.5 : text == "false" ? 0 : parse_amount("--dropout", text);
     if (rate >= 1) throw ConfigError(fmt::format("--dropout must be below 1, not {}", rate));
     dropout = rate > 0;
@@ -136,6 +139,7 @@ ModelAnswer answer(const ModelRequest& request) {
   answer.recomputing = resolve_stages(request.recompute, kRecomputeFlag, schedule.stages, [&] {
     return stages_to_recompute(schedule, stages, request.memory_bytes).value_or(all_stages(schedule.stages));
   });
+  // With `auto`, the answer names the stages that were chosen. Attention sub-layers are not a choice of stages.
   if (!workload.recompute_attention) answer.recompute = stage_choice(answer.recomputing, schedule.stages);
   answer.summary.workers = worker_footprints(schedule, stages, answer.recomputing);
   return answer;

@@ -1,3 +1,7 @@
+// analyze_plan() runs the planner and asks the predictor further questions about its best candidates. plan_text(),
+// plan_json() and plan_csv() write the result. Each function before analyze_plan() makes a few lines of the text or one
+// object of the JSON; a part that does not apply to a plan is an empty text.
+
 #include "answers/plan_answer.h"
 
 #include <fmt/format.h>
@@ -45,6 +49,7 @@ std::string schedule_text(const Candidate& candidate) {
 std::string workers_text(const Candidate& candidate, bool split) {
   const std::string tensor = split ? fmt::format("{} x ", candidate.tensor_parallel) : "";
   const bool near = candidate.replica_layout == ReplicaLayout::Near;
+  // Neighboring copies are the usual case and are not mentioned.
   return fmt::format("{}{} x {}{}", near ? "" : "far ", candidate.data_parallel, tensor, candidate.shape.stages);
 }
 
@@ -72,7 +77,9 @@ double utilization(const PlanProblem& problem, const Prediction& prediction) {
     if (bytes_of(type.value) == problem.workload.compute_bytes)
       peak = matrix_peak(machine, type.value, on_node, machine.threads);
   }
+  // matrix_peak() is for the workers of one node, which may share its cores. All nodes are equal.
   peak *= static_cast<double>(problem.workers) / static_cast<double>(on_node);
+  // FLOPs of a single sequence, times sequences per second.
   Workload sequence = problem.workload;
   sequence.micro_batch_size = 1;
   sequence.slices = 1;
@@ -148,6 +155,7 @@ std::string shares_text(const PlanProblem& problem, const Candidate& candidate) 
   const MachineProfile& machine = problem.machine;
   if (!machine.has_device() || !problem.layers.empty()) return "";
   Workload workload = problem.workload;
+  // The times of kernels depend on the sizes of this candidate, not on those of the problem.
   workload.micro_batch_size = candidate.micro_batch_size;
   workload.slices = candidate.shape.slices;
   const KernelSeconds all = kernel_seconds(machine, problem.model, workload, candidate.tensor_parallel);
@@ -235,6 +243,7 @@ std::vector<double> slowdowns_without_worker(const PlannedSchedule& planned, std
                                             .effort = kOrders * num_ops(healthy) * data_parallel});
       ratios.push_back(simulate(detours.schedule, costs).makespan / step);
     } catch (const ConfigError&) {
+      // No other worker holds the stages of this one: training cannot go on without it.
       ratios.push_back(0);
     }
   }
@@ -297,6 +306,7 @@ std::string no_pipeline_text(const PlanAnalysis& report) {
       "{:.1f} % of the step",
       chosen.ranked.candidate.tensor_parallel > 1 ? "the workers that share its layers" : "each of the workers",
       100 * (1 - chosen.gains.free_network_seconds / seconds));
+  // The table may contain a pipeline further down, and the reader wants to know how far it is behind.
   const auto found = std::ranges::find_if(report.candidates, [&](const auto& each) { return depth(each) > 1; });
   if (found == report.candidates.end()) return text + fmt::format("; no row has a pipeline\n");
   return text + fmt::format("; the pipeline of row {} is {:+.1f} % in time and has {:.1f} % of bubbles\n",
@@ -471,6 +481,7 @@ std::string plan_json(const PlanAnalysis& report) {
   Json candidates = Json::array();
   for (const AnalyzedCandidate& each : report.candidates) {
     candidates.push_back(candidate_json(report.problem, each));
+    // The rows that tie are the first ones.
     if (report.plan.tied > 1 && std::ssize(candidates) <= report.plan.tied) candidates.back()["tied"] = true;
   }
   Json json = {{"chosen", candidates.front()},       {"candidates", candidates},
@@ -525,6 +536,7 @@ std::string plan_csv(const PlanAnalysis& report) {
                                       std::to_string(candidate.micro_batch_size)};
     for (const ShapeAxis& axis : shape_axes()) {
       if (axis.axis == Axis::Slices && !has_slices) continue;
+      // A parameter that the schedule does not have gets an empty cell, not its default.
       const bool taken = find_axis(find_generator(candidate.schedule), axis.axis) != nullptr;
       cells.push_back(taken ? axis.text(shape) : "");
     }

@@ -50,6 +50,7 @@ void require_papers_choice(const PlanRequest& request) {
 /// Returns the T to consider: 1, and on hosts with several devices the divisors of their number.
 std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem, PlanRule rule) {
   std::vector<std::int64_t> counts = {1};
+  // Profiles with cores are of CPUs, and a user's own layers are measured as a whole.
   if (problem.machine.cores > 0 || !problem.layers.empty() || rule == PlanRule::Paper) return counts;
   const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
   for (std::int64_t count = 2; count <= devices; ++count) {
@@ -297,8 +298,11 @@ void set_network(MachineProfile& machine, const std::string& network) {
     reject("--network '{}': expected a rate such as 200Gb/s for a node or 400Gb/s-per-gpu", network);
   if (is_each && machine.cores > 0)
     reject("--network {}: the workers of '{}' are no GPUs; expected {}", network, machine.name, rate);
+  // Seconds per byte of a link with `number` 10^9 bits per second.
   machine.point_to_point.between_nodes.beta = machine.all_reduce.between_nodes.beta = 8e-9 / (kShare * number);
+  // The burst in the profile is a property of the network that is replaced.
   machine.point_to_point.between_nodes.burst = 0;
+  // 1: the transfers of a node divide the bandwidth of its adapter. GPUs with adapters of their own do not.
   machine.contention.node_transfers = is_each ? 0 : 1;
 }
 

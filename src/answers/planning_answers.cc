@@ -22,6 +22,7 @@ constexpr double kSecondsBetweenReports = 0.1;
 std::function<void(const SearchProgress&)> reporter(const ReportProgress& progress) {
   if (!progress) return nullptr;
   return [progress, next = 0.0](const SearchProgress& now) mutable {
+    // The search reports far more often than a page can draw.
     if (now.seconds < next) return;
     next = now.seconds + kSecondsBetweenReports;
     progress(json_text(Json{{"seconds", now.seconds},
@@ -35,6 +36,7 @@ LayerTime requested_time(const JsonValue& value) {
   value.expect_object({"micro_batch_size", "forward", "input_gradient", "weight_gradient"});
   LayerTime time{value.count("micro_batch_size", 1), value.number("forward"), value.number("input_gradient"),
                  value.number("weight_gradient")};
+  // Recomputation runs the forward again.
   time.recompute = time.forward;
   return time;
 }

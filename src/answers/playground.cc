@@ -114,6 +114,7 @@ std::string with_fields(const std::string& message) {
   std::string text;
   bool is_flag = false;
   for (std::size_t i = 0; i < message.size(); ++i) {
+    // A flag begins a word and continues with lower-case letters; other dashes of a message stay.
     const bool begins = message.compare(i, 2, "--") == 0 && (i == 0 || message[i - 1] == ' ') &&
                         i + 2 < message.size() && std::islower(static_cast<unsigned char>(message[i + 2])) != 0;
     if (begins) i += 2;

@@ -69,6 +69,7 @@ std::vector<std::size_t> time_running(const OpTable& table, const CostTable& cos
     const std::size_t worker = table.worker(op);
     return timeline.workers[worker].ops[op - table.first(worker)];
   };
+  // simulate() would refuse a schedule with a deadlock; this shows how far it gets.
   std::vector<double> free(timeline.workers.size(), 0);
   return visit_in_dependency_order(table, [&](OpIndex op) {
     // An op starts when its worker is free and its inputs are there; messages take no time.
@@ -121,6 +122,7 @@ Simulation simulated(const JsonValue& json) {
 /// Ignores the fields about costs.
 Drawing drawn(const JsonValue& json) {
   const auto request = requested<SimulateRequest>(json);
+  // Without lost workers, data_parallel is a cost of all-reduces, and no number of groups to draw.
   const bool is_healthy = !request.lost.is_given();
   return answer(
       DrawRequest{request.schedule, request.pairs, request.lost, is_healthy ? 1 : request.costs.data_parallel});
@@ -175,6 +177,7 @@ std::string file_of(const std::string& format, const JsonValue& request) {
     return schedule_csv(drawn(request).schedules.front(), format != "csv");
   if (format == "figure") return to_svg(figures(drawn(request)).front());
   if (format == "figure-text") return drawing_text(drawn(request), {});
+  // The remaining formats have times, so the simulation comes first. An unknown one must not wait for it.
   const std::vector<std::string> known = {"json", "csv",  "csv-communication", "figure",  "figure-text", "svg",
                                           "html", "text", "timeline",          "perfetto"};
   if (std::ranges::count(known, format) == 0) request.field("format").fail(unknown_name("format", format, known));

@@ -164,9 +164,12 @@ FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t gro
     FollowTask task{
         .detours = {.healthy = healthy, .groups = groups, .slow = {}}, .costs = {}, .extra_copies = extra_copies};
     for (const std::int64_t worker : without) task.detours.slow.push_back({WorkerId(worker)});
+    // An infinite factor is a speed of 0: a lost worker.
     for (const auto& [worker, factor] : slow) task.detours.slow.push_back({WorkerId(worker), 1 / factor});
     std::vector<double> speeds = worker_speeds(task.detours);
     task.costs = costs_of(in_all_groups(healthy, groups));
+    // A worker may be slow by --slow and by the factors of --costs. Both are multiplied into one speed for the choice
+    // of paths, and into one factor for the simulation. A lost worker keeps the factor 1, since it has no ops.
     const std::vector<double> before = task.costs.workers;
     task.detours.slow.clear();
     task.costs.workers.assign(speeds.size(), 1);

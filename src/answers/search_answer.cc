@@ -222,6 +222,7 @@ SearchAnswer answer(const SearchRequest& request, const std::function<void(const
   const auto starts = [&](std::size_t i) {
     return searched.given ? std::vector{*searched.given} : generated_starts(problems[i].layout, searched.shapes[i]);
   };
+  // One problem gets the whole budget at once; several are searched in rounds that drop the worst.
   const bool is_single = problems.size() == 1;
   auto [result, best] = is_single ? PlacementSearch{search(problems.front(), starts(0), options)}
                                   : search_placements(problems, starts, options);

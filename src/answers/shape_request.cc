@@ -70,6 +70,8 @@ void ShapeRequest::visit(Door& door, FieldValues counts) {
   const auto add = [&](const Field& field, std::int64_t& value, std::string& list) {
     door.text(field, [&value, &list, lists, flag = field.flag_name()](const std::string& text) {
       if (!lists) require_no_list(flag, text);
+      // The text is kept even for one value: it tells that the field is given, and N may be a multiple of D, such as
+      // `2D`.
       list = text;
       if (!lists || !is_list(text)) value = parse_count(flag, text);
     });
@@ -188,6 +190,7 @@ std::vector<PipelineShape> ShapeRequest::variants(const Generator& generator, co
 
 PipelineShape ShapeRequest::shape_next_to(const Schedule& schedule, const Generator& generator) const {
   return shape_of(generator, static_cast<std::int64_t>(schedule.workers.size()),
+                  // Halving has doubled the number; N counts full micro-batches.
                   std::llround(static_cast<double>(schedule.micro_batches) * schedule.micro_batch_scale));
 }
 

@@ -56,6 +56,7 @@ double makespan_of(const Schedule& step, const SimulateRequest& request) {
 std::vector<std::int64_t> permutation_of(const Schedule& step, CostModel& costs) {
   if (costs.micro_batches.empty())
     throw ConfigError("--permute-micro-batches needs the work of each micro-batch: micro_batches in --costs FILE");
+  // The file may have the work of one group, which all groups repeat.
   if (std::ssize(costs.micro_batches) < step.micro_batches) {
     const std::vector<double> group = costs.micro_batches;
     for (std::int64_t g = 1; g < step.groups; ++g) std::ranges::copy(group, std::back_inserter(costs.micro_batches));
@@ -214,6 +215,7 @@ Simulation answer(const SimulateRequest& asked) {
   const FollowedSchedule followed = request.lost.apply_to(healthy, groups, [&](const Schedule& schedule) {
     return request.pairs.with_time(request.costs.costs_of(schedule));
   });
+  // The schedules beside it stay healthy: they are for comparison.
   simulation.lost_summary = followed.summary;
   simulation.kept_makespan = followed.kept_makespan;
   simulation.bound = followed.bound;

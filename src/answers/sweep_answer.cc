@@ -1,3 +1,8 @@
+// Sweeper::run() has three loops: over shapes (D, N and parameters of the lists), over times of the lists, and over
+// schedules. The first two make a condition. A schedule gets a row per condition, from its best parameters if the user
+// named no schedules, and is otherwise left out with the reason. Rows are sorted within their condition only, because
+// makespans of different conditions say nothing about schedules.
+
 #include "answers/sweep_answer.h"
 
 #include <fmt/format.h>
@@ -23,6 +28,7 @@
 namespace chimera {
 namespace {
 
+// The cells before this column are inputs, and the cells from it on are results (SweepRow::inputs()).
 constexpr const char* kFirstFigure = "makespan";
 
 std::string changed_parameters(const Generator& generator, const PipelineShape& shape) {
@@ -43,6 +49,7 @@ bool is_condition(const SweepCell& cell) {
 }
 
 std::string condition_of(const SweepRow& row) {
+  // One text with all cells of the condition, as a key.
   std::string text;
   for (const SweepCell& cell : row.cells) {
     if (is_condition(cell)) text += cell.text + ",";

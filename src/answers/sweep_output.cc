@@ -43,6 +43,7 @@ std::vector<std::string> listed_conditions(const std::vector<SweepRow>& rows) {
 
 std::string table_of(const std::vector<SweepRow>& rows) {
   const std::vector<std::string> conditions = listed_conditions(rows);
+  // `sweep --train` adds the measured columns to all rows or to none.
   const bool is_trained = !rows.front().text(kMeasuredColumns.front()).empty();
   std::vector<std::string> head = {"schedule", "parameters"};
   for (std::string column : conditions) {
@@ -172,6 +173,7 @@ std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& val
     }
     series->points.emplace_back(row.number(over), row.number(value));
   }
+  // Rows come by makespan, and a curve needs its points in the order of x.
   for (Series& series : chart.series) std::ranges::sort(series.points);
   return to_svg(chart);
 }
