@@ -35,6 +35,7 @@ class BertStage final : public TransformerStage {
                .transform = linear_named("cls.predictions.transform.dense"),
                .transform_norm = layer_norm_named("cls.predictions.transform.LayerNorm"),
                .seq_relationship = linear_named("cls.seq_relationship")};
+      // BERT has a bias per token of the vocabulary, which is not tied; the matrix may be.
       set_output("cls.predictions.decoder.weight", weight("cls.predictions.bias"));
     }
   }
@@ -70,6 +71,8 @@ class BertStage final : public TransformerStage {
 
   at::Tensor embed(const MicroBatch& batch) const override {
     const at::Tensor words = token_embedding(embedding_.words, batch.tokens, vocabulary());
+    // token_embedding() of a divided table returns only this rank's tokens if the group cuts tokens. So types and
+    // positions, whose tables are whole, are looked up for these tokens only.
     const TensorRange own = own_tokens(batch.tokens.size(1));
     const at::Tensor types = token_embedding(embedding_.token_types, batch.token_types.narrow(1, own.first, own.count));
     const at::Tensor sum = add_positions(words + types, embedding_.positions, own.first);
@@ -90,6 +93,8 @@ class BertStage final : public TransformerStage {
   at::Tensor feed_forward(std::size_t index, const at::Tensor& sum, const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
+    // BERT normalizes after each residual addition, so the norm of the attention sub-layer is computed here.
+    // attention() can then run again (recomputation) without it.
     const at::Tensor middle = layer_norm(sum, layer.attention_norm);
     const at::Tensor inner = gelu(linear(enter(middle), layer.intermediate), Gelu::Exact);
     const at::Tensor outer = token_dropout(row_linear(inner, layer.output), masks, DropoutSite::FeedForwardOutput);

@@ -16,6 +16,11 @@
 #include "core/random.h"
 #include "core/reject.h"
 
+// On the CPU, random word number i of a sample's sequence decides about element i of the sample's mask (core/random.h).
+// The functions below therefore map each tensor to places in masks of whole samples: a *run* is a part of the tensor
+// that is consecutive in the mask, and each run is processed in chunks, which threads divide. On devices, a generator
+// seeded from the same words draws the mask in one kernel.
+
 namespace chimera {
 namespace {
 
@@ -24,17 +29,20 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunk = 16 * static_cast<std::int64_t>(kWordGroup);  // words made at a time
 
+/// The masks of a micro-batch at one site of a layer. Backward keeps only this object, and draws the same words again.
 struct Masks : torch::CustomClassHolder {
   Masks(const Dropout& settings, DropoutSite place) : dropout(settings), site(place) {}
 
   /// Returns the words of a sample's mask; `sample` counts from the first of the micro-batch.
   [[nodiscard]] WordStream words_of(std::int64_t sample) const {
     return {static_cast<std::uint32_t>(dropout.step), static_cast<std::uint32_t>(dropout.first_sample + sample),
+            // Four sites per layer (kSites), so every pair of layer and site has a stream of its own.
             static_cast<std::uint32_t>(dropout.layer) * 4 + static_cast<std::uint32_t>(site)};
   }
 
   Dropout dropout;
   DropoutSite site;
+  // From seed and name, so that weights and data with the same seed have other words.
   std::uint64_t key = CounterRandom(dropout.seed, "dropout").bits(0);
   double scale = 1 / (1 - dropout.probability);
   // Words below it drop their element
@@ -51,6 +59,7 @@ struct Runs {
   std::int64_t sequence = 0;  // elements of a row of the mask
 
   [[nodiscard]] std::int64_t place(std::int64_t run) const {
+    // Run number `run` is row run % l of head run / l. In the mask, a head has `sequence` rows of `sequence` elements.
     return rows == 0 ? first : first + (run / rows * sequence + run % rows) * sequence;
   }
 };
@@ -59,12 +68,17 @@ Runs runs_of(const at::Tensor& input, const Masks& masks) {
   const std::int64_t sample_size = input.numel() / input.size(0);
   const bool has_heads = masks.site == DropoutSite::AttentionProbabilities;
   const std::int64_t head = has_heads ? masks.dropout.first_head : 0;
+  // Whole samples: a sample's elements are one run. With tensor parallelism, attention probabilities [b, heads, L, L]
+  // of this rank begin behind the masks of the heads on earlier ranks.
   if (masks.dropout.sequence == 0) {
     return {.length = sample_size, .first = head == 0 ? 0 : head * (sample_size / input.size(1))};
   }
+  // A slice of hidden states [b, l, H]: the rows of its tokens are consecutive in the sample.
   if (!has_heads) {
     return {.length = sample_size, .first = masks.dropout.first_token * (sample_size / input.size(1))};
   }
+  // Attention probabilities of a slice, [b, heads, l, first_token + l]: each row is a run, because rows of the whole
+  // mask continue to the end of the sequence.
   const std::int64_t rows = input.size(2);
   return {.per_sample = input.size(1) * rows,
           .length = input.size(3),
@@ -78,6 +92,7 @@ template <class Element>
 void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const Element* in, Element* out,
            std::int64_t count) {
   constexpr auto kGroup = static_cast<std::int64_t>(kWordGroup);
+  // Not initialized: random_words() fills all words that are read.
   std::array<std::uint32_t, kChunk + kWordGroup> buffer;
   // Words come in groups, so a run that starts inside a group draws the whole group and skips its first words.
   const std::int64_t before = place % kGroup;
@@ -97,6 +112,7 @@ void apply(const Masks& masks, std::int64_t sample, std::int64_t place, const El
 /// has words of its own.
 std::uint64_t device_seed(const Masks& masks) {
   std::array<std::uint32_t, 2> words{};
+  // The first token serves as the number of a word group, so that slices of one sequence get different seeds.
   const auto group = static_cast<std::uint32_t>(masks.dropout.first_token);
   random_words(masks.key, masks.words_of(0), group, words);
   return std::uint64_t{words[1]} << 32U | words[0];
@@ -117,6 +133,7 @@ at::Generator generator_of(const Masks& masks, at::Device device) {
 at::Tensor masked_on_device(const at::Tensor& input, const Masks& masks) {
   const at::Generator generator = generator_of(masks, input.device());
   const at::Tensor kept = at::empty(input.sizes(), input.options().dtype(at::kBool));
+  // The backward kernel of ATen's dropout multiplies by mask and scale, which is what both directions need here.
   return at::native_dropout_backward(input, kept.bernoulli_(1 / masks.scale, generator), masks.scale);
 }
 
@@ -130,6 +147,8 @@ at::Tensor masked(const at::Tensor& input, const Masks& masks) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, in.scalar_type(), "dropout", [&] {
     const scalar_t* from = in.const_data_ptr<scalar_t>();
     scalar_t* to = out.data_ptr<scalar_t>();
+    // Chunks of all runs are numbered together, so that threads share the work evenly for few long runs (hidden states)
+    // and for many short ones (rows of attention).
     at::parallel_for(0, all_runs * chunks, at::internal::GRAIN_SIZE / kChunk,
                      [&](std::int64_t begin, std::int64_t end) {
                        for (std::int64_t i = begin; i < end; ++i) {
@@ -172,6 +191,7 @@ Dropout Dropout::in_layer(std::int64_t index) const {
 }
 
 void GraphMasks::make_generators(at::Device device) {
+  // drawn_ has the masks of one forward: the forward, a recomputation of attention and the backward draw each once.
   constexpr std::size_t kForwardAndBackwards = 3;
   generators_.clear();
   for (std::size_t i = 0; i < kForwardAndBackwards * drawn_.size(); ++i) generators_.push_back(new_generator(device));
@@ -180,6 +200,7 @@ void GraphMasks::make_generators(at::Device device) {
 
 at::Generator GraphMasks::next(const Dropout& masks, DropoutSite site, at::Device device) {
   drawn_.emplace_back(masks.layer, site);
+  // The forward before the recording, which only counts masks (RecordedOps::make_generators()).
   if (generators_.empty()) return new_generator(device);
   if (drawn_.size() > generators_.size()) throw InternalError("a graph draws more masks than it has generators");
   return generators_[drawn_.size() - 1];
@@ -187,6 +208,8 @@ at::Generator GraphMasks::next(const Dropout& masks, DropoutSite site, at::Devic
 
 void GraphMasks::reseed(const Dropout& batch) {
   for (std::size_t i = 0; i < drawn_.size(); ++i) {
+    // drawn_[i] is the mask of generators_[i]. Forward and backward use different generators for one mask, but both get
+    // the seed of its layer and site, and so the same bits.
     const auto& [layer, site] = drawn_[i];
     generators_[i].set_current_seed(device_seed(Masks(batch.in_layer(layer), site)));
   }
@@ -197,6 +220,8 @@ at::Tensor dropout(const at::Tensor& input, const Dropout& masks, DropoutSite si
 }
 
 DropoutScope::DropoutScope(const Dropout& masks, std::int64_t layer)
+    // A mask is identified by layer and one of 4 sites. A user's layer has up to 256 masks, so it takes the numbers of
+    // 64 layers: call number n is site n % 4 of layer 64 `layer` + n / 4.
     : masks_(masks.in_layer(layer * (kMaxDropoutsPerLayer / kSites))), before_(std::exchange(current, this)) {}
 
 DropoutScope::~DropoutScope() { current = before_; }

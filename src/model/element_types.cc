@@ -44,6 +44,7 @@ at::Tensor convert(const at::Tensor& values, ElementType type, const std::string
   const at::Tensor result = values.to(at::kCPU, floating_type(type)).contiguous();
   if (type != ElementType::F16 || values.scalar_type() == at::kHalf) return result;
   // bfloat16 has the range of float32; only float16 can overflow.
+  // Values that were infinite before stay so.
   const at::Tensor lost = result.isinf().logical_and(values.to(at::kCPU).isfinite());
   if (!lost.any().item<bool>()) return result;
   reject("{}: {:g} is too large for {}; give bfloat16", tensor,

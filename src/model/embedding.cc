@@ -25,6 +25,8 @@ void add_rows(at::Tensor sum, const at::Tensor& indices, const at::Tensor& rows)
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table, const at::Tensor& tokens) {
+    // The table is a parameter, so it is saved with save_leaves(). Autograd itself gets no gradient for it (backward
+    // returns an undefined tensor): the queue adds to table.grad() now or in op W.
     context->save_for_backward({tokens});
     save_leaves(context, {table});
     save_queue(context);
@@ -55,6 +57,7 @@ struct PositionFunction : torch::autograd::Function<PositionFunction> {
     const std::int64_t first = context->saved_data["first"].toInt();
     saved_queue(context)->submit([table = saved_leaves(context)[0], gradient, first] {
       const at::NoGradGuard no_graph;
+      // Only the rows of these positions: in a slice, the positions of other slices get nothing.
       gradient_of(table).narrow(0, first, gradient.size(1)).add_(gradient.sum(0));
     });
     return {gradient, at::Tensor(), at::Tensor()};

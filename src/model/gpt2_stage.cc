@@ -11,6 +11,8 @@ namespace {
 class Gpt2Stage final : public TransformerStage {
  public:
   explicit Gpt2Stage(TransformerParts parts) : TransformerStage(std::move(parts)) {
+    // GPT-2's files store matrices as [in, out] (Conv1D in Hugging Face). They are kept like this, so that checkpoints
+    // and imports copy them unchanged.
     const auto projection = [this](const std::string& name) { return linear_named(name, WeightLayout::InOut); };
     if (layers().embedding) {
       wte_ = token_table("wte.weight");
@@ -41,6 +43,8 @@ class Gpt2Stage final : public TransformerStage {
   };
 
   at::Tensor embed(const MicroBatch& batch) const override {
+    // Position of this rank's first token: the slice's start in the sequence, and with sequence parallelism the rank's
+    // start in the slice.
     const std::int64_t first = batch.first_token + own_tokens(batch.tokens.size(1)).first;
     const at::Tensor sum = add_positions(token_embedding(wte_, batch.tokens, vocabulary()), wpe_, first);
     return token_dropout(sum.to(compute_type()), batch.dropout, DropoutSite::Embedding);
@@ -50,6 +54,8 @@ class Gpt2Stage final : public TransformerStage {
                        const MicroBatch& batch) const override {
     const Block& layer = blocks_[index];
     const Dropout masks = block_dropout(index, batch);
+    // With tensor parallelism, c_attn has this rank's heads of all three (TensorCut::blocks), so three chunks are right
+    // for each T.
     const auto projections = linear(enter(layer_norm(hidden, layer.ln_1)), layer.c_attn).chunk(3, /*dim=*/2);
     const QueryKeyValue seen = with_earlier(index, {projections[0], projections[1], projections[2]}, batch);
     const at::Tensor attended = causal_attention(seen, heads(), masks, limits);

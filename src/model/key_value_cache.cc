@@ -13,6 +13,7 @@ namespace chimera {
 at::Tensor KeyValueCache::append(CachedTensor& cached, const at::Tensor& own, std::int64_t first) const {
   const std::int64_t end = first + own.size(1);
   require_invariant(end <= sequence_, "a slice ends behind its sequence");
+  // Allocated once for the whole sequence: a tensor that grows with each slice would be copied each time.
   if (!cached.all.defined()) cached.all = at::empty({own.size(0), sequence_, own.size(2)}, own.options());
   // A recomputed forward finds its tokens already there and must not write them again: later slices use them.
   if (cached.filled < end) {
@@ -20,6 +21,8 @@ at::Tensor KeyValueCache::append(CachedTensor& cached, const at::Tensor& own, st
     cached.all.narrow(1, first, end - first).copy_(own);
     cached.filled = end;
   }
+  // variable_data() shares memory but not autograd's version counter. With it, the backward of an earlier slice would
+  // be refused, because a later slice has written to the same storage (to other tokens).
   return cached.all.narrow(1, 0, end).variable_data();
 }
 
@@ -29,10 +32,14 @@ at::Tensor KeyValueCache::take_own(CachedTensor& cached, const at::Tensor& gradi
   const std::int64_t length = gradient.size(1) - first;
   // Slices run backward from the last, so the gradients of later slices are complete here.
   at::Tensor sum = std::exchange(cached.gradients, {});
+  // `gradient` covers the tokens 0 .. first + length - 1. `sum` covers the same tokens, from the slices behind this
+  // one. The sum of both in the last `length` tokens is the gradient of the slice's own keys; the rest waits for
+  // earlier slices.
   const at::Tensor own = gradient.narrow(1, first, length);
   const at::Tensor result = sum.defined() ? (sum.narrow(1, first, length) + own).to(type) : own.clone();
   if (first == 0) return result;
   const at::Tensor earlier = gradient.narrow(1, 0, first);
+  // In at least float32, because in bfloat16 the sum over many slices would lose small terms.
   cached.gradients = sum.defined()
                          ? sum.narrow(1, 0, first).add_(earlier)
                          : earlier.to(at::promote_types(type, at::kFloat), /*non_blocking=*/false, /*copy=*/true);
@@ -49,6 +56,7 @@ struct KeyValueCache::CacheFunction : torch::autograd::Function<KeyValueCache::C
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& key,
                                                 const at::Tensor& value, const std::shared_ptr<KeyValueCache>& cached,
                                                 std::size_t block, std::int64_t first) {
+    // Blocks of the stage appear in order at the first slice.
     auto& blocks = cached->blocks_;
     if (block >= blocks.size()) blocks.resize(block + 1);
     auto place = c10::make_intrusive<Place>();

@@ -9,6 +9,11 @@
 
 #include "core/reject.h"
 
+// Three kinds of attention share this file. attention() calls ATen's fused kernels or, with dropout, computes the
+// probabilities in steps. PartsAttentionFunction computes causal attention on the CPU part by part, for documents that
+// must not see each other and for slices. Flash attention computes the latter on GPUs. causal_attention() chooses among
+// them.
+
 namespace chimera {
 namespace {
 
@@ -22,6 +27,7 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();  // score of
 struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
+    // In place on the fresh result of silu, so that no third tensor of this size exists.
     return at::silu(gate).mul_(up);
   }
 
@@ -30,6 +36,7 @@ struct SwigluFunction : torch::autograd::Function<SwigluFunction> {
     const at::Tensor& gate = saved[0];
     const at::Tensor& gradient = output_gradients[0];
     at::Tensor gate_gradient = gradient * saved[1];
+    // d/dgate = silu'(gate) * (gradient * up), d/dup = silu(gate) * gradient.
     at::silu_backward_out(gate_gradient, gate_gradient, gate);
     return {gate_gradient, at::silu(gate).mul_(gradient)};
   }
@@ -75,10 +82,13 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto function = c10::static_intrusive_pointer_cast<HeldFunction>(context->saved_data["function"].toCapsule());
+    // A new leaf, at which the inner backward stops. Its gradient is the result.
     const at::Tensor input = context->get_saved_variables()[0].detach().requires_grad_();
     at::Tensor output;
     {
       const at::AutoGradMode with_graph(true);
+      // The layers inside save the current queue again. It must be the queue of the first call: by now another
+      // micro-batch's queue may be current on this thread.
       const WeightGradients::Scope scope(saved_queue(context));
       output = function->run(input);
     }
@@ -108,6 +118,7 @@ void hide(at::Tensor& scores, const Attended& attended) {
   if (attended.mask && !is_added) scores.masked_fill_(attended.mask->logical_not(), kNever);
   if (!attended.causal) return;
   const std::int64_t length = scores.size(-1);
+  // True above the diagonal: keys after the query.
   scores.masked_fill_(at::ones({length, length}, scores.options().dtype(at::kBool)).triu(1), kNever);
 }
 
@@ -125,8 +136,10 @@ at::Tensor attention_with_dropout(const QueryKeyValue& split, const Attended& at
   const auto ungrouped = [&](const at::Tensor& x) {
     return is_grouped ? x.view({x.size(0), split.query.size(1), -1, x.size(3)}) : x;
   };
+  // Queries are scaled, not scores, which are L / d times as many.
   at::Tensor scores = ungrouped(grouped(split.query * scale).matmul(split.key.transpose(2, 3)));
   hide(scores, attended);
+  // Softmax and dropout in at least float32, as fused kernels do it; the product with the values in their own type.
   const at::Tensor probabilities = scores.softmax(-1, at::promote_types(scores.scalar_type(), at::kFloat));
   const at::Tensor weights =
       dropout(probabilities, masks, DropoutSite::AttentionProbabilities).to(split.value.scalar_type());
@@ -143,6 +156,7 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
                      const Dropout& masks) {
   const QueryKeyValue split = split_heads(projections, heads);
   if (masks.is_active()) return join_heads(attention_with_dropout(split, attended, masks));
+  // The last argument says that query heads share keys and values (grouped-query attention).
   return join_heads(at::scaled_dot_product_attention(split.query, split.key, split.value, attended.mask, kNoDropout,
                                                      attended.causal, /*scale=*/std::nullopt,
                                                      split.key.size(1) != heads));
@@ -151,6 +165,7 @@ at::Tensor attention(const QueryKeyValue& projections, std::int64_t heads, const
 /// Returns the causal mask for queries [b, L, ...] of tokens after `earlier` other tokens.
 Attended behind(std::int64_t earlier, const at::Tensor& queries) {
   const std::int64_t length = queries.size(1);
+  // A single token attends to all keys, which needs no mask.
   if (length == 1) return {};
   return {.mask = at::ones({length, earlier + length}, queries.options().dtype(at::kBool)).tril(earlier)};
 }
@@ -181,6 +196,7 @@ class PartAttention {
         at::_scaled_dot_product_flash_attention_for_cpu(query_, earlier_keys(key_), earlier_keys(value_));
     // Two softmaxes over parts of the keys, weighted by their sums of exponentials, are the softmax over all keys.
     const at::Tensor sum = at::logaddexp(before_sum, own_sum);
+    // Factor exp(before_sum) / exp(sum), between 0 and 1; the sums themselves could overflow.
     const at::Tensor before_share = (before_sum - sum).exp_().unsqueeze(3);
     const at::Tensor own_share = (own_sum - sum).exp_().unsqueeze(3);
     output.copy_((before * before_share).add_(own * own_share));
@@ -189,6 +205,8 @@ class PartAttention {
 
   void backward(const at::Tensor& output_gradient, const at::Tensor& output, const at::Tensor& sums,
                 at::Tensor query_gradient, at::Tensor key_gradient, at::Tensor value_gradient) const {
+    // ATen's backward recomputes probabilities as exp(score - sum). With the output and the sums over all keys of the
+    // part, it gives the right gradients for some of the keys alone.
     const auto gradients = [&](const at::Tensor& key, const at::Tensor& value, bool is_causal) {
       return at::_scaled_dot_product_flash_attention_for_cpu_backward(output_gradient, query_, key, value, output, sums,
                                                                       kNoDropout, is_causal);
@@ -201,6 +219,7 @@ class PartAttention {
       return;
     }
     const auto [query, key, value] = gradients(earlier_keys(key_), earlier_keys(value_), /*is_causal=*/false);
+    // A query sees both halves of the keys; each key is in one half.
     query_gradient.copy_(query).add_(own_query);
     earlier_keys(key_gradient).copy_(key);
     earlier_keys(value_gradient).copy_(value);
@@ -227,6 +246,7 @@ struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value, const AttentionParts& parts) {
     const auto all = [&](const at::TensorOptions& options, at::IntArrayRef sizes) {
+      // Memory in the order [b, L, heads, d] but seen as [b, heads, L, d]: join_heads() then needs no copy.
       return at::empty(sizes, options).transpose(1, 2);  // as join_heads() wants it
     };
     const std::int64_t samples = query.size(0);
@@ -235,6 +255,7 @@ struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction
     at::Tensor output = all(query.options(), {samples, length, heads, query.size(3)});
     const at::Tensor sums =
         all(query.options().dtype(at::promote_types(query.scalar_type(), at::kFloat)), {samples, length, heads});
+    // Each call writes its own part of output and sums, so that no part is copied or joined.
     for (const AttentionPart& part : parts) {
       PartAttention(part, query, key, value)
           .forward(PartAttention::queries_of(part, output), PartAttention::queries_of(part, sums));
@@ -266,6 +287,8 @@ struct PartsAttentionFunction : torch::autograd::Function<PartsAttentionFunction
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const at::Tensor& bias, double epsilon) {
+    // `mean` and `scale` (reciprocal standard deviation) are per row; backward reads them instead of computing them
+    // again.
     auto [output, mean, scale] = at::native_layer_norm(input, weight.sizes(), weight, bias, epsilon);
     context->save_for_backward({input, mean, scale});
     save_leaves(context, {weight, bias});
@@ -324,6 +347,8 @@ at::Tensor recompute_in_backward(const RepeatedFunction& function, const at::Ten
 }
 
 at::Tensor layer_norm(const at::Tensor& input, const LayerNorm& layer) {
+  // On the CPU, launching a kernel costs little, so autograd's own function does. It adds the gradients of weight and
+  // bias already in op I.
   if (!input.is_cpu()) return LayerNormFunction::apply(input, layer.weight, layer.bias, layer.epsilon);
   return at::layer_norm(input, layer.weight.sizes(), layer.weight, layer.bias, layer.epsilon);
 }
@@ -332,6 +357,7 @@ at::Tensor gelu(const at::Tensor& input, Gelu kind) { return at::gelu(input, kin
 
 at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads, const Dropout& masks,
                             const AttentionLimits& limits) {
+  // From here on, attention is limited by causality and, if there are parts, by documents.
   if (limits.mask.defined()) return attention(projections, heads, {.mask = limits.mask}, masks);
   const std::int64_t length = projections.query.size(1);
   const std::int64_t earlier = projections.key.size(1) - length;
@@ -340,9 +366,11 @@ at::Tensor causal_attention(const QueryKeyValue& projections, std::int64_t heads
     return attention(projections, heads, {.mask = std::nullopt, .causal = true}, masks);
   const QueryKeyValue split = split_heads(projections, heads);
   if (!masks.is_active() && has_flash(split)) return join_heads(flash_attention(split));
+  // Dropout needs the probabilities, one token needs no mask, and other devices lack the CPU's kernel with sums.
   if (!limits.parts && (masks.is_active() || length == 1 || !projections.query.is_cpu())) {
     return attention(projections, heads, behind(earlier, projections.query), masks);
   }
+  // Without documents, a slice is one part: all its queries, and the keys of all tokens so far.
   const AttentionPart all{.samples = projections.query.size(0), .queries = length, .keys = earlier + length};
   return join_heads(PartsAttentionFunction::apply(split.query, split.key, split.value,
                                                   limits.parts ? *limits.parts : AttentionParts{all}));
@@ -354,6 +382,7 @@ AttentionParts document_parts(const at::Tensor& documents, std::int64_t first) {
   AttentionParts parts;
   for (std::int64_t sample = 0; sample < rows.size(0); ++sample) {
     const std::int64_t* numbers = rows.data_ptr<std::int64_t>() + sample * length;
+    // Tokens begin .. end - 1 are one document. Numbers need not ascend; a change of the number is the border.
     for (std::int64_t begin = 0, end = 0; begin < length; begin = end) {
       while (end < length && numbers[end] == numbers[begin]) ++end;
       if (end <= first) continue;  // no query
@@ -373,6 +402,7 @@ AttentionLimits document_limits(const at::Tensor& documents, at::ScalarType type
   if (!documents.is_cpu() || dropout) return {.mask = document_mask(documents, type, first)};
   AttentionParts parts = document_parts(documents, first);
   const auto is_whole = [&](const AttentionPart& part) { return part.keys == documents.size(1); };
+  // Every sample is one document, so plain causal attention over the batch is the same and faster.
   if (std::ranges::all_of(parts, is_whole)) return {};
   return {.mask = {}, .parts = std::make_shared<const AttentionParts>(std::move(parts))};
 }
@@ -381,6 +411,7 @@ at::Tensor document_mask(const at::Tensor& documents, at::ScalarType type, std::
   const at::Tensor queries = documents.narrow(1, first, documents.size(1) - first);
   const at::Tensor same = queries.unsqueeze(2).eq(documents.unsqueeze(1));  // [b, L - first, L]
   return at::zeros(same.sizes(), same.options().dtype(type))
+      // Query i is token first + i, so the diagonal up to which keys are visible is shifted by `first`.
       .masked_fill_(same.tril(first).logical_not(), kNever)
       .unsqueeze(1);
 }
@@ -396,6 +427,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets
   const std::int64_t vocabulary = logits.size(-1);
   require_below(targets, vocabulary, "target");
   const at::ScalarType dtype = at::promote_types(logits.scalar_type(), at::kFloat);
+  // The logits of a narrow type are widened first, so that the loss does not have the 8 bits of bfloat16.
   return at::cross_entropy_loss(logits.reshape({-1, vocabulary}).to(dtype), targets.reshape({-1}), {},
                                 at::Reduction::Sum, kIgnored);
 }

@@ -10,6 +10,7 @@
 namespace chimera {
 namespace {
 
+// Per thread, because ranks may be threads of one process, and the forward of a pair runs on a helper thread.
 thread_local WeightGradients::Pointer current_queue;
 
 using torch::autograd::AutogradContext;
@@ -25,6 +26,7 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
     sum.addmm_(left, right);
   } else if (!sum.is_cpu()) {
     for_each_fast_part(sum.size(0), [&](std::int64_t first, std::int64_t count) {
+      // The kernel reads `part` as the addend and writes the result there: part = part + left right.
       at::Tensor part = sum.narrow(0, first, count);
       at::addmm_out(part, part, left.narrow(0, first, count), right, sum.scalar_type());
     });
@@ -48,9 +50,11 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor saved = context->get_saved_variables()[0];
     const std::vector<at::Tensor> leaves = saved_leaves(context);
     const auto layout = static_cast<WeightLayout>(context->saved_data["layout"].toInt());
+    // The parameters themselves, and not copies that save_for_backward() may give: their grad() is the place to add to.
     const Linear layer{leaves[0], leaves[1], layout};
     const at::Tensor& output_gradient = output_gradients[0];
     at::Tensor input_gradient;
+    // The input of a first stage needs no gradient.
     if (context->needs_input_grad(0)) input_gradient = output_gradient.matmul(out_in(layer));
     // Detached: a graph would keep the stage's input and its gradient until W.
     const auto queue = saved_queue(context);
@@ -87,6 +91,7 @@ void WeightGradients::add(const at::Tensor& sum, const at::Tensor& term) {
   }
   // Kernels for many tensors must not write to one tensor twice.
   const auto is_sum = [&](const at::Tensor& other) { return other.data_ptr() == sum.data_ptr(); };
+  // The list then restarts, and the order of additions to each sum stays the order of the calls.
   if (std::ranges::any_of(sums_, is_sum)) add_terms();
   if (sums_.empty() && !deferred_) {
     auto& engine = torch::autograd::Engine::get_default_engine();
@@ -113,10 +118,12 @@ void WeightGradients::add_terms() {
     widened.push_back(terms[i]);
   }
   if (!narrow.empty()) at::_foreach_copy_(widened, narrow);
+  // Few kernels for all biases and norms of a stage; each alone would cost more to launch than to compute.
   at::_foreach_add_(sums, terms);
 }
 
 const WeightGradients::Pointer& WeightGradients::current() {
+  // Code outside of an executor, such as evaluation and tests, runs whole backwards, which this queue does.
   if (!current_queue) current_queue = c10::make_intrusive<WeightGradients>();
   return current_queue;
 }
@@ -126,6 +133,7 @@ WeightGradients::Scope::Scope(Pointer queue) : before_(std::exchange(current_que
 WeightGradients::Scope::~Scope() { current_queue = std::move(before_); }
 
 void save_leaves(torch::autograd::AutogradContext* context, std::vector<at::Tensor> leaves) {
+  // Not save_for_backward(): it may return new tensors, to which no gradient is attached.
   context->saved_data["leaves"] = std::move(leaves);
 }
 
@@ -181,6 +189,8 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
     // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms.
+    // A bias term is small and goes through the queue's list; a weight gradient is a product that adds to its sum
+    // itself.
     at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient_of(layer.bias).scalar_type());
     if (factor.defined()) sum.mul_(factor);
     add_to_gradient(layer.bias, sum, queue);

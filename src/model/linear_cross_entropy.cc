@@ -12,12 +12,18 @@
 #include "model/linear.h"
 #include "model_config/footprint.h"
 
+// solve() walks over chunks of tokens: logits, loss, gradient of the logits, and its product with the matrix (the
+// gradient of the hidden states). Only the last chunk's logit gradient survives the forward; add_weight_gradients()
+// computes the others again. With tensor parallelism, each rank has some rows of the matrix, and shared_loss_sum() adds
+// what the softmax needs over the ranks.
+
 namespace chimera {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+/// What forward and weight gradient both need. It lives from the forward to op W.
 struct Problem {
   at::Tensor hidden;   // [n, H], detached
   at::Tensor targets;  // [n]
@@ -28,10 +34,12 @@ struct Problem {
   at::Tensor log_sums = {};  // [n] with a group: logarithm of the sum of exponentials of all ranks' logits
 };
 
+/// Views of the tokens of one chunk, c tokens.
 struct Chunk {
   Chunk(const Problem& problem, std::int64_t index)
       : hidden(rows(problem, index, problem.hidden)), targets(rows(problem, index, problem.targets)) {
     if (problem.part.group == nullptr) return;
+    // A target outside of this rank's rows, or kIgnored, becomes negative or too large here.
     const at::Tensor rows_here = targets - problem.part.first;
     is_here = rows_here.ge(0).logical_and_(rows_here.lt(out_in(problem.head).size(0)));
     log_sums = rows(problem, index, problem.log_sums);
@@ -57,6 +65,8 @@ std::int64_t padded(std::int64_t vocabulary) {
 /// without a conversion.
 void write_logits(at::Tensor logits, const Chunk& chunk, const Linear& head, std::int64_t first, std::int64_t count) {
   const at::Tensor matrix = out_in(head).narrow(0, first, count).t();
+  // BERT's head, whose product stays narrow. Without a bias, a narrow product is written to a wide result with beta =
+  // 0, which does not read `logits`.
   if (head.bias.defined()) {
     at::addmm_out(logits, head.bias.narrow(0, first, count), chunk.hidden, matrix);
   } else if (logits.scalar_type() == chunk.hidden.scalar_type()) {
@@ -78,6 +88,7 @@ at::Tensor own_logits(const Chunk& chunk, const Linear& head) {
     write_logits(rows.narrow(1, first, count), chunk, head, first, count);
   });
   // Padding must not count in the softmax.
+  // exp(-infinity) is 0, also in the gradient.
   rows.narrow(1, vocabulary, rows.size(1) - vocabulary).fill_(-std::numeric_limits<double>::infinity());
   return rows.to(wide);
 }
@@ -96,6 +107,7 @@ void write_hidden_gradient(at::Tensor rows, const at::Tensor& logit_gradient, co
   for_each_fast_part(logit_gradient.size(1), [&](std::int64_t first, std::int64_t count) {
     const at::Tensor part = logit_gradient.narrow(1, first, count);
     const at::Tensor matrix = out_in(head).narrow(0, first, count);
+    // The columns of the gradient are the rows of the matrix: the first part writes the sum, the second adds to it.
     if (first == 0) {
       at::mm_out(rows, part, matrix);
     } else {
@@ -112,6 +124,7 @@ at::Tensor indices(const Problem& problem, const Chunk& chunk) {
 
 /// Unscaled loss of the chunk, [].
 at::Tensor loss_sum(const Problem& problem, const Chunk& chunk, const at::Tensor& log_probabilities) {
+  // The loss of a token is minus the logarithm of its target's probability.
   const at::Tensor losses = log_probabilities.gather(1, indices(problem, chunk)).squeeze(1);
   return -losses.masked_fill(chunk.targets == kIgnored, 0).sum();
 }
@@ -123,11 +136,14 @@ at::Tensor shared_loss_sum(const Problem& problem, const Chunk& chunk, at::Tenso
   const std::int64_t ranks = group.place().ranks;
   // A row for each rank's logarithm, as a sum of exponentials alone could overflow; the last row is the target's logit.
   const at::Tensor numbers = at::zeros({ranks + 1, logits.size(0)}, logits.options());
+  // Each rank fills its own row and adds zeros to the others, so that one sum is an all-gather. The target's logit is
+  // on one rank only, so its sum is a broadcast.
   numbers[group.place().rank].copy_(logits.logsumexp(1));
   numbers[ranks].copy_(
       logits.gather(1, indices(problem, chunk)).squeeze(1).masked_fill_(chunk.is_here.logical_not(), 0));
   group.sum(numbers);
   at::Tensor log_sums = chunk.log_sums;
+  // A view of Problem::log_sums, so that the weight gradient has the sums and need not exchange anything.
   log_sums.copy_(numbers.narrow(0, 0, ranks).logsumexp(0));
   logits.sub_(log_sums.unsqueeze(1));
   return (log_sums - numbers[ranks]).masked_fill_(chunk.targets == kIgnored, 0).sum();
@@ -136,6 +152,7 @@ at::Tensor shared_loss_sum(const Problem& problem, const Chunk& chunk, at::Tenso
 /// Gradient of the scaled loss in the chunk's logits, [c, V] in the type of hidden states; a view of padded rows on a
 /// GPU. Reuses the argument's memory.
 at::Tensor logit_gradient(const Problem& problem, const Chunk& chunk, at::Tensor log_probabilities) {
+  // The gradient of the cross entropy in its logits is softmax(logits) minus 1 at the target.
   at::Tensor gradient = std::move(log_probabilities).exp_();
   const at::Tensor target_indices = indices(problem, chunk);
   // softmax - one-hot; ignored targets subtract at 0 and get the scale 0 below.
@@ -164,6 +181,7 @@ Result solve(const Problem& problem, bool with_gradients) {
     // Frees the last chunk before the next one is computed: two chunks at a time would double the peak.
     result.last_logit_gradient.reset();
     const Chunk chunk(problem, i);
+    // With a group, logarithms of probabilities exist only after shared_loss_sum(), which turns the logits into them.
     at::Tensor logs =
         problem.part.group == nullptr ? log_probabilities(chunk, problem.head) : own_logits(chunk, problem.head);
     result.loss +=
@@ -183,6 +201,7 @@ void add_weight_gradients(const Problem& problem, at::Tensor last_logit_gradient
     add_weight_gradient(problem.head, chunk.hidden, logit_gradient, factor);
   };
   const std::int64_t last = problem.chunks.count() - 1;
+  // There is no chunk if no token has a loss.
   if (last >= 0) add(Chunk(problem, last), std::exchange(last_logit_gradient, {}));
   for (std::int64_t i = 0; i < last; ++i) {
     const Chunk chunk(problem, i);
@@ -201,6 +220,8 @@ struct Kept : torch::CustomClassHolder {
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& /*weight*/,
                             const std::optional<at::Tensor>& /*bias*/, Problem problem) {
+    // The gradients are computed now, for a gradient of 1 of the loss. Backward multiplies them by the actual gradient,
+    // because everything is linear in it.
     auto kept = c10::make_intrusive<Kept>();
     problem.hidden = hidden.detach();  // a graph would keep all earlier tensors until W
     kept->result = solve(problem, /*with_gradients=*/true);
@@ -220,6 +241,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     auto add = [problem = std::exchange(kept->problem, {}), last = std::move(result.last_logit_gradient),
                 factor]() mutable { add_weight_gradients(problem, std::exchange(last, {}), factor); };
     kept->queue->submit(std::move(add));
+    // In place, because nothing else reads it: the result was taken out of `kept`.
     return {result.hidden_gradient.mul_(factor), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -239,7 +261,10 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const Linear& head, co
     problem.log_sums =
         at::empty({hidden.size(0)}, hidden.options().dtype(at::promote_types(hidden.scalar_type(), at::kFloat)));
   }
+  // Validation, and the first forward of a recomputed stage.
   if (!at::GradMode::is_enabled()) return solve(problem, /*with_gradients=*/false).loss;
+  // Weight and bias are arguments, although their gradients do not go through autograd, so that the loss requires a
+  // gradient even if the hidden states do not.
   return LinearCrossEntropyFunction::apply(hidden, head.weight, bias_of(head), std::move(problem));
 }
 

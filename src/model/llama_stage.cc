@@ -25,6 +25,8 @@ class LlamaStage final : public TransformerStage {
       };
       blocks_.push_back(
           {.input_norm = rms_norm_named(name + ".input_layernorm"),
+           // One matrix for all three requires that each rank has the keys of its own queries only; and a norm per head
+           // needs queries and keys apart.
            .query_key_value = packed_layers({attention + "q_proj", attention + "k_proj", attention + "v_proj"},
                                             !config().query_key_norm && divides_keys()),
            .query_norm = head_norm("q_norm"),
@@ -91,6 +93,8 @@ class LlamaStage final : public TransformerStage {
       may_pack = may_pack && !has_parameter(name + ".bias");
       matrices.push_back(parameter(name + ".weight"));
     }
+    // packed_for_compute() declines on the CPU, in full precision, and if the gradients do not lie side by side. The
+    // layers then stay apart; results differ only in rounding.
     if (const at::Tensor matrix = may_pack ? packed_for_compute(matrices) : at::Tensor(); matrix.defined()) {
       return {{.weight = matrix}};
     }
@@ -108,6 +112,7 @@ class LlamaStage final : public TransformerStage {
   [[nodiscard]] at::Tensor own_keys(const at::Tensor& all) const {
     if (divides_keys()) return all;
     const TensorPlace place = tensor()->place();
+    // More ranks than such heads: neighboring ranks share one. With 8 ranks and 2 heads, ranks 0 to 3 use head 0.
     const std::int64_t head = place.rank * key_value_heads_of(config()) / place.ranks;
     return all.narrow(2, head * head_size_of(config()), head_size_of(config())).contiguous();
   }
@@ -120,6 +125,7 @@ class LlamaStage final : public TransformerStage {
               .key = positioned(own_keys(linear(normed, layers[1])), layer.key_norm, first),
               .value = own_keys(linear(normed, layers[2]))};
     }
+    // Columns of the product: queries, then keys, then values, each of this rank's heads.
     const std::int64_t query = heads() * head_size_of(config());
     const std::int64_t key = query * key_value_heads_of(config()) / config().heads;
     // Queries and keys turn together, in one kernel.
@@ -132,6 +138,7 @@ class LlamaStage final : public TransformerStage {
 
   /// Applies norm (if defined) and rotation to queries or keys, [b, L, heads * d], at positions from `first` on.
   at::Tensor positioned(const at::Tensor& projection, const RmsNorm& norm, std::int64_t first) const {
+    // Positions count from the start of the sequence, also in slices and during generation.
     const RotaryTable table = table_of(first, first + projection.size(1), projection);
     if (!norm.weight.defined()) return rotate(projection, table);
     const at::Tensor heads = projection.unflatten(2, {-1, head_size_of(config())});
@@ -145,6 +152,7 @@ class LlamaStage final : public TransformerStage {
       reject("a sequence of {} tokens is longer than the model's {} positions", end, config().positions);
     }
     require_within_window(config(), end);
+    // Grows rarely: a training run asks for the same length in each step.
     if (table_.length() < end) {
       // Doubled, because generation asks for one more position per token.
       const std::int64_t ahead = std::min(2 * table_.length(), config().positions);

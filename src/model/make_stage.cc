@@ -22,6 +22,8 @@ at::Tensor normal_values(const ParameterSpec& spec, const at::TensorOptions& opt
       data[i] = random.normal(static_cast<std::uint64_t>(i)) * spec.initial.standard_deviation;
     }
   });
+  // Drawn in float64 and rounded at the end, so that runs in float32 and float64 begin with the same values but for
+  // rounding.
   return values.to(options);
 }
 
@@ -30,6 +32,7 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
   if (!config.tied) return used;
   if (layers.embedding) used.embedding = tied.embedding;
   if (layers.head) used.head = tied.head;
+  // A stage with the embedding or the head of a tied model must get the leaf for it.
   if (used.embedding.defined() == layers.embedding && used.head.defined() == layers.head) return used;
   throw ConfigError("model '" + config.name + "' is tied: a stage with embedding or head needs a TiedWeight with them");
 }
@@ -37,6 +40,7 @@ TiedLeaves used_leaves(const ModelConfig& config, const StageLayers& layers, con
 /// Makes the parameter, or this rank's part of it.
 Parameter make_parameter(const ParameterSpec& spec, const at::TensorOptions& options, const InitialValue& value,
                          TensorGroup* tensor) {
+  // Parameters that are whole on every rank (norms) are made like on one rank.
   const bool is_part = tensor != nullptr && is_cut(spec, tensor->place().ranks);
   Parameter parameter{.name = spec.name, .value = value(spec, options, is_part ? tensor->place() : TensorPlace{})};
   if (is_part) parameter.whole_elements = spec.count();
@@ -67,6 +71,7 @@ std::unique_ptr<Stage> make_stage(const ModelConfig& config, const StageLayers& 
                          .compute = dtype,
                          .tensor = tensor};
   const auto options = at::TensorOptions(device).dtype(weight_type(dtype));
+  // Without the tied matrix, which belongs to the worker, not to a stage (make_tied_weight()).
   for (const ParameterSpec& spec : own_parameters(config, layers)) {
     parts.parameters.push_back(make_parameter(spec, options, value, tensor));
   }

@@ -6,6 +6,10 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 
+// A packed message is a flat tensor: the tensors one after the other, each followed by zeros up to the next multiple of
+// kMessageAlignment elements. Its type represents all floating-point tensors among them exactly. Bool is sent by value,
+// and other types as bytes, one per element, because even bfloat16 represents 0 to 255 exactly.
+
 namespace chimera {
 namespace {
 
@@ -33,6 +37,7 @@ at::ScalarType message_type(const MessageLayout& layout) {
   at::ScalarType type = at::ScalarType::Undefined;
   for (const TensorShape& shape : layout) {
     if (!is_wide(shape.dtype)) continue;
+    // Promotion, not the maximum of sizes: bfloat16 and float16 together need float32.
     type = type == at::ScalarType::Undefined ? shape.dtype : at::promoteTypes(type, shape.dtype);
   }
   return type == at::ScalarType::Undefined ? at::kFloat : type;
@@ -43,6 +48,7 @@ at::Tensor restored(const at::Tensor& flat, const TensorShape& shape) {
   if (is_missing(shape)) return {};
   const at::Tensor source = shape.has_gradient ? flat : flat.detach();
   if (is_sent_by_value(shape.dtype)) return source.view(shape.sizes).to(shape.dtype);
+  // The inverse of pack(): bytes of one element lie side by side again, and are reinterpreted.
   return source.to(at::kByte).view(shape.dtype).view(shape.sizes);
 }
 
@@ -66,6 +72,7 @@ std::string find_fault(const TensorVector& values) {
     if (!value.defined()) continue;
     const at::ScalarType type = value.scalar_type();
     const bool is_dense = value.layout() == at::kStrided && !value.is_quantized();
+    // A gradient comes back in the type of the message, so types that are sent as bytes cannot have one.
     if (is_dense && !at::isComplexType(type) && (!value.requires_grad() || is_wide(type))) continue;
     return fmt::format("{}; messages carry dense real tensors, with gradients for types of at least 16 bits",
                        describe(TensorVector{value}));
@@ -81,6 +88,7 @@ MessageLayout message_layout_of(const TensorVector& values) {
     shape.dtype = value.scalar_type();
     if (value.defined()) shape.sizes = value.sizes().vec();
   }
+  // A plain message is the tensor itself, whose gradient always comes back; it is zero if nothing depends on it.
   if (is_plain(layout)) layout.front().has_gradient = true;
   return layout;
 }
@@ -124,6 +132,7 @@ TensorVector unpack(const at::Tensor& message, const MessageLayout& layout) {
   std::vector<std::int64_t> sizes;
   for (const TensorShape& shape : layout) {
     sizes.push_back(message_elements(shape));
+    // Parts 2i are tensors, parts 2i + 1 the padding behind them.
     sizes.push_back(padding_behind(sizes.back()));
   }
   const TensorVector parts = message.split_with_sizes(sizes);

@@ -17,6 +17,10 @@
 #include "model/dropout.h"
 #include "model/split_backward.h"
 
+// A user's code can do things that no pipeline survives: random numbers that differ in a second forward, modules shared
+// between stages, writes to an input that another stage still reads, outputs of changing shapes. Everything that can be
+// checked is checked when the stage is made or in its forward, and the message names the layer.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +33,7 @@ bool is_any_of(const nn::Module& module) {
 
 template <class Module>
 bool drops_between_layers(const nn::Module& module) {
+  // Recurrent modules drop elements between their layers, but have no dropout module that named_modules() would list.
   const auto* recurrent = dynamic_cast<const Module*>(&module);
   return recurrent != nullptr && recurrent->options_base.dropout() > 0;
 }
@@ -84,6 +89,7 @@ auto call_user(const Call& call, const Place& place) {
 }
 
 void require_new(const at::Tensor& parameter, const std::string& name) {
+  // ParameterGroup gives each parameter a gradient, so one that has a gradient is in another stage already.
   if (!parameter.is_leaf() || parameter.grad().defined()) {
     reject("parameter {} is in use elsewhere; a factory must make a new module at every call", name);
   }
@@ -102,6 +108,7 @@ void require_one_type(const std::vector<Parameter>& parameters) {
 at::Tensor unused_leaf(const std::vector<Layer>& layers) {
   at::TensorOptions options;
   for (const Layer& layer : layers) {
+    // The dummy lies where the stage computes: autograd and the gradient sums run on its device.
     if (!layer.module() || layer.module()->parameters().empty()) continue;
     const at::Tensor first = layer.module()->parameters().front();
     if (at::isFloatingType(first.scalar_type())) options = options.dtype(first.scalar_type());
@@ -121,6 +128,7 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
     for (const auto& entry : layers[i].module()->named_parameters()) {
       const std::string name = fmt::format("{}.{}", index, entry.key());
       at::Tensor value = entry.value();
+      // Frozen parameters stay in the module and are never updated or summed; values() has them for checkpoints.
       if (!value.requires_grad()) continue;
       require_new(value, name);
       // Gradients of a group lie in one flat tensor, which has the layout of contiguous parameters.
@@ -135,6 +143,7 @@ std::vector<Parameter> trained_parameters(const ModuleStageSpec& spec, const std
 
 /// Writes to any of the inputs change it.
 std::int64_t versions_of(const at::Tensor& source, const MicroBatch& batch) {
+  // Versions only grow, so equal sums mean that no version has changed.
   std::int64_t sum = source._version();
   for (const at::Tensor& input : batch.more_inputs) sum += input.defined() ? input._version() : 0;
   return sum;
@@ -147,6 +156,8 @@ void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse&
   for (const auto& entry : layer.module()->named_modules()) {
     const nn::Module& module = *entry.value();
     const std::string name = entry.key().empty() ? module.name() : fmt::format("{} ({})", module.name(), entry.key());
+    // Batch norms and their kind: replicas would collect different statistics, and a second forward would count a batch
+    // twice.
     for (const auto& buffer : module.named_buffers(/*recurse=*/false)) {
       reject(
           "layer {}: {} has the buffer '{}', which gives wrong results {}; use a module without buffers (GroupNorm, "
@@ -163,6 +174,7 @@ void require_repeatable(const Layer& layer, std::int64_t index, const ModuleUse&
 
 std::uint64_t random_bits_in_op(std::uint64_t seed, std::int64_t layer) {
   if (running == nullptr) throw Error("only layers and the loss of a stage have random numbers of an op");
+  // The micro-batch is named by its first sample, which does not depend on schedule and number of ranks.
   const WordStream stream{static_cast<std::uint32_t>(running->step), static_cast<std::uint32_t>(running->first_sample),
                           static_cast<std::uint32_t>(layer)};
   std::array<std::uint32_t, 2> words{};
@@ -194,6 +206,7 @@ at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch
   // Another stage (a replica on threads) may read the same memory later; torch counts the writes to a tensor.
   const auto versions = versions_of(source, batch);
   const auto finished = [&](const at::Tensor& tensor) {
+    // The loss is part of the function, so that it is split and recomputed together with the layers.
     const TensorVector values = run(tensor, batch);
     return spec_.loss == nullptr ? message(values) : scaled_loss(values, batch);
   };
@@ -205,6 +218,7 @@ at::Tensor ModuleStage::forward(const at::Tensor& input, const MicroBatch& batch
 }
 
 TensorVector ModuleStage::received(const at::Tensor& input, const MicroBatch& batch) const {
+  // Empty on the first stage, whose input is the data.
   if (!received_.empty()) return unpack(input, received_);
   TensorVector values{input};
   values.insert(values.end(), batch.more_inputs.begin(), batch.more_inputs.end());
@@ -216,6 +230,7 @@ TensorVector ModuleStage::run(const at::Tensor& input, const MicroBatch& batch) 
   TensorVector values = received(input, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const std::int64_t index = spec_.first_layer + static_cast<std::int64_t>(i);
+    // KeyedDropout modules inside the layer draw masks of this micro-batch and layer.
     const DropoutScope scope(batch.dropout, index);
     values = call_user([&] { return layers_[i](values); },
                        [&] {
@@ -244,6 +259,7 @@ at::Tensor ModuleStage::scaled_loss(const TensorVector& values, const MicroBatch
 at::Tensor ModuleStage::message(const TensorVector& values) {
   if (const std::string fault = find_fault(values); !fault.empty()) reject("{} gives {}", name(), fault);
   const MessageLayout found = message_layout_of(values);
+  // The first micro-batch decides. Receives of the next stage were posted for this layout.
   if (sent_.empty()) sent_ = found;
   if (!fits(found, sent_)) {
     reject("{} gives {}, but at first it gave {}; all micro-batches must have one shape", name(), describe(found),
@@ -291,6 +307,7 @@ std::unique_ptr<ModuleStage> make_module_stage(const ModuleStageSpec& spec, cons
   const std::lock_guard lock(mutex);
   std::vector<Layer> layers;
   for (std::int64_t index = spec.first_layer; index < spec.end_layer; ++index) {
+    // By layer, not by stage: a layer has the same initial values in every partition.
     at::manual_seed(CounterRandom(seed, "layer").bits(static_cast<std::uint64_t>(index)));
     layers.push_back(call_user(factories[static_cast<std::size_t>(index)],
                                [&] { return fmt::format("layer {} could not be made", index); }));

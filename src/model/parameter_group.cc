@@ -14,6 +14,7 @@ namespace chimera {
 namespace {
 
 void report(const SharedMemory& memory, std::int64_t bytes) {
+  // LibTorch reports only memory of its own allocators, but MemoryMeter must count gradients too.
   if (c10::memoryProfilingEnabled()) {
     c10::reportMemoryUsageToProfiler(memory.data(), bytes, memory.size(), memory.size(), at::kCPU);
   }
@@ -21,6 +22,7 @@ void report(const SharedMemory& memory, std::int64_t bytes) {
 
 at::Tensor leaf_of(const at::Tensor& value, const at::Tensor& gradient) {
   at::Tensor leaf = value.detach().requires_grad_();
+  // Autograd adds in place to a gradient that exists, so sums appear in the flat tensor without a copy.
   leaf.mutable_grad() = gradient.view(value.sizes());
   return leaf;
 }
@@ -32,6 +34,7 @@ thread_local const OwnerScope* current_scope = nullptr;
 at::Tensor shared_zeros(std::int64_t count, const at::TensorOptions& options) {
   if (!options.device().is_cpu()) return at::zeros({count}, options);
   const auto bytes = count * static_cast<std::int64_t>(options.dtype().itemsize());
+  // At least one byte, because an empty mapping is an error.
   auto memory = std::make_shared<SharedMemory>(static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)));
   report(*memory, bytes);
   void* data = memory->data();
@@ -59,6 +62,7 @@ void ParameterGroup::make_gradients(std::size_t num_accumulators) {
   std::vector<std::int64_t> offsets;
   for (const Parameter& parameter : parameters_) {
     const std::int64_t elements = kAlignment / static_cast<std::int64_t>(parameter.value.element_size());
+    // Rounded up to the next multiple; the elements that are skipped stay zero, and sums over ranks keep them zero.
     offsets.push_back((count + elements - 1) / elements * elements);
     count = offsets.back() + parameter.value.numel();
   }
@@ -78,6 +82,8 @@ void ParameterGroup::sort_by_owner() {
   std::vector<std::size_t> order(owners_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t p) { return owners_[p]; });
+  // Sorted by owner, so that the parameters of an owner lie side by side in the flat gradients, and a reduce-scatter
+  // gives each rank one range.
   std::vector<Parameter> sorted;
   for (const std::size_t p : order) sorted.push_back(parameters_[p]);
   parameters_ = std::move(sorted);
@@ -96,6 +102,7 @@ void ParameterGroup::add_accumulators() {
 TiedWeight::TiedWeight(Parameter weight, const TiedUses& uses)
     : ParameterGroup({std::move(weight)}, uses.embedding && uses.head ? 2 : 1) {
   const at::Tensor& value = parameters().front().value;
+  // Both leaves share the memory of the value, so an update of the parameter is seen by both uses.
   if (uses.embedding) leaves_.embedding = leaf_of(value, accumulators().front());
   if (uses.head) leaves_.head = leaf_of(value, accumulators().back());
 }
@@ -128,11 +135,13 @@ std::vector<std::int64_t> shard_sizes(ParameterGroup& group, std::size_t members
   const at::Tensor& gradients = group.gradients();
   std::vector<std::int64_t> ends(members, 0);  // [member]: first element of a later owner
   for (std::size_t member = 0; member < members; ++member) {
+    // First parameter of a later owner; owners ascend. Its offset also counts the padding before it.
     const auto next = static_cast<std::size_t>(std::ranges::upper_bound(owners, member) - owners.begin());
     ends[member] = next == owners.size()
                        ? gradients.numel()
                        : group.parameters()[next].value.grad().storage_offset() - gradients.storage_offset();
   }
+  // From ends to sizes: [3, 3, 8] becomes [3, 0, 5].
   std::adjacent_difference(ends.begin(), ends.end(), ends.begin());
   return ends;
 }

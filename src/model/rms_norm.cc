@@ -25,6 +25,7 @@ using torch::autograd::variable_list;
 template <class Wide, class Term>
 Wide vector_sum(std::int64_t n, Term&& term) {
   constexpr std::int64_t kLanes = 16;
+  // Without -ffast-math, a compiler must not reorder additions; the 16 sums do it explicitly, always in the same way.
   std::array<Wide, kLanes> sums = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -43,6 +44,7 @@ Wide normalize_row(const Element* x, const Element* weight, Element* y, std::int
       vector_sum<Wide>(n, [x](std::int64_t i) { return static_cast<Wide>(x[i]) * static_cast<Wide>(x[i]); });
   const Wide scale = 1 / std::sqrt(square / static_cast<Wide>(n) + epsilon);
   for (std::int64_t i = 0; i < n; ++i) {
+    // Rounded before the multiplication, as in Hugging Face's LlamaRMSNorm.
     y[i] = static_cast<Element>(static_cast<Wide>(x[i]) * scale) * weight[i];
   }
   return scale;
@@ -54,6 +56,7 @@ void add_row_gradient(const Element* x, const Element* weight, const Element* gr
                       std::int64_t n) {
   const auto weighted = [=](std::int64_t i) { return static_cast<Wide>(gradient[i]) * static_cast<Wide>(weight[i]); };
   const Wide along = vector_sum<Wide>(n, [=](std::int64_t i) { return weighted(i) * static_cast<Wide>(x[i]); });
+  // x' = scale x, so mean(g w x') x' = x scale^2 sum(g w x) / n.
   const Wide mean = along * scale * scale / static_cast<Wide>(n);
   for (std::int64_t i = 0; i < n; ++i) {
     result[i] = static_cast<Element>(scale * (weighted(i) - static_cast<Wide>(x[i]) * mean));
@@ -71,6 +74,7 @@ std::pair<at::Tensor, at::Tensor> forward_on_cpu(const at::Tensor& x, const at::
   const std::int64_t rows = x.numel() / n;
   const at::ScalarType wide = at::promote_types(x.scalar_type(), at::kFloat);
   const at::Tensor output = at::empty_like(x);
+  // One number per row is all that backward needs besides the input.
   const at::Tensor all_scales = at::empty({rows}, x.options().dtype(wide));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "rms_norm", [&] {
     using Wide = at::opmath_type<scalar_t>;
@@ -144,6 +148,7 @@ struct FusedRmsNormFunction : torch::autograd::Function<FusedRmsNormFunction> {
                             double epsilon) {
     auto [output, scales] = at::_fused_rms_norm(input, weight.sizes(), weight, epsilon);
     context->save_for_backward({input, scales});
+    // Through the queue, as linear() does. On the CPU, autograd adds the weight's gradient already in op I.
     save_leaves(context, {weight});
     save_queue(context);
     return output;

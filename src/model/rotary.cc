@@ -44,6 +44,7 @@ at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, dou
     scalar_t* to = out.data_ptr<scalar_t>();
     const auto run = [&](std::int64_t first, std::int64_t end) {
       for (std::int64_t token = first; token < end; ++token) {
+        // `token` counts over the samples [b, L], `angles` is the row of its position in the table.
         const std::int64_t angles = token % length * half;
         for (std::int64_t head = token * width; head < (token + 1) * width; head += 2 * half) {
           turn<scalar_t>(from + head, to + head, cosine + angles, sine + angles, half,
@@ -60,6 +61,7 @@ at::Tensor rotated_on_cpu(const at::Tensor& input, const RotaryTable& table, dou
 at::Tensor rotated_on_device(const at::Tensor& input, const RotaryTable& table, double direction) {
   const at::Tensor cosine = table.cosine.unsqueeze(1).unsqueeze(1);  // [L, 1, 1, d / 2]
   const at::Tensor sine = table.sine.unsqueeze(1);                   // [L, 1, d / 2]
+  // [b, L, heads, 2, d / 2]: dimension 3 has the two coordinates of each rotation.
   const at::Tensor in = input.reshape({input.size(0), input.size(1), -1, 2, table.cosine.size(1)});
   const at::Tensor out = in * cosine;
   out.select(3, 0).addcmul_(in.select(3, 1), sine, -direction);
@@ -80,6 +82,7 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const auto saved = context->get_saved_variables();
+    // A rotation is orthogonal: the gradient is turned back by the same angle.
     return {turned(output_gradients[0], {saved[0], saved[1]}, -1), at::Tensor(), at::Tensor()};
   }
 };
@@ -87,9 +90,11 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
 /// Divides frequencies with few turns within the original positions by the factor, keeps those with many turns, and
 /// interpolates between.
 at::Tensor llama3_frequencies(const at::Tensor& frequencies, const RopeScaling& scaling) {
+  // Number of full rotations of each frequency within the original positions; high frequencies make many.
   const at::Tensor turns = frequencies * (static_cast<double>(scaling.original_positions) / (2 * std::numbers::pi));
   const at::Tensor stays =
       (turns - scaling.low_frequency_factor) / (scaling.high_frequency_factor - scaling.low_frequency_factor);
+  // 0: at most low_frequency_factor turns, divided by the factor. 1: at least high_frequency_factor turns, kept.
   const at::Tensor share = stays.clamp(0, 1);
   return (1 - share) * frequencies / scaling.factor + share * frequencies;
 }
@@ -116,6 +121,7 @@ at::Tensor rotary_frequencies(const ModelConfig& config, const at::TensorOptions
 RotaryTable rotary_table(const ModelConfig& config, std::int64_t length, const at::TensorOptions& options) {
   const at::NoGradGuard no_graph;
   const at::Tensor frequencies = rotary_frequencies(config, options);
+  // Row p has the angles of position p.
   const at::Tensor angles = at::arange(length, frequencies.options()).unsqueeze(1) * frequencies;
   return {angles.cos().to(options.dtype()), angles.sin().to(options.dtype())};
 }

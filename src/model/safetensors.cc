@@ -14,6 +14,8 @@ void write_safetensors(const std::string& path, const std::map<std::string, at::
   for (const auto& [name, tensor] : tensors) {
     entries.push_back({.name = name, .type = element_type(tensor.scalar_type()), .shape = tensor.sizes().vec()});
   }
+  // The map sorts by name, and lay_out() keeps the order of `entries`, so data follow the header in the same order
+  // below.
   SafetensorsLayout layout = lay_out(std::move(entries), metadata);
   std::string text = std::move(layout.head);
   text.reserve(layout.file_bytes);

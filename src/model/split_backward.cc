@@ -21,6 +21,11 @@
 
 #include "model/linear.h"
 
+// In op I, the engine runs from the output to the input only (a Path). The nodes of the path whose other edges lead to
+// parameters are ParameterFeeders: they record the gradients that arrive (Capture). In op W, the engine starts at these
+// nodes with the recorded gradients; their edges along the path are cut, so that it computes only what I has left out.
+// A node that must not run twice computes everything in I, and KnownGradients replays its results in W.
+
 namespace chimera {
 namespace {
 
@@ -49,6 +54,7 @@ class Path {
     nodes_.emplace(root.get(), Visit{root, root.get() == target});
     std::vector<std::pair<Node*, std::size_t>> stack{{root.get(), 0}};  // node, next edge
     while (!stack.empty()) {
+      // A node is left when all its edges have been followed, so the nodes behind it are judged before.
       auto& [node, next] = stack.back();
       if (next < node->num_outputs()) {
         enter(node->next_edges()[next++].function, stack);
@@ -66,6 +72,7 @@ class Path {
     std::vector<NodePointer> found;
     for (const auto& [node, visit] : nodes_) {
       const auto& edges = node->next_edges();
+      // An edge off the path leads to parameters (or to other leaves that need gradients).
       const bool leaves = std::ranges::any_of(edges, [&](const Edge& e) { return e.is_valid() && !contains(e); });
       if (visit.on_path && leaves) found.push_back(visit.node);
     }
@@ -85,6 +92,7 @@ class Path {
 
   void leave(Node* node, std::vector<std::pair<Node*, std::size_t>>& stack) {
     Visit& visit = nodes_.at(node);
+    // Every node behind is complete here, as graphs of autograd have no cycles.
     for (const Edge& edge : node->next_edges()) visit.on_path = visit.on_path || contains(edge);
     stack.pop_back();
   }
@@ -96,6 +104,7 @@ class Path {
 struct Capture : torch::autograd::FunctionPreHook {
   explicit Capture(std::shared_ptr<variable_list> into) : gradients(std::move(into)) {}
   variable_list operator()(const variable_list& arriving) override {
+    // A hook sees the sum of all gradients that arrive at the node, just before the node runs.
     *gradients = arriving;
     return arriving;
   }
@@ -104,6 +113,7 @@ struct Capture : torch::autograd::FunctionPreHook {
 
 /// A Python node: autograd.Function or compiled module. Its backward always computes all gradients, and may free its
 /// saved tensors. Torch does not export its type.
+// By its mangled name: C++ programs do not link torch_python, which defines the class.
 bool is_of_python(const Node& node) { return std::strcmp(typeid(node).name(), "N5torch8autograd6PyNodeE") == 0; }
 
 struct CaptureGiven : torch::autograd::FunctionPostHook {
@@ -119,6 +129,7 @@ struct CaptureGiven : torch::autograd::FunctionPostHook {
 struct KnownGradients : Node {
   KnownGradients(const Node& node, variable_list gradients)
       : Node(node.sequence_nr(), edge_list(node.next_edges())), gradients_(std::move(gradients)) {
+    // The engine needs some gradient to start a node: a scalar that apply() ignores.
     add_input_metadata(start());
   }
   static at::Tensor start() { return at::zeros({}); }
@@ -142,6 +153,8 @@ struct Start {
   }
 };
 
+/// The inner graph of one call of `function`, from a leaf that replaces the input. The outer graph has only
+/// SplitFunction.
 struct Graph : torch::CustomClassHolder {
   at::Tensor input;
   at::Tensor output;
@@ -153,6 +166,7 @@ struct Sink : Node {
   // The engine checks what arrives against this description.
   explicit Sink(const Edge& edge) {
     const auto& metadata = edge.function->input_metadata(edge.input_nr);
+    // A node that describes no input, such as one that got an undefined gradient.
     if (metadata.was_default_constructed()) {
       add_input_metadata(undefined_input());
     } else {
@@ -169,6 +183,8 @@ class ParameterFeeder {
  public:
   /// Redirects a node with post hooks, which must run once and see all its gradients: I computes them all.
   ParameterFeeder(NodePointer node, const Path& path) : node_(std::move(node)), is_of_python_(is_of_python(*node_)) {
+    // Ordinary nodes compute a gradient only for edges that the engine needs: in I those of the path, in W the others.
+    // They may thus run twice without doing any work twice.
     runs_again_ = !is_of_python_ && node_->post_hooks().empty();
     if (runs_again_) {
       node_->add_pre_hook(std::make_unique<Capture>(seen_));
@@ -187,6 +203,7 @@ class ParameterFeeder {
   void finish(const Path& path, std::span<const at::Tensor> sunk, Start& start) {
     restore(sunk);
     for (Edge& edge : node_->next_edges()) {
+      // W must not follow the path again, and I has freed what the nodes there had saved.
       if (path.contains(edge)) edge = Edge();
     }
     if (runs_again_) {
@@ -194,6 +211,7 @@ class ParameterFeeder {
       start_from_arrived(start);
     } else {
       if (is_of_python_) node_->del_post_hook(post_hook_);
+      // The node object itself may have freed its tensors, so another takes its place, with the same edges.
       if (seen_->empty()) return;  // I did not reach this node
       start.edges.emplace_back(make_node<KnownGradients>(*node_, std::move(*seen_)), 0);
       start.gradients.push_back(KnownGradients::start());
@@ -204,6 +222,7 @@ class ParameterFeeder {
   void redirect(const Path& path) {
     for (Edge& edge : node_->next_edges()) {
       if (!edge.is_valid() || path.contains(edge)) continue;
+      // The engine now computes the gradient of this edge in I and hands it out, without going on to the parameter.
       sinks_.emplace_back(make_node<Sink>(edge), 0);
       redirected_.push_back(std::exchange(edge, sinks_.back()));
     }
@@ -248,9 +267,11 @@ class ParameterFeeder {
 /// Cuts the path, so that W does not repeat it and unneeded tensors are freed.
 std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor& output_gradient) {
   const Edge root = torch::autograd::impl::gradient_edge(graph.output);
+  // A first stage: nothing to pass back, so W is the whole backward.
   if (!graph.input.requires_grad()) return {at::Tensor(), {{root}, {output_gradient}}};
   const auto leaf = torch::autograd::impl::grad_accumulator(graph.input);
   const Path path(root.function, leaf.get());
+  // The output depends on parameters but not on the input.
   if (!path.contains(root)) return {at::zeros_like(graph.input), {{root}, {output_gradient}}};
   std::vector<ParameterFeeder> feeders;
   edge_list wanted;
@@ -265,6 +286,7 @@ std::pair<at::Tensor, Start> input_gradient(const Graph& graph, const at::Tensor
       {root}, {output_gradient}, keep_graph, /*create_graph=*/false, /*accumulate_grad=*/false, wanted);
   Start start;
   std::span<const at::Tensor> sunk(gradients);
+  // The first gradient is the input's; the others are those of the feeders' sinks, in their order.
   sunk = sunk.subspan(1);
   for (ParameterFeeder& feeder : feeders) {
     feeder.finish(path, sunk.first(feeder.sinks().size()), start);
@@ -279,6 +301,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
     auto graph = c10::make_intrusive<Graph>();
     {
       const at::AutoGradMode with_graph(true);
+      // A leaf of the inner graph, so that both graphs can run, and be freed, separately.
       graph->input = input.detach().requires_grad_(input.requires_grad());
       graph->output = (*function)(graph->input);
     }
@@ -298,6 +321,7 @@ struct SplitFunction : torch::autograd::Function<SplitFunction> {
     }
     if (!graph.queue->is_deferred()) {
       torch::autograd::backward({graph.output}, {output_gradients[0]});
+      // Autograd leaves the gradient undefined if the output does not depend on the input; receivers expect zeros.
       const bool unused = graph.input.requires_grad() && !graph.input.grad().defined();
       return {unused ? at::zeros_like(graph.input) : graph.input.grad(), at::Tensor(), at::Tensor()};
     }

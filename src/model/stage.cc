@@ -64,6 +64,7 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const std::int64_t columns = first.size(1);
   std::int64_t rows = 0;
   for (const at::Tensor& leaf : leaves) {
+    // Where the gradient of this leaf must begin if the gradients of the leaves before it are joined to it.
     const auto offset = static_cast<std::size_t>(rows * columns) * first.element_size();
     if (leaf.grad().data_ptr() != static_cast<std::byte*>(first.grad().data_ptr()) + offset) return {};
     rows += leaf.size(0);
@@ -71,11 +72,13 @@ at::Tensor Stage::packed_for_compute(const std::vector<at::Tensor>& leaves) {
   const at::Tensor packed = at::empty({rows, columns}, first.options().dtype(compute_type_));
   rows = 0;
   for (const at::Tensor& leaf : leaves) {
+    // update_copies() writes each matrix to its rows of the packed one.
     copies_.emplace_back(leaf, packed.narrow(0, rows, leaf.size(0)).copy_(leaf.detach()));
     rows += leaf.size(0);
   }
   packed.requires_grad_();
   at::impl::GetVariableHooks()->set_grad_dtype(packed, first.scalar_type());
+  // The gradient of the packed matrix is the range of gradients() that covers the leaves, as a matrix.
   const auto* const begin = static_cast<const std::byte*>(gradients().data_ptr());
   const auto offset = (static_cast<const std::byte*>(first.grad().data_ptr()) - begin) / gradients().itemsize();
   packed.mutable_grad() =

@@ -28,6 +28,7 @@ TensorGroup& saved_group(AutogradContext* context) {
 
 /// [b, L / T, H] -> [b, L, H]
 at::Tensor all_tokens(const at::Tensor& own, TensorGroup& group) {
+  // Ranks have the tokens of each sample in order, so the tensors join in dimension 1.
   return at::cat(group.exchange(own.contiguous()), 1);
 }
 
@@ -39,11 +40,14 @@ at::Tensor own_tokens(const at::Tensor& all, const TensorGroup& group) {
 /// Adds the ranks' [b, L, H] -> [b, L / T, H]
 at::Tensor sum_of_own_tokens(const at::Tensor& part, TensorGroup& group) {
   const std::vector<at::Tensor> parts = group.exchange(part.contiguous());
+  // Always in the order of ranks, so that the bits do not depend on which rank adds.
   at::Tensor sum = at::add(own_tokens(parts[0], group), own_tokens(parts[1], group));
   for (std::size_t rank = 2; rank < parts.size(); ++rank) sum.add_(own_tokens(parts[rank], group));
   return sum;
 }
 
+/// Forward: nothing, as the input is the same on all ranks. Backward: each rank has the gradient through its own
+/// columns of the matrix; the gradient of the input is their sum.
 struct EnterFunction : torch::autograd::Function<EnterFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& whole, TensorGroup* group) {
     save_group(context, group);
@@ -58,8 +62,10 @@ struct EnterFunction : torch::autograd::Function<EnterFunction> {
   }
 };
 
+/// The reverse of EnterFunction: sums in the forward, and passes the gradient on, which is the same on all ranks.
 struct LeaveFunction : torch::autograd::Function<LeaveFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& part, TensorGroup* group) {
+    // The sum is written to the argument itself, which autograd must be told.
     context->mark_dirty({part});
     group->sum(part);
     return part;
@@ -119,6 +125,7 @@ struct BiasFunction : torch::autograd::Function<BiasFunction> {
 
 at::Tensor part_view(const at::Tensor& whole, const TensorCut& cut, const TensorPlace& place) {
   const std::int64_t block = whole.size(cut.dimension) / cut.blocks;
+  // With blocks = 3 (queries, keys, values side by side), each rank gets its share of each of the three.
   const TensorRange range = place.share_of(block, cut);
   return whole.unflatten(cut.dimension, {cut.blocks, block}).narrow(cut.dimension + 1, range.first, range.count);
 }
@@ -132,9 +139,12 @@ at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t
   TensorPlace first = group.place();
   first.rank = 0;
   // The last ranks may have fewer elements.
+  // constant_pad_nd() takes pairs (before, after) from the last dimension backward, so the last entry is what follows
+  // in the cut dimension.
   std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (part.dim() - cut.dimension)));
   padding.back() = first.share_of(size, cut).count - part.size(cut.dimension);
   const at::Tensor padded = padding.back() == 0 ? part : at::constant_pad_nd(part, padding);
+  // Only the last ranks have padding, so all of it ends up behind `size`.
   return at::cat(group.exchange(padded.contiguous()), cut.dimension).narrow(cut.dimension, 0, size);
 }
 
@@ -142,6 +152,7 @@ at::Tensor gather_whole(const at::Tensor& part, const TensorCut& cut, const std:
                         TensorGroup& group) {
   const std::int64_t block = shape[static_cast<std::size_t>(cut.dimension)] / cut.blocks;
   const at::Tensor blocks = part.detach().unflatten(cut.dimension, {cut.blocks, -1});
+  // With the blocks as a dimension of their own, the parts of each block join side by side.
   const TensorCut of_block{.dimension = cut.dimension + 1, .of_heads = cut.of_heads};
   return join_parts(blocks, of_block, block, group).flatten(cut.dimension, cut.dimension + 1);
 }
@@ -168,6 +179,7 @@ at::Tensor leave_split(const at::Tensor& part, TensorGroup* group) {
 at::Tensor row_linear(const at::Tensor& input, const Linear& layer, TensorGroup* group) {
   if (group == nullptr) return linear(input, layer);
   const at::Tensor sum =
+      // Without the bias: the sum over T ranks would add it T times.
       leave_split(linear(input, {.weight = layer.weight, .bias = {}, .layout = layer.layout}), group);
   return layer.bias.defined() ? BiasFunction::apply(sum, layer.bias) : sum;
 }

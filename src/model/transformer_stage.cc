@@ -24,11 +24,13 @@ at::Tensor TransformerStage::forward(const at::Tensor& input, const MicroBatch& 
 }
 
 at::Tensor TransformerStage::hidden_states(const at::Tensor& input, const MicroBatch& batch) const {
+  // A stage in the middle gets the hidden states of the one before.
   at::Tensor hidden = layers_.embedding ? embed(batch) : input;
   const auto blocks = static_cast<std::size_t>(layers_.blocks());
   // One mask for all blocks: it has L x L elements.
   AttentionLimits limits{.mask = batch.attention_mask};
   if (blocks > 0 && batch.documents.defined()) {
+    // BERT has no documents, and models with documents no padding mask, so this replaces nothing.
     limits = document_limits(batch.documents, hidden.scalar_type(), batch.first_token, batch.dropout.is_active());
   }
   for (std::size_t i = 0; i < blocks; ++i) hidden = block(i, hidden, limits, batch);
@@ -85,6 +87,7 @@ void TransformerStage::set_output(const std::string& name, const at::Tensor& bia
 }
 
 at::Tensor TransformerStage::loss(const at::Tensor& hidden, const MicroBatch& batch) const {
+  // enter() gathers all tokens, because each rank has some rows of the output matrix for every token.
   const at::Tensor states = enter(final_states(hidden)).flatten(0, 1);
   return linear_cross_entropy(states, output_, batch.targets.flatten(), batch.token_loss_scale, std::nullopt,
                               vocabulary());
@@ -116,6 +119,7 @@ at::Tensor TransformerStage::token_dropout(const at::Tensor& hidden, Dropout mas
 
 VocabularyPart TransformerStage::vocabulary() const {
   if (tensor_ == nullptr) return {};
+  // The same shares as tensor_cut() gives the embedding and the output matrix.
   return {tensor_, tensor_->place().share_of(config_.vocabulary).first, config_.vocabulary};
 }
 
