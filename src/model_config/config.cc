@@ -21,6 +21,7 @@
 namespace chimera {
 namespace {
 
+// A matrix has at most three times the product of two sizes (GPT-2's queries, keys and values), which fits in 64 bits.
 constexpr std::int64_t kLargestSize = 1'000'000'000;
 constexpr std::int64_t kMaxLayers = 1'000'000;
 constexpr double kMaxParameters = 1e15;
@@ -125,6 +126,7 @@ auto append_to(std::vector<std::string>& names) {
 
 void check_that_llamas_fields_are_unused(const ModelConfig& config) {
   const ModelConfig unused;
+  // Collected for the message, which names all fields that a model of another family must not have.
   std::vector<std::string> names;
   bool is_unused = true;
   for_llamas_fields([&](const char* name, auto member) {
@@ -176,6 +178,7 @@ std::string read_text(const std::string& path) {
   constexpr std::uintmax_t kLargestFile = 1 << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) reject("cannot read model file '{}': no such file", path);
+  // The limit catches a path to weights instead of a model file before gigabytes are read.
   if (std::filesystem::file_size(path, error) > kLargestFile || error) {
     reject("model file '{}' is larger than 1 MiB; expected a few lines of TOML", path);
   }
@@ -230,6 +233,7 @@ class Fields {
   void read(std::string_view field, RopeScaling& scaling) const {
     const toml::node& node = required(field, "a table");
     if (!node.is_table()) fail(node, fmt::format("field '{}' must be a table", field));
+    // Which fields the table may have depends on its type, so that is read first.
     const Fields fields(path_, *node.as_table());
     fields.read("type", scaling.type);
     std::vector<std::string> names;
@@ -287,6 +291,8 @@ std::string hub_download(const std::string& name, bool may_lack_owner) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
   // At most one slash, and no path such as ./a/b.
+  // `owner/model`. Names without an owner are old models such as `gpt2`; without `may_lack_owner` they look like
+  // misspelled presets.
   const bool has_owner = slash != std::string::npos && slash > 0 && slash + 1 < name.size();
   const bool is_name = (has_owner || (may_lack_owner && slash == std::string::npos)) && !name.empty() &&
                        name.front() != '.' && std::ranges::all_of(name.substr(0, slash), is_word) &&
@@ -354,6 +360,7 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   const toml::table table = parse(text, path);
   const Fields fields(path, table);
   ModelConfig config{.name = std::filesystem::path(path).stem().string()};
+  // The family decides which other fields are allowed.
   fields.read("family", config.family);
   std::vector<std::string> names;
   for_common_fields(append_to(names));
@@ -363,6 +370,7 @@ ModelConfig model_from_toml(const std::string& text, const std::string& path) {
   for_llamas_fields([&](const char* name, auto member) {
     if (fields.has(name)) fields.read(name, config.*member);
   });
+  // require_valid() knows no file, so the path is added here.
   try {
     require_valid(config);
   } catch (const ConfigError& error) {
@@ -376,6 +384,7 @@ ModelConfig read_model_file(const std::string& path) { return model_from_toml(re
 nlohmann::ordered_json layer_sizes_json(ModelConfig model) {
   const bool is_llama = model.family == Family::Llama;
   if (is_llama) {
+    // Written out, so that an unset field and its default given explicitly have the same text.
     model.norm_epsilon = norm_epsilon_of(model);
     model.key_value_heads = key_value_heads_of(model);
     model.head_size = head_size_of(model);

@@ -11,6 +11,12 @@
 #include "model_config/parameters.h"
 #include "model_config/tensor_cut.h"
 
+// The numbers are found in two steps. LayerSizes has the sizes of single tensors and the FLOPs of products.
+// LayerTensors adds up which of these tensors a layer keeps from forward to backward, and from I to W, and walks over
+// the layers of a stage to find the peak of each kind of op. The terms follow the code in src/model;
+// tests/model/footprint_memory_test.cc compares the sums with measured bytes, so a change of a layer that keeps another
+// tensor shows there.
+
 namespace chimera {
 namespace {
 
@@ -41,6 +47,7 @@ constexpr double kTokenBytes = 8;  // a token, target or token type (int64)
 
 double as_real(std::int64_t number) { return static_cast<double>(number); }
 
+/// The first of T ranks, whose shares are the largest: they are rounded up, and the last ranks may have less.
 TensorPlace first_place(const ModelConfig& config, const Workload& workload) {
   return {0, workload.tensor_parallel, head_groups(config, workload.tensor_parallel)};
 }
@@ -86,6 +93,8 @@ class LayerSizes {
   [[nodiscard]] double kept_document_mask() const { return dropout_ && !recompute_attention_ ? 0 : document_mask(); }
 
   [[nodiscard]] double flops_of_block() const {
+    // Columns of all matrices of a block: query and output projection, key and value projection, and feed-forward
+    // layers (Llama has a gate too). A product takes 2 FLOPs for each token, row and column.
     const double projections = 2 * query_width_ + 2 * key_width_ + (llama_ ? 3 : 2) * inner_width_;
     return 2 * tokens_ * width_ * projections + flops_of_attention();
   }
@@ -95,12 +104,15 @@ class LayerSizes {
   }
   [[nodiscard]] double flops_of_recomputation() const { return recompute_attention_ ? flops_of_attention_layer() : 0; }
   /// Scores and weighted means of values.
+  // Two products per head, each of L x L x head size and 2 FLOPs. Causal models count the hidden half too, as usual.
   [[nodiscard]] double flops_of_attention() const { return 4 * sequences_ * length_ * length_ * query_width_; }
   [[nodiscard]] double flops_of_logits() const { return 2 * targets_ * width_ * vocabulary_; }
   /// Fraction of the logits that W recomputes.
+  // The gradient of the last chunk's logits is kept from the forward.
   [[nodiscard]] double recomputed_fraction() const { return 1 - last_chunk() / targets_; }
   /// The head before the logits, and the sentence-order head.
   [[nodiscard]] double flops_of_transform() const {
+    // BERT's transform of each masked token, and for each sequence the pooler and its two scores.
     return causal_ ? 0 : 2 * targets_ * width_ * width_ + 2 * sequences_ * width_ * (width_ + 2);
   }
 
@@ -141,6 +153,7 @@ class LayerSizes {
   double ranks_ = as_real(workload_.tensor_parallel);  // T
   bool is_split_ = workload_.tensor_parallel > 1;
   // Of the tokens between split layers, on this rank
+  // The ranks divide tokens only evenly; otherwise each has all tokens (WholeTokens in model/tensor_parallel.h).
   double own_share_ = workload_.cuts_tokens && workload_.sequence % workload_.tensor_parallel == 0 ? 1 / ranks_ : 1;
   TokenChunks chunks_ = chunks_of(num_targets(config_, workload_), rows_of_vocabulary(), workload_.logits_of_chunk);
   double targets_ = as_real(chunks_.tokens);  // tokens with a loss
@@ -148,6 +161,7 @@ class LayerSizes {
   double inner_width_ = as_real(first_place(config_, workload_).share_of(config_.feed_forward).count);
   double vocabulary_ = as_real(rows_of_vocabulary());
   double heads_ = held_heads(config_.heads);
+  // More ranks than such heads: each rank uses one.
   double key_heads_ = std::max(held_heads(key_value_heads_of(config_)), 1.0);
   double head_size_ = as_real(head_size_of(config_));
   double query_width_ = heads_ * head_size_;
@@ -182,6 +196,9 @@ class LayerTensors : public LayerSizes {
   }
 
   /// Maximum over layers, minus the bytes that later layers keep.
+  /// A working set counts above the bytes in use after the op. While a layer runs, later layers have kept nothing yet,
+  /// so its peak counts minus what they will keep. The walk therefore goes from the last layer to the first and adds up
+  /// `later`.
   [[nodiscard]] double forward_working_set(const StageLayers& stage) const {
     double most = 0;
     double later = 0;  // kept by later layers
@@ -197,8 +214,10 @@ class LayerTensors : public LayerSizes {
       const double copied = mask + copied_projections();
       const double added = causal_ && dropout_ ? 2 : 1;
       most = std::max(most, mask + std::max(added * hidden(), partial_sums()) - later);
+      // Runs without a graph, while nothing of this block is kept yet.
       if (recompute_attention_) most = std::max(most, attention_layer_without_graph() - kept_by_block() - later);
       if (dropout_ && !recompute_attention_) {
+        // What the block keeps after its scores have been made, which does not exist at the peak.
         const double after_attention = queries() + kept_by_feed_forward();
         const double scores = pairs(element_) + (element_ < wide_ ? pairs(wide_) : 0);
         most = std::max(most, copied + queries() + scores - after_attention - later);
@@ -218,11 +237,13 @@ class LayerTensors : public LayerSizes {
   /// `live` counts bytes relative to the start; layers run from the last to the first.
   [[nodiscard]] double backward_working_set(const StageLayers& stage, bool defers) const {
     const auto blocks = as_real(stage.blocks());
+    // BERT's first linear layers read the block's input itself (linear_reads_input()), so W keeps it.
     const double kept_input = defers && !causal_ ? gathered() : 0;
     double most = 0;
     double live = 0;
     if (stage.head) {
       most = defers ? hidden() : weight_gradient_of_logits();
+      // After the head's backward, its activations are gone; I leaves what W needs.
       live = (defers ? deferred(LayerKind::Head) : 0) - kept_by_head();
       // BERT's hidden states get gradients from masked tokens and sentence order.
       if (!causal_) most = std::max(most, live + 2 * gathered() + (defers ? 0 : scored()));
@@ -261,6 +282,7 @@ class LayerTensors : public LayerSizes {
 
   /// The first linear layer: later layers reuse the memory that it frees.
   [[nodiscard]] double weight_gradient_working_set(const StageLayers& stage) const {
+    // W runs the queue in the order of backward, so the head comes first.
     if (stage.head) return weight_gradient_of_logits();
     if (stage.end_layer == stage.first_layer) return llama_ ? 0 : weight_ * length_ * own_share_ * width_;
     return std::max(product(inner_width_, width_, has_feed_forward_bias_),
@@ -307,6 +329,7 @@ class LayerTensors : public LayerSizes {
   /// GPT-2, Llama: the sum after attention, the result of the second norm, the output. BERT: arguments and results of
   /// both norms. All: the feed-forward sub-layer before and after its activation function.
   [[nodiscard]] double kept_by_feed_forward() const {
+    // GPT-2 and Llama norm before the sub-layer, whose input is gathered. BERT norms after it.
     const double results = causal_ ? gathered() : gathered() + (recompute_attention_ ? hidden() : gathered());
     return 2 * hidden() + results + (llama_ ? 3 : 2) * inner() + (causal_ ? 1 : 2) * statistics();
   }
@@ -378,6 +401,7 @@ class LayerTensors : public LayerSizes {
 
   /// ATen's fused attention backward on one thread: a block of scores and their gradients.
   [[nodiscard]] double attention_scratch() const {
+    // Sizes of blocks in ATen's FlashAttentionKernel.cpp: 256, 64 or 32 queries by 512 keys, depending on the length.
     const double queries = length_ >= 768 ? 256 : length_ >= 192 ? 64 : 32;
     return 2 * wide_ * std::min(queries, length_) * std::min(512.0, length_);
   }
@@ -413,6 +437,7 @@ std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const Tens
 }
 
 LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Workload& workload) {
+  // FLOPs are those of all T ranks together, bytes and parameters those of the first.
   Workload of_all_ranks = workload;
   of_all_ranks.tensor_parallel = 1;
   const LayerSizes sizes(config, of_all_ranks);
@@ -423,6 +448,8 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Wor
     case LayerKind::Block:
       layer.parameters = held_count(block_parameters(config, 0), place);
       layer.forward_flops = sizes.flops_of_block();
+      // With P FLOPs of matrices and A of attention in the forward: I takes P + 2 A, since each product of attention
+      // has two factors with gradients, and W takes P, since attention has no weights.
       layer.input_gradient_flops = sizes.flops_of_block() + sizes.flops_of_attention() + sizes.flops_of_recomputation();
       layer.weight_gradient_flops = sizes.flops_of_block() - sizes.flops_of_attention();
       break;
@@ -444,6 +471,8 @@ LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Wor
 /// Parameters with low-precision copies: all but embedding tables.
 double copied_parameters(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   const TensorPlace place = first_place(config, workload);
+  // Embedding tables have none: their rows are looked up in full precision, and only the result is converted. A tied
+  // table has a copy as output matrix.
   double copied = as_real(held_count(stage_parameters(config, stage), place));
   if (!stage.embedding) return copied;
   for (const ParameterSpec& spec : embedding_parameters(config)) {
@@ -462,6 +491,7 @@ StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& sta
   const double parameters = as_real(held_count(stage_parameters(config, stage), place));
   const double weight_bytes = as_real(workload.weight_bytes);
   const bool two_uses = config.tied && stage.embedding && stage.head;
+  // A worker with both uses of the tied matrix sums their gradients separately (TiedWeight in model/parameter_group.h).
   const double second_sum = two_uses ? as_real(held_count({tied_parameter(config)}, place)) : 0;
   StageMemory memory;
   memory.weights = weight_bytes * parameters;
@@ -495,6 +525,7 @@ void cut_into_slices(const ModelConfig& config, const StageLayers& stage, const 
   const auto blocks = as_real(stage.blocks());
   const auto element = as_real(workload.compute_bytes);
   const double keys_and_values = 2 * all.keys();
+  // Bytes of the keys and values, and of their gradients in at least float32 (model/key_value_cache.cc).
   footprint.memory.keys_and_values = blocks * keys_and_values * (1 + std::max(element, 4.0) / element);
   if (stage.head) {
     const double logits = as_real(workload.slices) * LayerTensors(config, longest).kept_logits();
@@ -556,11 +587,13 @@ double attention_share(const ModelConfig& config, std::int64_t sequence) {
 std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
   constexpr std::int64_t kTile = 16;
   // Products on GPUs are faster for multiples of 16 rows.
+  // Bounds are whole units; short sequences are cut at any token.
   const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
   const std::int64_t units = sequence / unit;
   std::vector<std::int64_t> bounds;
   for (const double fraction : balanced_bounds(slices, attention)) {
     const std::int64_t j = std::ssize(bounds);
+    // At least one unit for this slice, and one for each later slice.
     const std::int64_t least = bounds.empty() ? 0 : bounds.back() / unit + 1;
     const std::int64_t most = units - (slices - j);
     const auto nearest = static_cast<std::int64_t>(std::llround(fraction * as_real(units)));
@@ -582,6 +615,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   result.parameters = held_count(stage_parameters(config, stage), first_place(config, workload));
   result.memory = kept_between_steps(config, stage, workload);
   if (stage.end_layer > stage.first_layer) result.memory.weights += tensors.rotary_table();
+  // The input of the first stage is tokens, which its embedding counts.
   result.memory.boundary = stage.embedding ? 0 : tensors.hidden();
   result.memory.activations = result.memory.boundary;
   double deferred = 0;
@@ -591,6 +625,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
     result.input_gradient_flops += copies * layer.input_gradient_flops;
     result.weight_gradient_flops += copies * layer.weight_gradient_flops;
     result.memory.activations += copies * layer.activations;
+    // BERT's blocks also keep their input for W, which is the output of the layer before.
     deferred += copies * (layer.deferred + (tensors.linear_reads_input(kind) ? tensors.gathered() : 0));
   };
   if (stage.embedding) add(LayerKind::Embedding, 1);
@@ -633,6 +668,7 @@ BlockFlops block_flops(const ModelConfig& config, const Workload& workload) {
 
 double model_flops(const ModelConfig& config, const Workload& workload) {
   Workload once = workload;
+  // Model FLOPs do not count what is computed twice.
   once.recompute_attention = false;
   const LayerFootprint block = layer_footprint(config, LayerKind::Block, once);
   const LayerFootprint head = layer_footprint(config, LayerKind::Head, once);

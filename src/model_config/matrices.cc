@@ -25,6 +25,7 @@ bool is_number(std::string_view word) {
 bool is_in_block(const std::vector<std::string_view>& names) {
   for (std::size_t i = 0; i + 1 < names.size(); ++i) {
     const std::string_view word = names[i];
+    // `h.5.` (GPT-2), `layer.5.` (BERT), `layers.5.` (Llama).
     if ((word == "h" || word == "layer" || word == "layers") && is_number(names[i + 1])) return true;
   }
   return false;
@@ -36,6 +37,7 @@ std::vector<LogicalMatrix> logical_matrices(std::string_view name, const std::ve
   const auto names = components(name);
   if (shape.size() != 2 || !is_in_block(names)) return {};
   const auto has = [&](std::string_view word) { return std::ranges::find(names, word) != names.end(); };
+  // GPT-2's names; all its matrices in blocks are stored as in x out.
   const bool is_transposed = has("c_attn") || has("c_proj") || has("c_fc");
   const std::int64_t in = shape[is_transposed ? 0 : 1];
   const std::int64_t parts = has("c_attn") ? 3 : 1;
@@ -73,6 +75,8 @@ std::vector<std::size_t> share_out(const std::vector<double>& costs, std::size_t
   std::vector<std::size_t> order(costs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return costs[a] > costs[b]; });
+  // The longest task first, to the rank with the least work: at most 4/3 of the best division (Graham, 1969). Ties go
+  // to the first in order, so that every rank computes the same division without communication.
   std::vector<double> loads(members, 0);
   std::vector<std::size_t> member_of(costs.size());
   for (const std::size_t i : order) {

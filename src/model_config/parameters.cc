@@ -43,6 +43,7 @@ struct LayerSpecs {
   }
 };
 
+/// Flat gradients and owners of parameters follow the order of these lists (model/parameter_group.h).
 Specs gpt2_block(const ModelConfig& config, std::int64_t layer) {
   const std::int64_t hidden = config.hidden;
   // Each block adds two projections to the residual stream, whose variance must not grow with depth.
@@ -91,6 +92,7 @@ Specs llama_block(const ModelConfig& config, std::int64_t layer) {
   block.add_linear("mlp.gate_proj", hidden, config.feed_forward, config.feed_forward_bias);
   block.add_linear("mlp.up_proj", hidden, config.feed_forward, config.feed_forward_bias);
   block.add_linear("mlp.down_proj", config.feed_forward, hidden, config.feed_forward_bias);
+  // With more ranks than these heads, tensor parallelism keeps these matrices whole (is_cut() in tensor_cut.h).
   for (ParameterSpec& spec : block.specs) {
     const auto is_of = [&](std::string_view layer) { return spec.name.find(layer) != std::string::npos; };
     if (is_of(".k_proj.") || is_of(".v_proj.")) spec.key_value_heads = key_value_heads_of(config);
@@ -147,6 +149,7 @@ std::vector<ParameterSpec> head_parameters(const ModelConfig& config) {
     head.add_linear("bert.pooler.dense", config.hidden, config.hidden);
     head.add_linear("cls.predictions.transform.dense", config.hidden, config.hidden);
     head.add_norm("cls.predictions.transform.LayerNorm", config.hidden);
+    // A tied matrix is in embedding_parameters() only, so that it counts once.
     if (!config.tied) head.add_matrix("cls.predictions.decoder", config.vocabulary, config.hidden);
     head.add("cls.predictions.bias", {config.vocabulary});
     head.add_linear("cls.seq_relationship", config.hidden, 2);

@@ -43,6 +43,7 @@ std::vector<StageLayers> explicit_partition(const std::vector<std::int64_t>& cou
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     const std::int64_t count = counts[static_cast<std::size_t>(stage)];
     if (count < 1) reject("{}: {} layers on stage {}; each stage needs at least one", listed(), count, stage);
+    // Compared before it is added, because a sum of the user's numbers could overflow.
     if (count > layers - first) {
       reject("{}: up to stage {} more layers than the {} of the model", listed(), stage, layers);
     }
@@ -58,6 +59,7 @@ PartitionChoice parse_partition(const std::string& text) {
   std::vector<std::int64_t> counts;
   const char* const end = text.data() + text.size();
   for (const char* next = text.data();; ++next) {
+    // An empty number (",," or a comma at the end) is an error of from_chars().
     const auto [after, error] = std::from_chars(next, end, counts.emplace_back());
     if (error != std::errc() || (after != end && *after != ',')) fail_to_parse(text);
     if (after == end) return {PartitionRule::Listed, counts};

@@ -17,6 +17,9 @@ struct CutName {
 
 constexpr std::int64_t kQueryKeyValue = 3;
 constexpr bool kOfHeads = true;
+/// Dimension, blocks, and whether shares are whole heads. The first name that fits counts, so a longer name stands
+/// before a shorter one with the same end (attention.output.dense, output.dense). For a matrix [out, in], dimension 0
+/// divides outputs and 1 divides inputs. Biases of matrices that are divided by inputs are missing: they are whole.
 constexpr std::array kCuts = {
     CutName{"wte.weight", {0}},
     CutName{"embed_tokens.weight", {0}},
@@ -89,6 +92,7 @@ std::int64_t held_elements(const ParameterSpec& parameter, const TensorPlace& pl
 bool has_partial_gradient(std::string_view parameter, bool own_tokens) {
   const bool is_of_head = parameter.starts_with("bert.pooler.") || parameter.starts_with("cls.");
   if (own_tokens && !is_of_head && !tensor_cut(parameter)) return true;
+  // Not divided, but each rank applies them to its own heads only.
   return parameter.ends_with("self_attn.q_norm.weight") || parameter.ends_with("self_attn.k_norm.weight");
 }
 
@@ -99,6 +103,7 @@ std::int64_t head_groups(const ModelConfig& model, std::int64_t tensor_parallel)
 
 std::string find_split_error(const ModelConfig& model, std::int64_t tensor_parallel) {
   if (tensor_parallel == 1) return "";
+  // Shares are rounded up, so only the last ranks can be left without one.
   const TensorPlace last{tensor_parallel - 1, tensor_parallel};
   for (const auto& [size, what] : {std::pair{head_groups(model, tensor_parallel), "heads"},
                                    {model.feed_forward, "elements of the feed-forward width"},
@@ -108,6 +113,7 @@ std::string find_split_error(const ModelConfig& model, std::int64_t tensor_paral
                        TensorPlace{0, tensor_parallel}.share_of(size).count, size, what, model.name);
   }
   const std::int64_t heads = key_value_heads_of(model);
+  // With one head of keys and values, all queries use it, however they are divided.
   if (heads == 1 || !has_all_keys(heads, tensor_parallel)) return "";
   if (tensor_parallel % heads == 0 && model.heads % tensor_parallel == 0) return "";
   return fmt::format(
