@@ -17,6 +17,8 @@ void Activations::begin(const std::vector<Instruction>& program) {
   offloaded_.clear();
   prepare_host_memory(program);
   for (const Instruction& instruction : program) {
+    // A stage recomputes all its micro-batches or none. Offloads name single forwards: one whose backward follows soon
+    // stays on the device (schedule/offload.h).
     if (instruction.kind == InstructionKind::Recompute) recomputed_.insert(instruction.op.stage);
     if (instruction.kind == InstructionKind::Offload) offloaded_.insert(key_of(instruction.op));
   }
@@ -56,6 +58,7 @@ Activation Activations::take(const Op& op) {
   activation.saved->await();
   activation.saved.reset();
   if (activation.saved_input) {
+    // offload() detached the input; its gradient is sent to the stage before.
     activation.input = std::exchange(activation.saved_input, {})->value.requires_grad_(true);
   }
   return activation;

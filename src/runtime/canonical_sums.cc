@@ -37,6 +37,7 @@ at::Tensor BlockSums::spare() {
 
 void BlockSums::open(ReplicaId replica) {
   const at::NoGradGuard no_grad;
+  // The first backward of a step finds zeros in `gradients_`.
   if (runs_.empty()) open_ = replica;
   // Two replicas alternate on a worker of a bidirectional schedule. Backwards always add into `gradients_`, so the
   // block of the other replica is saved while this one runs.
@@ -64,6 +65,7 @@ void BlockSums::close(std::int64_t position) {
   const bool is_added_at_once = block % 2 == 1 && *run.first_block < block;
   at::Tensor sum = gradients_;
   if (!is_added_at_once) {
+    // The sum must outlive the next block, which reuses `gradients_`.
     sum = spare();
     sum.copy_(gradients_);
   }
@@ -82,11 +84,13 @@ std::vector<at::Tensor> BlockSums::take() {
     for (auto& [tree, sum] : run.blocks.take()) parts.push_back(std::move(sum));
   }
   runs_.clear();
+  // The transport gets references. spare() takes a buffer back when the transport has let it go.
   taken_.insert(taken_.end(), parts.begin(), parts.end());
   return parts;
 }
 
 HiddenGradients::HiddenGradients(Stage& stage) : stage_(stage) {
+  // An undefined gradient makes autograd create a new tensor, which show() finds.
   for (at::Tensor leaf : stage.leaves()) gradients_.push_back(std::exchange(leaf.mutable_grad(), at::Tensor()));
 }
 

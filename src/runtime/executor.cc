@@ -57,6 +57,7 @@ StepResult Executor::run(const std::vector<Instruction>& program, const StepHook
 void Executor::begin(const std::vector<Instruction>& program) {
   trains_ = has_updates(program);
   result_ = {};
+  // The parts of the executor read from the program what they need to know in advance.
   ops_.begin(trains_);
   activations_.begin(program);
   for (const auto& [kind, op, peer, group, step] : program) {
@@ -66,6 +67,7 @@ void Executor::begin(const std::vector<Instruction>& program) {
       // The first update of a stage tells the number of its current version.
       versions_.emplace(op.stage, WeightVersions(stage, op.weight_version - 1));
     }
+    // Without an optimizer step (validation), gradients stay as they are.
     if (kind == InstructionKind::OptimizerStep) {
       for (const auto& [id, parameters] : worker_.groups) parameters->zero_gradients();
     }
@@ -79,6 +81,8 @@ void Executor::run_part(std::span<const Instruction> part, const StepHooks& hook
   for (std::size_t i = 0; i < part.size(); ++i) {
     note(part[i], hooks);
     if (begins_pair(part[i])) {  // Never in an asynchronous schedule, so there are no weight versions to choose
+      // Both instructions of a pair are noted before either runs, since they run together; in traces, the first has no
+      // end of its own.
       const Instruction& forward = part[i++];
       note(part[i], hooks);
       ops_.compute_pair(forward.op, part[i].op, hooks.load, [&] { current_ = forward; });
@@ -93,6 +97,7 @@ void Executor::repeat_part(std::span<const Instruction> part, const StepHooks& h
   note(part.front(), hooks);
   const auto run = [&](std::span<const Instruction> recorded, const LoadMicroBatch& load) {
     StepHooks silent = hooks;
+    // The whole part counts as its first instruction.
     silent.observation.on_instruction = {};
     silent.load = load;
     run_part(recorded, silent);
@@ -115,6 +120,8 @@ void Executor::execute(const Instruction& instruction, const StepHooks& hooks) {
     wait();
     if (trains_) total += monotonic_seconds() - start;
   };
+  // A program of an asynchronous schedule may have many steps, of which `hooks.step` is the first. The tag has the step
+  // of the message, so that both ends can detect that they are out of step.
   const auto tagged_step = [&] { return hooks.step + worker_.step_of(op.micro_batch); };
   switch (instruction.kind) {
     case InstructionKind::Compute: use_weights(op); return ops_.compute(op, hooks.load);
@@ -141,6 +148,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   std::optional<double> recordings;
   if (hooks.recording.record) recordings = recorded_.needs_recording() ? 1.0 : 0.0;
   StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
+  // Votes and recordings travel in the same collective, because each collective costs a round trip.
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
   if (sums.recordings.value_or(0) > 0) recorded_.record_again();
   // Ops of later steps may have run already. Their results stay for the sums of their own step.
@@ -153,6 +161,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   if (!sums.are_finite()) {
     handle_non_finite(reduction_.find_non_finite(sums.squares, suspects), hooks.step + step, hooks);
   }
+  // Added in the order of parameters on every rank, so that all ranks clip by the same bits.
   double square = 0;
   for (const double value : sums.squares) square += value;
   result_.gradient_norm = std::sqrt(square);
@@ -171,6 +180,7 @@ void Executor::handle_non_finite(const NonFiniteResult& source, std::int64_t ste
   }
   // The error message names the current instruction, so it must name the op that made the value, not the sum that found
   // it.
+  // The launcher blames the rank by this instruction.
   if (source.op) current_ = {.kind = InstructionKind::Compute, .op = *source.op};
   if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};
@@ -193,6 +203,7 @@ void Executor::use_weights(const Op& op) {
 
 void Executor::update_weights(const Op& op, const StepHooks& hooks) {
   fault_point("optimizer");
+  // The norm covers this stage alone: with asynchronous updates, no moment has the gradients of all stages.
   const double norm = reduction_.note_update(parameters_of(op.stage), worker_.step_of(op.micro_batch));
   versions_of(op).update([&] { hooks.update.one_stage(op.stage, op.micro_batch, norm); });
   worker_.stage(op).zero_gradients();
@@ -205,6 +216,7 @@ void Executor::drop() {
   activations_.drop();
   sums_.drop();
   ops_.drop();
+  // A recording may contain sums and messages with ranks that are lost now.
   recorded_ = {};
 }
 

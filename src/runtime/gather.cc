@@ -12,6 +12,7 @@ std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId r
   std::vector<double> counts(static_cast<std::size_t>(num_ranks), 0);
   counts[rank.index()] = static_cast<double>(own.size());
   transport.all_sum(counts);
+  // Sums of integers in doubles are exact up to 2^53.
   const auto offset = [&](std::size_t r) {
     return static_cast<std::ptrdiff_t>(std::accumulate(counts.begin(), counts.begin() + std::ptrdiff_t(r), 0.0));
   };
@@ -27,6 +28,7 @@ std::vector<std::vector<double>> gather(const std::vector<double>& own, RankId r
 std::vector<std::string> gather_texts(const std::string& own, RankId rank, std::int64_t num_ranks,
                                       Transport& transport) {
   std::vector<double> letters;
+  // A number per byte is eight times as much as needed, but texts are short, and the transport sums only numbers.
   for (const char letter : own) letters.push_back(static_cast<unsigned char>(letter));
   std::vector<std::string> texts;
   for (const std::vector<double>& text : gather(letters, rank, num_ranks, transport)) {

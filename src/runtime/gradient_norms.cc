@@ -60,6 +60,7 @@ double sum_of_squares(const at::Tensor& tensor) {
     if (tensor.scalar_type() == at::kFloat) return sum_in_lanes(tensor.const_data_ptr<float>(), tensor.numel());
     if (tensor.scalar_type() == at::kDouble) return sum_in_lanes(tensor.const_data_ptr<double>(), tensor.numel());
   }
+  // Other types and strides are rare: float32 and float64 are the types of weights (weight_type()).
   const double norm = at::linalg_vector_norm(tensor, 2, {}, false, at::kDouble).item<double>();
   return norm * norm;
 }
@@ -69,6 +70,8 @@ at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
 }
 
 at::Tensor on_device(std::span<const double> numbers, at::Device device) {
+  // From page-locked memory the copy is asynchronous. CUDA's caching host allocator keeps the memory until the copy has
+  // ended, although `host` is released at once.
   const auto options = at::TensorOptions().dtype(at::kDouble).pinned_memory(!device.is_cpu());
   const at::Tensor host = at::empty({static_cast<std::int64_t>(numbers.size())}, options);
   std::ranges::copy(numbers, host.data_ptr<double>());
@@ -76,6 +79,7 @@ at::Tensor on_device(std::span<const double> numbers, at::Device device) {
 }
 
 void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor values) {
+  // Asynchronous schedules have added the norms of each update; synchronous ones have all gradients now.
   if (const auto updates = updates_.extract(step)) {
     values.add_(updates.mapped());
   } else if (has_gradients) {
@@ -85,11 +89,13 @@ void GradientNorms::take(std::int64_t step, bool has_gradients, at::Tensor value
 
 double GradientNorms::note_update(ParameterGroupId id, std::int64_t step) {
   const at::Tensor own = at::zeros({static_cast<std::int64_t>(count())}, at::kDouble);
+  // The norm of the whole group, which the update needs now. One of its holders adds it to the numbers of the step.
   add(id, {}, own);
   const at::Tensor square = total_of(own);
   if (shape_.sum_over_parts) shape_.sum_over_parts(square);
   if (reports_on(id)) {
     at::Tensor& sums = updates_.try_emplace(step, at::zeros_like(own)).first->second;
+    // The mean over the updates of the step, of which each adds its part.
     sums.add_(own.div_(shape_.updates));
   }
   return std::sqrt(square.item<double>());
@@ -116,6 +122,7 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
 
 GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
   // The members of a group divide its parameters, so no gradient is counted twice.
+  // All groups have equal gradients after the sum, so the ranks of all groups share the work.
   const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
   const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
   return {static_cast<std::size_t>(place), ranks.size()};
@@ -134,6 +141,7 @@ void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tens
   if (!numbers.defined()) {  // Once a run
     numbers = at::empty({squares.size(0)}, at::kLong);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
+      // Names are sorted.
       const auto found = std::ranges::lower_bound(shape_.parameters, parameters[i].name);
       numbers.data_ptr<std::int64_t>()[i] = found - shape_.parameters.begin();
     }

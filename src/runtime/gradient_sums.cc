@@ -15,6 +15,7 @@ GradientSums::GradientSums(const WorkerContext& worker) : worker_(worker) {
   const ProgramShape& shape = worker.shape;
   for (const auto& [id, group] : worker.groups) {
     std::vector<std::int64_t>& sizes = shards_[id];
+    // No entry would be an all-reduce too, but connect() reads one for each group.
     if (!shape.scatters) continue;
     sizes = shard_sizes(*group, shape.ranks.ranks_of({shape.groups[id.index()]}).front().size());
   }
@@ -47,12 +48,14 @@ void GradientSums::start(ParameterGroupId id, Tracer* tracer) {
     if (sum.group != id) continue;
     for (at::Tensor& part : sum.blocks.take()) parts.push_back(std::move(part));
   }
+  // With canonical sums, the subtrees of both accumulators are in `parts`.
   if (!is_canonical()) group.add_accumulators();
   auto pending = worker_.transport.start_sum(
       id, {.gradients = group.gradients(),
            .parts = std::move(parts),
            .order = is_canonical() ? &worker_.shape.canonical->orders[id.index()] : nullptr,
            .counts = worker_.shape.scatters ? shards_.at(id) : std::vector<std::int64_t>()});
+  // The sum may end long before anyone waits for it; traces show when it did.
   if (tracer != nullptr) pending->call_when_done(tracer->all_reduce_callback(id));
   pending_.emplace(id, std::move(pending));
 }
@@ -65,6 +68,7 @@ void GradientSums::wait(ParameterGroupId group) {
 
 void GradientSums::open_block(const Op& op) {
   for (Accumulator& sum : accumulators_) {
+    // Both accumulators of a tied matrix can be on one worker, each with the stage that adds to it.
     if (sum.stage == op.stage) sum.blocks.open(op.replica);
   }
 }

@@ -38,9 +38,11 @@ void HelperThread::loop() {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return ends_ || next_; });
+      // Work that was handed in before the end still runs, as its future is waited for.
       if (!next_) return;
       task = std::move(*std::exchange(next_, std::nullopt));
     }
+    // Outside of the lock. A packaged_task stores an exception in the future.
     task();
   }
 }

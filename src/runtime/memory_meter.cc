@@ -15,6 +15,7 @@ class MemoryMeter::Reporter final : public c10::MemoryReportingInfoBase {
                          std::size_t /*total_reserved*/, c10::Device /*device*/) override {
     const std::scoped_lock lock(ledger_->mutex);
     if (bytes > 0) {
+      // By address, because the thread that frees may belong to another rank: a message that it received.
       ledger_->blocks[address] = {rank_, bytes};
       std::int64_t& live = ledger_->live[rank_];
       live += bytes;
@@ -40,6 +41,8 @@ class MemoryMeter::Nobody final : public c10::MemoryReportingInfoBase {
 };
 
 MemoryMeter::Recording::Recording(MemoryMeter& meter, RankId rank)
+    // LibTorch looks for a reporter in this entry of the thread's debug info. Autograd passes the info on to its own
+    // threads, so backward counts too.
     : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Reporter>(meter.ledger_, rank.index())) {}
 
 MemoryMeter::Pause::Pause() : guard_(c10::DebugInfoKind::PROFILER_STATE, std::make_shared<Nobody>()) {}

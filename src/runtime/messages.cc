@@ -38,6 +38,7 @@ void Messages::wait_receive(const Op& maker) {
 }
 
 void Messages::start_send(const Op& maker, WorkerId to, std::int64_t step) {
+  // take() gives the tensor away: after a send, the transport alone holds it until wait_send().
   sends_.emplace(key_of(maker), worker_.transport.start_send(worker_.shape.rank(to), take(maker), {step, maker}));
 }
 

@@ -34,18 +34,21 @@ bool all_finite(const at::Tensor& tensor) {
 }
 
 void inject_nan(const at::Tensor& tensor) {
+  // variable_data() has no graph and no version counter, so autograd notices nothing.
   tensor.variable_data().as_strided({1}, {1}, tensor.storage_offset()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::size_t SpreadOrder::index(GroupId group, const Op& op) const {
   const bool forward = op.kind == OpKind::Forward;
   const std::int64_t stage = forward ? op.stage.value() : stages_ - 1 - op.stage.value();
+  // Digits of the number, highest first: direction, group, micro-batch, stage.
   const std::int64_t run = ((forward ? 0 : groups_) + group.value()) * micro_batches_ + op.micro_batch.value();
   return static_cast<std::size_t>(run * stages_ + stage);
 }
 
 SpreadOrder::Place SpreadOrder::place(std::size_t index) const {
   const auto number = static_cast<std::int64_t>(index);
+  // The inverse of index().
   const std::int64_t run = number / stages_ / micro_batches_;  // groups forward, then groups backward
   const bool forward = run < groups_;
   const std::int64_t stage = forward ? number % stages_ : stages_ - 1 - number % stages_;

@@ -9,6 +9,11 @@
 #include "core/fault_point.h"
 #include "core/invariant.h"
 
+// A forward has three parts, because the forward of a pair runs on another thread: begin_forward() takes the input and
+// loads the micro-batch, run() computes, and end_forward() stores results. A backward takes the activation that
+// end_forward() has put, runs autograd from the output, and passes the gradient of the input on. In op I, the weight
+// gradients stay in a queue (WeightGradients), which op W runs.
+
 namespace chimera {
 namespace {
 
@@ -33,6 +38,7 @@ OpRunner::OpRunner(const WorkerContext& worker, Messages& messages, Activations&
 void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
   const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
   const bool adds_to_block = gives_weight_gradient(op.kind);
+  // Canonical sums need to know whose gradients are added. I adds none (input_gradient() hides them).
   if (adds_to_block) sums_.open_block(op);
   switch (op.kind) {
     case OpKind::Forward: {
@@ -46,6 +52,7 @@ void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
   if (adds_to_block) sums_.close_block(op);
+  // Validation must not change the mean times, which are of training steps.
   if (trains_) times_.add(op, stopwatch.elapsed());
 }
 
@@ -67,6 +74,7 @@ void OpRunner::compute_pair(const Op& first, const Op& second, const LoadMicroBa
     end.wait();  // The helper uses `forward`
     throw;
   }
+  // From here on, an error belongs to the forward.
   on_forward();
   end.get();
   end_forward(std::move(forward));
@@ -81,6 +89,7 @@ OpRunner::Forward OpRunner::begin_forward(const Op& op, const LoadMicroBatch& lo
     before.stage = neighbor(op, -1);
     // A leaf of this worker's own graph, as another worker may share the tensor.
     input = messages_.take(before).detach();
+    // The gradient of this leaf is what the backward sends to the stage before.
     if (trains_) input.requires_grad_(true);
   }
   forward.keeps_graph = trains_ && !activations_.is_recomputed(op.stage);
@@ -92,10 +101,12 @@ OpRunner::Forward OpRunner::begin_forward(const Op& op, const LoadMicroBatch& lo
 void OpRunner::run(Forward& forward) const {
   const at::AutoGradMode mode(forward.keeps_graph);
   Activation& activation = forward.activation;
+  // One queue per op: its layers save it in their nodes, and only this op's backward defers or runs it.
   if (forward.keeps_graph) activation.weight_gradients = c10::make_intrusive<WeightGradients>();
   const WeightGradients::Scope scope(activation.weight_gradients);
   const SavedTensors::Scope saved(activation.saved.get());
   activation.output = worker_.stage(forward.op).forward(activation.input, forward.batch);
+  // The graph holds the tensors that backward reads; the others are freed now.
   forward.batch = {};
 }
 
@@ -105,6 +116,7 @@ bool OpRunner::repeat(Forward& forward) {
   Activation& activation = forward.activation;
   activation.recorded = recorded_.forward(forward.op, activation.input, forward.batch);
   if (activation.recorded == nullptr) return false;
+  // The slot has a copy of the input, so the message can be freed.
   activation.input.reset();
   activation.output = activation.recorded->output;
   return true;
@@ -122,8 +134,10 @@ void OpRunner::end_forward(Forward forward) {
     loss = op.slice == 0 ? own : loss + own;
     if (activation.recorded != nullptr) loss = own.clone();  // the next micro-batch's graph overwrites it
   } else {
+    // Detached: the receiver makes a leaf of its own, also on the same worker, so that each op has a graph by itself.
     messages_.put(op, activation.output.detach().contiguous());
   }
+  // The stage is recomputed, so its output is made again.
   if (!forward.keeps_graph) activation.output.reset();
   if (trains_) activations_.put(op, std::move(activation));
   forget_cache(op);
@@ -134,6 +148,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   const Op op = forward_of(backward);
   Forward again{.op = op, .batch = load_slice(op, load)};
   // The activation that replaces the first one has a graph, as if the first forward had kept it.
+  // The output is not sent again, and its loss does not count again: run() only makes the graph.
   again.activation.input = activations_.take(op).input;
   run(again);
   activations_.put(op, std::move(again.activation));
@@ -143,6 +158,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
 /// Returns the gradient of the input; undefined on the first stage.
 at::Tensor OpRunner::run_backward(Activation& activation, const at::Tensor& gradient, bool defers_weight_gradients) {
   if (GraphSlot* place = activation.recorded) {
+    // The graph has a queue of its own inside; this one only launches the graph of W.
     activation.weight_gradients = c10::make_intrusive<WeightGradients>();
     if (defers_weight_gradients) {
       activation.weight_gradients->defer();
@@ -160,6 +176,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
   const bool gets_nan = fault_point("backward");
   Activation activation = activations_.take(op);
   at::Tensor gradient;
+  // Backward of the last stage starts from its loss, whose gradient is 1 (undefined here).
   if (!worker_.is_last(op)) gradient = messages_.take_gradient(op, neighbor(op, 1));
   at::Tensor passed_back = run_backward(activation, gradient, defers_weight_gradients);
   if (!worker_.is_first(op)) {
@@ -174,6 +191,7 @@ Activation OpRunner::propagate(const Op& op, bool defers_weight_gradients) {
 void OpRunner::input_gradient(const Op& op) {
   // With canonical sums, W adds to the block of its own micro-batch, but I may run while an earlier block is open.
   std::optional<HiddenGradients> hidden;
+  // Layers that cannot split their backward would add to the block that is open now.
   if (sums_.is_canonical()) hidden.emplace(worker_.stage(op));
   auto owed = propagate(op, /*defers_weight_gradients=*/true).weight_gradients;
   if (hidden) hidden->show(*owed);
@@ -191,6 +209,7 @@ MicroBatch OpRunner::load_slice(const Op& op, const LoadMicroBatch& load) {
   if (worker_.slices.empty()) return batch;
   const std::vector<std::int64_t>& bounds = worker_.shape.slice_bounds;
   // Slices run in order, and each attends to the keys and values of all slices before it.
+  // One cache per micro-batch and stage, which its slices share.
   auto& key_value_cache = key_value_caches_[key_of_first_slice(op)];
   if (!key_value_cache) key_value_cache = std::make_shared<KeyValueCache>(bounds.back());
   const auto slice = static_cast<std::size_t>(op.slice);

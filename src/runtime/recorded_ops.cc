@@ -21,6 +21,7 @@ std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& pr
   std::map<StageId, std::size_t> now;
   std::map<StageId, std::size_t> most;
   for (const auto& [kind, op, peer, group, step] : program) {
+    // A recomputed forward keeps no graph, so it needs no slot.
     if (kind != InstructionKind::Compute || recomputed.contains(op.stage)) continue;
     if (op.kind == OpKind::Forward) most[op.stage] = std::max(most[op.stage], ++now[op.stage]);
     if (gives_weight_gradient(op.kind)) --now[op.stage];
@@ -30,6 +31,7 @@ std::map<StageId, std::size_t> most_in_flight(const std::vector<Instruction>& pr
 
 bool is_alike(const GraphSlot& slot, const at::Tensor& input, MicroBatch& batch) {
   const bool has_input = slot.input.defined();
+  // Slices grow the cache with each op, so their work is not the same twice.
   if (has_input != input.defined() || batch.key_value_cache) return false;
   if (has_input && input.sizes() != slot.input.sizes()) return false;
   MicroBatch recorded = slot.batch;
@@ -55,9 +57,11 @@ void RecordedOps::make_slots(const std::vector<Instruction>& program, const Load
     for (std::size_t i = 0; i < count; ++i) {
       GraphSlot& slot = *slots_[stage].emplace_back(std::make_unique<GraphSlot>());
       slot.batch = batch;
+      // Own memory: graphs read from these addresses, and forward() copies each micro-batch there.
       for (at::Tensor* tensor : tensors_of(slot.batch)) *tensor = tensor->clone();
       if (!worker_.is_last(op)) slot.output_gradient = zeros(worker_.message_of(op));
       if (worker_.is_first(op)) continue;
+      // The input has the size of what the stage before sends.
       Op before = op;
       before.stage = StageId(stage.value() - 1);
       slot.input = zeros(worker_.message_of(before)).requires_grad_(true);
@@ -72,6 +76,7 @@ void RecordedOps::make_generators() {
       Dropout& dropout = slot->batch.dropout;
       if (!dropout.is_active()) continue;
       dropout.graph = &slot->masks;
+      // Counts the masks of a forward (GraphMasks::next()).
       static_cast<void>(worker_.stages.at(stage)->forward(slot->input, slot->batch));
       slot->masks.make_generators(worker_.device());
     }
@@ -89,6 +94,8 @@ void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicr
     const DeviceGraph* first = nullptr;
     for (auto& [stage, slots] : slots_) {
       for (const auto& slot : slots) {
+        // All graphs of a kind share the memory pool of the first (recorded_ops.h). Capturing does not run the work, so
+        // it is run once.
         slot.get()->*graph = capture([&, id = stage] { work(id, *slot); }, first, slot->masks.generators());
         (slot.get()->*graph)->repeat();
         if (first == nullptr) first = (slot.get()->*graph).get();
@@ -100,6 +107,7 @@ void RecordedOps::record(const std::vector<Instruction>& program, const LoadMicr
     slot.output = worker_.stages.at(stage)->forward(slot.input, slot.batch);
   });
   record_kind(&GraphSlot::backward, [&](StageId /*stage*/, GraphSlot& slot) {
+    // While recording, deferred functions are collected; running them is recorded as the graph of W.
     if (splits) slot.weight_gradients->defer();
     torch::autograd::backward({slot.output}, {slot.output_gradient});
   });
@@ -126,6 +134,7 @@ at::Tensor RecordedOps::backward(GraphSlot& slot, const at::Tensor& output_gradi
   const at::NoGradGuard no_graph;
   if (slot.output_gradient.defined()) slot.output_gradient.copy_(output_gradient, /*non_blocking=*/true);
   slot.backward->repeat();
+  // Without a graph of W, this was the last use of the slot.
   if (!slot.weights) slot.is_used = false;
   return slot.input.defined() ? slot.input.grad().clone(at::MemoryFormat::Contiguous) : at::Tensor();
 }

@@ -9,6 +9,8 @@
 namespace chimera {
 
 bool have_equal_sizes(MicroBatch& left, MicroBatch& right) {
+  // tensors_of() skips undefined tensors, so the optional ones are compared first: lists of equal length could
+  // otherwise pair different fields.
   const auto sizes = [](at::Tensor* tensor) { return tensor->sizes(); };
   const auto has = [](const MicroBatch& batch) {  // optional tensors that are present
     return std::vector{batch.attention_mask.defined(), batch.documents.defined(), batch.target_indices.defined()};
@@ -30,6 +32,7 @@ bool RecordedSteps::is_before() {
 
 void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch& load, const CaptureGraph& record,
                         const Run& run, StepLosses& losses) {
+  // Loaded at the end of the last step, or now if there was none.
   Batches batches = next_ ? *std::exchange(next_, std::nullopt) : load_all(part, load);
   if (work_) {
     if (!has_sizes_of(batches)) throw std::logic_error("micro-batches of other sizes without a new recording");
@@ -42,6 +45,7 @@ void RecordedSteps::run(std::span<const Instruction> part, const LoadMicroBatch&
     work_ = record(work, /*shared=*/nullptr, /*generators=*/{});
     losses_ = std::move(losses);
   }
+  // Capturing has not run the work, so the step that records launches it as well.
   work_->repeat();
   losses = losses_;
 }
@@ -54,6 +58,7 @@ RecordedSteps::Batches RecordedSteps::load_all(std::span<const Instruction> part
   Batches batches;
   for (const Instruction& instruction : part) {
     const Op& op = instruction.op;
+    // Only forwards load micro-batches.
     if (instruction.kind != InstructionKind::Compute || op.kind != OpKind::Forward) continue;
     batches.emplace(Place(op.stage, op.micro_batch), load(op.stage, op.micro_batch));
   }

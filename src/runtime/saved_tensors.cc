@@ -10,6 +10,11 @@
 #include "core/error.h"
 #include "runtime/memory_meter.h"
 
+// While a forward runs in a Scope, autograd asks the hooking engine for hooks, and each tensor that it saves goes
+// through add(): the graph then holds a Pointer instead of the tensor. Whoever empties the SavedTensor behind the
+// pointer frees the memory, as long as nothing else refers to it. offload() does this after it has started a copy,
+// load() fills it again, and the graph reads it in backward.
+
 namespace chimera {
 namespace {
 
@@ -73,6 +78,8 @@ std::vector<std::vector<SavedTensors::Pointer>> by_storage(std::vector<SavedTens
 std::vector<at::Tensor> HostCopies::to_host(const std::vector<at::Tensor>& tensors, StreamMark& end) {
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : tensors) copies.push_back(take(tensor.numel()));
+  // The current stream waits for the previous copy. Only then is the memory of its tensors free for the ops that
+  // follow.
   last_.await();
   // At most one copy is in flight, so device memory is freed at the pace of the link.
   end = last_ = copy(tensors, copies, tensors);
@@ -85,6 +92,7 @@ std::vector<at::Tensor> HostCopies::to_device(std::vector<at::Tensor> tensors, S
     results.push_back(at::empty({tensor.numel()}, at::device(device_).dtype(at::kByte)));
   }
   end = copy(tensors, results, results);
+  // Reused by the next to_host(), which runs on the same stream, behind this copy.
   for (at::Tensor& tensor : tensors) free_[tensor.numel()].push_back(std::move(tensor));
   return results;
 }
@@ -125,6 +133,7 @@ SavedTensors::Pointer SavedTensors::add(const at::Tensor& tensor) {
   auto saved = std::make_shared<SavedTensor>();
   const bool stays = tensor.is_leaf() && tensor.requires_grad();
   saved->value = stays ? tensor : tensor.detach();  // without the graph, which refers to the hooks
+  // Leaves that need gradients are parameters, their copies and the stage's input, which others hold too.
   if (!stays && tensor.layout() == at::kStrided) tensors_.push_back(saved);
   return saved;
 }
@@ -136,6 +145,7 @@ void SavedTensors::offload(HostCopies& copies) {
   // anything else refers to would stay on the device anyway.
   for (const std::vector<Pointer>& sharers : by_storage(std::exchange(tensors_, {}))) {
     const c10::Storage& storage = sharers.front()->value.storage();
+    // Every sharer holds one reference; one more means another owner, such as a message that is being sent.
     if (storage.nbytes() == 0 || storage.use_count() > sharers.size()) continue;
     on_device.push_back(flat_bytes(sharers.front()->value));
     std::vector<View>& views = views_.emplace_back();

@@ -47,6 +47,7 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
   const RankLayout& ranks = worker_.shape.ranks;
   const auto num_ranks = static_cast<std::size_t>(ranks.data_parallel * ranks.workers);
   const auto micro_batches = static_cast<std::size_t>(ranks.data_parallel * worker_.shape.micro_batches);
+  // Each worker fills its own element, so that the sum over all workers is a gather, from which each takes the maximum.
   const std::size_t own =
       worker_.shape.group.index() * static_cast<std::size_t>(ranks.workers) + worker_.worker.index();
   StepSums sums{.squares = std::vector<double>(norms_.count(), 0),
@@ -55,6 +56,7 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
                 .used_memory = std::vector<double>(num_ranks, 0),
                 .allocation_retries = std::vector<double>(num_ranks, 0)};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
+  // Other ranks of the same worker (tensor parallelism) report for it.
   if (!worker_.shape.counts_whole) return sums;
   sums.peak_memory[own] = hooks.observation.peak_memory();
   if (hooks.observation.used_memory) sums.used_memory[own] = hooks.observation.used_memory();
@@ -72,6 +74,7 @@ StepSums StepReduction::sum(std::int64_t step, bool trains, StepLosses& losses, 
   const std::int64_t micro_batches = worker_.shape.micro_batches;
   for (std::int64_t m = 0; m < micro_batches; ++m) {
     const auto loss = losses.extract(MicroBatchId(step * micro_batches + m));
+    // extract() has removed the loss on every rank, counted or not.
     if (loss && worker_.shape.counts_whole) {
       const std::int64_t number = worker_.shape.group.value() * micro_batches + m;
       sums.loss_in(all, static_cast<std::size_t>(number)).copy_(loss.mapped());
@@ -88,6 +91,7 @@ NonFiniteResult StepReduction::find_non_finite(std::span<const double> squares, 
   const SpreadOrder order(shape.ranks.data_parallel, shape.micro_batches, shape.stages());
   std::vector<double> found(order.size(), 0);
   const auto index_of = [&](Op op) {
+    // Later steps of a program continue the numbers of micro-batches, and SpreadOrder counts within a step.
     op.micro_batch = MicroBatchId(op.micro_batch.value() % shape.micro_batches);
     return order.index(shape.group, op);
   };

@@ -52,6 +52,7 @@ void warm_up(Executor& executor, const std::vector<Instruction>& program, StepHo
   WithoutMessages transport(worker.transport, worker.device());
   Executor other(worker.worker, worker.stages, transport, worker.message, worker.shape, worker.tied);
   other.share_host_memory(program, executor);
+  // A warm-up takes no part in agreements and measures nothing.
   hooks.votes = nullptr;
   hooks.observation.tracer = nullptr;
   hooks.recording = {};

@@ -11,6 +11,7 @@
 namespace chimera {
 
 WeightVersions::WeightVersions(Stage& stage, std::int32_t newest) : stage_(stage), newest_(newest), in_use_(newest) {
+  // variable_data(): the memory without the autograd leaf, whose data use() and update() exchange.
   Values& values = held_[newest];
   for (const Parameter& parameter : stage.parameters()) values.push_back(parameter.value.variable_data());
 }
@@ -65,6 +66,7 @@ void WeightVersions::update(const std::function<void()>& change) {
 void WeightVersions::put(const Values& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     at::Tensor parameter = stage_.parameters()[i].value;
+    // Changes the memory behind the leaf, which stays the same object for the graph, the optimizer and the stage.
     parameter.set_data(values[i]);
   }
 }
