@@ -11,6 +11,10 @@
 
 #include "core/reject.h"
 
+// The plan in four steps: runs_of() gives each replica its range of positions in data order, blocks_of() chooses the
+// number of blocks so that no block contains micro-batches of two replicas, require_order() checks that each stage adds
+// gradients in data order, and order_of() turns the ranges of each rank into subtrees.
+
 namespace chimera {
 namespace {
 
@@ -50,6 +54,7 @@ void require_order(const Schedule& schedule) {
             "canonical reduction: worker {} runs {} after micro-batch {} of the same replica; it needs ascending order",
             w, to_text(op), other.micro_batch.value());
       }
+      // The backwards of a micro-batch run from its last slice to slice 0, after which the next micro-batch may begin.
       const bool follows = op.micro_batch == other.micro_batch ? op.slice < other.slice
                                                                : other.slice == 0 && op.slice == schedule.slices - 1;
       if (!is_first && !follows) {
@@ -72,6 +77,8 @@ struct Use {
 /// A tied matrix is used twice: the embedding's blocks form the left half of the tree, the head's the right half.
 std::vector<Use> uses_of(const RunShape& run, ParameterGroupId group, std::int64_t num_blocks) {
   if (group != tied_matrix(run.schedule.stages)) return {{StageId(group.value())}};
+  // A power of two, so that the two uses are the two children of the root. With 6 blocks, the embedding has the blocks
+  // 0 to 5, the head 8 to 13, and the blocks between are missing on every rank.
   const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(num_blocks)));
   return {{StageId(0)}, {StageId(run.schedule.stages - 1), half}};
 }
@@ -88,6 +95,7 @@ SumOrder order_of(const RunShape& run, const std::vector<MicroBatchRun>& runs, c
     for (const Use& use : uses) {
       for (std::size_t r = 0; r < replicas; ++r) {
         if (run.schedule.placement.worker_of[r][use.stage.index()] != place.worker) continue;
+        // Both ends of a run are multiples of the block size (legal_reduction_blocks()).
         const MicroBatchRun& taken = runs[place.group.index() * replicas + r];
         const auto trees =
             subtrees_of(use.first_block + taken.first / block_size, use.first_block + taken.last / block_size);

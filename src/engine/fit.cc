@@ -25,6 +25,11 @@
 #include "runtime/warm_up.h"
 #include "transport/threads/rank_threads.h"
 
+// prepare_fit() does what needs no tensors: schedule, program, checks. The constructor of RankFit makes the stages,
+// gives all copies of a stage the same values, and runs one forward through the whole model to find the shapes of
+// messages. train_step() and validation_loss() then run programs like those of `chimera train`. Everything that ranks
+// must agree on goes through the transport, also if ranks are threads, so that C++ and Python share this code.
+
 namespace chimera {
 namespace {
 
@@ -76,6 +81,7 @@ std::vector<std::int64_t> partition_ends(const FitRun& run) {
   const auto layers = static_cast<std::int64_t>(run.model.layers.size());
   const auto& counts = run.options.partition;
   std::vector<std::int64_t> ends;
+  // Without a choice, layers are divided by number: the cost of a user's layers is unknown.
   if (counts.empty()) {
     for (const StageLayers& stage : even_partition(layers, run.schedule.stages)) ends.push_back(stage.end_layer);
     return ends;
@@ -106,6 +112,7 @@ std::set<StageId> recomputed_stages(const StageChoice& choice, std::int64_t stag
 MessageLayout on_all_ranks(const MessageLayout& own, const FitRun& run, RankId rank, Transport& transport) {
   auto shapes = nlohmann::json::array();
   for (const TensorShape& shape : own) {
+    // Ranks run the same torch, so the number of a type means the same on each.
     shapes.push_back({static_cast<int>(shape.dtype), shape.has_gradient, shape.sizes});
   }
   MessageLayout layout;
@@ -126,6 +133,7 @@ MicroBatch first_micro_batch(const FitRun& run) {
   result.tokens = batch.input;
   result.more_inputs = batch.more_inputs;
   result.targets = batch.target;
+  // The other fields may stay: only shapes are of interest.
   result.dropout.seed = run.options.seed;
   return result;
 }
@@ -136,6 +144,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
   const at::NoGradGuard no_graph;
   // Modules may initialize themselves from any source of random numbers, so copies of a stage take the values of its
   // owner.
+  // All sends start before the first receive is awaited, so ranks cannot wait for each other in a circle.
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();
@@ -164,6 +173,7 @@ std::vector<std::string> gather_parameter_names(const FitRun& run, RankId rank,
                                                 const std::map<StageId, ModuleStage*>& stages, Transport& transport) {
   std::string own;  // Lines
   for (const auto& [id, stage] : stages) {
+    // Each parameter is listed by one rank only.
     if (rank != run.owner(id)) continue;
     for (const Parameter& parameter : stage->parameters()) own += parameter.name + '\n';
   }
@@ -187,9 +197,11 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
   at::Tensor output;  // of the previous stage; undefined on other ranks than its owner
   for (std::int64_t s = 0; s < run.schedule.stages; ++s) {
     const StageId id(s);
+    // Each turn of the loop is collective (on_all_ranks()), also on ranks that do not have the stage.
     const bool is_last = s + 1 == run.schedule.stages;
     MessageLayout layout;
     if (rank == run.owner(id)) {
+      // Of the previous stage's output. A rank may own both stages, which then needs no message.
       const RankId giver = s == 0 ? rank : run.owner(StageId(s - 1));
       const at::Tensor input = giver == rank ? output : transport.post_receive(giver, boundaries.back(), {})->wait();
       ModuleStage& stage = *stages.at(id);
@@ -206,6 +218,7 @@ std::vector<TensorSpec> find_boundaries(const FitRun& run, RankId rank, const st
     }
   }
   for (auto& pending : sends) pending->wait();
+  // Of the last stage, which sends nothing.
   boundaries.pop_back();
   return boundaries;
 }
@@ -221,6 +234,7 @@ class GeneratorGuard {
   }
   ~GeneratorGuard() {
     for (auto& [generator, state] : saved_) {
+      // Other rank threads may draw from the same generator.
       const std::scoped_lock lock(generator.mutex());
       generator.set_state(state);
     }
@@ -271,6 +285,7 @@ std::vector<RankPair> FitRun::communicating_pairs() const {
   add_communicating_pairs(ranks, program, pairs);
   add_communicating_pairs(ranks, validation, pairs);
   const RankGroups holders = rank_groups();
+  // Initial values go from the owner of a stage to its other holders (share_initial_values()).
   for (std::size_t s = 0; s < holders.size(); ++s) {
     const RankId giver = owner(StageId(static_cast<std::int64_t>(s)));
     for (const RankId taker : holders[s]) {
@@ -288,6 +303,7 @@ FitRun prepare_fit(Model model, Data data, FitOptions options) {
   run.data = std::move(data);
   run.options = std::move(options);
   require_possible(run);
+  // The base class has what depends on schedule and number of groups only.
   static_cast<RunShape&>(run) = run_shape(request_of(run.options));
   require_trainable(run);
   run.ends = partition_ends(run);
@@ -317,10 +333,12 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
   std::array<double, 1> trained{};
   for (const auto& [id, stage] : stages)
     trained[0] += static_cast<double>(std::ranges::any_of(stage->values(), is_trained));
+  // Checked on all ranks together, so that all of them throw.
   transport.all_sum(trained);
   if (trained[0] == 0) throw ConfigError("no layer has parameters to train: all are frozen, or there are none");
   ProgramShape shape = program_shape(run, place_.group);
   shape.boundaries = find_boundaries(run, rank, stages, transport);
+  // Canonical runs compute one norm per parameter, in an order that does not depend on the stages.
   if (run.canonical) {
     shape.canonical = &*run.canonical;
     shape.parameters = gather_parameter_names(run, rank, stages, transport);
@@ -334,6 +352,7 @@ RankFit::RankFit(const FitRun& run, RankId rank, Transport& transport)
 at::Device RankFit::device() const { return stages_.begin()->second->parameters().front().value.device(); }
 
 void RankFit::warm_up(const Program& program, bool& is_warm) {
+  // A single rank waits for nobody, and CPUs do not load kernels.
   if (std::exchange(is_warm, true) || run_.num_ranks() == 1 || device().is_cpu()) return;
   std::vector<at::Tensor> buffers;
   for (const auto& [id, stage] : stages_) std::ranges::copy(stage->buffers(), std::back_inserter(buffers));
@@ -344,6 +363,7 @@ void RankFit::warm_up(const Program& program, bool& is_warm) {
 }
 
 FitStep RankFit::train_step(std::int64_t step) {
+  // Callers with an optimizer of their own (the Python package) need no state here.
   if (!optimizer_) {
     std::vector<ParameterGroup*> in_order;
     for (const auto& [id, stage] : stages_) in_order.push_back(stage.get());
@@ -358,6 +378,7 @@ FitStep RankFit::train_step(std::int64_t step, const Update& update, bool skip_n
   const DeterministicKernels kernels(run_.canonical.has_value());
   warm_up();
   StepHooks with = hooks(step, update);
+  // The hook sees each instruction before it runs.
   if (complete_) with.observation.on_instruction = completion();
   if (skip_non_finite) with.update.skip_non_finite = [](const std::string& /*what*/, bool /*is_own*/) {};
   const StepResult done = driver_->train(run_.program.workers[place_.worker.index()], with);
@@ -389,6 +410,8 @@ std::function<void(const Instruction&)> RankFit::completion() const {
   return [this, open](const Instruction& next) mutable {
     if (next.kind == InstructionKind::StartAllReduce) {
       const StageId stage(next.group.value());
+      // The gradients of a stage are complete when their sum starts. Stages without a sum are complete at the latest
+      // when the step adds up its numbers.
       if (open.erase(stage) > 0) complete_(stage);
     } else if (next.kind == InstructionKind::ReduceScalars) {
       for (const StageId stage : std::exchange(open, {})) complete_(stage);
@@ -398,6 +421,7 @@ std::function<void(const Instruction&)> RankFit::completion() const {
 
 void RankFit::load_targets(std::int64_t step) {
   targets_.clear();
+  // Targets are loaded once per step, counted now and used by the loss later.
   const StageId last(run_.schedule.stages - 1);
   const auto replicas = micro_batches_of_replicas(run_.schedule);
   // The mean is over all targets of the step, so its divisor must be known before the first loss is computed.
@@ -435,12 +459,15 @@ Parameters fit(const FitRun& run, const std::function<void(const FitStep&)>& on_
   Parameters parameters;
   std::mutex mutex;
   run_rank_threads(ranks, run.rank_groups(), [&](RankId rank, Transport& transport) {
+    // With OpenMP, torch's setting belongs to the calling thread, so each rank sets its own.
     const IntraOpThreads limit(threads);
     RankFit trainer(run, rank, transport);
     for (std::int64_t step = 0; step < run.options.steps; ++step) {
       const FitStep done = trainer.train_step(step);
+      // Rank 0 runs in the caller's thread (run_rank_threads()).
       if (on_step && rank == RankId(0)) on_step(done);
     }
+    // Replicas of a stage are equal, so whichever rank comes first gives the values.
     const std::lock_guard lock(mutex);
     for (const auto& [id, stage] : trainer.stages()) {
       for (const Parameter& own : stage->values()) parameters.emplace(own.name, own.value.detach());

@@ -11,6 +11,11 @@
 
 #include "model_config/matrices.h"
 
+// Each parameter group has MuonMatrices. If several ranks hold a group, each iterates some of its matrices (share()),
+// writes the results into a flat buffer in the order of an all-gather, and gets the others by the gather. Momentum and
+// weights change only in update(), after all gathers: until then, a lost rank leaves the old state, and step_alone()
+// makes the same update from it.
+
 namespace chimera {
 namespace {
 
@@ -25,8 +30,10 @@ struct WholeMatrix {
 
 WholeMatrix whole_of(const Parameter& parameter, const LogicalMatrix& part) {
   if (parameter.whole_elements == 0) return {part.out, part.in};
+  // The part has the same share of this dimension as of all elements, because only one dimension is cut.
   const auto whole = [&](std::int64_t size) { return size * parameter.whole_elements / parameter.value.numel(); };
   const TensorCut stored = *tensor_cut(parameter.name);
+  // `out` is dimension 0 of a stored [out, in], and dimension 1 of a transposed one.
   const bool cuts_out = (stored.dimension == 1) == part.is_transposed;
   const TensorCut cut{.dimension = cuts_out ? 0 : 1, .of_heads = stored.of_heads};
   return cuts_out ? WholeMatrix{whole(part.out), part.in, cut} : WholeMatrix{part.out, whole(part.in), cut};
@@ -62,6 +69,7 @@ class MuonMatrices {
     for (const Parameter& parameter : parameters) {
       const auto matrices = matrices_of(parameter, options.muon);
       if (matrices.empty()) continue;
+      // One type for the whole group, as all its results are in one buffer.
       type_ =
           options.muon.iterations ? at::ScalarType(type_of(*options.muon.iterations)) : parameter.value.scalar_type();
       state_.push_back({parameter.name, kMomentum, at::zeros_like(parameter.value.detach())});
@@ -86,6 +94,7 @@ class MuonMatrices {
 
   /// Iterates this rank's matrices and starts to gather the results; null if there is nothing to gather.
   std::unique_ptr<Pending> start(double factor, Transport& transport, ParameterGroupId id) {
+    // The group is on this rank alone, or has no matrices.
     if (counts_.empty()) return nullptr;
     for (const Matrix& matrix : matrices_) {
       if (matrix.member == own_) matrix.result.copy_(iterated(matrix, factor));
@@ -132,6 +141,7 @@ class MuonMatrices {
     for (const Matrix& matrix : matrices_) elements += matrix.place.count();
     results_ = at::empty({elements}, matrices_.front().gradient.options().dtype(type_));
     std::int64_t first = 0;
+    // Members one after another, and within a member its matrices in order: the layout of an all-gather with counts.
     for (std::size_t member = 0; member < members; ++member) {
       const std::int64_t begin = first;
       for (std::size_t i = 0; i < matrices_.size(); ++i) {
@@ -153,10 +163,12 @@ class MuonMatrices {
   /// Returns this rank's part of the result, transposed if is_turned().
   [[nodiscard]] at::Tensor iterated(const Matrix& matrix, double factor) const {
     const at::Tensor gradient = factor == 1 ? matrix.gradient : matrix.gradient * factor;
+    // Nesterov momentum: (1 - m) G + m B with the new B = m B + (1 - m) G, which is not stored yet.
     const at::Tensor own = gradient.lerp(matrix.momentum.lerp(gradient, 1 - momentum_), momentum_);
     if (!matrix.whole.cut) return orthogonalized(own, type_);
     const TensorCut cut = *matrix.whole.cut;
     const std::int64_t size = cut.dimension == 0 ? matrix.whole.out : matrix.whole.in;
+    // All T ranks iterate the whole matrix. Iterating parts would need communication in each of the iterations.
     const at::Tensor result = orthogonalized(join_parts(own, cut, size, *tensor_), type_);
     const TensorRange range = tensor_->place().share_of(size, cut);
     return result.narrow(is_turned(matrix) ? 1 - cut.dimension : cut.dimension, range.first, range.count);
@@ -196,6 +208,8 @@ class Muon final : public Optimizer {
     for (const auto& gather : gathers) {
       if (gather) gather->wait();
     }
+    // From here on weights change. Ranks must agree that all results are there, or a survivor could not repeat the
+    // update.
     if (transport_ != nullptr) transport_->confirm();
     for (auto& [id, matrices] : groups_) matrices.finish(learning_rate, gradient_factor);
     others_->step(learning_rate, gradient_factor);
@@ -248,10 +262,14 @@ at::Tensor orthogonalized(const at::Tensor& matrix, at::ScalarType type) {
   constexpr double kC = 2.0315;
   constexpr double kEpsilon = 1e-7;
   constexpr int kIterations = 5;
+  // The smaller dimension first: x x^T is then the smaller of the two possible products.
   const at::Tensor wide = matrix.size(0) > matrix.size(1) ? matrix.t() : matrix;
+  // Contiguous for any strides of the argument, so that the products have the same bits.
   at::Tensor x = at::empty(wide.sizes(), wide.options().dtype(type)).copy_(wide);
   x.div_(x.norm().clamp_min(kEpsilon));  // So that no singular value exceeds 1
   for (int i = 0; i < kIterations; ++i) {
+    // With A = x x^T: x = a x + (b A + c A^2) x. The polynomial a s + b s^3 + c s^5 moves every singular value s in (0,
+    // 1] near 1.
     const at::Tensor gram = at::mm(x, x.t());
     x = at::addmm(x, at::addmm(gram, gram, gram, kB, kC), x, kA);
   }
@@ -273,6 +291,7 @@ std::unique_ptr<Optimizer> make_shared_muon(const OptimizerOptions& options,
   std::vector<Parameter> parameters;
   for (const auto& [id, held] : trained) {
     const std::vector<RankId>& ranks = groups[id.index()];
+    // Groups are in ascending order of their ids on every rank, so all start their gathers in one order.
     const auto own = static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
     shared.emplace_back(id, MuonMatrices(options, held->parameters(), ranks.size(), own, tensor));
     parameters.insert(parameters.end(), held->parameters().begin(), held->parameters().end());

@@ -99,7 +99,9 @@ class AdamW final : public MomentOptimizer {
   void step(double learning_rate, double gradient_factor) override {
     const at::NoGradGuard no_grad;
     for (State& state : states_) {
+      // Clipping costs no pass over the gradients: the fused kernel divides while it reads them.
       const auto divisor = scale(state.group, gradient_factor);
+      // The kernel reads the number of the current step, from 1, for the bias corrections.
       at::_foreach_add_(state.steps, 1);
       at::_fused_adamw_(state.group.parameters, state.group.gradients, state.means, state.squares, {}, state.steps,
                         learning_rate, options_.beta1, options_.beta2, state.group.weight_decay, options_.epsilon,
@@ -135,6 +137,7 @@ class Lamb final : public MomentOptimizer {
     ++steps_;
     for (State& state : states_) {
       for (std::size_t i = 0; i < state.means.size(); ++i) {
+        // After the means are updated, the gradient's memory holds the update, so LAMB needs no memory of its own.
         at::Tensor& gradient = state.group.gradients[i];
         if (gradient_factor != 1) gradient.mul_(gradient_factor);
         state.means[i].mul_(options_.beta1).add_(gradient, 1 - options_.beta1);
@@ -145,6 +148,7 @@ class Lamb final : public MomentOptimizer {
       for (std::size_t i = 0; i < state.means.size(); ++i) {
         at::Tensor& parameter = state.group.parameters[i];
         const at::Tensor& update = state.group.gradients[i];
+        // On a device, the ratio stays there: item() would wait for it, once per parameter.
         const at::Tensor ratio = ratios[static_cast<std::int64_t>(i)];
         if (parameter.is_cpu()) {
           parameter.add_(update, -learning_rate * ratio.item<double>());
@@ -170,12 +174,14 @@ class Lamb final : public MomentOptimizer {
   [[nodiscard]] at::Tensor trust_ratios(const Group& group) const {
     at::Tensor squares = at::stack({squares_of(group.parameters), squares_of(group.gradients)});
     if (tensor_ != nullptr) {
+      // Squares of parts add up over the T ranks; a parameter that is whole on each of them counts once.
       const at::Tensor is_part = on_device(group.is_part, squares.device());
       const at::Tensor parts = squares * is_part;
       tensor_->sum(parts);
       squares = squares * (1 - is_part) + parts;
     }
     const at::Tensor norms = squares.sqrt_();
+    // Norm of the parameter over norm of the update.
     return (norms[0] / norms[1]).masked_fill_((norms == 0).any(0), 1);
   }
 
@@ -183,6 +189,7 @@ class Lamb final : public MomentOptimizer {
   void make_update(State& state, std::size_t i) const {
     at::Tensor& update = state.group.gradients[i];
     const double steps = static_cast<double>(steps_);
+    // mean / (1 - beta1^t) / (sqrt(squares / (1 - beta2^t)) + epsilon), in place from the denominator on.
     update.copy_(state.squares[i]).div_(1 - std::pow(options_.beta2, steps)).sqrt_().add_(options_.epsilon);
     update.mul_(1 - std::pow(options_.beta1, steps));
     at::div_out(update, state.means[i], update);
@@ -202,6 +209,7 @@ class Sgd final : public Optimizer {
     for (Group& group : groups_) {
       for (std::size_t i = 0; i < group.parameters.size(); ++i) {
         at::Tensor& parameter = group.parameters[i];
+        // Decoupled decay as in AdamW, not an addition to the gradient.
         if (group.weight_decay != 0) parameter.mul_(1 - learning_rate * group.weight_decay);
         parameter.add_(group.gradients[i], -learning_rate * gradient_factor);
       }

@@ -38,6 +38,8 @@ std::int64_t decay_steps(const LearningRate& rate, std::int64_t steps) {
 /// the minimum to the last.
 double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) {
   const std::int64_t decay = decay_steps(rate, steps);
+  // The decay covers the last `decay` steps, and step steps - 1 - decay is the last with the peak. With 10 steps and a
+  // cooldown of 4, step 5 has the peak, and steps 6 to 9 have done 1/4 to 4/4 of the way.
   const std::int64_t done = std::clamp<std::int64_t>(step - (steps - 1 - decay), 0, decay);
   const double q = decay == 0 ? 0 : ratio(done, decay);
   switch (rate.shape) {
@@ -61,6 +63,7 @@ bool has_part(std::string_view name, std::string_view part) {
 }  // namespace
 
 double LearningRate::at(std::int64_t step, std::int64_t steps) const {
+  // The first step already has a rate above 0, and the last of the warm-up has the peak.
   if (step < warmup) return peak * ratio(step + 1, warmup);
   const double floor = minimum.value_or(0.1 * peak);
   return floor + (peak - floor) * left_of(*this, step, steps);
@@ -92,6 +95,7 @@ std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
         "constant",
         rate.warmup);
   }
+  // Only a cooldown that the user gave can be wrong; the default always fits.
   const std::int64_t cooldown = rate.cooldown_steps(steps);
   if (cooldown < 0) return fmt::format("cooldown must be at least 0, not {}", cooldown);
   if (cooldown > 0 && cooldown > steps - rate.warmup) {
@@ -102,6 +106,7 @@ std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
 }
 
 bool is_embedding(std::string_view name, std::int64_t dimensions) {
+  // A norm inside BERT's embeddings has such a name too, but one dimension.
   const bool named = name.find("embed") != std::string_view::npos || has_part(name, "wte") || has_part(name, "wpe");
   return named && dimensions >= 2;
 }

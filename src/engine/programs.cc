@@ -14,6 +14,7 @@ void add_communicating_pairs(const RankLayout& ranks, const Program& program, st
   for (std::size_t w = 0; w < program.workers.size(); ++w) {
     for (const Instruction& instruction : program.workers[w]) {
       if (!is_transfer(instruction.kind)) continue;
+      // Groups run the same program, each with its own ranks.
       for (std::int64_t group = 0; group < ranks.data_parallel; ++group) {
         const auto rank_of = [&](WorkerId worker) {
           return static_cast<int>(ranks.rank({GroupId(group), worker}).value());
@@ -46,6 +47,7 @@ void require_valid(const std::vector<Violation>& violations, const Schedule& sch
 }  // namespace
 
 Program training_program(const RunShape& shape, LoweringOptions options) {
+  // Within one group, only stages of several replicas are summed; with several groups, all are.
   options.all_reduces.every_stage = options.all_reduces.every_stage || shape.ranks.data_parallel > 1;
   options.all_reduces.tied = shape.tied;
   return proven(shape.schedule, options);
@@ -58,6 +60,7 @@ Program validation_program(const RunShape& shape, std::int64_t receives_ahead) {
 ProgramShape program_shape(const RunShape& run, GroupId group) {
   ProgramShape shape{run.schedule.micro_batches, run.ranks, run.worker_groups(), group};
   shape.tied = run.tied;
+  // What depends on memory or on the user's choices (canonical sums, scattering, parts) is set by the callers.
   shape.updates = run.updates();
   for (std::int64_t m = 0; m < run.schedule.micro_batches; ++m) {
     shape.positions.push_back(run.position(group, MicroBatchId(m)));
@@ -70,6 +73,7 @@ ContinuousProgram continuous_program(const RunShape& shape, std::int64_t steps, 
   LoweringOptions options{.recompute = recompute, .offload = offload};
   options.all_reduces.every_stage = shape.ranks.data_parallel > 1;
   ContinuousProgram run = lower_continuous(shape.schedule, steps, options);
+  // One step may be valid alone but not after another, for example if an op needs weights that are dropped by then.
   require_valid(check(run.schedule), shape.schedule);
   require_valid(check(run.program, options.discipline), shape.schedule);
   return run;

@@ -28,6 +28,7 @@ DetourTask task_of(const RunShape& launched, const RunChange& change, std::int64
   for (const RankId rank : change.lost)
     task.slow.push_back({WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
   for (const auto& [rank, group] : change.extra_copies) {
+    // A holder of the first or last stage holds the tied matrix anyway.
     if (group == tied_matrix(launched.schedule.stages)) continue;  // Comes with the stages
     task.extra_copies.push_back({StageId(group.value()), WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
   }
@@ -36,6 +37,7 @@ DetourTask task_of(const RunShape& launched, const RunChange& change, std::int64
 
 /// Keeps the workers of these ranks, in their order.
 Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<RankId>& kept) {
+  // The numbers of lost workers stay unset: they hold no stage of any path.
   std::vector<WorkerId> new_numbers(all.workers.size());
   std::vector<std::vector<Op>> workers;
   for (const RankId rank : kept) {
@@ -44,6 +46,7 @@ Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<R
     workers.push_back(std::move(all.workers[number]));
   }
   all.workers = std::move(workers);
+  // The workers of all groups are now one group; their paths are its replicas.
   all.groups = 1;
   for (auto& path : all.placement.worker_of) {
     for (WorkerId& worker : path) worker = new_numbers[worker.index()];
@@ -69,8 +72,11 @@ RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::in
   if (const auto violations = check(shape.schedule); !violations.empty()) {
     throw ScheduleError(violations.front().message);
   }
+  // Worker numbers are now equal to rank numbers.
   shape.ranks = {.workers = std::ssize(remaining), .data_parallel = 1};
   shape.data_position = data_positions(shape.schedule);
+  // Each survivor continues with its own samples only if the numbers of generate/detours.h (g N + m) give the positions
+  // of the launched run.
   for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
     const std::int64_t n = launched.schedule.micro_batches;
     require_invariant(
@@ -83,6 +89,7 @@ RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::in
 std::vector<GroupHolder> balancing_copies(const RunShape& launched, const RunChange& change, std::int64_t block_size,
                                           const std::function<bool(const std::vector<GroupHolder>&)>& fits) {
   DetourTask task = task_of(launched, change, block_size);
+  // As many copies as there are stages on lost ranks, minus those that exist already.
   auto most = -std::ssize(task.extra_copies);
   for (const RankId rank : change.lost) most += std::ssize(launched.stages_of(launched.ranks.place(rank).worker));
   const auto holders_of = [&](const std::vector<ExtraCopy>& copies) {

@@ -17,6 +17,8 @@ Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64
   }
   PipelineShape shape{1, micro_batches * groups};
   shape.slices = slices;
+  // A pipeline of one stage runs each micro-batch forward and backward, one after the other. It has the micro-batches
+  // of all groups, so that its result can be compared with that of a pipelined run on the same data.
   Schedule schedule = find_generator(kPlainSchedule).generate(shape);
   schedule.name = "none";
   return schedule;
@@ -25,6 +27,7 @@ Schedule unpipelined(std::int64_t micro_batches, std::int64_t groups, std::int64
 Schedule make_schedule(const ScheduleChoice& choice, std::int64_t groups) {
   if (choice.given != nullptr) return *choice.given;
   PipelineShape shape = choice.shape;
+  // The smallest number that fills a pipeline once.
   if (shape.micro_batches == 0) shape.micro_batches = shape.stages;
   if (choice.is_unpipelined()) return unpipelined(shape.micro_batches, groups, shape.slices);
   auto names = schedule_names();
@@ -41,6 +44,7 @@ std::vector<StageId> RunShape::stages_of(WorkerId worker) const {
   std::vector<StageId> stages;
   const auto groups = stage_groups(schedule.placement);
   for (std::size_t s = 0; s < groups.size(); ++s) {
+    // stage_groups() lists workers in ascending order.
     if (std::ranges::binary_search(groups[s], worker)) stages.emplace_back(static_cast<std::int64_t>(s));
   }
   return stages;
@@ -53,6 +57,7 @@ std::int64_t RunShape::samples_per_op() const {
 RunShape run_shape(const RunRequest& request) {
   RunShape shape;
   shape.schedule = make_schedule(request.schedule, request.data_parallel);
+  // Generated schedules are valid, but a user's file may not be.
   if (const auto violations = check(shape.schedule); !violations.empty()) {
     throw ScheduleError(violations.front().message);
   }
@@ -66,6 +71,7 @@ RunShape run_shape(const RunRequest& request) {
 
 void require_whole_micro_batches(const RunShape& shape, const std::string& what) {
   const double scale = shape.schedule.micro_batch_scale;
+  // With backward halving (scale 1/2), each op has half a micro-batch, so the size must be even.
   const double size = static_cast<double>(shape.micro_batch_size) * scale;
   if (size == std::floor(size)) return;
   reject("{} {}: the schedule needs micro-batches {:g} times as large, of {:g} sequences; give a multiple of {:g}",
@@ -88,6 +94,7 @@ double sum_in_data_order(const RunShape& shape, std::span<const double> losses) 
   auto loss = losses.begin();
   for (std::int64_t group = 0; group < shape.ranks.data_parallel; ++group) {
     for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
+      // losses has the order of (group, micro-batch), position() the order of the samples.
       by_position[static_cast<std::size_t>(shape.position(GroupId(group), MicroBatchId(m)))] = *loss++;
     }
   }

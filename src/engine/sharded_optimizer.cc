@@ -12,6 +12,9 @@
 namespace chimera {
 namespace {
 
+/// One parameter group: the optimizer of this rank's parameters, and the all-gather that sends all of them around. The
+/// flat gradients serve as the buffer: slots lie in it one after the other without padding, so places differ from those
+/// of the gradients.
 class ShardedStage {
  public:
   /// `shards` is [shard]: the members that update it.
@@ -21,6 +24,7 @@ class ShardedStage {
     std::vector<Parameter> updated;
     for (std::size_t shard = 0; shard < shards.size(); ++shard) {
       const bool is_own = std::ranges::find(shards[shard], own) != shards[shard].end();
+      // With two owners, the first sends; the other has the same bits and stays silent.
       const auto sender = std::ranges::find(members, shards[shard].front()) - members.begin();
       for (const Parameter& parameter : owned_parameters(stage, shards.size(), shard)) {
         slots_.push_back({parameter.value, static_cast<std::size_t>(sender), shards[shard].front() == own, is_own});
@@ -33,8 +37,10 @@ class ShardedStage {
   }
 
   void start(Transport& transport) {
+    // The only holder of the stage has all new values.
     if (counts_.size() == 1) return;
     for_each_slot([](Slot& slot, const at::Tensor& place) {
+      // The places of other senders are overwritten by the gather.
       if (slot.is_sent) place.copy_(slot.value);
     });
     gather_ = transport.start_all_gather(id_, stage_.gradients(), counts_);
@@ -44,6 +50,7 @@ class ShardedStage {
     if (!gather_) return;
     std::exchange(gather_, nullptr)->wait();
     for_each_slot([](Slot& slot, const at::Tensor& place) {
+      // A second owner keeps what it has computed itself.
       if (!slot.is_own) slot.value.copy_(place);
     });
   }
@@ -90,12 +97,14 @@ class ShardedOptimizer final : public Optimizer {
     std::size_t updated = 0;
     try {
       while (updated < stages_.size()) {
+        // The counter moves before the update, so that the handler below does not repeat an update that was made.
         ShardedStage& stage = stages_[updated++];
         stage.optimizer().step(learning_rate, gradient_factor);
         stage.start(transport_);
       }
       for (ShardedStage& stage : stages_) stage.finish();
     } catch (const TransportError&) {
+      // Every rank completes the updates of its own parameters. After the recovery, share() sends them around.
       for (; updated < stages_.size(); ++updated) stages_[updated].optimizer().step(learning_rate, gradient_factor);
       for (ShardedStage& stage : stages_) stage.drop();
       throw;
@@ -156,6 +165,8 @@ RankGroups shard_holders(const std::vector<RankId>& group, bool twice) {
   RankGroups shards;
   for (std::size_t i = 0; i < group.size(); ++i) {
     shards.push_back({group[i]});
+    // Even numbers of ranks form pairs (0, 1), (2, 3); an odd number forms a ring, in which each rank helps the one
+    // before.
     if (twice) shards.back().push_back(group[group.size() % 2 == 0 ? i ^ 1U : (i + 1) % group.size()]);
   }
   return shards;

@@ -24,6 +24,7 @@ StepResult StepDriver::train(const std::vector<Instruction>& instructions, const
 void StepDriver::note_end_of_step() {
   const auto now = Clock::now();
   longest_ = std::max(longest_, now - std::exchange(last_end_, now));
+  // A peer is late, not lost, as long as it takes no longer than steps have taken so far.
   transport_.note_longest_step(std::chrono::ceil<std::chrono::milliseconds>(longest_));
 }
 

@@ -24,6 +24,7 @@ void read_run(const WeightFiles::Found& found, std::int64_t first, const at::Ten
   const auto offset = [&](std::int64_t element) {
     return static_cast<std::uint64_t>(element) * c10::elementSize(block.scalar_type());
   };
+  // The same type: read straight into the parameter.
   if (values.is_cpu() && values.scalar_type() == block.scalar_type())
     return found.file->read(found.tensor, offset(first), bytes_in(values));
   // Only one block of another type is in memory, because a head may have gigabytes.
@@ -48,6 +49,8 @@ void read_values(const WeightFiles::Found& found, const std::string& name, const
     return std::accumulate(begin, end, std::int64_t{1}, std::multiplies<>());
   };
   const auto dimension = shape.begin() + cut->dimension;
+  // With shape [out, in] and a cut of `in` (dimension 1): inner = 1, runs = out, and each run is this rank's range of
+  // one row. A cut of `out` (dimension 0) is one run of whole rows.
   const std::int64_t inner = size_of(dimension + 1, shape.end());
   const std::int64_t size = *dimension / cut->blocks;
   const std::int64_t runs = size_of(shape.begin(), dimension) * cut->blocks;
@@ -72,6 +75,7 @@ InitialValue values_from_folder(std::shared_ptr<const ModelFolder> folder) {
       [folder = std::move(folder)](const ParameterSpec& parameter) { return folder->find(parameter); });
 }
 
+// No gradients are needed, but the classes of training also serve here, so that evaluation has the same bits.
 StandaloneStage::StandaloneStage(const ModelConfig& model, const StageLayers& layers, at::ScalarType dtype,
                                  const InitialValue& value) {
   const TiedUses uses{.embedding = layers.embedding, .head = layers.head};

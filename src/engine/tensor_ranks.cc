@@ -7,6 +7,7 @@ namespace chimera {
 RankGroups TensorRanks::in_lanes(const RankGroups& of_lane) const {
   RankGroups all;
   for (const auto& group : of_lane) {
+    // The order group, then lane is what group() computes.
     for (std::int64_t lane = 0; lane < ranks; ++lane) {
       auto& copy = all.emplace_back();
       for (const RankId member : group) copy.push_back(rank(member, lane));
@@ -18,6 +19,7 @@ RankGroups TensorRanks::in_lanes(const RankGroups& of_lane) const {
 RankGroups TensorRanks::groups(const RankGroups& of_lane) const {
   RankGroups all = in_lanes(of_lane);
   if (ranks == 1) return all;
+  // The T ranks of each worker, which add and exchange parts inside ops.
   for (std::int64_t worker = 0; worker < pipelines; ++worker) {
     auto& shared = all.emplace_back();
     for (std::int64_t lane = 0; lane < ranks; ++lane) shared.push_back(rank(RankId(worker), lane));
@@ -35,6 +37,7 @@ std::vector<RankPair> TensorRanks::pairs(const std::vector<RankPair>& of_lane) c
 }
 
 std::vector<at::Tensor> RankTensorGroup::parts_of(const at::Tensor& values) {
+  // Members on one host read each other's memory. Others gather copies.
   if (auto shared = all_.exchange_in_op(group_, values); !shared.empty()) return shared;
   const std::int64_t count = values.numel();
   const at::Tensor buffer = at::empty({place().ranks * count}, values.options());
