@@ -17,6 +17,7 @@ namespace {
 
 std::optional<double> share_of(const std::string& validation) {
   std::error_code absent;
+  // A file named `0.1` is a file; otherwise a number is a share, and anything else a path or a mixture.
   if (validation.empty() || std::filesystem::exists(validation, absent)) return std::nullopt;
   const auto share = parse_number<double>(validation);
   if (!share || (*share >= 0 && *share < 1)) return share;
@@ -86,9 +87,11 @@ Corpus open_corpus(const CorpusOptions& options) {
     if (found.validation && share) {
       reject("--validation {:g}: {} has shards for validation; leave out the share", *share, path);
     }
+    // The share that is cut off at the end of this source: none if validation has files of its own.
     const double last = has_files || found.validation ? 0 : share.value_or(kValidationShare);
     const auto count = static_cast<std::int64_t>(static_cast<double>(stream->size()) * last);
     training.emplace_back(stream, 0, stream->size() - count, path + " (training)");
+    // Opened below, because they may be other paths in another number.
     if (has_files) continue;
     if (found.validation) {
       record(found.validation, opened);
@@ -110,6 +113,7 @@ Corpus open_corpus(const CorpusOptions& options) {
 }
 
 WholeSource open_whole_source(const std::string& path, const TokenOptions& options) {
+  // A path that is no mixture is parsed as itself with weight 1.
   if (parse_mixture(path) != std::vector<MixtureEntry>{{1, path}}) {
     reject("--data {}: is a mixture; give one file or folder", path);
   }

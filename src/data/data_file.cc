@@ -76,6 +76,7 @@ void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
     const ssize_t got = ::pread(file_.get(), bytes.data(), bytes.size(), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Error(fmt::format("cannot read {} at byte {}: {}", path_, offset, system_message(errno)));
+    // pread() at or behind the end. With a mapping, this would have been SIGBUS.
     if (got == 0) {
       throw Error(
           fmt::format("{} has shrunk: it had {} bytes when the run started and ends at byte {} now; do not change data "
@@ -89,6 +90,7 @@ void DataFile::read(std::int64_t offset, std::span<std::byte> bytes) const {
 
 std::uint64_t content_hash(const DataFile& file, std::int64_t samples, const std::function<void()>& progress) {
   const std::int64_t all = (file.size() + kHashedBlock - 1) / kHashedBlock;
+  // A file with no more blocks than samples is hashed whole, but like a sampled one with its size.
   const bool is_whole = samples == 0 || samples >= all;
   const std::int64_t blocks = is_whole ? all : std::max<std::int64_t>(samples, 2);
   XXH3_state_t state;
@@ -103,6 +105,7 @@ std::uint64_t content_hash(const DataFile& file, std::int64_t samples, const std
     progress();
   }
   const std::int64_t size = file.size();
+  // Samples alone would miss bytes that were appended between them.
   if (samples > 0) XXH3_64bits_update(&state, &size, sizeof size);
   return XXH3_64bits_digest(&state);
 }

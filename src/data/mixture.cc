@@ -15,6 +15,7 @@ namespace {
 
 bool is_weighted(std::string_view word) {
   const std::size_t colon = word.find(':');
+  // Digits and signs up to the colon: `0.7:a` has a weight, `C:/a` and `s3:a` have none.
   return colon != word.npos && colon > 0 && word.find_first_not_of("0123456789.+-eE") >= colon;
 }
 
@@ -56,6 +57,7 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
   std::vector<std::int64_t> shares;
   std::vector<double> rests;
   for (const MixtureEntry& entry : entries) {
+    // Of each block, rounded down here; the samples that rounding leaves go to the largest remainders below.
     const double share = entry.weight / sum * kMixtureBlock;
     shares.push_back(static_cast<std::int64_t>(share));
     rests.push_back(share - std::floor(share));
@@ -72,6 +74,7 @@ Mixture::Mixture(const std::vector<MixtureEntry>& entries, std::uint64_t seed) :
       reject("a mixture: {} weighs {:g} of {:g}; the smallest share is one sample in {}", entries[i].path,
              entries[i].weight, sum, kMixtureBlock);
     }
+    // In a block of 10,000 slots, `0.7:a 0.3:b` gives a the slots 0 to 6999 and b the others.
     ends_.push_back(end += shares[i]);
   }
 }

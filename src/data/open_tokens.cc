@@ -22,6 +22,11 @@
 #include "core/file_descriptor.h"
 #include "core/reject.h"
 
+// open_tokens() opens a folder file by file, and open_file() decides about one file: a Megatron pair by its names,
+// llm.c by its magic number, raw tokens by the suffix, and text otherwise. Raw tokens and text have no magic number, so
+// both are first checked for other content (require_no_foreign_content(), require_text_content(), require_16_bits()),
+// because any bytes could be trained on without an error.
+
 namespace chimera {
 namespace {
 
@@ -70,6 +75,7 @@ TokenLayout raw_layout(const DataFile& file, const TokenOptions& options) {
         file.path(), file.size());
   }
   TokenLayout layout{.count = file.size() / width_of(kRawType), .type = kRawType, .format = "raw 16-bit tokens"};
+  // nanoGPT writes the end-of-text token behind each document.
   if (options.end_of_document) layout.mark = DocumentMark{*options.end_of_document, false};
   return layout;
 }
@@ -93,11 +99,15 @@ void require_16_bits(const DataFile& file) {
   bool fits_16_bits = true;
   bool is_64_bits = file.size() % 8 == 0;
   for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    // One large upper half shows that these are 16-bit ids.
     if (numbers[i + 1] > kUpper) return;
     if (numbers[i] <= kUpper) ++small_lower;
     fits_16_bits = fits_16_bits && numbers[i + 1] == 0;
+    // Of 64-bit ids, the second 32 bits are all 0.
     is_64_bits = is_64_bits && (i % 4 == 0 || (numbers[i] == 0 && numbers[i + 1] == 0));
   }
+  // numbers.size() / 2 lower halves: if more than three quarters of them are small as well, the file just has small
+  // ids.
   if (numbers.size() < kMin || small_lower > numbers.size() * 3 / 8) return;
   const std::string narrow = fmt::format(
       "write them as 16 bits, python3 -c 'import numpy; numpy.fromfile(\"{}\", "
@@ -117,6 +127,7 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
   }
   require_text_content(file.path(), head_of(file),
                        "make tokens of it: chimera tokenize FILE --field text --tokenizer TOKENIZER --output PREFIX");
+  // Without a tokenizer, bytes are tokens, and nothing is read now.
   if (!options.encode) return {std::move(file), {.count = bytes}, options.vocabulary};
   if (bytes > kMaxTextBytes) {
     reject(
@@ -130,11 +141,13 @@ TokenFile open_text(DataFile file, const TokenOptions& options) {
 
 TokenFile open_file(const std::string& path, const TokenOptions& options) {
   // --data may name the prefix or either file of a Megatron pair.
+  // For PREFIX.bin, PREFIX.idx and PREFIX alike. A *.bin without an index falls through to the other formats.
   const std::string prefix = without(kMegatronIndexSuffix, without(kMegatronTokensSuffix, path));
   const bool may_be_prefix = prefix != path || !is_there(path);
   if (may_be_prefix && is_there(prefix + std::string(kMegatronIndexSuffix))) return open_megatron(prefix, options);
   DataFile file(path);
   if (auto layout = llmc_layout(file, options)) return {std::move(file), std::move(*layout), options.vocabulary};
+  // llm.c's files end in .bin too, so the magic number was checked first.
   if (path.ends_with(kRawSuffix)) {
     require_no_foreign_content(path, head_of(file));
     require_16_bits(file);
@@ -166,6 +179,7 @@ std::vector<fs::path> entries_of(const std::string& folder) {
     if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
   }
   if (error) reject("cannot read the folder {}: {}", folder, error.message());
+  // Directories list entries in any order; names decide, so that all hosts concatenate shards alike.
   std::sort(entries.begin(), entries.end());
   return entries;
 }
@@ -247,6 +261,7 @@ std::optional<TokenLayout> llmc_layout(const DataFile& file, const TokenOptions&
            is_llama ? kLlmcLlama3Version : kLlmcGpt2Version);
   }
   const std::int64_t bytes = file.size() - std::int64_t{sizeof(LlmcHeader)};
+  // Catches truncated downloads.
   if (header.tokens < 1 || header.tokens * width_of(*type) != bytes) {
     reject("{}: counts {} tokens of {} bytes in its header, but {} bytes follow the header", file.path(), header.tokens,
            width_of(*type), bytes);

@@ -12,6 +12,10 @@
 #include "core/reject.h"
 #include "data/permutation.h"
 
+// A position p of the run becomes a sample in three steps: the mixture gives a source and the number q of the sample in
+// it, epoch_order() gives a window of the source for q, and next_token_sample() or masked_pair() makes the sample of
+// the window. All random numbers are functions of seed and position, so no state is kept.
+
 namespace chimera {
 namespace {
 
@@ -19,6 +23,7 @@ constexpr std::int64_t kLongestSequence = std::int64_t{1} << 30;
 
 /// Returns the tokens per window.
 std::int64_t checked_window(std::span<const TokenView> sources, const SampleOptions& options) {
+  // find_cut() needs 5 tokens of text, and a pair has 3 special tokens.
   const std::int64_t shortest = options.kind == SampleKind::MaskedPairs ? 8 : 1;
   if (options.sequence < shortest || options.sequence > kLongestSequence) {
     reject("a sequence of {} tokens; expected {} .. {}{}", options.sequence, shortest, kLongestSequence,
@@ -37,12 +42,14 @@ std::int64_t checked_window(std::span<const TokenView> sources, const SampleOpti
 /// Returns for each of `count` tokens how many documents start after `start` up to it.
 std::vector<std::int64_t> document_numbers(const TokenView& tokens, std::int64_t start, std::int64_t count) {
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(count), 0);
+  // A 1 at each start; the running sum then numbers the documents of the window from 0.
   for (const std::int64_t first : tokens.document_starts(start, count)) ++numbers[static_cast<std::size_t>(first)];
   std::partial_sum(numbers.begin(), numbers.end(), numbers.begin());
   return numbers;
 }
 
 Sample next_token_sample(const TokenView& tokens, const SampleOptions& options, std::int64_t start) {
+  // One token more than the sample: targets are the tokens shifted by one.
   const std::vector<std::int64_t> window = tokens.read(start, options.sequence + 1);
   Sample sample;
   sample.tokens.assign(window.begin(), window.end() - 1);
@@ -89,6 +96,7 @@ Pair choose_pair(const TokenView& tokens, const SampleOptions& options, std::int
   // Two numbers per position: whether the second text follows, and from which window it is.
   if (windows == 1 || random.below(index, 2) == 0) return pair;
   auto other = static_cast<std::int64_t>(random.below(index + 1, static_cast<std::uint64_t>(windows) - 1));
+  // Any window but the own one: the numbers from `window` on are shifted by one.
   if (other >= window) ++other;
   // The second text may extend beyond the end of the other window.
   const std::int64_t start = other * length + cut_of(tokens.read(other * length, length), options);
@@ -132,6 +140,7 @@ void mask(Sample& sample, const Pair& pair, const SampleOptions& options, std::i
   const CounterRandom choice(options.seed, "data.mask");
   const CounterRandom fate(options.seed, "data.mask.fate");
   const CounterRandom replacement(options.seed, "data.mask.replacement");
+  // A sample draws at most `sequence` numbers, so the numbers of two positions do not overlap.
   std::uint64_t index = static_cast<std::uint64_t>(position) * static_cast<std::uint64_t>(options.sequence);
   for (const std::size_t place : draw_places(pair, masked_count(options.sequence), choice, index)) {
     std::int64_t& token = sample.tokens[place];
@@ -185,6 +194,7 @@ std::int64_t Samples::targets_per_sample() const {
 
 std::int64_t Samples::ordered_count() const {
   const TokenView& source = tokens_.sources.front();
+  // Windows of evaluation share a token: the last target of one is the first token of the next.
   return options_.kind == SampleKind::MaskedPairs ? windows(source) : (source.size() - 1) / options_.sequence;
 }
 
@@ -198,6 +208,7 @@ Sample Samples::ordered_sample(std::int64_t index) const {
 std::int64_t find_cut(std::span<const std::int64_t> window) {
   const auto length = static_cast<std::int64_t>(window.size());
   const std::int64_t middle = length / 2;
+  // The best kind of border first, and for each kind the one nearest to the middle.
   for (const auto ends : {ends_sentence, ends_line, ends_word}) {
     for (std::int64_t distance = 0; distance <= length / 4; ++distance) {
       for (const std::int64_t cut : {middle - distance, middle + distance}) {

@@ -30,6 +30,7 @@ struct stat status_of(const std::string& path) {
     cannot_read(name_of(path), errno);
   }
   if (S_ISDIR(status.st_mode)) throw ConfigError(path + ": is a directory; give files, or - for standard input");
+  // All inputs are checked before hours of work on the first ones.
   if (path != "-" && ::access(path.c_str(), R_OK) != 0) cannot_read(path, errno);
   return status;
 }
@@ -70,6 +71,7 @@ void InputReader::open() {
   is_open_ = true;
   at_end_ = false;
   if (place_.offset > 0) return;
+  // The head stays in ahead_ and becomes part of the first block.
   fill(std::min(block_bytes_, kContentHead));
   require_text_content(path(), ahead_, is_jsonl(inputs_, path()) ? "" : "give --field text to read it");
 }
@@ -79,6 +81,7 @@ void InputReader::fill(std::size_t bytes) {
     const std::size_t before = ahead_.size();
     ahead_.resize(bytes);
     const ssize_t got = ::read(file_.get(), ahead_.data() + before, bytes - before);
+    // A pipe may return fewer bytes than were asked for.
     ahead_.resize(before + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) cannot_read(name_of(path()), errno);
@@ -116,6 +119,8 @@ bool InputReader::next(InputBlock& block) {
     if (!is_open_) open();
     const bool jsonl = is_jsonl(inputs_, path());
     const std::size_t end = jsonl ? end_of_lines() : end_of_part();
+    // At the end of a file, the last block takes all that is left. at_end_ is known only after a read returned 0, so a
+    // text may end with an empty block.
     const bool ends_file = at_end_ && end == ahead_.size();
     block.jsonl = jsonl;
     block.begin = place_;
@@ -129,10 +134,12 @@ bool InputReader::next(InputBlock& block) {
     place_.offset += static_cast<std::int64_t>(end);
     place_.in_document = !block.ends_document;
     if (ends_file) {
+      // Offset, line and document begin anew.
       place_ = {.file = place_.file + 1};
       is_open_ = false;
     }
     block.end = place_;
+    // An empty block of a text still ends its document; of JSONL it means nothing.
     if (jsonl && block.size == 0) continue;
     return true;
   }

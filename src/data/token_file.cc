@@ -23,6 +23,8 @@ template <class... Values>
 }
 
 template <class Entry>
+/// Reads a list of the index in blocks: an index may have billions of entries, and check_sequences() reads two lists
+/// side by side.
 class Entries {
  public:
   Entries(const DataFile& file, std::int64_t offset, std::int64_t count) : file_(file), offset_(offset), left_(count) {}
@@ -78,9 +80,11 @@ void MegatronIndex::check_header() {
   const std::uint64_t sequences = header.sequences;
   const std::uint64_t documents = header.documents;
   const auto most = static_cast<std::uint64_t>(file_.size());
+  // Each entry has at least one byte.
   const bool fits = sequences <= most && documents <= most;
   const std::uint64_t expected =
       fits ? kHeaderBytes + sequences * (kLengthBytes + kPointerBytes) + documents * kDocumentBytes : 0;
+  // One byte more for each sequence is what Megatron writes for multimodal data.
   if (fits && sequences > 0 && most == expected + sequences) {
     refuse_index(file_, "has a mode for each sequence, as multimodal data have; expected only text");
   }
@@ -90,6 +94,7 @@ void MegatronIndex::check_header() {
   }
   if (sequences == 0 || documents < 2) refuse_index(file_, "has no documents; expected one at least");
   sequences_ = static_cast<std::int64_t>(sequences);
+  // The list ends with the number of sequences.
   documents_ = static_cast<std::int64_t>(documents) - 1;
 }
 
@@ -110,6 +115,7 @@ void MegatronIndex::check_sequences() const {
                                                                  : "after a hole";
       refuse_index(file_, "sequence {} begins at byte {} of the tokens, {}; expected byte {}", i, pointer, fault, end);
     }
+    // A division, because the product could overflow.
     if (length > (token_bytes_ - end) / width) {
       refuse_index(file_, "sequence {} has {} tokens from byte {} on, but the tokens end at byte {}", i, length, end,
                    token_bytes_);
@@ -146,6 +152,7 @@ void MegatronIndex::check_documents() const {
 std::int64_t MegatronIndex::document_start(std::int64_t document) const {
   const auto changed = [&]() -> Error { return Error(file_.path() + " has changed since the run began"); };
   const auto sequence = file_.number_at<std::int64_t>(documents_at() + document * kDocumentBytes);
+  // The constructor has checked the whole index, so a wrong number now means that the file was written to.
   if (sequence < 0 || sequence > sequences_) throw changed();
   if (sequence == sequences_) return token_bytes_ / width_of(type_);
   const auto pointer = file_.number_at<std::int64_t>(pointers_at() + sequence * kPointerBytes);
@@ -174,6 +181,7 @@ void TokenFile::read(std::int64_t first, std::span<std::int64_t> tokens) const {
   }
   const std::int64_t offset = layout_.offset + first * width_of(layout_.type);
   with_stored_type(layout_.type, [&]<class Stored>(Stored) {
+    // Read in the type of the file, then widened.
     std::vector<Stored> stored(tokens.size());
     file_.read(offset, std::as_writable_bytes(std::span(stored)));
     std::copy(stored.begin(), stored.end(), tokens.begin());
@@ -189,6 +197,7 @@ void TokenFile::add_document_starts(std::int64_t first, std::int64_t count, std:
   if (count < 2) return;
   if (layout_.index) {
     const MegatronIndex& index = *layout_.index;
+    // The document of `first` began at or before it; only later ones start in the range.
     for (std::int64_t document = index.document_of(first) + 1; document < index.documents(); ++document) {
       const std::int64_t start = index.document_start(document);
       if (start >= first + count) return;

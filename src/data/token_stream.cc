@@ -30,6 +30,7 @@ std::vector<TokenStream::Piece> TokenStream::pieces(std::int64_t first, std::int
     throw std::out_of_range(fmt::format("{} tokens from {} on, of {}", count, first, size()));
   }
   std::vector<Piece> all;
+  // starts_ ascends, so the file before the first start behind `first` contains it.
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), first);
   for (auto file = static_cast<std::size_t>(after - starts_.begin()) - 1; count > 0; ++file) {
     const std::int64_t in_file = first - starts_[file];
@@ -66,6 +67,7 @@ bool TokenStream::begins_document(std::size_t file) const {
   const auto& mark = files_[file].layout().mark;
   if (!mark) return true;
   std::int64_t separator = 0;
+  // The first token of this file, or the last token of the file before, whichever the mark is about.
   read(starts_[file] - (mark->begins ? 0 : 1), {&separator, 1});
   return separator == mark->id;
 }
@@ -96,6 +98,7 @@ TokenFile tokens_in_memory(std::span<const std::int32_t> tokens, const std::stri
 
 TokenView text_in_memory(std::span<const std::uint8_t> text, const std::string& name) {
   std::vector<TokenFile> files;
+  // A view of nothing has a stream without files.
   if (!text.empty()) files.push_back(file_of(text, TokenType::U8, name, kByteVocabulary));
   const auto size = static_cast<std::int64_t>(text.size());
   return {std::make_shared<const TokenStream>(std::move(files)), 0, size, name};

@@ -14,6 +14,11 @@
 #include "core/invariant.h"
 #include "core/reject.h"
 
+// A file has its final name only when it is complete. Until then it ends in .unfinished, is locked by the process that
+// writes it, and may be longer than the last saved position: whoever continues truncates it to that position
+// (open_at()). Megatron's index cannot be appended to, as its header counts what follows, so the unfinished index is a
+// plain list of lengths, from which finish() writes the index.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +34,7 @@ void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
+    // write() of a regular file returns 0 only if there is no space.
     if (written <= 0) cannot_write(path, written < 0 ? errno : ENOSPC);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -36,6 +42,7 @@ void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::
 
 bool has_bytes(const std::string& path, std::int64_t bytes) {
   struct stat status {};
+  // It may be longer, by what was written after the last save.
   return ::stat(path.c_str(), &status) == 0 && status.st_size >= bytes;
 }
 
@@ -89,6 +96,7 @@ std::int64_t length_bytes(const OutputPosition& written) {
 }  // namespace
 
 TokenType token_type(TokenFileFormat format, std::int64_t vocabulary) {
+  // Ids are below the vocabulary, so 65,536 of them fit.
   constexpr std::int64_t kMost16Bits = 65'536;
   switch (format) {
     case TokenFileFormat::Megatron: return megatron_type_for(vocabulary);
@@ -143,6 +151,7 @@ void TokenWriter::write(std::string_view tokens) {
     reject("{}: llm.c counts at most {} tokens a file; give fewer files, or another --output-format", tokens_path_,
            kMost31Bits);
   }
+  // Buffered: a document has a few hundred tokens, and a system call for each would dominate.
   waiting_tokens_ += tokens;
   if (waiting_tokens_.size() >= kFlushBytes) flush();
 }
@@ -182,6 +191,7 @@ void TokenWriter::write_index() {
   const auto documents = static_cast<std::size_t>(written_.documents);
   std::vector<std::int32_t> lengths(documents);
   const std::size_t bytes = documents * sizeof(std::int32_t);
+  // pread() may return less than it was asked for.
   for (std::size_t done = 0; done < bytes;) {
     const ssize_t got =
         ::pread(lengths_.get(), reinterpret_cast<char*>(lengths.data()) + done, bytes - done, static_cast<off_t>(done));
@@ -196,6 +206,7 @@ void TokenWriter::write_index() {
   write_bytes(lengths_, bytes_of(&header, 1), path);
   write_bytes(lengths_, bytes_of(lengths.data(), documents), path);
   std::vector<std::int64_t> numbers;
+  // Two lists of 64-bit numbers, written in blocks, because together they are four times as large as the lengths.
   const auto put = [&](std::int64_t number) {
     numbers.push_back(number);
     if (numbers.size() < kFlushBytes / sizeof number) return;
@@ -207,6 +218,7 @@ void TokenWriter::write_index() {
     put(pointer);
     pointer += length * width_of(type_);
   }
+  // Each sequence is a document here, so the list counts 0, 1, 2, ...
   for (std::int64_t document = 0; document <= written_.documents; ++document) put(document);
   write_bytes(lengths_, bytes_of(numbers.data(), numbers.size()), path);
 }
@@ -227,6 +239,7 @@ void TokenWriter::finish() {
     save();
     // An old token file must never coexist with the new index.
     if (std::remove(tokens_path_.c_str()) != 0 && errno != ENOENT) cannot_write(tokens_path_, errno);
+    // The index first: without it, a .bin would be taken for raw 16-bit tokens.
     move_into_place(index_path_);
   }
   move_into_place(tokens_path_);

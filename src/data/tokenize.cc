@@ -36,6 +36,11 @@
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
+// tokenize() reads blocks, hands them to OrderedWorkers, and gives the results to Output in the order of the input.
+// Each worker has a BlockEncoder, which finds the texts in a block (JsonLine for JSONL), encodes them, and stores the
+// ids as the output file will have them, so that the writing thread only appends bytes. Output saves the positions of
+// input and output together; a later call continues from them.
+
 namespace chimera {
 namespace {
 
@@ -54,6 +59,7 @@ std::optional<std::size_t> find_half_character(std::string_view json, std::size_
   };
   for (std::size_t at = json.find('\\', from); at != json.npos; at = json.find('\\', at)) {
     const char half = half_at(at);
+    // A high half followed by a low half is one character.
     if (half == 'h' && half_at(at + kEscape) == 'l') {
       at += 2 * kEscape;
     } else if (half != ' ') {
@@ -93,6 +99,7 @@ class JsonLine {
   /// `json` must be followed by readable padding. `place` names the line for messages.
   JsonLine(simdjson::ondemand::parser& parser, std::string_view json, const std::string& place)
       : json_(json), place_(place) {
+    // simdjson reads up to 64 bytes behind the text; InputBlock has zeros there.
     check(parser.iterate(json.data(), json.size(), json.size() + simdjson::SIMDJSON_PADDING).get(document_));
   }
 
@@ -126,6 +133,7 @@ class JsonLine {
 
  private:
   std::string_view text_of(simdjson::ondemand::value& value, const std::string& field) {
+    // Known before the value is parsed, which moves the parser on.
     const auto place = static_cast<std::size_t>(value.raw_json_token().data() - json_.data());
     std::string_view text;
     const auto error = value.get_string().get(text);
@@ -196,6 +204,8 @@ class BlockEncoder {
       replaced = with_replacements(text);
       text = replaced;
     }
+    // The last argument says that the text continues one that began before: some tokenizers put a blank before the
+    // first word.
     encoder_->encode(text, ids_, !block.begins_document);
     put(block.begins_document, block.ends_document, name(block));
   }
@@ -213,12 +223,14 @@ class BlockEncoder {
   void encode_line(InputBlock& block, std::size_t start, std::size_t size, std::int64_t line) {
     const std::string place = fmt::format("{}: line {}", name(block), line);
     const bool has_mark = block.begin.offset == 0 && start == 0 && block.text().starts_with(kByteOrderMark);
+    // Some editors put it at the beginning of a file; simdjson would refuse it.
     const std::size_t mark = has_mark ? kByteOrderMark.size() : 0;
     // Needs no copy: the block continues behind the line.
     std::string_view json = std::string_view(block.bytes).substr(start + mark, size - mark);
     std::string replaced;
     if (options_.invalid == InvalidText::Replace) {
       replaced = with_valid_characters(json);
+      // The copy is not in the block, so it needs readable bytes behind it too.
       replaced.reserve(replaced.size() + simdjson::SIMDJSON_PADDING);
       json = replaced;
     }
@@ -238,6 +250,7 @@ class BlockEncoder {
         return;
       }
     }
+    // llm.c's documents begin with the separator, those of the other formats end with it.
     const bool is_first = options_.format == TokenFileFormat::Llmc;
     if (separator_ && is_first && begins) ids_.insert(ids_.begin(), *separator_);
     if (separator_ && !is_first && ends) ids_.push_back(*separator_);
@@ -250,6 +263,7 @@ class BlockEncoder {
       if (ends) done_.tokens += '\n';
     } else {
       with_stored_type(*type_, [this]<class Stored>(Stored) {
+        // The writer's bytes are made here, on the worker's thread.
         const std::vector<Stored> stored(ids_.begin(), ids_.end());
         done_.tokens.append(reinterpret_cast<const char*>(stored.data()), stored.size() * sizeof(Stored));
       });
@@ -277,6 +291,7 @@ class OrderedWorkers {
         threads_.emplace_back([this, encoder = make_encoder()]() mutable { run(encoder); });
       }
     } catch (const std::system_error&) {
+      // A limit on processes leaves the threads that were started.
       if (threads_.empty()) throw;
     }
   }
@@ -322,6 +337,7 @@ class OrderedWorkers {
       Task task = std::move(waiting_.front());
       waiting_.pop_front();
       lock.unlock();
+      // Without the lock: this is the work.
       task(encoder);
       task = {};  // frees the block before it waits for the next
       lock.lock();
@@ -387,6 +403,7 @@ void write_resume(const std::string& path, const std::string& key, const Tokeniz
 }
 
 bool has_progress(const std::string& path) {
+  // Whatever else has this name is the user's and must not be replaced.
   const json file = try_json(read_whole(path));
   return file.is_object() && file.contains("key") && file.contains("state");
 }
@@ -429,6 +446,7 @@ class Output {
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
     // A pipe cannot be read again from an offset.
+    // Then no progress is saved, and an interrupted call begins anew.
     saves_ = !has_stream(options.inputs);
     for (const std::string& path : TokenWriter::paths(options.output, options.format)) {
       require_no_input(path);
@@ -498,6 +516,7 @@ class Output {
 
   void resume(std::int64_t vocabulary) {
     const auto earlier = read_resume(resume_path(), key_);
+    // Progress of other inputs or options is ignored and later replaced.
     if (!earlier || !TokenWriter::has(options_.output, options_.format, vocabulary, earlier->written)) return;
     writer_.emplace(options_.output, options_.format, vocabulary, earlier->written);
     state_ = *earlier;
@@ -518,6 +537,8 @@ class Output {
 
   void print(const EncodedBlock& block) {
     const bool is_first_of_line = state_.written.open_document == 0;
+    // A block cannot know whether ids before it were printed on this line, so it begins with a blank if its document
+    // began earlier.
     const std::size_t blank = is_first_of_line && block.tokens.starts_with(' ') ? 1 : 0;
     options_.print(block.tokens.substr(blank));
     state_.written.tokens += block.ids;
@@ -526,6 +547,7 @@ class Output {
   }
 
   void save() {
+    // First the tokens, then the file that names their position.
     writer_->save();
     write_resume(resume_path(), key_, state_);
     has_saved_ = true;
