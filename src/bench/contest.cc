@@ -42,6 +42,7 @@ class Contest {
       const auto begin = sample_core_use();
       TrainingFigures figures = measure_once(contender);
       const double share = load_of_others_since(begin).value_or(0);
+      // When no retries are left, disturbed runs count, and the score says how many.
       if (share <= options_.most_disturbed || options_.retries == 0) {
         score.disturbed += share > options_.most_disturbed;
         say_(fmt::format(" {:.0f}", figures.tokens_per_second));
@@ -62,6 +63,7 @@ class Contest {
     TrainingFigures sum;
     for (const auto& run : runs) {
       TrainingFigures figures = run->wait(options_.skipped);
+      // Speeds add up; losses and step times are those of the last copy.
       figures.tokens_per_second += sum.tokens_per_second;
       sum = std::move(figures);
     }
@@ -91,8 +93,11 @@ class Contest {
 
 TrainingRun::TrainingRun(std::string command, std::string metrics)
     : command_(std::move(command)), metrics_(std::move(metrics)) {
+  // A run that fails early must not leave the metrics of the one before.
   std::filesystem::remove(metrics_);
   const std::string line =
+      // In this order, standard error goes to the pipe, and standard output nowhere. The line end before the brace ends
+      // a comment at the end of the command.
       fmt::format("export CHIMERA_METRICS={}\n{{ {}\n}} 2>&1 >/dev/null", shell_word(metrics_), command_);
   messages_ = ::popen(line.c_str(), "r");
   if (messages_ == nullptr) throw Error("cannot run " + command_);
@@ -104,6 +109,7 @@ TrainingRun::~TrainingRun() {
 
 TrainingFigures TrainingRun::wait(std::int64_t skipped) {
   std::string messages;
+  // Read to the end before pclose(), or a command with many messages would block at a full pipe.
   for (int c = std::fgetc(messages_); c != EOF; c = std::fgetc(messages_)) messages += static_cast<char>(c);
   if (::pclose(std::exchange(messages_, nullptr)) != 0) throw Error(fmt::format("{} failed:\n{}", command_, messages));
   TrainingFigures figures;

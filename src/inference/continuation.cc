@@ -12,6 +12,11 @@
 #include "core/random.h"
 #include "core/reject.h"
 
+// A token is chosen in three steps: with_rules() changes the scores as transformers' processors do,
+// token_probabilities() turns them into probabilities (temperature, then top-k, then top-p), and choose_token() inverts
+// their cumulative sum at a random number. The number depends only on seed, prompt and place, so every rank count and
+// every order of prompts gives the same text.
+
 namespace chimera {
 namespace {
 
@@ -38,6 +43,7 @@ class RuledScores {
 
   void penalize(const TokenIds& ids, float penalty) {
     for (const TokenId id : std::set<TokenId>(ids.begin(), ids.end())) {
+      // A penalty above 1 makes the token less likely whatever the sign of its score.
       float& score = values()[id];
       score = score < 0 ? score * penalty : score / penalty;
     }
@@ -57,6 +63,7 @@ class RuledScores {
 
 /// Forbids each token that would repeat `size` consecutive tokens.
 void forbid_repeats(RuledScores& scores, const TokenIds& ids, std::size_t size) {
+  // With size 3 and ids ... a b c ... a b, the last two tokens a b have been followed by c before, so c is forbidden.
   if (ids.size() < size) return;
   const auto last = ids.end() - static_cast<std::ptrdiff_t>(size - 1);
   for (auto next = ids.begin() + static_cast<std::ptrdiff_t>(size - 1); next != ids.end(); ++next) {
@@ -78,6 +85,7 @@ void forbid_words(RuledScores& scores, const ScoreRules& rules, const TokenIds& 
 
 void keep_top_k(at::Tensor& scores, std::int64_t count) {
   if (count == 0 || count >= scores.numel()) return;
+  // Equal scores stay together, so the result does not depend on how topk() breaks ties.
   const at::Tensor least = std::get<0>(scores.topk(count)).min();
   scores.masked_fill_(scores < least, kNever);
 }
@@ -88,6 +96,7 @@ void keep_top_p(at::Tensor& scores, double share) {
   const auto [ascending, order] = scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
   // Summed from the least likely token up, where small numbers keep their digits.
   at::Tensor goes = ascending.softmax(0).cumsum(0) <= 1 - share;
+  // The likeliest token stays, even if it alone has more than the share.
   goes[-1] = false;
   scores.masked_fill_(at::empty_like(goes).scatter_(0, order, goes), kNever);
 }
@@ -105,6 +114,7 @@ std::string ContinuedText::take(const std::string& added, bool all) {
   for (const std::string& stop : stops_) end = std::min(end, text.find(stop));
   stopped_ = end < text.size();
   if (!stopped_ && !all) {
+    // The end of the text may be the beginning of a stop text, so it is held back until the next token decides.
     std::size_t bytes = 0;
     for (const std::string& stop : stops_) bytes = std::max(bytes, begun(text, stop));
     held_ = text.substr(end - bytes);
@@ -150,6 +160,7 @@ at::Tensor with_rules(const at::Tensor& logits, const ScoreRules& rules, const T
 
 std::int64_t choose_token(const at::Tensor& logits, const SamplingOptions& options, double uniform) {
   if (options.temperature == 0) return rounded(logits).argmax().item<std::int64_t>();
+  // The first token whose cumulative probability exceeds the number; tokens of probability 0 are never the first.
   const at::Tensor sums = token_probabilities(logits, options).cumsum(0);
   const double total = sums[-1].item<double>();
   // Below the total, so that rounding never chooses a token behind the last.
@@ -199,6 +210,7 @@ Continuation continue_prompt(DistributedModel& model, const Prompt& prompt, cons
       return choose_token(scores, options.sampling, random.uniform(place));
     });
     ids.push_back(id);
+    // The cache has the keys and values of all earlier tokens, so the model reads only the new one.
     unread = {id};
     continuation.ids.push_back(id);
     std::string added = text ? text->push(id) : "";

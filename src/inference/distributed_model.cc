@@ -11,6 +11,7 @@ DistributedModel::DistributedModel(const std::map<StageId, Stage*>& stages, Stag
                                    std::int64_t hidden, at::ScalarType dtype, at::Device device)
     : ranks_(std::move(ranks)), transport_(transport), hidden_(hidden), dtype_(dtype), device_(device) {
   for (const auto& [id, stage] : stages) {
+    // A bidirectional schedule has several replicas of the model; inference uses the stages of one.
     if (holds(id.index())) stages_.emplace(id.index(), &dynamic_cast<const TransformerStage&>(*stage));
   }
 }
@@ -36,6 +37,7 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
   for (std::size_t stage = 0; stage <= last; ++stage) {
     if (!holds(stage)) continue;
     if (stage > 0 && !holds(stage - 1)) {
+      // A batch of one sequence.
       const TensorSpec spec{{1, std::ssize(tokens), hidden_}, dtype_};
       hidden = transport_.post_receive(ranks_.holders[stage - 1], spec, tag(stage - 1))->wait();
     }
@@ -45,6 +47,7 @@ at::Tensor DistributedModel::read(std::span<const TokenId> tokens) {
     }
   }
   length_ += std::ssize(tokens);
+  // Only the last token's scores are computed: the head is the largest product.
   if (!holds(last)) return {};
   const at::Tensor logits = stages_.at(last)->logits(hidden.narrow(1, std::ssize(tokens) - 1, 1)).flatten();
   return ranks_.is_copy ? at::Tensor() : logits;

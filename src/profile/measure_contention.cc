@@ -39,6 +39,7 @@ double median_of(const std::vector<double>& values) { return values.empty() ? 0 
 /// Returns the average of ranks 0 and 1 on all ranks.
 double mean_of_pair(Lockstep& ranks, double value) {
   double sum = is_in_pair(ranks) ? value / kPair : 0;
+  // Ranks outside of the pair add zero, and all get the result.
   ranks.transport().all_sum({&sum, 1});
   return sum;
 }
@@ -62,6 +63,7 @@ void time_together(const OpWork& compute, const std::function<std::unique_ptr<Pe
   const double begin = monotonic_seconds();
   const auto ended = std::make_shared<std::atomic<double>>(0);
   const auto sum = start_sum();
+  // The callback may come after this function has returned, so it owns the number.
   sum->call_when_done([ended] { ended->store(monotonic_seconds()); });
   compute();
   times.ops = monotonic_seconds() - begin;
@@ -73,11 +75,13 @@ void time_together(const OpWork& compute, const std::function<std::unique_ptr<Pe
 /// Returns CPU seconds of ops beside `messages` to and from the other rank of the pair. `turn` numbers the messages.
 double cpu_seconds_beside(Lockstep& ranks, const OpWork& compute, int messages, std::int64_t bytes,
                           std::int64_t& turn) {
+  // An element of float32 has 4 bytes.
   const at::Tensor tensor = at::ones({bytes / 4}, at::kFloat);
   const RankId peer(1 - ranks.rank());
   Operations operations;
   ranks.barrier();
   const double start = process_seconds();
+  // The others only compute beside them.
   if (!is_in_pair(ranks)) messages = 0;
   for (int i = 0; i < messages; ++i)
     operations.push_back(ranks.transport().post_receive(peer, spec_of(tensor), {turn + i, Op{}}));
@@ -133,6 +137,7 @@ class Pinned {
 /// Returns CPU seconds of one call, over as many calls as take many time slices.
 double cpu_seconds_of(const OpWork& work) {
   constexpr double kMin = 0.03;
+  // CPU time is counted in time slices of the scheduler, which one call may not fill.
   const Stopwatch watch;
   int calls = 0;
   do {
@@ -154,6 +159,8 @@ int core_of_first(Lockstep& ranks) {
 Contention slowdown_of(const OverlapTimes& times) {
   const double both = std::min(times.ops, times.sum);
   // Progress at the earlier end, in seconds alone
+  // After the earlier end, the other work runs alone and at full speed. So what it had done before is its time alone
+  // minus the rest. If both took `both` seconds to do work of `done` seconds, the slowdown is both / done - 1.
   const double ops_done = times.ops_alone - (times.ops - both);
   const double sum_done = times.sum_alone - (times.sum - both);
   const auto share = [both](double done) { return done > 0 ? std::max(0.0, both / done - 1) : 0.0; };
@@ -167,6 +174,7 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
   // The all-reduce must outlast the ops, so that they run beside it all the time.
   std::array<double, 2> sum = {ranks.rank() == 0 ? sums.alpha : 0, ranks.rank() == 0 ? sums.beta : 0};
   ranks.transport().all_sum(sum);  // broadcasts from rank 0
+  // Twice the time of the ops, by the measured beta.
   const double bytes = sum[1] > 0 ? std::clamp(2 * alone / sum[1], 4096.0, kMaxBytesBesideOps) : kMaxBytesBesideOps;
   const at::Tensor gradients =
       is_in_pair(ranks) ? shared_zeros(static_cast<std::int64_t>(bytes / 4), at::kFloat) : at::Tensor();
@@ -195,6 +203,7 @@ Contention measure_all_reduce_overlap(Lockstep& ranks, ParameterGroupId group, c
 
 LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double seconds, std::int64_t largest) {
   constexpr int kMessages = 8;  // in each direction
+  // Several sizes, so that regress_line() can tell the cost of a message from the cost of its bytes.
   const std::array<std::int64_t, 4> sizes = {largest / 256, largest / 16, largest / 4, largest};
   std::array<std::vector<double>, sizes.size()> times;
   std::int64_t turn = 0;
@@ -202,6 +211,7 @@ LinkTimes measure_message_copies(Lockstep& ranks, const OpWork& compute, double 
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       const double alone = cpu_seconds_beside(ranks, compute, 0, sizes[i], turn);
       const double beside = cpu_seconds_beside(ranks, compute, kMessages, sizes[i], turn);
+      // Each rank sends and receives kMessages, and pays for both.
       if (round > 0) times[i].push_back(std::max(0.0, beside - alone) / (2 * kMessages));
     }
   });
@@ -274,6 +284,7 @@ double measure_idle_gain(Lockstep& ranks, const OpWork& compute, std::int64_t th
     }
     if (round > 0 && together > 0) saved.push_back(1 - alone / together);
   });
+  // One core was busy, so the saving is idle_gain times this share of idle cores.
   const double idle = idle_share(1, ranks.computing());
   return mean_of_pair(ranks, std::clamp(median_of(saved) / idle, 0.0, kMaxSaved));
 }

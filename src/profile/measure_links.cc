@@ -38,11 +38,13 @@ double ping_pong(Lockstep& ranks, const at::Tensor& tensor, std::int64_t round) 
   const MessageTag tag{round, Op{}};
   const auto receive = transport.post_receive(peer, spec, tag);
   const double start = monotonic_seconds();
+  // Rank 0 sends first, rank 1 answers; both have posted their receive before.
   if (ranks.rank() == 1) receive->wait();
   const auto send = transport.start_send(peer, tensor, tag);
   if (ranks.rank() == 0) receive->wait();
   const double seconds = monotonic_seconds() - start;
   send->wait();
+  // There and back.
   return seconds / 2;
 }
 
@@ -63,6 +65,7 @@ std::vector<TimedSize> points_of(const Times& times, double Spread::*typical) {
 std::string fit_line_of(const char* name, const std::vector<TimedSize>& points, const LinkTimes& link, double alphas) {
   std::string text = fmt::format("{:<16}", name);
   for (const auto& [bytes, seconds] : points) {
+    // An all-reduce over two ranks takes alpha twice.
     const double fitted = alphas * link.alpha + link.beta * std::max(0.0, bytes - link.burst);
     text += fmt::format(" {:.0f}K {:+.0f} %", bytes / 1024, 100 * (fitted / seconds - 1));
   }
@@ -78,6 +81,7 @@ OpWork multiply_matrices() {
 /// Returns the bytes that a link transfers in that time, so that slow networks get short messages.
 std::int64_t bytes_in(double seconds, double beta, double most) {
   constexpr double kMin = 4096;
+  // Without a measured beta, more bytes took no longer, so any size fits.
   return static_cast<std::int64_t>(beta > 0 ? std::clamp(seconds / beta, kMin, most) : most);
 }
 
@@ -88,6 +92,7 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
   Times sums;
   std::map<std::int64_t, at::Tensor> gradients;
   const at::Tensor word = message_of(kSmallest);
+  // Allocated once, as in training, where each stage sums the same memory in every step.
   for (std::int64_t bytes = kSmallest; bytes <= kLargestSum; bytes *= 2) gradients[bytes] = gradients_of(bytes);
   const auto measure = [&](std::int64_t bytes, std::int64_t round) {
     if (ranks.rank() > 1) return;
@@ -114,11 +119,12 @@ LinkSamples measure_links(Lockstep& ranks, ParameterGroupId group, double second
       if (round > 0) {
         measure(each->first, round);
       } else if (is_long(each->first) && is_long(each->first) && each->first > kSmallest) {
-        // Repeated, because another program may delay one.
+        // Repeated, because another program may delay one. Sizes behind it would take longer still.
         gradients.erase(std::next(each), gradients.end());
       }
     }
   });
+  // Other programs only lengthen a message. In a sum, several threads take turns, so its usual time is the median.
   return {points_of(messages, &Spread::low), points_of(sums, &Spread::median)};
 }
 
@@ -129,6 +135,7 @@ double measure_busy_delay(Lockstep& ranks, double seconds) {
   std::vector<double> idle;
   std::vector<double> busy;
   ranks.repeat(seconds, [&](std::int64_t round) {
+    // Even rounds measure with idle cores, odd rounds with busy ones, so that drifts of the machine affect both.
     const bool quiet = round % 2 == 0;
     const double end = monotonic_seconds() + (quiet ? 0 : kBusy);
     while (ranks.rank() > 1 && monotonic_seconds() < end) continue;
@@ -167,6 +174,7 @@ LinkSamples measure_between_hosts(Transport& transport, int rank, double seconds
   constexpr int kSentAtOnce = 8;
   Lockstep ranks(transport, rank, kHosts);
   LinkSamples links = measure_links(ranks, kPairGroup, seconds);
+  // Only rank 0 has the result, and all ranks must choose the same sizes.
   double beta = rank == 0 ? line_between_ends(links.sums).beta : 0;
   transport.all_sum({&beta, 1});
   const double moment = seconds / 16;

@@ -34,10 +34,12 @@ double overhead_of_step(Executor& executor, const std::vector<Instruction>& inst
   executor.forget_times();
   const Stopwatch watch;
   (void)executor.run(instructions, hooks);
+  // Each worker of a pipeline of two stages runs a forward and a backward per micro-batch.
   const double step = watch.elapsed().cpu_seconds / (2 * kMicroBatches);
   double ops = 0;
   for (std::int64_t stage = 0; stage < kPipeline; ++stage) {
     for (const OpKind kind : {OpKind::Forward, OpKind::Backward}) {
+      // The worker has one of the stages; the other adds 0. Its ops are forwards and backwards, half each.
       ops += executor.op_times().mean(StageId(stage), kind).cpu_seconds / 2;
     }
   }
@@ -50,6 +52,7 @@ double measure_optimizer(Lockstep& ranks, ParameterGroupId pair, Stage& stage, s
   const auto optimizer = make_optimizer(OptimizerOptions{}, stage.parameters());
   std::vector<double> times;
   ranks.repeat(seconds, [&](std::int64_t) {
+    // As in training, gradients come from other cores' caches.
     if (ranks.rank() < kPipeline) (void)ranks.transport().start_all_reduce(pair, stage.gradients())->wait();
     if (ranks.computes()) times.push_back(step_of_optimizer(stage, *optimizer, threads));
   });
@@ -69,6 +72,7 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
   } else {
     const WorkerId worker(ranks.rank());
     TrivialStage stage(worker == WorkerId(0), worker == WorkerId(1));
+    // Only what a schedule without data parallelism needs.
     ProgramShape shape{kMicroBatches, {.workers = kPipeline}, stage_groups(schedule.placement)};
     shape.counts_cpu_time = true;
     SubgroupTransport transport(ranks.transport(), pair);
@@ -79,6 +83,7 @@ double measure_op_overhead(Lockstep& ranks, ParameterGroupId pair, double second
     medians[worker.index()] = spread_of(times).median;
   }
   ranks.transport().all_sum(medians);
+  // The slower worker determines the pace of a pipeline.
   return std::max(medians[0], medians[1]);
 }
 

@@ -26,6 +26,11 @@
 #include "profile/measure_overheads.h"
 #include "train/setup/device.h"
 
+// measure_machine() runs one measurement after another, each for a share of the given seconds: links between two ranks
+// while the others are quiet, overheads of the host, contention of ops and communication, and most of the time the
+// layers. Every measurement is collective, and a rank that does not take part in one still joins its barriers
+// (Lockstep). Results are valid on rank 0, which writes the profile.
+
 namespace chimera {
 
 namespace {
@@ -34,6 +39,7 @@ constexpr std::int64_t kWidth = 1024;
 
 double seconds_of_product(const at::Tensor& one, at::Tensor& product, std::int64_t threads) {
   const Stopwatch watch;
+  // Into existing memory, so that no allocation is timed.
   at::mm_out(product, one, one);
   return seconds_of(watch.elapsed(), threads);
 }
@@ -46,6 +52,7 @@ double measure_type(Lockstep& ranks, at::ScalarType type, std::int64_t threads, 
   ranks.repeat(seconds, [&](std::int64_t) {
     if (ranks.computes()) times.push_back(seconds_of_product(one, product, threads));
   });
+  // The lower quartile: other programs only lengthen a product.
   constexpr auto kFlops = 2.0 * kWidth * kWidth * kWidth;
   double speed = times.empty() ? 0 : kFlops / spread_of(times).low;
   ranks.average({&speed, 1});
@@ -69,6 +76,7 @@ SampleKind sample_kind(const ModelConfig& model) {
 }
 
 /// The computing ranks in groups of T neighbors.
+/// With T = 2 and 5 computing ranks: groups {0, 1} and {2, 3}; rank 4 measures nothing of this T.
 struct SharingRanks {
   std::int64_t ranks = 1;    // T
   std::int64_t members = 0;  // ranks in groups: the first ones
@@ -80,6 +88,7 @@ struct SharingRanks {
 /// Leaves out each T that has no group.
 std::vector<SharingRanks> sharing_ranks(const ProfileOptions& options, std::int64_t computing) {
   std::vector<SharingRanks> all;
+  // Numbers of groups of the transport: profile_groups(options, cores) appends them in this order.
   auto group = std::ssize(profile_groups());
   for (const std::int64_t ranks : options.tensor_parallel) {
     if (ranks < 2 || ranks > computing) continue;
@@ -89,6 +98,7 @@ std::vector<SharingRanks> sharing_ranks(const ProfileOptions& options, std::int6
   return all;
 }
 
+/// One kind of layer of one model, whole or shared by T ranks, with its measured times.
 struct Item {
   Item(const ProfiledModel& profiled, LayerKind kind, DataType dtype, const SharingRanks& shared = {},
        std::unique_ptr<TensorGroup> group = nullptr)
@@ -132,10 +142,12 @@ void add_split_items(const ProfileOptions& options, const Lockstep& ranks, Items
   for (const SharingRanks& sharing : sharing_ranks(options, ranks.computing())) {
     const ParameterGroupId group(sharing.first_group + ranks.rank() / sharing.ranks);
     for (const ProfiledModel& profiled : profiled_models(options)) {
+      // T must divide the model.
       if (!find_split_error(profiled.model, sharing.ranks).empty()) continue;
       const TensorPlace place{ranks.rank() % sharing.ranks, sharing.ranks, head_groups(profiled.model, sharing.ranks)};
       const bool cuts = profiled.sequence % sharing.ranks == 0;
       for (const LayerKind kind : kKinds) {
+        // Every rank makes the item, so that all run the same loops; ranks without a group measure nothing in it.
         auto tensor = sharing.has(ranks.rank())
                           ? std::make_unique<RankTensorGroup>(ranks.transport(), place, group, cuts)
                           : nullptr;
@@ -171,6 +183,7 @@ std::int64_t measure_layers(Lockstep& ranks, const ProfileOptions& options, Item
       for (const auto& item : items) {  // alternates layers, as a pipeline
         if (std::ranges::count(item->sizes, size) == 0) continue;
         const bool runs = item->is_split() ? item->sharing.has(ranks.rank()) : ranks.computes();
+        // All computing ranks run the same op at the same time, so that caches and memory are as busy as in training.
         const LayerTime time = runs ? item->bench.run(size, options.threads) : LayerTime{};
         const double excess = excess_of_slowest(ranks, time.whole());
         const auto waits = item->tensor ? item->bench.group()->take_means() : std::map<double, double>{};
@@ -205,6 +218,7 @@ LayerTime median_of(std::int64_t micro_batch_size, const std::vector<LayerTime>&
 LayerTimes times_of(Lockstep& ranks, const ProfileOptions& options, Item& item) {
   LayerTimes layer{item.layers.kind, item.layers.model, item.layers.sequence,
                    options.dtype,    /*times=*/{},      item.sharing.ranks};
+  // The times are of one layer, for a model of any depth.
   layer.model.layers = 1;
   // Of ranks without a group, the times are 0.
   const double share =
@@ -235,6 +249,7 @@ LinkTimes op_sums_of(Lockstep& ranks, const Items& items) {
   std::vector<double> means;
   for (const auto& [bytes, seconds] : waits) means.push_back(spread_of(seconds).median / members);
   double count = ranks.rank() == 0 ? static_cast<double>(means.size()) : 0;
+  // Rank 0 has a group for each T, so its number of sizes is the largest; others may have none.
   ranks.transport().all_sum({&count, 1});
   means.resize(static_cast<std::size_t>(count));
   if (means.empty()) return {};
@@ -373,6 +388,7 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   machine.cores = cores;
   machine.threads = options.threads;
   machine.workers_per_node = kMaxLocalWorkers;
+  // Per worker: the planner compares it with the memory of one rank.
   machine.memory_bytes = memory_of_host() / computing;
 
   Items items = make_items(options);
@@ -387,6 +403,7 @@ MachineMeasurement measure_machine(const ProfileOptions& options, Transport& tra
   machine.matrix_flops = measure_matrix_flops(ranks, options.threads, 0.05 * options.seconds);
   report_progress("contention");
   measure_contention(ranks, 0.1 * options.seconds, options, items, machine);
+  // Only now: the measurements above take all items for whole layers.
   add_split_items(options, ranks, items);
   report.rounds = measure_layers(ranks, options, items, 0.6 * options.seconds, machine.core_imbalance, report_progress);
   for (const auto& item : items) machine.layers.push_back(times_of(ranks, options, *item));

@@ -48,6 +48,7 @@ void write_tensors(const ExportPlan& plan, const TensorSources& sources, const s
     for (const TensorEntry& tensor : file.layout.tensors) {
       const auto source = sources.find(tensor.name);
       if (source == sources.end()) continue;
+      // A file without a tensor of this rank is not opened.
       if (!writer) writer.emplace(folder + "/" + file.name);
       write_tensor(tensor, source->second, *writer);
       ++written;
@@ -81,6 +82,7 @@ TensorSources own_sources(const ModelConfig& model, const std::vector<Parameter>
   // A tied matrix has one parameter but may have two names, for example of embedding and head.
   TensorSources sources;
   for (const Parameter& parameter : own) {
+    // On a device, each block is copied to the host by convert().
     const at::Tensor flat = parameter.value.detach().reshape({-1});  // A part may be a view
     for (const std::string& name : exported_names(model, parameter.name)) {
       sources[name] = {.elements = flat.numel(),
@@ -114,6 +116,7 @@ void convert_folder(const std::string& source, const std::string& output, std::o
   const ModelFolder folder(source);
   const std::string chosen = tokenizer.empty() ? tokenizer_of_folder(source) : tokenizer;
   if (makes_bytes(chosen)) require_room_for_bytes(folder.model());
+  // Checks that the tokenizer fits the model.
   const DataTokenizer fitting(chosen, nullptr, folder.model());
   TensorSources sources;
   std::vector<TensorEntry> tensors;

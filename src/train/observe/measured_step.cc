@@ -14,6 +14,10 @@
 #include "simulate/summary.h"
 #include "telemetry/run_history.h"
 
+// StepReader walks over each worker's program beside the times of its instructions: ops become TimedOps, sends and
+// waits are kept until both ends of a message are known, and sums until the times of all members are known. The result
+// is a Timeline like that of simulate(). The functions behind it reduce many such steps to a CostModel.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +33,7 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const JobShape& job, const Recor
   // A sum starts and is awaited at two instructions; its end is noted by the transport, or is the end of the wait.
   std::map<ParameterGroupId, MeasuredSum> sums;
   const auto& program = job.programs.training.workers[job.run.ranks.place(in_lane).worker.index()];
+  // Programs are per worker, times per rank of the whole job.
   const RankId rank = job.ranks().rank(in_lane, lane);
   const auto& boundaries = recorded.boundaries[rank.index()];
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -41,6 +46,7 @@ std::map<ParameterGroupId, MeasuredSum> sums_of(const JobShape& job, const Recor
     sum.done_in_wait = noted == 0;
     sum.done = sum.done_in_wait ? boundaries[i + 1] : noted;
   }
+  // A sum without a wait has not been recorded to its end.
   std::erase_if(sums, [](const auto& entry) { return entry.second.done == 0; });
   return sums;
 }
@@ -53,6 +59,7 @@ class StepReader {
     step_.group = group;
     step_.lane = lane;
     step_.start = std::numeric_limits<double>::infinity();
+    // Of all ranks, so that groups and lanes of one step have a common origin.
     for (const auto& boundaries : recorded.boundaries) step_.start = std::min(step_.start, boundaries.front());
     step_.timeline.workers.resize(job.run.schedule.workers.size());
   }
@@ -103,6 +110,7 @@ class StepReader {
   void pair_messages() {
     for (const auto& [made, sent] : sent_) {
       const OpIndex consumer = table_.consumer(table_.op(made));
+      // The receiver waits for what the sender has made, so both have the op that made it as key.
       const TimedOp& wait = awaited_.at(made);
       messages_.push_back({place(made), place(consumer), sent, wait.end});
       step_.transfers.push_back(
@@ -119,6 +127,7 @@ class StepReader {
       auto& own = step_.timeline.workers[w].all_reduces;
       step_.launched.emplace_back();
       for (const auto& [group, sum] : sums[in_lane(w).index()]) {
+        // A sum over one rank moves nothing.
         if (groups[group.index()].size() < 2) continue;
         const double end = sum.done - step_.start;
         const double start = std::min(first_progress(group, groups[group.index()], sums) - step_.start, end);
@@ -148,6 +157,7 @@ class StepReader {
 
   void summarize_timeline() {
     Timeline& timeline = step_.timeline;
+    // The last end of a worker's program, which includes the update and the last collective.
     timeline.makespan = *std::max_element(ends_.begin(), ends_.end());
     timeline.step_ends = {timeline.makespan};
     for (std::size_t w = 0; w < timeline.workers.size(); ++w) {
@@ -162,6 +172,8 @@ class StepReader {
     std::vector<Bubble> cut;
     auto busy = step_.recomputations[worker].begin();
     const auto end = step_.recomputations[worker].end();
+    // `busy` is not reset between bubbles, as both lists ascend: a recomputation that ends inside a bubble is done
+    // with. What remains of the bubble before, between and after recomputations is idle time.
     for (Bubble bubble : step_.explanation.bubbles[worker]) {
       for (; busy != end && busy->time.start < bubble.end; ++busy) {
         if (busy->time.end <= bubble.start) continue;
@@ -221,6 +233,7 @@ std::vector<double> all_reduce_seconds(const JobShape& job, const std::vector<st
     for (const MeasuredStep& step : groups) {
       for (const WorkerTimeline& worker : step.timeline.workers) {
         for (const TimedAllReduce& sum : worker.all_reduces) {
+          // A group's sum has ended when its last member has it.
           TimedAllReduce& longest = sums[sum.group.index()];
           if (sum.end > longest.end) longest = sum;
         }

@@ -44,6 +44,7 @@ constexpr double kMicroseconds = 1e6;
 
 std::vector<double> moved(std::vector<double> times, double offset) {
   for (double& time : times) {
+    // 0 means that a time is unknown.
     if (time != 0) time += offset;
   }
   return times;
@@ -58,6 +59,7 @@ class TraceWriter {
       const auto& groups = steps_[s];
       // Bubbles at the end of a step last until the next step starts.
       const double next = s + 1 < steps_.size() ? steps_[s + 1].front().start : std::numeric_limits<double>::infinity();
+      // write_group() collects sums and transfers of all steps per rank; write_lanes() then writes them.
       for (std::size_t g = 0; g < groups.size(); ++g) write_group(groups[g], next - groups[g].start);
     }
     for (std::int64_t rank = 0; rank < job_.num_ranks(); ++rank) write_lanes(RankId(rank));
@@ -149,6 +151,7 @@ class TraceWriter {
 const MeasuredStep& median_step(const std::vector<std::vector<MeasuredStep>>& steps) {
   std::vector<const MeasuredStep*> of_group_0;
   for (const auto& groups : steps) of_group_0.push_back(&groups.front());
+  // Groups end their steps together, so one of them stands for all.
   const auto middle = of_group_0.begin() + static_cast<std::ptrdiff_t>(of_group_0.size() / 2);
   std::nth_element(of_group_0.begin(), middle, of_group_0.end(),
                    [](const auto* a, const auto* b) { return a->timeline.makespan < b->timeline.makespan; });
@@ -180,6 +183,7 @@ std::string report_text(const JobShape& job, std::string subtitle, const nlohman
                  .forecasts = {{"step time", "s", made.step_seconds, run.step_seconds}},
                  .forecast_note = note_of(job, made, cores),
                  .timelines = std::move(timelines)};
+  // If ranks share cores, idle time is mostly waiting for a core, which no bubble explains.
   if (report.timelines.size() == 2 && made.turns == 0) {
     report.forecasts.push_back({"bubble ratio", "share of the step", report.timelines[1].timeline.bubble_ratio,
                                 report.timelines[0].timeline.bubble_ratio});

@@ -33,6 +33,7 @@ std::string joined_within(std::vector<LineField> parts, std::size_t columns) {
   while (true) {
     std::string line;
     for (const LineField& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+    // A field with spare 0 is never dropped.
     const auto next = std::ranges::max_element(parts, {}, &LineField::spare);
     if (line.size() <= columns || next->spare == 0) return line;
     parts.erase(next);
@@ -81,11 +82,13 @@ std::string memory_text(double bytes) {
 double step_flops(const JobShape& job, const TrainOptions& options) {
   Workload workload = workload_of(options);
   workload.micro_batch_size = job.run.samples_per_op();
+  // model_flops() is for one micro-batch.
   return model_flops(job.model, workload) * static_cast<double>(job.run.mini_batch() / job.run.samples_per_op());
 }
 
 double RemainingTime::seconds_left(std::int64_t step, double seconds) {
   constexpr std::size_t kSteps = 20;
+  // The first step also loads libraries and allocates memory.
   if (step == 2) last_.clear();
   last_.push_back(seconds);
   if (last_.size() > kSteps) last_.pop_front();
@@ -125,6 +128,7 @@ std::string sample_line(const std::string& sample) {
   std::string line = "  sample: " + sample;
   // U+0080 .. U+009F control terminals too.
   for (std::size_t i = 0; i + 1 < line.size(); ++i) {
+    // UTF-8 of U+0080 to U+009F is C2 80 to C2 9F.
     if (line[i] == '\xC2' && static_cast<unsigned char>(line[i + 1]) < 0xA0) line.replace(i, 2, " ");
   }
   std::ranges::replace_if(
@@ -136,6 +140,7 @@ bool LogInterval::shows(std::int64_t step, double seconds) const {
   if (step == 1 || step == steps_) return true;
   if (every_.steps > 0) return step % every_.steps == 0;
   if (every_.seconds > 0) return seconds >= every_.seconds;
+  // By default about 20 lines per run, and a line at the latest after kLogSeconds.
   return step % std::max<std::int64_t>(steps_ / 20, 1) == 0 || seconds >= kLogSeconds;
 }
 
@@ -146,6 +151,7 @@ std::string running_line(std::int64_t step, std::int64_t steps, std::chrono::dur
 Progress::Progress(std::int64_t first_step, std::int64_t steps, SaveInterval every)
     : steps_(steps), pace_(steps, every), on_terminal_(supports_escapes(STDERR_FILENO)), running_(first_step + 1) {
   if (running_ > steps_) return;
+  // This thread must not take a core from a rank when it wakes up.
   const BackgroundThreads background;
   try {
     watcher_ = std::jthread([this](const std::stop_token& stopped) { watch(stopped); });
@@ -175,6 +181,7 @@ void Progress::show(const StepMetrics& metrics) {
   const bool is_due = pace_.shows(metrics.step, std::chrono::duration<double>(now - last_line_).count());
   running_ = metrics.step + 1;
   began_ = now;
+  // No step is running any more.
   if (metrics.step == steps_) watcher_.request_stop();
   if (!on_terminal_ && !stays && !is_due) return;
   last_line_ = now;

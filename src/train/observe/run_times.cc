@@ -10,6 +10,7 @@ namespace chimera {
 void RunTimes::note_step(const StepMetrics& metrics, bool is_warm_up) {
   used_memory_bytes_ = std::max(used_memory_bytes_, metrics.used_memory_bytes.value_or(0));
   if (is_warm_up) {
+    // Updates of the warm-up are dropped, and the load of other programs counts from its end.
     update_seconds_ = 0;
     begin_ = sample_core_use();
   } else {
@@ -31,6 +32,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
   const WaitTimes& waits = own.wait_times();
   const double cpu_seconds = end ? end->own_seconds - begin_->own_seconds : 0;
   double job_cpu_seconds = 0;
+  // Updates: the slowest rank holds up all others. Waits: means, as a rank's wait is another's work.
   for (const auto& rank : gather({update_seconds_, waits.messages, waits.sums, waits.ranks, cpu_seconds},
                                  self.world_rank, ranks, self.transport)) {
     const double share = 1 / steps / static_cast<double>(ranks);

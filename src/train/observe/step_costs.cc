@@ -35,11 +35,13 @@ std::vector<RankId> without(std::vector<RankId> ranks, const std::vector<RankId>
 }  // namespace
 
 void StepCosts::begin(const RunChange& change, std::int64_t step, double pause) {
+  // Nothing has changed, for example because a lost rank was replaced.
   if (!stretches_.empty() && stretches_.back().change == change) return;
   stretches_.push_back({.change = change, .step = step, .pause = pause, .seconds = {}});
 }
 
 void StepCosts::note_step(std::int64_t step, double seconds) {
+  // A step that is repeated after a loss was counted at its first end, if it had one.
   if (step <= last_step_) return;
   last_step_ = step;
   stretches_.back().seconds.push_back(seconds);
@@ -49,6 +51,7 @@ std::string StepCosts::describe() const {
   std::string text;
   if (stretches_.empty()) return text;
   const Stretch& first = stretches_.front();
+  // Each stretch is compared with the one before: ranks that are lost or back, and copies of stages.
   for (std::size_t i = 1; i < stretches_.size(); ++i) {
     const Stretch& now = stretches_[i];
     const RunChange& before = stretches_[i - 1].change;

@@ -31,6 +31,7 @@ std::string explain_difference(const JobShape& job, const PlannedTimes& times, c
                                const StepForecast& made, int cores) {
   constexpr double kLarge = 0.1;
   const double planned = times.step_seconds;
+  // Without a plan, the parts explain the difference to the simulation, in which ops are as measured.
   const double reference = planned > 0 ? planned : made.step_seconds;
   const double difference = run.step_seconds - reference;
   const double ops = planned > 0 ? made.step_seconds - planned : 0;
@@ -61,6 +62,7 @@ void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
       }
     }
   }
+  // Seconds of the whole run to seconds per step.
   const double share = 1 / static_cast<double>(run.steps);
   for (std::size_t r = 0; r < ops.size(); ++r) {
     const RankTimes& times = run.ranks[r];
@@ -79,12 +81,14 @@ void add_ranks(const RunSummary& run, SpeedAnalysis& report) {
 }  // namespace
 
 StepForecast forecast(const JobShape& job, const RunSummary& run, int cores) {
+  // Ops that wait for a core look longer by the clock than they are, so their CPU time counts.
   const bool shares_cores = cores < job.local_ranks();
   const CostModel costs =
       measured_op_costs(job, run.op_times, shares_cores ? &Duration::cpu_seconds : &Duration::wall_seconds);
   const Timeline timeline = timed(job.run.schedule, costs);
   double work = 0;
   for (const WorkerTimeline& worker : timeline.workers) work += worker.busy;
+  // Of all ranks in one step.
   work *= static_cast<double>(job.run.ranks.data_parallel * job.tensor_parallel) /
           static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
