@@ -29,6 +29,7 @@ struct Constraint {
   friend std::partial_ordering operator<=>(const Constraint&, const Constraint&) = default;
 };
 
+/// What a worker does or holds of a stage, as multiples of the loads of the stage's blocks, and how many of its inputs.
 struct StageFactors {
   LayerLoad loads;
   double inputs = 0;
@@ -49,6 +50,7 @@ Constraint constraint_of(bool time, const WorkerFactors& factors, const Schedule
   for (const auto& [stage, of_stage] : factors) {
     constraint.factors.emplace_back(stage, of_stage.loads);
     if (stage == 0) constraint.base += product(of_stage.loads, loads.embedding);
+    // The input of stage 0 is tokens, which are not counted.
     if (stage > 0) constraint.base += of_stage.inputs * loads.boundary;
     if (stage == last) constraint.base += product(of_stage.loads, loads.head);
   }
@@ -94,7 +96,9 @@ std::set<WorkerFactors> peak_moments(const Schedule& schedule, std::size_t worke
     StageFactors& stage = now[op.stage.index()];
     const bool is_forward = op.kind == OpKind::Forward;
     if (is_forward) stage.inputs += scale;
+    // A stage that recomputes holds its activations only during the backward; its input from the forward on.
     if (recompute ? gives_input_gradient(op.kind) : is_forward) stage.loads.activations += scale;
+    // Taken after an op has begun and before it frees anything: memory peaks only at such moments.
     moments.insert(now);
     if (gives_input_gradient(op.kind)) {
       stage.loads.activations -= scale;
@@ -104,6 +108,7 @@ std::set<WorkerFactors> peak_moments(const Schedule& schedule, std::size_t worke
     if (op.kind == OpKind::BackwardWeight) stage.loads.deferred -= scale;
   }
   moments.insert(now);
+  // Of hundreds of moments, few are left; each is a constraint that the search checks at every step.
   std::erase_if(moments, [&](const WorkerFactors& moment) {
     return std::ranges::any_of(
         moments, [&](const WorkerFactors& other) { return &other != &moment && has_no_more(moment, other); });
@@ -114,6 +119,7 @@ std::set<WorkerFactors> peak_moments(const Schedule& schedule, std::size_t worke
 /// Returns the distinct constraints of all workers: on the time of their ops and, if memory is limited, on their bytes.
 std::vector<Constraint> constraints_of(const Schedule& schedule, const ModelLoads& loads,
                                        const BalanceOptions& options) {
+  // A set, because workers of a schedule often have equal constraints.
   std::set<Constraint> constraints;
   const double scale = size_of_op(schedule);
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
@@ -144,6 +150,7 @@ std::vector<std::size_t> components(const std::vector<Constraint>& constraints, 
     for (const auto& [stage, factors] : constraint.factors) {
       const std::size_t from = component[stage];
       const std::size_t to = component[constraint.factors.front().first];
+      // Stages in one constraint get the number of the first of them.
       std::replace(component.begin(), component.end(), from, to);
     }
   }
@@ -161,6 +168,9 @@ using Cut = std::vector<std::int64_t>;
 
 /// Exact backtracking over stages. Prunes a branch if even the cheapest remaining blocks do not fit, or if its state
 /// has failed before.
+/// The stages of a bidirectional schedule fall into components: worker 0 has the stages 0 and S-1, worker 1 the stages
+/// 1 and S-2, and so on, and only stages of one component share a limit. So has_room() can bound the blocks of each
+/// component by itself.
 class CutSearch {
  public:
   /// `memory` limits all constraints other than times. Requires at least as many blocks as stages.
@@ -173,6 +183,7 @@ class CutSearch {
         stages_(stages),
         memory_(memory) {
     for (const LayerLoad& block : blocks) {
+      // Prefix sums, so that the loads of any run of blocks are one subtraction.
       LayerLoad& sum = sums_.emplace_back(sums_.back());
       for (const auto load : kLoads) sum.*load += block.*load;
     }
@@ -211,6 +222,7 @@ class CutSearch {
     failed_.clear();
     amounts_.clear();
     for (std::size_t c = 0; c < constraints_.size(); ++c)
+      // Each stage reserves its cheapest block until it is placed, so amounts never underestimate by much.
       amounts_.push_back(std::accumulate(cheapest_[c].begin(), cheapest_[c].end(), constraints_[c].base));
     visit(0, 0);
     return found_;
@@ -252,6 +264,8 @@ class CutSearch {
     std::vector<double> of_stage(stages_, kUnlimited);  // additional blocks that fit on the stage
     std::map<std::size_t, std::size_t> open;            // [component]: number of unplaced stages
     for (std::size_t s = stage; s < stages_; ++s) ++open[component_[s]];
+    // Blocks that fit into a whole component, if one constraint covers all of its stages that are left. The blocks that
+    // fit are then bounded twice: by each stage alone and by the component together.
     std::map<std::size_t, double> together;
     for (std::size_t c = 0; c < constraints_.size(); ++c) {
       const auto& factors = constraints_[c].factors;
@@ -277,6 +291,7 @@ class CutSearch {
       const auto at = together.find(component);
       room += at == together.end() ? blocks : std::min(blocks, at->second);
     }
+    // Blocks beyond the one that each stage has reserved.
     const auto more = static_cast<double>(sums_.size() - 1 - first) - static_cast<double>(stages_ - stage);
     return room >= more;
   }
@@ -285,6 +300,7 @@ class CutSearch {
     Failed state{stage * sums_.size() + first, {}};
     for (std::size_t c = 0; c < constraints_.size(); ++c) {
       const auto& factors = constraints_[c].factors;
+      // The constraint has stages on one side only, so the other side cannot depend on it.
       if (factors.empty() || factors.back().first < stage || factors.front().first >= stage) continue;
       state.second.push_back(amounts_[c]);
     }
@@ -303,6 +319,7 @@ class CutSearch {
     const auto left = static_cast<std::int64_t>(sums_.size() - 1 - first);
     const auto stages = static_cast<std::int64_t>(stages_ - stage);
     std::vector<std::int64_t> counts;
+    // Each later stage needs a block; the last stage takes all that are left.
     for (std::int64_t n = stages == 1 ? left : 1; n <= left - stages + 1; ++n) counts.push_back(n);
     // Nearly even counts come first, because they usually fit.
     const std::int64_t even = (left + stages - 1) / stages;
@@ -311,6 +328,7 @@ class CutSearch {
     bool any = false;
     for (const std::int64_t n : counts) {
       const std::size_t end = first + static_cast<std::size_t>(n);
+      // Copied back below, and not recomputed: sums would differ in their last bits, and the memo compares bits.
       const std::vector<double> before = amounts_;
       place(stage, first, end);
       cut_[stage] = n;
@@ -399,11 +417,14 @@ class Balancer {
     double enough = search_.slowest(cut);
     double too_little = 0;
     while (enough > 0) {
+      // Bisection alone would never prove that nothing is faster, so the last attempt asks for just less than the best
+      // cut.
       const bool last = too_little > 0.999 * enough;
       const double time = last ? enough * (1 - kSmallest) : (enough + too_little) / 2;
       auto found = search_.find(time, 1);
       if (!found.empty()) {
         cut = std::move(found.front());
+        // The cut found may be much faster than asked for.
         enough = search_.slowest(cut);
         continue;
       }
@@ -470,6 +491,7 @@ class Balancer {
 BalanceOptions limit_ops(BalanceOptions options, const Schedule& schedule, std::int64_t ops) {
   const std::int64_t cuts = ops / std::max<std::int64_t>(num_ops(schedule), 1);
   options.candidates = std::clamp<std::int64_t>(cuts, 1, options.candidates);
+  // improve() tries a move between every two stages.
   options.steps = std::clamp<std::int64_t>(cuts / (schedule.stages * schedule.stages), 0, options.steps);
   return options;
 }

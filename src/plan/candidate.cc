@@ -11,6 +11,7 @@ std::string describe(const Candidate& candidate) {
   for (const SupportedAxis& taken : generator.axes) {
     const ShapeAxis& axis = shape_axis(taken.axis);
     if (axis.is_number()) {
+      // Usual values are left out, so that the text names what is special.
       if (axis.get(shape) != taken.usual) text += fmt::format(" {} {}", axis.symbol, axis.text(shape));
     } else if (taken.planned(shape).size() > 1) {
       text += " " + axis.text(shape);

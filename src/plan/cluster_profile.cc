@@ -14,6 +14,7 @@ namespace {
 /// Returns the first entry with the means of these numbers over all.
 template <class Struct, class Fields>
 Struct mean_of(const std::vector<Struct>& all, const Fields& fields) {
+  // Fields that are no numbers, such as names, are those of the first.
   Struct mean = all.front();
   for (const auto& field : fields) {
     double sum = 0;
@@ -96,6 +97,7 @@ std::vector<LayerTimes> unite_layers(const std::vector<MachineProfile>& machines
 LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile MachineProfile::*entry) {
   std::vector<LinkTimes> within;
   for (const LinkProfile& own : entries_of(machines, entry)) within.push_back(own.within_node);
+  // A profile whose links between nodes equal those within has not measured them.
   LinkProfile links{mean_of(within, kLinkNumbers)};
   links.between_nodes = links.within_node;
   for (const LinkProfile& own : entries_of(machines, entry)) {
@@ -106,6 +108,7 @@ LinkProfile merge_links(const std::vector<MachineProfile>& machines, LinkProfile
 
 std::map<DataType, double> merge_matrix_flops(const std::vector<MachineProfile>& machines) {
   std::map<DataType, double> merged;
+  // Only types that all machines have measured.
   for (const auto& [type, flops] : machines.front().matrix_flops) {
     const auto knows = [type = type](const MachineProfile& machine) { return machine.matrix_flops.contains(type); };
     if (!std::ranges::all_of(machines, knows)) continue;
@@ -165,6 +168,7 @@ MachineProfile merge_machines(const std::vector<MachineProfile>& machines) {
     for (const std::string& source : machine.sources) {
       if (std::ranges::count(merged.sources, source) == 0) merged.sources.push_back(source);
     }
+    // A plan must fit on every node.
     merged.memory_bytes = std::min(merged.memory_bytes, machine.memory_bytes);
     merged.host_bandwidth = std::min(merged.host_bandwidth, machine.host_bandwidth);
   }

@@ -15,6 +15,7 @@ void remove_messages(StageModel& model) {
 void remove_sums(StageModel& model) {
   model.costs.all_reduce.reset();
   for (std::size_t s = 0; s < model.costs.optimizer.size() && s < model.gathers.size(); ++s)
+    // The gather after a sharded update is communication, though it is part of the update's time.
     model.costs.optimizer[s] -= model.gathers[s];
   model.gathers.clear();
 }
@@ -30,6 +31,7 @@ void remove_tensor_sums(StageModel& model) {
     StageCosts& stage = model.costs.stages[s];
     stage.forward -= sums.forward;
     stage.input_gradient -= sums.input_gradient;
+    // A whole backward is input and weight gradient; weight gradients have no sums.
     stage.backward -= sums.input_gradient;
     const bool again = !model.costs.recompute.empty() && model.costs.recompute[s] > 0;
     if (again) model.costs.recompute[s] -= sums.recompute;
@@ -67,6 +69,7 @@ void make_equal(CostModel& costs) {
 
 ModelComparison compare_models(Predictor& predictor, const Candidate& candidate) {
   PlannedSchedule planned = predictor.prepare(candidate);
+  // Captured by reference: the first cause below sets it, and all later simulations keep it.
   bool on_own_cores = false;
   const auto difference = [&](ModelComparison* whole = nullptr) {
     const double simulated = predictor.step_seconds(planned, candidate, on_own_cores);
@@ -75,6 +78,8 @@ ModelComparison compare_models(Predictor& predictor, const Candidate& candidate)
     return simulated - paper;
   };
   ModelComparison result;
+  // Causes are removed one after another from the same model, and each is charged with the change that its removal
+  // makes. So the causes add up to the whole difference.
   double left = difference(&result);
   const auto attribute = [&](const char* name, const std::function<void()>& remove) {
     remove();
@@ -102,6 +107,7 @@ PossibleGains possible_gains(Predictor& predictor, const Candidate& candidate) {
   remove_messages(planned.model);
   remove_sums(planned.model);
   gains.free_network_seconds = predictor.step_seconds(planned, candidate);
+  // Both gains are relative to the candidate as it is.
   planned = predictor.prepare(candidate);
   planned.model.costs.recompute.clear();
   gains.without_recomputation_seconds = predictor.step_seconds(planned, candidate);

@@ -5,6 +5,11 @@
 
 #include "model_config/footprint.h"
 
+// Times of ops on a GPU that was not measured layer by layer: a product takes its FLOPs at the peak of the device,
+// reduced by its size; attention takes its own share of the peak; element-wise kernels take their bytes at the memory
+// bandwidth. The factors of bytes count reads and writes of what src/model does: 3 for a forward, 4 for an input
+// gradient, 1 for a weight gradient, times the activations of the layer.
+
 namespace chimera {
 namespace {
 
@@ -18,6 +23,7 @@ double peak_of(const MachineProfile& machine, std::int64_t compute_bytes) {
   };
   if (compute_bytes == 2) return known(DataType::BFloat16);
   const double exact = compute_bytes == 8 ? known(DataType::Float64) : 0;
+  // Half the rate of float32 for 8 bytes, the same for 4.
   return exact > 0 ? exact : known(DataType::Float32) * 4 / real(compute_bytes);
 }
 
@@ -44,9 +50,11 @@ class Device {
     const bool gated = model_.family == Family::Llama;
     const double products = product(heads + 2 * keys, width) + product(width, heads) +
                             product(gated ? 2 * inner : inner, width) + product(width, inner);
+    // Kernels skip the hidden half of causal attention.
     const double scores = block_flops(model_, workload_).attention / ranks_ * (is_causal(model_.family) ? 0.5 : 1);
     const double attention = scores / (peak_ * machine_.attention_share());
     const double kept = layer_footprint(model_, LayerKind::Block, workload_).activations;
+    // The backward of flash attention has 5 products for 2 of the forward.
     return {with_launches({products, attention, moved(3 * kept)}),
             with_launches({products, 2.5 * attention, moved(4 * kept)}), with_launches({products, 0, moved(kept)})};
   }
@@ -69,6 +77,7 @@ class Device {
  private:
   /// Returns the seconds of a product of all tokens with a matrix of n x k.
   [[nodiscard]] double product(double n, double k) const {
+    // The smaller a dimension, the more of a tile or of the first and last wave of tiles is wasted.
     const double slower = 1 + machine_.device.product_size * (slices_ / tokens_ + 1 / n + 1 / k);
     return 2 * tokens_ * n * k / (peak_ * machine_.device.products) * slower;
   }
@@ -76,6 +85,7 @@ class Device {
   [[nodiscard]] double moved(double bytes) const { return bytes * machine_.fused_part() / machine_.memory_bandwidth; }
 
   [[nodiscard]] KernelSeconds with_launches(KernelSeconds op) const {
+    // The host launches while the device computes; only what it takes longer counts.
     op.launches = std::max(0.0, slices_ * machine_.block_launch * machine_.fused_part() - op.all());
     return op;
   }

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMaxPlannedOps = std::int64_t{1} << 21;
 
+/// Ascending. All quantities of a candidate are divisors: W x D x T = workers, and N x micro-batch x W = mini-batch.
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::set<std::int64_t> all;
   for (std::int64_t d = 1; d * d <= number; ++d) {
@@ -31,9 +32,11 @@ bool allows(const std::vector<std::int64_t>& given, std::int64_t value) {
 std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t depth, std::int64_t count,
                                      const GivenConfiguration& given, const std::vector<std::int64_t>& slices) {
   for (const auto& [axis, asked] : {std::pair(Axis::Pipelines, &given.pipelines), {Axis::Chunks, &given.chunks}}) {
+    // The user demands a value of an axis that the schedule does not have.
     if (!asked->empty() && find_axis(generator, axis) == nullptr) return {};
   }
   if (find_axis(generator, Axis::Slices) == nullptr && !allows(slices, 1)) return {};
+  // The product of the values of all axes, one axis after the other.
   std::vector<PipelineShape> shapes = {default_shape(generator, depth, count)};
   for (const SupportedAxis& taken : generator.axes) {
     std::vector<PipelineShape> more;
@@ -74,6 +77,7 @@ class Enumeration {
     if (options.partition.rule != PartitionRule::Listed) return;
     const auto& counts = options.partition.layers;
     cut_ = static_cast<std::int64_t>(counts.size());
+    // Rejects a partition that does not fit the model before any candidate is made.
     (void)explicit_partition(counts, problem.model.layers, cut_);
   }
 
@@ -123,6 +127,7 @@ class Enumeration {
 
   /// Adds the candidate with every schedule and every planned shape that fits the depth and the given values.
   void add(const Candidate& like, std::int64_t depth, std::int64_t count) {
+    // A forward, an input gradient and a weight gradient per micro-batch and stage.
     if (3 * depth * count > kMaxPlannedOps) return;
     for (const std::string& name : options_.schedules) {
       if (depth == 1 && name != options_.schedules.front()) continue;  // data parallelism is equal in all schedules
@@ -176,8 +181,10 @@ std::string describe(const GivenConfiguration& given, const StageChoice& recompu
 }
 
 [[noreturn]] void refuse_given(const PlanProblem& problem, PlanOptions options) {
+  // The most special reason first, which has a message of its own.
   for (const std::int64_t ranks : options.given.tensor_parallel) require_divisible(problem.model, ranks);
   const std::string asked = describe(options.given, options.recompute, options.offload);
+  // Without the user's values: what would be possible.
   options.given = {};
   options.recompute = {StageRule::Auto};
   options.offload = {};

@@ -24,6 +24,7 @@ void add_sums(const PaperModel& paper, const Schedule& schedule, const PipelineS
   const auto groups = gradient_groups(schedule.placement, costs.sums().tied);
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     const WorkerId worker(static_cast<std::int64_t>(w));
+    // Bubbles into which the paper lets all-reduces fall (SC'21, section 3.4).
     const FreeRegions regions = paper.free_regions(shape, worker.value());
     double sum = 0;
     double early = 0;  // all-reduces that can start before the worker's last op
@@ -64,6 +65,7 @@ EquationOne equation_one(const PaperModel& paper, const Schedule& schedule, cons
   if (schedule.workers.size() > 1) {
     equation.point_to_point = costs.latency;
     if (costs.links) {
+      // Each end of a message copies it once.
       const double link = mean_of(costs.links->times()) + 2 * mean_of(costs.links->copies);
       equation.point_to_point += costs.links->alpha + link * schedule.micro_batch_scale;
     }

@@ -8,6 +8,11 @@
 #include "model_config/footprint.h"
 #include "plan/device_model.h"
 
+// A profile has times of a few layers at a few micro-batch sizes. layer_time() finds the measured layer that is most
+// alike, interpolates at the same number of tokens, and scales by the ratio of FLOPs per token. Traffic of attention
+// scores grows with the square of the sequence and not with FLOPs, so it is taken out before the scaling and added for
+// the new length.
+
 namespace chimera {
 namespace {
 
@@ -56,12 +61,14 @@ double distance(const MachineProfile& machine, const LayerTimes& layer, const Mo
   };
   const double measured = per_token(layer.model, layer.sequence);
   const double asked = per_token(model, workload.sequence);
+  // The embedding has no FLOPs; its work is the width of its rows.
   const double ratio =
       measured > 0 && asked > 0 ? asked / measured : as_real(model.hidden) / as_real(layer.model.hidden);
   double sum = std::abs(std::log(ratio));
   if (layer.sequence != workload.sequence) {
     sum += kOtherSequence * (1 + std::abs(std::log(as_real(workload.sequence) / as_real(layer.sequence))));
   }
+  // The penalties order the differences that work does not show: another type of numbers is the worst.
   if (!equal_sizes(layer.model, model, layer.kind)) sum += kOtherSizes;
   if (layer.model.family != model.family) sum += kOtherFamily;
   if (bytes_of(layer.dtype) != workload.compute_bytes) sum += kOtherType;
@@ -105,6 +112,7 @@ double on_line(double size, const LayerTime& a, const LayerTime& b, double Layer
 double at_size(const std::vector<LayerTime>& times, double size, double LayerTime::*part) {
   if (times.size() == 1) return times.front().*part * size / as_real(times.front().micro_batch_size);
   auto upper = std::ranges::find_if(times, [&](const LayerTime& t) { return as_real(t.micro_batch_size) >= size; });
+  // Outside of the measured sizes, the line through the two nearest is continued (on_line()).
   if (upper == times.end()) --upper;
   if (upper == times.begin()) ++upper;
   return on_line(size, *(upper - 1), *upper, part);
@@ -134,6 +142,7 @@ LayerTime as_layer_time(const DeviceTime& time, const Workload& workload) {
 LayerTime with_recomputed_attention(LayerTime time, const ModelConfig& model, LayerKind kind, const Workload& workload,
                                     double traffic) {
   if (!workload.recompute_attention || kind != LayerKind::Block) return time;
+  // The second run takes the traffic as a whole, and of the rest the part of its FLOPs.
   traffic = std::min(time.recompute, traffic);
   const BlockFlops flops = block_flops(model, {.micro_batch_size = 1, .sequence = workload.sequence});
   const double share = flops.attention_layer / flops.all;
@@ -169,6 +178,7 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
       as_real(workload.micro_batch_size) * as_real(workload.sequence) / as_real(layer.sequence) / slices;
   const LayerFootprint asked = work_of(machine, model, kind, workload.sequence);
   const LayerFootprint measured = work_of(machine, layer.model, kind, layer.sequence);
+  // Another type moves more or fewer bytes, and takes its products in about the same proportion.
   const double wider = as_real(workload.compute_bytes) / as_real(bytes_of(layer.dtype));
   const double states = hidden_states(model, workload.sequence) / hidden_states(layer.model, layer.sequence);
   const double traffic_measured = attention_seconds(machine, layer.model, kind, layer.sequence);
@@ -181,6 +191,7 @@ LayerTime layer_time(const MachineProfile& machine, const ModelConfig& model, La
     const double in_products = std::max(0.0, in_all - moves * traffic_measured * sequences * slices);
     const double seconds =
         (in_products * per_token + moves * traffic_asked * as_real(workload.micro_batch_size)) * wider;
+    // The host must launch the kernels of a block for each slice, however small they are.
     return kind == LayerKind::Block ? std::max(seconds, slices * machine.block_launch) : seconds;
   };
   const LayerTime result = {workload.micro_batch_size,

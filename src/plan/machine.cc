@@ -35,6 +35,7 @@ std::vector<const char*> field_names(const Fields& fields, std::vector<const cha
 template <class Struct, class Fields>
 void read_numbers(const JsonValue& value, const Fields& fields, Struct& into) {
   for (const auto& field : fields) {
+    // Optional fields keep their defaults, so that profiles of earlier versions can be read.
     if (field.required || value.has(field.name)) into.*field.value = value.number(field.name, field.most);
   }
 }
@@ -97,6 +98,7 @@ ModelConfig read_model(const JsonValue& value) {
   value.expect_object(fields);
   model.name = value.text("name");
   if (value.has("norm_epsilon")) model.norm_epsilon = value.number("norm_epsilon");
+  // Times are of one layer (profile/profiler.cc).
   model.layers = 1;
   model.hidden = value.count("hidden", 1);
   model.heads = value.count("heads", 1);
@@ -116,6 +118,7 @@ LayerTime read_time(const JsonValue& value) {
   value.expect_object(field_names(kLayerTimeNumbers, {"micro_batch_size"}));
   LayerTime time{.micro_batch_size = value.count("micro_batch_size", 1)};
   read_numbers(value, kLayerTimeNumbers, time);
+  // Of a profile that did not measure it: a second forward takes as long as the first.
   if (!value.has("recompute")) time.recompute = time.forward;
   return time;
 }
@@ -231,6 +234,7 @@ OrderedJson links_json(const LinkProfile& links) {
 double sum_seconds(const MachineProfile& machine, const LinkTimes& link, std::int64_t copies, double bytes) {
   if (copies <= 1) return 0;
   const auto count = static_cast<double>(copies);
+  // Rabenseifner's formula, with a loss of bandwidth that grows with the number of ranks.
   const double slower = 1 + machine.sum_rank_loss * (std::log2(count) - 1);
   return 2 * std::log2(count) * link.alpha + 2 * (count - 1) / count * link.beta * slower * bytes;
 }
@@ -249,6 +253,7 @@ double matrix_peak(const MachineProfile& machine, DataType dtype, std::int64_t w
   const auto flops = machine.matrix_flops.find(dtype);
   if (flops == machine.matrix_flops.end()) return 0;
   if (machine.cores == 0) return flops->second * static_cast<double>(workers);
+  // More workers than cores have no more FLOP/s together than the cores.
   const auto cores = static_cast<double>(std::min(workers * threads, machine.cores));
   return flops->second * cores / static_cast<double>(machine.threads);
 }

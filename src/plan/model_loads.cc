@@ -35,6 +35,7 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
     return stage_footprint(model, {0, blocks, embedding, head}, workload);
   };
   // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages.
+  // Two blocks minus one block are the load of a block; what a stage has once, such as its input, cancels out.
   const StageFootprint block = stage(1, false, false);
   Workload of_all_ranks = workload;  // as FLOPs are
   of_all_ranks.tensor_parallel = 1;
@@ -59,6 +60,7 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
   loads.blocks.assign(static_cast<std::size_t>(model.layers), more(LayerKind::Block, stage(2, false, false), block, 0));
   // The head may free more than it keeps: the output of the last block, which is on its stage.
   const double freed = std::min(loads.head.activations, 0.0);
+  // Loads must not be negative (require_load() in balance.cc).
   loads.head.activations -= freed;
   loads.blocks.back().activations += freed;
   return loads;
@@ -71,6 +73,7 @@ ModelLoads machine_loads(const PlanProblem& problem, const Candidate& candidate,
   Workload split = workload;
   split.tensor_parallel = candidate.tensor_parallel;
   ModelLoads loads = flop_loads(problem.model, split);
+  // Ops run on halves with backward halving. Loads are per full micro-batch, so the times are divided again.
   workload.micro_batch_size = std::llround(static_cast<double>(workload.micro_batch_size) * micro_batch_scale);
   workload.slices = candidate.shape.slices;
   const auto set_times = [&](LayerLoad& load, LayerKind kind) {

@@ -41,6 +41,7 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
     const std::int64_t share = problem.mini_batch / groups;
     Candidate candidate{.schedule = kPaperSchedule, .shape = {.stages = depth}, .data_parallel = groups};
     candidate.micro_batch_size = largest_that_fits(predictor, candidate, share);
+    // Recomputation is the paper's second choice, if not even one sequence fits.
     if (candidate.micro_batch_size == 0) {
       candidate.recompute = all_stages(depth);
       candidate.micro_batch_size = largest_that_fits(predictor, candidate, share);
@@ -65,6 +66,7 @@ Plan plan_by_paper_rule(Predictor& predictor, std::int64_t top) {
         "--memory or --workers",
         problem.model.name, problem.memory_bytes / kGiB);
   }
+  // By equation 1, not by the simulation.
   std::ranges::stable_sort(plan.ranked, {}, [](const RankedCandidate& each) { return each.prediction.paper->seconds; });
   if (top > 0 && plan.ranked.size() > static_cast<std::size_t>(top)) {
     plan.pruned = static_cast<std::int64_t>(plan.ranked.size()) - top;

@@ -9,6 +9,11 @@
 #include "core/signals.h"
 #include "plan/worker_memory.h"
 
+// The Planner takes the candidates in the order of a lower bound of their step time. It stops when the bound of the
+// next one is above the slowest that is kept, so most candidates are never simulated. Each candidate that is tried gets
+// stages to recompute or offload until it fits into memory, and its simulation must beat the limit. At the end, the
+// best even candidates are balanced.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +34,7 @@ std::optional<PlannedSchedule> fit_in_memory(Predictor& predictor, Candidate& ca
   candidate.recompute = given_stages(candidate, options.recompute, kRecomputeFlag);
   candidate.offload = given_stages(candidate, options.offload, kOffloadFlag);
   PlannedSchedule planned = predictor.prepare(candidate);
+  // With `auto` for both flags, the Planner calls this with one of them at a time.
   if (options.offload.rule == StageRule::Auto) {
     const auto offload = stages_to_offload(*planned.schedule, planned.model, candidate.recompute, memory);
     if (!offload) return std::nullopt;
@@ -99,6 +105,7 @@ class Planner {
     for (std::size_t i = 0; i < bounds.size(); ++i) order.emplace_back(bounds[i], &candidates[i]);
     std::ranges::stable_sort(order, {}, &std::pair<double, const Candidate*>::first);
     for (std::size_t i = 0; i < order.size(); ++i) {
+      // Bounds ascend, so no later candidate can be kept.
       if (order[i].first >= limit()) {
         plan_.pruned += static_cast<std::int64_t>(order.size() - i);
         break;
@@ -161,6 +168,7 @@ class Planner {
     const bool shards = options_.may_shard && !predictor_.problem().shard_optimizer && !candidate.shard_optimizer;
     if (!shards || !has_copies(candidate) || !is_short(candidate, whole)) return whole;
     candidate.shard_optimizer = true;
+    // Outcomes ascend from best to worst.
     return std::min(whole, try_saving(candidate, std::min(seconds, limit())));
   }
 
@@ -188,6 +196,7 @@ class Planner {
       }
       const auto by_order = peaks_by_order(*planned->schedule, planned->model, candidate.recompute);
       const double excess = prediction->peak_memory_bytes - predictor_.problem().memory_bytes;
+      // At least a byte less than the last choice took, so that another stage is chosen and the loop ends.
       memory = std::min(memory - excess, *std::ranges::max_element(by_order) - 1);
     }
     return Outcome::TooLarge;
@@ -218,9 +227,11 @@ class Planner {
   std::set<std::string> seen;
   for (const Candidate& candidate : candidates) {
     throw_if_interrupted();
+    // Smaller micro-batches of the same shape need less memory, and are candidates too.
     const bool deep_enough = candidate.shape.micro_batches > 4 * candidate.shape.stages;
     if (options.given.empty() && deep_enough && candidate.micro_batch_size > 1) continue;
     Candidate least_state = candidate;
+    // The smallest state that the planner may choose.
     least_state.shard_optimizer = options.may_shard;
     const PlannedSchedule planned = predictor.prepare(least_state);
     const std::set<StageId> all = all_stages(num_stages(candidate));

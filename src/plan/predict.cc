@@ -29,6 +29,7 @@ struct Run {
 Run run_of(const std::shared_ptr<const Schedule>& schedule) {
   const std::int64_t steps = steps_to_simulate(*schedule);
   if (steps == 1) return {schedule, 1};
+  // An asynchronous schedule has no end of a step; its period shows only after several steps.
   return {std::make_shared<const Schedule>(unroll(*schedule, steps)), steps};
 }
 
@@ -36,6 +37,7 @@ Run run_of(const std::shared_ptr<const Schedule>& schedule) {
 double cores_of(const PlanProblem& problem, const Candidate& candidate, const NodePlacement& nodes) {
   const MachineProfile& machine = problem.machine;
   const std::int64_t threads = candidate.tensor_parallel * machine.threads;
+  // The simulation has one group; the others take their part of the cores.
   const std::int64_t groups = nodes.node_of.empty() ? candidate.data_parallel : 1;
   return static_cast<double>(machine.cores) / static_cast<double>(threads * groups);
 }
@@ -109,6 +111,7 @@ double pass_seconds(const PlanProblem& problem, const Candidate& candidate) {
 double least_seconds(const PlanProblem& problem, const Candidate& candidate, double pass) {
   const double cores = problem.machine.cores > 0 ? cores_of_group(problem, candidate) : kNoLimit;
   const auto beside = [&](double ops) { return 1 - problem.machine.contention.idle_gain * idle_share(ops, cores); };
+  // All work of a step, perfectly divided over the workers that can compute at once.
   const double workers = std::min(static_cast<double>(candidate.shape.stages), cores);
   double least = beside(workers) * pass * static_cast<double>(candidate.shape.micro_batches) / workers;
   // A step that flushes contains at least one micro-batch from end to end. Slices and halved micro-batches overlap
@@ -125,6 +128,7 @@ PlannedSchedule Predictor::prepare(const Candidate& candidate) {
   PlannedSchedule planned;
   planned.schedule = schedule_of(candidate);
   planned.paper = paper_model(find_generator(candidate.schedule), candidate.shape);
+  // The model follows the partition, which for `balanced` follows the schedule.
   planned.partition = resolve_partition(candidate.partition, {.schedule = *planned.schedule,
                                                               .model = problem_.model,
                                                               .workload = problem_.workload,
@@ -166,6 +170,7 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
   const Timeline timeline = timeline_of(run, planned.model, shared_cores(problem_, candidate, planned.model));
   Prediction prediction;
   prediction.step_seconds = timeline.period + planned.model.step_seconds;
+  // Before explain(), which a candidate that is too slow does not need.
   if (prediction.step_seconds >= seconds) return std::nullopt;
   const Explanation explanation = explain(*run.schedule, costs, timeline);
   prediction.sequences_per_second = static_cast<double>(problem_.mini_batch) / prediction.step_seconds;
@@ -196,6 +201,7 @@ std::vector<double> least_step_seconds(const PlanProblem& problem, const std::ve
   std::map<std::array<std::int64_t, 3>, double> passes;
   std::vector<double> bounds;
   for (const Candidate& each : candidates) {
+    // Thousands of candidates differ only in schedule and shape.
     const auto [place, is_new] = passes.try_emplace({each.micro_batch_size, each.shape.slices, each.tensor_parallel});
     if (is_new) place->second = pass_seconds(problem, each);
     bounds.push_back(least_seconds(problem, each, place->second));

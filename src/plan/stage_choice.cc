@@ -28,6 +28,7 @@ StageChoice parse_stages(const StageFlag& flag, const std::string& text) {
   for (const char* next = text.data();; ++next) {
     std::int32_t stage = 0;
     const auto [after, error] = std::from_chars(next, end, stage);
+    // Also rejects an empty number, as in "0,,1" and "0,".
     if (error != std::errc() || (after != end && *after != ',') || stage < 0) fail_to_parse(flag, text);
     choice.stages.emplace(stage);
     if (after == end) return choice;

@@ -14,6 +14,11 @@
 #include "plan/stage_links.h"
 #include "plan/tensor_parallel.h"
 
+// StageModelBuilder turns a candidate into the costs of its stages: times of layers from the machine profile, bytes
+// from footprints, links from the placement on nodes. All costs are per full micro-batch, so times of halved
+// micro-batches are divided by the schedule's scale (full()). The order of run() matters: sums need the footprints, and
+// updates need the times of sums.
+
 namespace chimera {
 namespace {
 
@@ -34,6 +39,7 @@ StageModel own_bytes(const std::vector<OwnLayer>& layers, const std::vector<Stag
       state += layer.state;
     }
     memory.gradients = memory.weights;
+    // A user's layer gives gradients and optimizer state as one number.
     memory.optimizer = std::max(0.0, state - memory.gradients);
     if (stage.first_layer > 0)
       memory.boundary = layers[static_cast<std::size_t>(stage.first_layer - 1)].output * samples;
@@ -56,6 +62,7 @@ struct LayerCosts {
   std::vector<LayerTime> own;
 
   [[nodiscard]] double of(const StageLayers& stage, double LayerTime::*part) const {
+    // kinds has the order of LayerKind: embedding, block, head.
     double seconds = static_cast<double>(stage.blocks()) * kinds[1].*part;
     if (stage.embedding) seconds += kinds[0].*part;
     if (stage.head) seconds += kinds[2].*part;
@@ -94,6 +101,7 @@ class StageModelBuilder {
     model_ = is_own() ? own_bytes(problem_.layers, partition, candidate_.micro_batch_size, workload_)
                       : stage_bytes(problem_.model, partition, schedule_, whole);
     model_.reserved_bytes = machine_.reserved.all();
+    // Profiles of GPUs have no cores.
     if (machine_.cores == 0) model_.costs.buffers.receives_ahead = kReceivesAheadOnGpus;
     for (std::size_t s = 0; s < partition.size(); ++s) {
       add_times(partition[s]);
@@ -138,6 +146,7 @@ class StageModelBuilder {
 
   [[nodiscard]] std::int64_t tied_matrix() const {
     const std::int64_t count = candidate_.tensor_parallel;
+    // The largest part of T ranks.
     return (tied_parameter(problem_.model).count() + count - 1) / count;
   }
 
@@ -148,6 +157,7 @@ class StageModelBuilder {
   /// Workers that share cores even out core differences. Measured sums in ops include the wait for the slowest core.
   [[nodiscard]] double slowest_core() const {
     const bool waits = has_op_sums(machine_, candidate_.tensor_parallel);
+    // A step waits for the slowest of all workers.
     const double slowest = problem_.workers > 1 && !shares_cores(problem_) && !waits ? 1 + machine_.core_imbalance : 1;
     return slowest * (1 + machine_.scale_loss * std::log2(static_cast<double>(problem_.workers)));
   }
@@ -180,6 +190,7 @@ class StageModelBuilder {
         full(static_cast<double>(workload_.micro_batch_size) * pairs * machine_.score_bytes * holders);
     StageMemory& memory = model_.costs.memory[stage];
     memory.activations = memory.boundary + scale * (memory.activations - memory.boundary + scores);
+    // Scores are not kept between I and W.
     if (memory.deferred) memory.deferred = *memory.deferred * scale;
     StageFootprint& footprint = model_.footprints[stage];
     for (double* bytes : working_sets(footprint)) *bytes *= scale;
@@ -206,6 +217,7 @@ class StageModelBuilder {
   void add_recomputation() {
     model_.costs.recompute.assign(model_.costs.stages.size(), 0);
     for (const StageId stage : candidate_.recompute)
+      // A profile may say 0, which would mean that the stage does not recompute.
       model_.costs.recompute[stage.index()] = std::max(recomputation_[stage.index()], kMin);
   }
 
@@ -241,6 +253,7 @@ class StageModelBuilder {
         // Without second shards, `all_reduce` is a reduce-scatter, which takes as long as the all-gather.
         gather = (problem_.second_shards ? 0.5 : 1) * model_.costs.all_reduce->seconds[s];
         const double shards = static_cast<double>(copies) / (problem_.second_shards ? 2 : 1);
+        // Each copy updates one share of the stage, or with second shards two.
         seconds /= shards;
         model_.costs.memory[s].optimizer /= shards;
         if (problem_.second_shards) copies = std::max<std::size_t>(copies / 2, 1);
@@ -317,6 +330,7 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
       return other.blocks() == stage.blocks() && other.embedding == stage.embedding && other.head == stage.head;
     };
     // Counting a stage's parameters is slow, and most stages are equal.
+    // The first equal stage: its own place, if it has not come yet.
     const auto known = static_cast<std::size_t>(std::ranges::find_if(partition, is_equal) - partition.begin());
     result.footprints.push_back(known < result.footprints.size() ? result.footprints[known]
                                                                  : stage_footprint(model, stage, workload));

@@ -10,6 +10,7 @@ namespace {
 double tensor_sum_seconds(const MachineProfile& machine, double bytes, std::int64_t tensor_parallel) {
   if (tensor_parallel <= machine.workers_per_node)
     return sum_seconds(machine, machine.all_reduce.within_node, tensor_parallel, bytes);
+  // On CPUs, the ranks of a node share one connection.
   const std::int64_t near = machine.cores == 0 ? machine.workers_per_node : 1;
   return sum_seconds(machine, link_of_rings(machine, near), tensor_parallel, bytes);
 }
@@ -43,11 +44,14 @@ bool has_op_sums(const MachineProfile& machine, std::int64_t tensor_parallel) {
 
 LayerTime split_layer_time(const MachineProfile& machine, const ModelConfig& model, LayerKind kind,
                            const Workload& workload, std::int64_t tensor_parallel) {
+  // device_time() computes the parts of T ranks itself.
   const bool is_modeled = machine.has_device() && machine.layers.empty();
   const LayerTime whole = layer_time(machine, model, kind, workload, is_modeled ? tensor_parallel : 1);
   if (tensor_parallel == 1 || is_modeled) return whole;
   if (has_layer_as_near(machine, model, kind, workload, tensor_parallel))
     return layer_time(machine, model, kind, workload, tensor_parallel);
+  // Without measured split layers: the time that grows with the number of sequences is divided by T, and the fixed rest
+  // stays. Two sizes tell the two apart.
   Workload twice = workload;
   twice.micro_batch_size *= 2;
   const LayerTime more = layer_time(machine, model, kind, twice);

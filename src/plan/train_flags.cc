@@ -34,6 +34,7 @@ std::vector<TrainFlag> train_flags(const PlanProblem& problem, const Candidate& 
   if (shape.slices > 1) {
     const auto bounds = planned_slices(problem, candidate.micro_batch_size, shape.slices);
     std::vector<std::int64_t> lengths(bounds.size());
+    // The first result is the first bound, 0, and is left out.
     std::adjacent_difference(bounds.begin(), bounds.end(), lengths.begin());
     flags.push_back({"slice-lengths", fmt::format("{}", fmt::join(lengths.begin() + 1, lengths.end(), ","))});
   }
@@ -56,6 +57,7 @@ std::vector<std::string> to_words(const std::vector<TrainFlag>& flags) {
   std::vector<std::string> words;
   for (const TrainFlag& flag : flags) {
     const bool* given = std::get_if<bool>(&flag.value);
+    // A flag that is off is not written; one that is on has no value.
     if (given != nullptr && !*given) continue;
     words.push_back("--" + flag.name);
     if (given == nullptr) words.push_back(value_text(flag));

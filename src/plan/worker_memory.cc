@@ -8,6 +8,10 @@
 #include "schedule/offload.h"
 #include "simulate/summary.h"
 
+// Peaks of memory without a simulation: only the order of ops on a worker counts, so that thousands of candidates and
+// choices of stages can be tried. OrderLedger walks over a worker's ops and adds what each takes and frees. Messages
+// count as if all buffers were full. worker_peaks() then gives the exact peaks of a simulated step.
+
 namespace chimera {
 namespace {
 
@@ -16,6 +20,7 @@ std::optional<Schedule> several_steps_at_work(const Schedule& step) {
   return steps > 1 ? std::optional(unroll(step, steps)) : std::nullopt;
 }
 
+/// Bytes of each worker over the order of its ops. An asynchronous schedule is unrolled until the pipeline is full.
 class OrderLedger {
  public:
   OrderLedger(const Schedule& schedule, const StageModel& model)
@@ -58,6 +63,7 @@ class OrderLedger {
     std::vector<std::int64_t> most = in_flight;
     for (const Op& op : schedule_.workers[worker]) {
       auto& count = in_flight[op.stage.index()];
+      // A stage saves its bytes once for each micro-batch that it has in flight at the peak.
       if (op.kind == OpKind::Forward) most[op.stage.index()] = std::max(most[op.stage.index()], ++count);
       if (gives_weight_gradient(op.kind)) --count;
     }
@@ -65,6 +71,7 @@ class OrderLedger {
     double saved = 0;
     for (const std::size_t s : held_[worker]) {
       const StageId stage(static_cast<std::int64_t>(s));
+      // A stage that saves nothing is never chosen.
       const double more = static_cast<double>(most[s]) * freed[s];
       if (chosen.contains(stage) || more <= saved) continue;
       saved = more;
@@ -128,6 +135,7 @@ class OrderLedger {
       }
     }
     const MessageBuffers& buffers = model_.costs.buffers;
+    // Receives posted ahead, the one that is read, and sends that are not yet freed.
     const auto each = static_cast<double>(buffers.receives_ahead + 1 + buffers.sends_behind);
     for (std::size_t w = 0; w < peers.size(); ++w)
       message_room_[w] = static_cast<double>(peers[w].size()) * each * largest[w];
