@@ -52,6 +52,7 @@ bool runs_in_torch(const Schedule& schedule) {
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
     const std::int64_t worker = schedule.placement.worker(ReplicaId(0), StageId(s)).value();
     loop = loop && worker == s % workers;
+    // With 2 stages per worker, stages go up the workers and come back down.
     v = v && worker == std::min(s, schedule.stages - 1 - s);
   }
   return loop || v;
@@ -106,6 +107,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
   for (const auto& [link, times] : hops) {
     const double usual = median(all);
     const double own = median(times);
+    // Short messages differ by chance, so a slow link must also matter beside the ops.
     if (own < kOutlier * usual || own < 0.05 * mean) continue;
     findings.push_back(fmt::format("messages from rank {} to rank {} take {} s, those of all links {} s",
                                    trace.ranks[link.first], trace.ranks[link.second], seconds_text(own),
@@ -161,6 +163,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
     better.splits_backward = !measured_split && std::ranges::any_of(schedule.workers.front(), [](const Op& op) {
       return op.kind == OpKind::BackwardInput;
     });
+    // Of several variants of a schedule, the fastest.
     const auto [at, is_new] = best.try_emplace({schedule.name, schedule.stages}, better);
     if (!is_new && at->second.seconds <= better.seconds) return;
     schedule.order.reset();  // Fields of pictures, which torch's CSV does not have
@@ -182,6 +185,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
   std::vector<BetterSchedule> all;
   for (auto& [name, better] : best) all.push_back(std::move(better));
   std::ranges::stable_sort(all, {}, [](const BetterSchedule& b) { return std::pair{!b.within_memory, b.seconds}; });
+  // Sorted: schedules within the memory first, each part by time. At most kMaxBetter of each part are shown.
   std::array<std::size_t, 2> taken{};
   for (BetterSchedule& better : all) {
     if (taken[better.within_memory ? 0 : 1]++ < kMaxBetter) diagnosis.better.push_back(std::move(better));

@@ -18,6 +18,12 @@
 #include "core/error.h"
 #include "core/printable.h"
 
+// A TraceReader walks over the events of one file once, without a tree of the JSON in memory: traces have millions of
+// events. take() sorts them into ranges of the pipeline (annotations), operators of the host, launches and kernels.
+// finish() then finds for each op when its work began and ended: on the host by the operators inside of its range, on a
+// device by the kernels that were launched in it. Files of our own --trace have ops as ranges of all ranks and need no
+// such search (take_own()). Times are seconds since the first event of the file.
+
 namespace chimera {
 namespace {
 
@@ -35,6 +41,7 @@ constexpr std::string_view kNode = "autograd::engine::evaluate_function: ";
 struct Operator {
   enum Kind : std::uint8_t { Other, Node, WeightNode, ProductNode };
   double start = 0;
+  // Short, because a trace has millions of operators.
   float seconds = 0;
   Kind kind = Other;
   [[nodiscard]] double end() const { return start + seconds; }
@@ -71,6 +78,7 @@ std::optional<std::int64_t> take_id(std::string_view& text) {
   return id;
 }
 
+/// Parses `1F3`, the forward of micro-batch 3 at stage 1.
 std::optional<Op> op_of(std::string_view text) {
   const auto stage = take_id(text);
   const auto kind = stage && !text.empty() ? op_kind(text.front()) : std::nullopt;
@@ -91,6 +99,8 @@ std::optional<std::int64_t> number_in(std::string_view object, std::string_view 
 }
 
 /// Returns the ranges that an annotation means: none for annotations of other things, two for a pair.
+// torch.distributed.pipelining annotates `PP:0F1`, `PP:(0F1;1B0)OVERLAP_F_B`, `PP:0SEND_F1`, `PP:0UNSHARD` and
+// `PP:0REDUCE_GRAD`; its GPipe annotates `Forward 1` and `Backward 1`.
 std::vector<TraceRange> ranges_of(std::string_view name) {
   const auto range = [](RangeKind kind, const Op& op = {}, bool sends = false) {
     return TraceRange{.kind = kind, .op = op, .sends = sends};
@@ -133,6 +143,7 @@ std::vector<TraceRange> ranges_of(std::string_view name) {
   return {};
 }
 
+/// Which gradient an operator of autograd computes: of weights, of both factors of a product, or another.
 Operator::Kind kind_of(std::string_view name) {
   if (!name.starts_with(kNode)) return Operator::Other;
   name.remove_prefix(kNode.size());
@@ -151,6 +162,7 @@ double cover(const Intervals& intervals, double start, double end) {
     if (to <= start) continue;
     if (from >= end) break;
     covered += std::min(to, end) - std::max(from, start);
+    // What is covered so far is not counted again if intervals overlap.
     start = std::min(to, end);
   }
   return covered;
@@ -167,6 +179,7 @@ class TraceReader {
     } catch (const simdjson::simdjson_error& error) {
       fail(fmt::format("not a complete trace ({}); is the file cut off?", cause_of(error.error())));
     }
+    // A file of our own --trace, which has all ranks.
     if (!own_.empty()) return own_ranks();
     if (!has_events_) fail("no list `traceEvents`; expected a file of torch.profiler's export_chrome_trace()");
     if (rank_.ranges.empty() || std::ranges::none_of(rank_.ranges, is_op)) {
@@ -238,6 +251,8 @@ class TraceReader {
       const std::string_view key = field.unescaped_key();
       if (key == "pg_desc") {
         const std::string_view text = field.value().get_string();
+        // A description that the user gave to the process group. Such groups are tried first (choose_pipeline() in
+        // trace.cc).
         is_pipeline = text.find("pp") != text.npos || text.find("pipe") != text.npos;
       } else if (key == "ranks") {
         for (auto rank : field.value().get_array()) ranks.push_back(rank.get_int64());
@@ -252,6 +267,7 @@ class TraceReader {
     return field;
   }
 
+  /// Returns a string as it stands in the file, without unescaping: names of interest have no escapes.
   static std::string_view text_of(json::value value) {
     std::string_view text = value.raw_json_token();
     text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
@@ -294,6 +310,7 @@ class TraceReader {
     if (event.phase != "X") return;
     if (!(std::abs(event.start) < kLatest) || !(event.seconds >= 0) || event.seconds > kLatest)
       fail(fmt::format("an event at {} with a duration of {}; expected microseconds", event.start, event.seconds));
+    // Relative to the first event, so that doubles keep nanoseconds: absolute times are microseconds since 1970.
     if (!first_) first_ = event.start;
     event.start = (event.start - *first_) * kMicrosecond;
     event.seconds *= kMicrosecond;
@@ -317,6 +334,7 @@ class TraceReader {
     } else if (event.category == "cuda_runtime" || event.category == "cuda_driver") {
       if (const auto correlation = number_in(event.arguments, "correlation")) launches_[*correlation] = event.start;
     } else if (event.category == "kernel") {
+      // Kernels of NCCL wait for other ranks; that is no computation.
       if (event.name.find("nccl") != event.name.npos) return;
       const auto correlation = number_in(event.arguments, "correlation");
       if (correlation) kernels_.push_back({*correlation, event.start, end});
@@ -330,6 +348,7 @@ class TraceReader {
     if (event.process != 1 || event.name != "thread_name") return;
     const std::string_view text = event.arguments;
     RankTrace& rank = own_[event.thread];
+    // Tracks count from 1.
     rank.rank = event.thread - 1;
     if (const auto place = text.find("worker "); place != text.npos) {
       std::string_view number = text.substr(place + 7);
@@ -397,6 +416,7 @@ class TraceReader {
   }
 
   [[nodiscard]] std::span<const Operator> operators_in(double start, double end) const {
+    // operators_ is sorted by start.
     const auto first = std::ranges::lower_bound(operators_, start, {}, &Operator::start);
     return {first, std::ranges::upper_bound(first, operators_.end(), end, {}, &Operator::start)};
   }
@@ -405,6 +425,7 @@ class TraceReader {
   void split_pair(TraceRange& forward, TraceRange& backward) const {
     const auto operators = operators_in(forward.start, forward.end);
     const auto node = std::ranges::find_if(operators, [](const Operator& o) { return o.kind != Operator::Other; });
+    // Without operators of autograd in the pair, it is divided in the middle.
     const double middle = node == operators.end() ? (forward.start + forward.end) / 2 : node->start;
     double end = forward.start;
     for (const Operator& before : std::span(operators.begin(), node)) end = std::max(end, before.end());
@@ -418,6 +439,7 @@ class TraceReader {
     const double latest = (operators.empty() ? range.end : range.first_operator) + kMicrosecond;
     auto wait = std::ranges::lower_bound(waits_, range.start, {}, &Wait::end);
     for (; wait != waits_.end() && wait->end <= latest; ++wait) range.received = wait->end;
+    // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
     range.work_start = range.start;
     range.work_end = range.end;
     std::vector<std::pair<double, double>> intervals;
@@ -427,6 +449,7 @@ class TraceReader {
       intervals.emplace_back(o.start, o.end());
       if (o.kind != Operator::Other) nodes += o.seconds;
       if (o.kind == Operator::WeightNode) weights += o.seconds;
+      // The backward of a product computes two products of the same size, one for the weight.
       if (o.kind == Operator::ProductNode) weights += o.seconds / 2;
     }
     range.covered = cover(intervals, range.start, range.end);
@@ -447,11 +470,13 @@ class TraceReader {
     for (TraceRange& range : rank_.ranges) {
       if (range.kind != RangeKind::Op) continue;
       std::vector<std::pair<double, double>> busy;
+      // The first launch at or after the start of the range.
       const auto first = std::ranges::lower_bound(launched, std::pair{range.start, -1.0});
       for (auto at = first; at != launched.end() && at->first < range.end; ++at) {
         const Kernel& kernel = kernels_[static_cast<std::size_t>(at->second)];
         busy.emplace_back(kernel.start, kernel.end);
       }
+      // A trace without launches: the device's own ranges have the same names, in the same order.
       if (busy.empty()) {
         auto& next =
             used[{range.op.stage.value() * kOpKinds + static_cast<int>(range.op.kind), range.op.micro_batch.value()}];
@@ -465,6 +490,7 @@ class TraceReader {
       range.work_start = range.received = range.first_operator = busy.front().first;
       range.work_end = std::ranges::max(busy, {}, &std::pair<double, double>::second).second;
       range.covered = cover(busy, range.work_start, range.work_end);
+      // Operators of the host say nothing about the times of kernels.
       range.weight_products = -1;
     }
   }
@@ -507,11 +533,13 @@ bool read_some(gzFile file, std::string& text, std::size_t most) {
   while (text.size() < most) {
     const std::size_t size = text.size();
     const std::size_t block = std::min(kBlock, most - size);
+    // Grows by half at least, so that a file of unknown size is not copied for each block.
     if (text.capacity() < size + block) text.reserve(std::max(size + size / 2, size + block));
     text.resize(size + block);
     const int got = gzread(file, text.data() + size, static_cast<unsigned>(block));
     text.resize(size + static_cast<std::size_t>(std::max(got, 0)));
     if (got < 0) return false;
+    // The end, or an error of the compressed data, which gzread() reports as an end.
     if (got == 0) {
       int error = Z_OK;
       gzerror(file, &error);

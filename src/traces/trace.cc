@@ -78,6 +78,7 @@ std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int6
   std::ranges::sort(ranks, {}, &RankTrace::rank);
   std::set<std::int64_t> stages;
   for (const RankTrace& rank : ranks) stages.merge(stages_of(rank));
+  // torch's GPipe names no stages.
   const bool unnamed = stages.contains(-1);
   std::vector<std::vector<std::int64_t>> groups;
   std::vector<std::int64_t> all;
@@ -96,6 +97,7 @@ std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int6
       group.push_back(&*found);
       chosen.push_back(&*found);
     }
+    // Not all files of this group were given.
     if (chosen.size() != members.size() || chosen.empty()) continue;
     const bool is_own = chosen.front()->own_worker >= 0;
     if (!is_own && (unnamed ? members.size() < 2 : !is_pipeline(group, stages.size()))) continue;
@@ -154,8 +156,11 @@ OpWindows windows_of(const RankTrace& rank) {
     windows.ranges.push_back(i);
     distinct.insert(key_of(rank.ranges[i].op));
   }
+  // Each op occurs once in a step.
   windows.length = distinct.size();
   const std::size_t last = std::min(windows.length, windows.ranges.size() - windows.length + 1);
+  // A window that begins in the middle of a step may be consistent too. Steps usually start their micro-batches in
+  // ascending order, so such windows are preferred.
   for (const bool ascending : {true, false}) {
     for (std::size_t begin = 0; begin < last; ++begin) {
       if (!can_begin(rank, windows, begin, ascending)) continue;
@@ -232,6 +237,7 @@ class TraceBuilder {
       ops += list.size();
     }
     const std::string& file = workers_.front()->file;
+    // A damaged trace could name stage 10^6, for which tables would be made.
     if (static_cast<std::size_t>(std::max({schedule.stages, schedule.micro_batches, replicas})) > ops)
       throw ConfigError(fmt::format("{}: the ops name {} stages and {} micro-batches, but a step has {} ops", file,
                                     schedule.stages, schedule.micro_batches, ops));
@@ -281,6 +287,8 @@ class TraceBuilder {
 
   /// Drops steps that some ranks have not recorded: those before the last rank's first step.
   void align_steps() {
+    // Ranks start to record at different times. A rank whose second step is closer to the latest first step than its
+    // own first one has recorded a step more.
     const auto [fewest, most] = std::ranges::minmax(windows_, {}, &OpWindows::steps);
     std::size_t steps = fewest.steps;
     if (fewest.steps != most.steps) {
@@ -315,6 +323,7 @@ class TraceBuilder {
         const OpIndex sender = sender_of(w, trace_.schedule.workers[w][i]);
         if (sender == kNoOp) continue;
         const std::size_t from = table_->worker(sender);
+        // How late the receiver's clock can be: it starts its work after the message was sent, in every step.
         double& bound = most.try_emplace({from, w}, kUnbounded).first->second;
         for (std::size_t k = 0; k < num_steps_; ++k) {
           const double sent = origins_[from] + range(from, k, sender - table_->first(from)).work_end;
@@ -322,6 +331,7 @@ class TraceBuilder {
         }
       }
     }
+    // Breadth first from worker 0, whose clock all others follow.
     std::vector<bool> reached(count, false);
     std::vector<std::size_t> queue = {0};
     reached[0] = true;
@@ -331,6 +341,7 @@ class TraceBuilder {
       for (std::size_t to = 0; to < count; ++to) {
         if (reached[to] || !most.contains({from, to})) continue;
         const double high = most[{from, to}] + shift(from);
+        // Messages in the other direction bound the difference from below.
         const double low = most.contains({to, from}) ? shift(from) - most[{to, from}] : -kUnbounded;
         // The clock of `to` is late by a value from `low` to `high`.
         const double late = low > 0 || high < 0 ? (std::isfinite(low) ? (low + high) / 2 : high) : 0;
