@@ -21,6 +21,10 @@
 #include "train/setup/device.h"
 #include "train/setup/options.h"
 
+// `chimera evaluate`: the mean loss of all windows of a text, in their order, with the weights of a model folder. One
+// process holds the whole model in one stage and computes forwards only, so neither schedule nor transport nor
+// optimizer exists here. What can be refused is refused before the weights are read, because reading takes long.
+
 namespace chimera {
 namespace {
 
@@ -38,6 +42,7 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
 }
 
 /// All windows have the same number of targets.
+/// So the mean over windows is the mean over targets, and a last micro-batch of fewer windows has its due weight.
 double mean_loss(const EvaluationOptions& options, const Samples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;
@@ -47,6 +52,8 @@ double mean_loss(const EvaluationOptions& options, const Samples& samples, Famil
   while (now.windows_done < now.windows) {
     const std::int64_t first = now.windows_done;
     const std::int64_t end = std::min(first + options.micro_batch_size, now.windows);
+    // With a mini-batch of 1, the loss is a sum over the windows. It is divided once, by the windows of all
+    // micro-batches.
     const MicroBatch batch =
         make_micro_batch(samples_between(samples, first, end), family, samples.targets_per_sample(), /*mini_batch=*/1);
     const double loss = stage.forward({}, batch).item<double>();
@@ -63,6 +70,7 @@ double mean_loss(const EvaluationOptions& options, const Samples& samples, Famil
 
 /// Includes narrow copies.
 double weight_bytes(const ModelConfig& model, DataType dtype) {
+  // bfloat16 weights are copies of float32 ones, and both exist: 4 + 2 bytes a parameter.
   const std::int64_t copies = master_type(dtype) == dtype ? 0 : bytes_of(dtype);
   return static_cast<double>(parameter_count(model)) * static_cast<double>(bytes_of(master_type(dtype)) + copies);
 }

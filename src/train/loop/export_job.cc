@@ -17,6 +17,10 @@
 #include "train/loop/loader.h"
 #include "train/setup/device.h"
 
+// Writes what another implementation needs to repeat a run step by step: the initial weights, the samples of each step
+// in the order of training, and the settings with the learning rate of each step. Values that follow from others by
+// rules of ours are written out, so that a reader needs to know none of them.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +33,7 @@ Tensors first_weights(const ModelConfig& model, DataType dtype, const InitialVal
   const auto add = [&](const ParameterGroup& group) {
     for (const Parameter& parameter : group.parameters()) weights[parameter.name] = parameter.value.detach();
   };
+  // The stage only refers to a tied matrix, which is a parameter group of its own.
   if (whole.tied) add(*whole.tied);
   add(*whole.stage);
   return weights;
@@ -38,6 +43,7 @@ Tensors all_batches(const JobShape& job, const Samples& samples, std::int64_t co
   std::map<std::string, std::vector<at::Tensor>> steps;
   for (std::int64_t step = 0; step < count; ++step) {
     const MicroBatch batch =
+        // One micro-batch as large as the mini-batch. Readers cut it into "micro_batches" parts.
         make_micro_batch(samples, job.model.family, {step, 0, job.run.mini_batch(), job.run.mini_batch()});
     steps["tokens"].push_back(batch.tokens);
     steps["targets"].push_back(batch.targets);

@@ -56,6 +56,11 @@
 #include "transport/stream.h"
 #include "transport/threads/rank_threads.h"
 
+// The ranks of a run, as threads of one process (run_threads()) or as this process (run_rank()). Both call train_as(),
+// which trains and then writes what a run leaves behind, in the order of what can be replaced least: checkpoint, model,
+// records, summary. Errors become a FailureReport with the op in which they happened; in a process, it goes to the
+// launcher, which decides what the run's reason to end was.
+
 namespace chimera {
 namespace {
 

@@ -11,6 +11,7 @@ namespace {
 
 std::int64_t last_closed_step(const Trainer& trainer) {
   const StepPosition& position = trainer.position();
+  // A step that is updated but not closed has no line yet. Trainer::run() closes it first, and so reports it.
   return position.is_closed() ? position.done() : position.done() - 1;
 }
 
@@ -25,8 +26,10 @@ void RunOutputs::open(const Trainer& trainer) {
   peak_flops_ = job.peak_flops;
   if (!options_.exported.folder.empty() && !exported_to_) exported_to_.emplace(options_.exported.folder);
   if (!progress_) progress_.emplace(job.first_step, options_.updates.steps, output.log_every);
+  // Without a change of the running ranks, a generation goes on with the open files.
   if (metrics_ || events_) return;
   const std::int64_t closed = last_closed_step(trainer);
+  // Before the metrics are opened, which cuts the lines after `closed`: those steps will be reported again.
   if (!output.report.empty()) lines_ = read_kept_lines(output.metrics, closed);
   if (!output.tensorboard.empty()) events_.emplace(output.tensorboard, closed + 1);
   if (!output.metrics.empty()) metrics_.emplace(output.metrics, closed);
@@ -43,8 +46,10 @@ void RunOutputs::close() {
 void RunOutputs::note_step(StepMetrics step) {
   const auto now = std::chrono::steady_clock::now();
   step.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  // The pace counts the wall time between steps, because validations and saves will also be in the time that is left.
   step.seconds_left = pace_.seconds_left(step.step, std::chrono::duration<double>(now - last_).count());
   last_ = now;
+  // Ranks that do not write keep the pace all the same: after a loss, each may become the one that writes.
   if (!speaks_ || step.step <= written_) return;
   written_ = step.step;
   if (peak_flops_ > 0) step.utilization = flops_ / step.step_seconds / peak_flops_;

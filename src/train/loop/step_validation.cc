@@ -48,6 +48,7 @@ std::string StepValidation::sample(std::int64_t step) {
                          scalar_type(self_.job.options.numbers.dtype), self_.device);
   const TrainingPrompt& prompt = *self_.job.data.prompt;
   const auto on_token = [&](TokenId, std::string_view) {
+    // A text takes long compared with an op, so each token is a sign of life for the watch of hangs.
     progress_.note({RankProgress::Phase::Steps, step, Instruction{.kind = InstructionKind::ReduceScalars}});
     progress_.catch_up();
   };

@@ -16,6 +16,11 @@
 #include "train/setup/job_checkpoints.h"
 #include "transport/stream.h"
 
+// Trainer::run() is the loop of training: run_step() computes a step and updates the weights, close_step() does what
+// follows from it: comparisons of replicas, validation, metrics, saves. A run that loses a rank may end between the
+// two,
+// so StepPosition counts updated and closed steps apart. rejoin() continues such a run over new connections.
+
 namespace chimera {
 namespace {
 

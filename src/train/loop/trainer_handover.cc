@@ -14,6 +14,11 @@
 #include "train/setup/connection.h"
 #include "train/setup/device.h"
 
+// run() is a loop over generations: join the ranks that are left, or their replacements; continue; and come back here
+// when a peer is lost. An error of this rank is first shown to the launcher, which knows whether the loss of another
+// rank has caused it. A generation with fewer ranks has a job and programs of its own, so its trainer is made anew
+// around the weights that the old one has kept.
+
 namespace chimera {
 namespace {
 
@@ -50,11 +55,13 @@ RunSummary TrainerHandover::run(const Calls& calls) {
       }
       is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
       return summary;
+      // All ranks end with these two, so none is left to continue with.
     } catch (const FinalError&) {
       throw;
     } catch (const PeerFinalError&) {
       throw;
     } catch (const std::exception& error) {
+      // A second loss before the run continues belongs to the same interruption, which began with the first one.
       if (left_at_ == 0) left_at_ = monotonic_seconds();
       if (!reconnecting_.must_leave(error, trainer_ ? trainer_->current() : "start-up")) throw;
     }
@@ -66,6 +73,7 @@ RunSummary TrainerHandover::run(const Calls& calls) {
 void TrainerHandover::join(const Calls& calls) {
   const JoinedGeneration& next = reconnecting_.await_generation();
   RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
+  // If a replacement has come for each lost rank, the trainer lives on with its job.
   if (change != change_) {
     change_job(std::move(change));
     calls.on_change();
@@ -93,6 +101,7 @@ void TrainerHandover::balance(const Calls& calls) {
 }
 
 RunChange TrainerHandover::agree_on_copies() {
+  // The number of copies, then a rank and a group for each. Other ranks add zeros, so that the sum is a broadcast.
   std::array<double, 1 + 2 * kMaxExtraCopies> numbers{};
   if (trainer_->rank() == RankId(0)) {
     const RunChange change = balanced(launched_, change_);
@@ -115,6 +124,7 @@ RunChange TrainerHandover::agree_on_copies() {
 void TrainerHandover::connect() {
   const auto& job = this->job();
   const auto& launched = job.launched_ranks;
+  // A rerouted job numbers its ranks without gaps: its rank r is the launched rank launched[r].
   const RankId rank(launched.empty() ? rank_.value() : std::ranges::find(launched, rank_) - launched.begin());
   reconnecting_.join([&](const RendezvousPoint& rendezvous, const std::shared_ptr<ConnectionBreaker>& breaker,
                          bool is_first) {
@@ -127,6 +137,8 @@ void TrainerHandover::connect() {
                                 .start_up_timeout = is_first ? kGlooDefaultTimeout : rejoining_patience(job.options),
                                 .breaker = breaker});
   });
+  // The trainer's weights are those that this process has kept, or of a file or seed, or, in a replacement, not there
+  // yet: rejoin() then brings them from another rank.
   if (!trainer_ && kept_) {
     trainer_.emplace(job, rank, reconnecting_, WeightOrigin::Own, &*kept_);
   } else if (!trainer_) {
@@ -146,11 +158,13 @@ void TrainerHandover::connect() {
 }
 
 void TrainerHandover::change_job(RunChange change) {
+  // The trainer refers to the job, so it ends first. What it has kept shares the weights, which so exist only once.
   if (trainer_) kept_ = trainer_->keep();
   trainer_.reset();
   rerouted_.reset();
   if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
   change_ = std::move(change);
+  // The flight record holds the programs, which have changed. The first rank that is left writes them for all.
   if (job().launched_rank(RankId(0)) == rank_)
     rewrite_flight_job(launched_.options.flight_folder(), flight_job(job(), launched_.options.planned));
 }

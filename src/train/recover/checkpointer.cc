@@ -29,6 +29,10 @@
 #include "train/recover/stop_signals.h"
 #include "train/setup/job_checkpoints.h"
 
+// A save is always in one of three phases, Idle, Writing (each rank its part) and Committing (rank 0 the manifest). All
+// ranks apply the same sums of votes, so they change the phase after the same step, and may take it for granted that
+// the others are in it too. After the last step nobody sums votes any more; finish() then sums them alone.
+
 namespace chimera {
 namespace {
 
@@ -39,10 +43,12 @@ constexpr std::chrono::milliseconds kLongestLastPause{8000};
 FileDescriptor hold_folder(Disk& disk, const std::string& folder) {
   try {
     std::error_code none;
+    // An error shows again in make_folder(), whose message is better.
     std::filesystem::create_directories(std::filesystem::path(folder).parent_path(), none);
     disk.make_folder(folder);
     FileDescriptor held(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (held.get() < 0) reject("--checkpoint {}: cannot be opened ({})", folder, system_message(errno));
+    // Some network disks have no locks. Their errors must not forbid a run.
     if (::flock(held.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       reject("--checkpoint {}: another run saves in this folder; give another folder", folder);
     }
@@ -75,17 +81,20 @@ CheckpointPart::CheckpointPart(const JobShape& job, RankId rank,
     const RankGroups& holders = shards[id.index()];
     std::vector<Parameter> own;
     for (std::size_t shard = 0; shard < holders.size(); ++shard) {
+      // Several ranks hold equal copies of a shard; the first of them writes it.
       if (holders[shard].front() != job.ranks().in_lane(rank)) continue;
       std::ranges::copy(owned_parameters(*group, holders.size(), shard), std::back_inserter(own));
     }
     for (const Parameter& parameter : own) {
       written.insert(parameter.name);
+      // With the names of Hugging Face, so that --from can read a checkpoint like any model folder.
       for (const std::string& name : exported_names(job.model, parameter.name)) {
         add(weights_, name, parameter.name, parameter.value);
       }
     }
   }
   for (const OptimizerTensor& moment : state) {
+    // The optimizer also has the state of parameters that another rank writes.
     if (!written.contains(moment.parameter)) continue;
     add(state_, state_name(job.model, moment.parameter, moment.kind), moment.parameter, moment.value);
   }
@@ -97,6 +106,7 @@ void CheckpointPart::add(std::vector<Piece>& pieces, std::string name, const std
   auto cut = tensor_ == nullptr ? std::nullopt : tensor_cut(parameter);
   if (cut && entry.shape == shapes_.at(parameter)) cut.reset();  // is_cut() has left it whole
   if (cut) entry.shape = shapes_.at(parameter);
+  // Ranks that do not write keep the cut pieces too, because gathering them in copy() is a collective.
   if (cut || is_written()) pieces.push_back({.entry = std::move(entry), .source = source, .cut = cut, .copy = {}});
 }
 
@@ -109,6 +119,7 @@ void CheckpointPart::copy(const std::function<void()>& progress) {
       at::Tensor source = piece.source.detach();
       if (piece.cut) source = gather_whole(source, *piece.cut, piece.entry.shape, *tensor_);
       if (!is_written()) continue;
+      // The memory of the first save serves all later ones.
       if (!piece.copy.defined()) piece.copy = at::empty_like(source, source.options().device(at::kCPU));
       piece.copy.copy_(source);
       progress();
@@ -159,12 +170,15 @@ SaveVotes& Checkpointer::votes() {
   const bool has_news = outcome != SaveThread::Outcome::None && (is_writing || is_first);
   const double every = job_.options.checkpoint.every.seconds;
   const auto now = std::chrono::steady_clock::now();
+  // Only rank 0 reads a clock: one vote is enough for a save.
   const bool is_time = is_first && every > 0 && std::chrono::duration<double>(now - last_save_).count() >= every;
   const bool is_retry = is_first && current_.phase == Phase::Idle && retries_.is_due(now);
   votes_ = {};
   if (is_time || is_retry) votes_.wanted = 1;
+  // A signal reaches each rank at another moment. All see the sum, and so stop after the same step.
   votes_.stop = stop_requested() ? 1 : 0;
   if (current_.phase != Phase::Idle && has_news) {
+    // Repeated in each step until the sum has the votes of all ranks; votes of earlier steps do not count.
     (is_writing ? votes_.written : votes_.committed) = 1;
     votes_.failed = outcome == SaveThread::Outcome::Failed ? 1 : 0;
   }
@@ -199,6 +213,7 @@ void Checkpointer::save(const StepMetrics& metrics) {
 
 bool Checkpointer::finish(const StepMetrics& last) {
   agree();
+  // plans_.saved follows from summed votes, so all ranks take equally many turns.
   for (auto pause = SaveRetries::kFirstPause; plans_.saved != last.step; pause *= 2) {
     save(last);
     agree();
@@ -225,6 +240,7 @@ void Checkpointer::agree() {
 
 void Checkpointer::drop() {
   if (current_.phase != Phase::Idle) wait_until([&] { return has_ended(); });
+  // Parts of lost ranks may be missing, so the save is given up, and is due again.
   current_.is_dropped = current_.phase != Phase::Idle;
   plans_.is_due = plans_.is_due || current_.is_dropped;
   current_.phase = Phase::Idle;
@@ -235,6 +251,7 @@ void Checkpointer::drop() {
 void Checkpointer::resume(const SavePlans& plans) {
   plans_ = plans;
   if (std::exchange(current_.is_dropped, false) && rank_ == RankId(0)) {
+    // Not yet in drop(): other ranks may still have been writing into the folder.
     abandon(disk_, job_.options.checkpoint.folder, current_.metrics.step);
   }
 }
@@ -266,6 +283,7 @@ void SaveThread::start(std::function<void()> task, std::string failure) {
   outcome_ = Outcome::None;
   if (!thread_) thread_.emplace();
   // The outcome tells the end of the task, so nobody needs the future.
+  // Fault points of tests ask for the rank of their thread, so the new thread takes it over.
   static_cast<void>(thread_->begin([this, task = std::move(task), failure = std::move(failure), rank = fault_rank()] {
     set_fault_rank(rank);
     try {
@@ -289,6 +307,7 @@ nlohmann::ordered_json Checkpointer::progress() const {
   const StepMetrics& metrics = current_.metrics;
   nlohmann::ordered_json progress = {{"step", metrics.step},
                                      {"updates", metrics.updates},
+                                     // Beside the steps, because a run that resumes may have other mini-batches.
                                      {"samples", metrics.step * job_.run.mini_batch() + job_.sample_shift},
                                      {"tokens", metrics.step * metrics.tokens + job_.token_shift},
                                      {"learning_rate", metrics.learning_rate},
@@ -318,6 +337,7 @@ void Checkpointer::commit_parts() {
     throw;
   }
   try {
+    // After the commit, so that at no time fewer checkpoints exist than --keep promises.
     remove_expired(disk_, options.folder, current_.metrics.step, options.keep);
   } catch (const CheckpointError& error) {
     messages().write(fmt::format("chimera: an old checkpoint is not removed: {}; training continues\n", error.what()));

@@ -35,6 +35,7 @@ std::unique_ptr<Heartbeats> watch_hosts(const RankEnvironment& rank, Transport& 
   if (!rank.placed || rank.rendezvous.host.empty()) return nullptr;
   HeartbeatOptions options{.rank = rank.rank, .secret = rank.rendezvous.secret, .on_silence = {}};
   options.on_silence = [rank = rank.rank](const std::string& reason, bool own) { end_for_silence(rank, reason, own); };
+  // Rank 0 listens for the heartbeats of all others, and tells them its port over the connections that exist already.
   FileDescriptor socket;
   std::string own;  // Rank 0: port and address
   if (rank.rank == 0) {

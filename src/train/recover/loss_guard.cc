@@ -14,12 +14,14 @@ namespace chimera {
 
 std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t step) const {
   if (!leaves_out(step) && !self_.job.options.recovery.skips_non_finite(step)) return nullptr;
+  // Called on all ranks; is_own is true on the one that found the value, so that only one prints.
   return [this, step](const std::string& what, bool is_own) {
     // Single bad mini-batches are skipped. A model that has diverged would skip all further steps in silence.
     if (skipped_in_row_ == kMaxSkippedInRow) {
       const std::string why =
           fmt::format("{}, and the {} steps before it were not finite either", what, kMaxSkippedInRow);
       if (is_own) throw Error(why + "; try a lower --learning-rate");
+      // So that the launcher does not take this rank for the culprit.
       throw PeerLostError(why);
     }
     if (!is_own) return;
@@ -28,10 +30,12 @@ std::function<void(const std::string&, bool)> LossGuard::skip_hook(std::int64_t 
 }
 
 void LossGuard::note(StepMetrics& metrics, const LossWatch& watch) {
+  // A step that is left out on purpose tells nothing about the model.
   if (!leaves_out(metrics.step)) skipped_in_row_ = metrics.is_skipped ? skipped_in_row_ + 1 : 0;
   const double spike = self_.job.options.recovery.spike;
   if (spike == 0) return;
   metrics.loss_watch = watch;
+  // The loss may be NaN, which would stay in the running mean for good.
   if (metrics.is_skipped) return;
   if (watch.deviations_above(metrics.loss) > spike) end_for_spike(metrics, watch);
   metrics.loss_watch.note(metrics.loss);

@@ -22,6 +22,7 @@ std::vector<RankState> gather_states(const RankState& own, const RankContext& se
   std::vector<double> packed = {own.has_weights ? 1.0 : 0.0, static_cast<double>(own.done),
                                 static_cast<double>(own.gradients_complete_step)};
   const std::size_t first_group = packed.size();
+  // A number for each group follows, 1 if the rank lacks it, because all ranks must send equally many numbers.
   packed.resize(first_group + self.job.run.rank_groups().size());
   for (const std::size_t group : own.lacking) packed[first_group + group] = 1;
   std::vector<RankState> states;
@@ -52,6 +53,7 @@ ResumeState agree_on_resume_state(std::span<const RankState> states, const RankG
     }
   }
   for (std::size_t group = 0; group < groups.size(); ++group) {
+    // Any holder will do: after the missing updates, all copies of a group are equal.
     const auto source =
         std::ranges::find_if(groups[group], [&](RankId rank) { return states[rank.index()].has(group / lanes); });
     if (source == groups[group].end()) throw Error(fmt::format("no rank is left that holds stage {}", group / lanes));

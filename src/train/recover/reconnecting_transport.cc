@@ -24,9 +24,11 @@ ReconnectingTransport::ReconnectingTransport(const RankEnvironment& rank)
 
 const JoinedGeneration& ReconnectingTransport::await_generation() {
   note_progress({RankProgress::Phase::Joining});
+  // The order to leave may come before this rank has connected for the first time.
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
   if (is_first_) return generation_;
   generation_ = link_.rejoin([this] { breaker_->reset(); });
+  // The launcher passes an open file without a name. The path of the descriptor gives it one, which c10d needs.
   const std::string store = fmt::format("/proc/self/fd/{}", generation_.store.get());
   if (rendezvous_.host.empty()) {
     rendezvous_ = file_rendezvous(store);

@@ -53,6 +53,7 @@ std::vector<StageReplicas> stage_copies(const JobShape& job, bool on_gpus) {
 /// The largest set of equal replicas is right; the first one in a tie.
 DeviatingStage stage_of(const StageReplicas& copies, const std::vector<Halves>& hashes) {
   const auto count = [&](const Halves& hash) { return std::ranges::count(hashes, hash); };
+  // Quadratic, but a stage has few copies. max_element() returns the first of several largest.
   const auto right = std::ranges::max_element(hashes, {}, count);
   DeviatingStage stage{.copies = copies,
                        .deviating = {},
@@ -132,6 +133,7 @@ void ReplicaCheck::compare(std::int64_t step) {
                        });
   if (!repairs) {
     const DeviatingStage& first = differing.front();
+    // A deviating rank reports the reason, so that the launcher names it as the culprit.
     fail_on_all_ranks(describe(self_.job, first, step), self_.world_rank == first.deviating.front(), self_.transport);
   }
   for (const DeviatingStage& stage : differing) repair(stage, step);

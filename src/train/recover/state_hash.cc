@@ -14,9 +14,11 @@ namespace chimera {
 namespace {
 
 constexpr std::int64_t kHashedAtOnce = 1 << 22;  // elements; bounds temporary memory
+// 2^64 divided by the golden ratio, whose multiples spread evenly over all values.
 constexpr auto kOddMultiplier = static_cast<std::int64_t>(0x9e37'79b9'7f4a'7c15U);
 
 at::Tensor as_integers(const at::Tensor& tensor) {
+  // Bits count, not numbers: 0 and -0 differ, and a NaN equals itself.
   switch (tensor.element_size()) {
     case 1: return tensor.view(at::kChar).flatten();
     case 2: return tensor.view(at::kShort).flatten();
@@ -45,6 +47,7 @@ std::uint64_t element_hash(std::span<const at::Tensor> tensors, const HashHooks&
   const at::NoGradGuard no_grad;
   if (tensors.empty()) return 0;
   const auto options = at::TensorOptions(tensors.front().device()).dtype(at::kLong);
+  // The odd numbers 1, 3, 5, ... times the multiplier: all weights are odd and different.
   const std::int64_t most = std::ranges::max(tensors, {}, &at::Tensor::numel).numel();
   const at::Tensor weights = at::arange(1, 2 * std::min(most, kHashedAtOnce) + 1, 2, options).mul_(kOddMultiplier);
   const at::Tensor hash = at::zeros({}, options);
@@ -69,6 +72,7 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
     for (const Parameter& parameter : group->parameters()) {
       const at::Tensor value = parameter.value.cpu();
       const HashHalves hash(XXH3_64bits(value.data_ptr(), value.nbytes()));
+      // `names` is sorted and the same on all ranks, so each parameter has a place of its own in the sum.
       const auto name = static_cast<std::size_t>(std::ranges::lower_bound(names, parameter.name) - names.begin());
       const std::size_t number = name * ranks + static_cast<std::size_t>(place.rank);
       halves[2 * number] = hash.high;
@@ -79,6 +83,7 @@ std::string parameters_hash(const std::vector<std::string>& names, const std::ve
   transport.all_sum(halves);
   std::vector<std::uint32_t> words;
   for (const double half : halves) words.push_back(static_cast<std::uint32_t>(half));
+  // A hash of the hashes in the order of names, which does not depend on stages, workers or groups.
   return fmt::format("{:016x}", XXH3_64bits(words.data(), words.size() * sizeof(std::uint32_t)));
 }
 

@@ -7,6 +7,9 @@
 
 #include "core/clock.h"
 
+// A signal asks for a save after the current step. The handler only notes the time, because little else is allowed in a
+// handler; Checkpointer::votes() asks stop_requested() in each step.
+
 namespace chimera {
 namespace {
 
@@ -30,6 +33,7 @@ StopSignals::StopSignals(Second second) {
   second_ends = second == Second::EndsProcess;
   struct sigaction action {};
   action.sa_handler = on_signal;
+  // Reads and writes must not fail with EINTR because a batch system warns the run.
   action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSavingSignals.size(); ++i) {
     ::sigaction(kSavingSignals[i], nullptr, &before_[i]);

@@ -10,6 +10,10 @@
 #include "schedule/schedule.h"
 #include "train/setup/device.h"
 
+// Which features a run cannot have together, as two tables. all_features() gives each feature a name and a test, and
+// refused_combinations() lists sets of features with the message for a run that has all of a set. find_refusal() reads
+// the tables for a job, and combinations_json() for the page of the documentation, so page and refusals cannot differ.
+
 namespace chimera {
 namespace {
 
@@ -304,8 +308,10 @@ std::string find_refusal(const Job& job) {
                        .fewest_copies = fewest.size(),
                        .most_copies = most.size(),
                        .has_replicas = std::ranges::any_of(workers, [](const auto& some) { return some.size() > 1; })};
+  // Each feature is tested once, although many combinations ask for it.
   std::bitset<64> held;
   for (const NamedFeature& each : all_features()) held[static_cast<std::size_t>(each.feature)] = each.holds(facts);
+  // In the order of the table, so a run with two problems always gets the same message first.
   for (const auto& [combined, why, instead] : refused_combinations()) {
     const auto is_held = [&](Feature feature) { return held[static_cast<std::size_t>(feature)]; };
     if (!std::ranges::all_of(combined, is_held)) continue;

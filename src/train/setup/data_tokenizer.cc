@@ -15,12 +15,17 @@
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/unicode.h"
 
+// Finds the tokenizer of a run: the one that --tokenizer names, else the one of the model folder of --from, which may
+// be a checkpoint with a copy of its tokenizer, or an old checkpoint that only says where the tokenizer was. Without
+// any, texts are read as bytes, if the vocabulary is one of bytes.
+
 namespace chimera {
 namespace {
 
 namespace fs = std::filesystem;
 
 std::string tokenizer_path(const std::string& given, const ModelFolder* from) {
+  // --tokenizer wins: a model may be trained further with another one.
   if (!given.empty() || from == nullptr) return given;
   return tokenizer_of_folder(from->path());
 }
@@ -54,6 +59,7 @@ nlohmann::ordered_json run_of_checkpoint(const std::string& checkpoint) {
 /// tokenizer beside it, if anywhere.
 std::string find_recorded(const std::string& checkpoint, const std::string& recorded) {
   const fs::path typed(recorded);
+  // A path with a slash at its end has no file name: "tokens/" is the folder "tokens".
   const fs::path name = typed.has_filename() ? typed.filename() : typed.parent_path().filename();
   fs::path base = fs::absolute(checkpoint).lexically_normal();
   if (!base.has_filename()) base = base.parent_path();
@@ -126,6 +132,7 @@ DataTokenizer::DataTokenizer(const std::string& given, const ModelFolder* from, 
       path_(tokenizer_path(given, from)) {
   if (path_.empty() && from != nullptr) {
     if (is_checkpoint(from->path())) {
+      // No error yet: if --data is tokens too, no tokenizer is needed. sample_options() knows.
       unknown_ = fmt::format("the tokenizer of {} is not known, because its run read tokens", from->path());
     } else if (vocabulary_ != vocabulary_needed(kind_)) {
       unknown_ = fmt::format("{} has no tokenizer, and a vocabulary of {} is not a byte vocabulary", from->path(),
@@ -155,6 +162,7 @@ SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
   if (is_plain_text && !unknown_.empty()) {
     reject("--data is text, but {}; give --tokenizer FILE, or --tokenizer bytes", unknown_);
   }
+  // Tokens of a file are compared with the vocabulary when it is opened.
   if (is_plain_text) {  // Other data: ids are already checked
     if (vocabulary_ >= vocabulary_needed(kind_)) return options;
     reject("model {} has a vocabulary of {}; the data's tokens need {}", model_, vocabulary_, vocabulary_needed(kind_));
@@ -164,6 +172,8 @@ SampleOptions DataTokenizer::sample_options(bool is_plain_text) const {
     reject("model {} needs the ids of [CLS], [SEP] and [MASK]; give the --tokenizer of these tokens", model_);
   }
   options.special = {special_token("[CLS]"), special_token("[SEP]"), special_token("[MASK]")};
+  // BERT replaces some masked tokens by random ones, which must be tokens that the tokenizer knows. The vocabulary of
+  // the model may be larger.
   options.replacements = tokenizer_->vocabulary_size();
   return options;
 }

@@ -79,6 +79,7 @@ GpuTraits first_gpu_or_h100() {
 double bfloat16_peak(std::string_view name) {
   // A slice of a GPU has a share of its multiprocessors, which the name does not give reliably.
   if (name.find(" MIG ") != std::string_view::npos) return 0;
+  // Whole words only, because "NVIDIA A100" begins with "NVIDIA A10".
   const auto begins_with = [name](std::string_view words) {
     return name.starts_with(words) &&
            (name.size() == words.size() || name[words.size()] == ' ' || name[words.size()] == '-');
@@ -130,6 +131,7 @@ std::int64_t receives_ahead(const TrainOptions& options) {
 Workload workload_of(const TrainOptions& options) {
   Workload workload = workload_of(options.numbers.dtype, options.updates.optimizer.kind, options.data.sequence);
   if (workload.iteration_bytes > 0)
+    // Set only for Muon, whose iterations may have a type of their own.
     workload.iteration_bytes = bytes_of(options.updates.optimizer.muon.iterations.value_or(options.numbers.dtype));
   workload.micro_batch_size = options.data.micro_batch_size;
   workload.dropout = options.model.dropout > 0;
@@ -144,6 +146,7 @@ ReservedBytes reserved_of(const TrainOptions& options, std::int64_t ranks, doubl
   const bool is_known = options.schedule.profile != nullptr && options.schedule.profile->reserved.all() > 0;
   ReservedBytes reserved = is_known ? options.schedule.profile->reserved : reserved_on_gpu(memory_bytes);
   if (options.numbers.cuda_graphs || options.numbers.op_graphs) reserved.graphs = kGraphBytes;
+  // Threads of one process pass tensors on without NCCL.
   if (!has_processes(options) || ranks == 1) reserved.communicators = 0;
   return reserved;
 }
@@ -154,6 +157,7 @@ void require_gpu_memory(const TrainOptions& options, std::int64_t ranks, const s
   const ReservedBytes reserved = reserved_of(options, ranks, memory);
   const std::int64_t devices = has_processes(options) ? accelerator().num_devices() : 1;
   const bool is_shared = !has_processes(options) || ranks_share_gpus();
+  // The fullest GPU, if the ranks do not divide evenly: 5 ranks on 2 GPUs are 3 on one of them.
   const std::int64_t sharing = is_shared ? (ranks + devices - 1) / devices : 1;
   const double needed = std::ranges::max(tensors) * static_cast<double>(sharing);
   if (needed + reserved.all() <= memory) return;
@@ -192,6 +196,7 @@ bool has_early_sums(const Program& training) {
   return std::ranges::any_of(training.workers, [](const std::vector<Instruction>& instructions) {
     const auto is_sum = [](const Instruction& each) { return each.kind == InstructionKind::StartAllReduce; };
     const auto is_op = [](const Instruction& each) { return each.kind == InstructionKind::Compute; };
+    // A sum is early if an op follows it, so that both run at the same time.
     return std::any_of(std::ranges::find_if(instructions, is_sum), instructions.end(), is_op);
   });
 }
@@ -211,6 +216,7 @@ const Accelerator& open_accelerator(const std::string& path) {
 
 const Accelerator& accelerator() {
   if (replacement != nullptr) return *replacement;
+  // Loaded at the first use and never closed: a run on CPUs needs no CUDA libraries.
   static const Accelerator& library =
       open_accelerator(std::filesystem::path(own_executable()).parent_path() / "libchimera_cuda.so");
   return library;
@@ -269,12 +275,14 @@ std::string summarize_out_of_memory(const std::string& error) {
 
 CaptureGraph graph_capture_on(const Accelerator& gpus) {
   return [&gpus](const auto& work, const DeviceGraph* shared, const auto& generators) {
+    // A graph has a pool of memory of its own, which cannot use what the allocator has cached.
     if (shared == nullptr) gpus.release_cache();
     return gpus.record(work, shared, generators);
   };
 }
 
 int gpu_of(int local_rank, int local_size, int visible) {
+  // Some launchers show each process a GPU of its own, others show all GPUs to all.
   if (visible == 1) return 0;
   if (local_size <= visible) return local_rank;
   reject(
@@ -285,6 +293,7 @@ int gpu_of(int local_rank, int local_size, int visible) {
 
 void assign_gpu(TrainOptions& options, int local_rank, int local_size) {
   if (!uses_gpu(options) || !has_processes(options)) return;
+  // require_device() asks for the traits of a GPU before this rank's own is known.
   options.device.gpu = 0;
   require_device(options, local_size);
   options.device.gpu = gpu_of(local_rank, local_size, accelerator().num_devices());
@@ -328,6 +337,7 @@ GpuPeak gpu_peak(const TrainOptions& options, std::int64_t ranks) {
   const bool is_tf32 = options.numbers.dtype == DataType::Float32 && options.numbers.tf32;
   double share = 0;  // Of the bfloat16 peak
   if (options.numbers.dtype == DataType::BFloat16) share = 1;
+  // TensorFloat32 has half the rate of bfloat16 on all these GPUs. Plain float32 does not use tensor cores: no peak.
   if (is_tf32) share = 0.5;
   int gpus = has_processes(options) ? static_cast<int>(ranks) : 1;
   if (ranks_share_gpus()) gpus = std::min(gpus, accelerator().num_devices());
@@ -338,6 +348,7 @@ GpuPeak gpu_peak(const TrainOptions& options, std::int64_t ranks) {
 void set_matmul_precision(const TrainOptions& options) {
   if (!uses_gpu(options)) return;
   at::globalContext().setFloat32MatmulPrecision(options.numbers.tf32 ? "high" : "highest");
+  // cuBLAS may otherwise add the parts of a split product in bfloat16.
   at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
 }
 

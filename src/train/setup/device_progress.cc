@@ -13,6 +13,7 @@ void DeviceProgress::add(const std::optional<RankProgress>& progress) {
 }
 
 ObservationHooks DeviceProgress::observe(std::int64_t step) {
+  // The allocator counts retries from its start; a step reports the difference.
   const std::function<double()> retries = allocation_retries_of(device_);
   if (retries) retries_before_step_ = static_cast<std::uint32_t>(retries());
   return {.on_instruction =
@@ -29,6 +30,7 @@ void DeviceProgress::catch_up() {
     report_reached();
     return waiting_.empty();
   };
+  // Polls instead of waiting for the stream: it may wait for a lost peer, which require_peers_ notices.
   poll_until(has_reached_all, require_peers_);
 }
 

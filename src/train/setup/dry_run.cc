@@ -13,6 +13,10 @@
 #include "plan/predict.h"
 #include "train/setup/device.h"
 
+// A forecast is the planner's prediction for a candidate that the job's options describe. Without a profile of
+// --machine, machine_at() makes one up from the speed of a matrix product and assumed links, which is enough to show
+// what fits and where workers wait.
+
 namespace chimera {
 namespace {
 

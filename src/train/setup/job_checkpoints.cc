@@ -26,6 +26,11 @@
 #include "train/setup/job_identity.h"
 #include "train/setup/option_table.h"
 
+// What a job has to do with checkpoints before it trains: find the one to resume (look_up()), refuse it if its run was
+// of another model or data (require_same_run()), take over from it what flags do not say (rates, position in the data,
+// retention), and refuse a folder in which saves of two runs would mix. The launcher does all this once, and starts its
+// ranks with `is_checked` set, so that they repeat neither the reading nor the messages.
+
 namespace chimera {
 
 NextStart next_start(const std::string& folder, std::int64_t first_step, std::int64_t failed_step) {
@@ -51,6 +56,7 @@ void note_slow_checkpoint() { note_progress({RankProgress::Phase::StartUp}); }
 /// The result is empty for a new run.
 NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
   if (from.empty() || from == kNone) return {};
+  // The launcher has compared the hashes of all bytes, so its ranks need not read everything again.
   if (options.resume.is_checked) return {open_checkpoint(from, /*threads=*/0), {}};
   if (from != kAuto) return find_checkpoint(from, available_cores(), note_slow_checkpoint);
   if (options.checkpoint.folder.empty()) {
@@ -58,6 +64,7 @@ NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
   }
   NewestCheckpoint newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
   // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired.
+  // Damaged ones beside a good one are only reported, and the run continues from the good one.
   if (newest.checkpoint || newest.rejected.empty()) return newest;
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.rejected[0]));
 }
@@ -71,6 +78,7 @@ std::string describe_tokenizers(const Checkpoint& checkpoint, const std::string&
   const auto& run = checkpoint.manifest.run;
   const std::string there = recorded_source(run);
   if (there.empty() || there == here) return "";
+  // Newer checkpoints have a copy of the tokenizer's files, so they can be named as --tokenizer themselves.
   const bool has_copy = run.at("tokenizer").is_object() && !run.at("tokenizer").at("files").empty();
   return fmt::format("; its tokenizer was {}, this run has {}: give --tokenizer {}", there,
                      here.empty() ? "none" : here, has_copy ? checkpoint.path : there);
@@ -110,6 +118,8 @@ void report_jump_of_rate(const TrainOptions& options, const Checkpoint& checkpoi
   constexpr double kJump = 0.01;  // Relative to the saved run's last rate
   const std::int64_t step = checkpoint.manifest.step;
   if (options.resume.is_checked || step >= options.updates.steps) return;
+  // Compares the rate that this run would have had in the saved run's last step. A schedule that moves fast, such as a
+  // warm-up, also changes from `step - 1` to `step`, so that alone is no jump.
   const double here = options.updates.learning_rate.at(step - 1, options.updates.steps);
   const double there = checkpoint.manifest.run.at("progress").value("learning_rate", here);
   const double next = options.updates.learning_rate.at(step, options.updates.steps);
@@ -133,6 +143,7 @@ void take_rates(TrainOptions& options, const nlohmann::ordered_json& run) {
 /// The data continue after the last sample, also with another mini-batch.
 void take_position(Job& job, const Checkpoint& checkpoint) {
   const auto& progress = checkpoint.manifest.run.at("progress");
+  // Samples and tokens that this run would have read by this step. Older checkpoints tell no numbers, so no shift.
   const std::int64_t own = job.first_step * job.run.mini_batch();
   job.sample_shift = progress.value("samples", own) - own;
   const std::int64_t tokens = own * job.options.data.sequence;
@@ -172,6 +183,7 @@ void require_own_latest(const TrainOptions& options) {
   std::error_code absent;
   if (options.checkpoint.folder.empty() || !std::filesystem::exists(path, absent)) return;
   if (!list_steps(options.checkpoint.folder).empty()) return;  // a run's, perhaps damaged
+  // The folder has a file with this name but no checkpoint: perhaps another program's.
   const std::string text = read_whole(path);
   if (text.empty() || step_of_name(text.substr(0, text.find('\n')))) return;
   reject("--checkpoint {}: {} does not name a checkpoint, and would be replaced; give another folder",
@@ -185,6 +197,7 @@ std::map<std::string, std::string> description_of(const ModelConfig& model, cons
   try {
     files[kConfigName] = from != nullptr ? with_element_type(from->config_json(), type) : to_config_json(model, type);
     if (is_causal(model.family)) files[kGenerationConfigName] = "{\n  \"_from_model_config\": true\n}\n";
+    // transformers has no class for the model.
   } catch (const ConfigError&) {
     // Only weights, tokenizer and manifest
   }
@@ -202,6 +215,7 @@ void take_retention(Job& job, const nlohmann::ordered_json& run) {
     if (is_given || found == section->end() || !found->is_number_integer()) return;
     value = std::max(found->get<std::int64_t>(), least);
   };
+  // A manifest can be edited by hand, so its numbers are bounded like flags.
   take("last", options.keeps_last, 1, options.keep.last);
   take("every", options.keeps_every, 0, options.keep.every);
   if (options.folder.empty() || options.keep == usual || !job.options.output.reports) return;
@@ -241,6 +255,7 @@ double checkpoint_bytes(const ModelConfig& model, const TrainOptions& options) {
 void require_space(const ModelConfig& model, const TrainOptions& all, std::int64_t first_step) {
   const CheckpointOptions& options = all.checkpoint;
   if (options.folder.empty()) return;
+  // Of the nearest folder that exists, because the run makes its folder later.
   const auto available = free_bytes(options.folder + "/" + checkpoint_name(0));
   if (!available) return;
   const auto free = static_cast<double>(*available);
@@ -253,6 +268,8 @@ void require_space(const ModelConfig& model, const TrainOptions& all, std::int64
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
   const auto existing = static_cast<std::int64_t>(list_steps(options.folder).size());
   // The oldest checkpoint is removed when the next one is complete.
+  // With --keep 3 and two checkpoints in the folder, two more must fit: the third, and the next one, which is complete
+  // before the oldest is removed.
   const std::int64_t most = std::min(saves, options.keep.last + 1 - std::min(existing, options.keep.last));
   if (options.every.steps == 0 && most > kManyCheckpoints) return;  // a time between saves says nothing of their number
   if (free >= one * static_cast<double>(most)) return;
@@ -263,14 +280,17 @@ void require_space(const ModelConfig& model, const TrainOptions& all, std::int64
 }
 
 void open_checkpoints(Job& job) {
+  // "auto" is decided here: from now on, resume.from is the path of a checkpoint, or "none".
   const std::string asked = std::exchange(job.options.resume.from, kNone);
   job.options.resume.is_auto = asked == kAuto;
   const bool may_save = !job.options.checkpoint.folder.empty() || !job.options.exported.folder.empty();
+  // A run that neither resumes nor saves needs no record of itself.
   if ((asked.empty() || asked == kNone) && !may_save) return;
   if (!job.options.resume.is_checked) require_own_latest(job.options);
   try {
     NewestCheckpoint newest = look_up(job.options, asked);
     if (job.options.output.reports) report_rejected(newest);
+    // Before run_record(), which has the rates in it.
     if (newest.checkpoint) take_rates(job.options, newest.checkpoint->manifest.run);
     auto checkpoints = std::make_shared<JobCheckpoints>();
     checkpoints->record = run_record(job);
@@ -302,6 +322,7 @@ void open_checkpoints(Job& job) {
 
 InitialValue resumed_values(const ResumedRun& resumed, const ModelConfig& model) {
   return values_from_files([&resumed, &model](const ParameterSpec& parameter) {
+    // All names of a parameter have the same values.
     return found_tensor(resumed, exported_names(model, parameter.name).front(), parameter.shape);
   });
 }
@@ -312,6 +333,8 @@ void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optim
     const std::string name = state_name(model, state.parameter, state.kind);
     std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
+    // Checkpoints have whole tensors. The state of a cut matrix is a part of one, unless is_cut() has left the
+    // matrix whole on all ranks.
     const bool is_part = tensor != nullptr && found && tensor_cut(state.parameter) && found->tensor.shape != shape;
     if (is_part) shape = found->tensor.shape;
     const TensorPlace place = is_part ? tensor->place() : TensorPlace{};

@@ -26,6 +26,11 @@
 #include "train/setup/device.h"
 #include "train/setup/option_table.h"
 
+// Two descriptions of a job. fingerprint() has a hash for everything that all ranks must have in common, and is
+// compared
+// when they connect. run_record() is written into checkpoints, as values that a message can show, and differences()
+// compares it when a run resumes: model and data must be the same, other differences are only reported.
+
 namespace chimera {
 namespace {
 
@@ -35,11 +40,13 @@ class Hash {
  public:
   Hash() { XXH3_64bits_reset(&state_); }
   template <class Number>
+  // All ranks run on machines of one byte order: the executable is hashed too.
   requires std::is_arithmetic_v<Number> || std::is_enum_v<Number> Hash& add(Number value) {
     XXH3_64bits_update(&state_, &value, sizeof value);
     return *this;
   }
   Hash& add(std::string_view text) {
+    // The length first, so that "ab", "c" and "a", "bc" have different hashes.
     add(text.size());
     XXH3_64bits_update(&state_, text.data(), text.size());
     return *this;
@@ -55,6 +62,7 @@ std::string torch_build() {
   std::istringstream config(at::show_config());
   std::string build;
   for (std::string line; std::getline(config, line);) {
+    // Hosts of a cluster may have different CPUs, which may train together.
     if (line.find("CPU capability") == std::string::npos) build += line + "\n";
   }
   return build;
@@ -206,6 +214,7 @@ std::uint64_t data_hash(const Corpus& corpus) {
   // 40 GB take a minute to read, 64 MiB a tenth of a second. Samples are shared out by size.
   const std::int64_t bytes = bytes_of_data(corpus);
   for (const DataFile* file : corpus.opened.files) {
+    // Each file gets at least one sample, so that a change of a small file shows as well. 0 means all bytes.
     const std::int64_t samples = bytes > kHashedWhole ? 1 + file->size() / (bytes / (kHashedWhole / kHashedBlock)) : 0;
     // A slow disk is no hang.
     hash.add(content_hash(*file, samples, [] { note_progress({RankProgress::Phase::StartUp}); }));
@@ -260,6 +269,7 @@ RunDifferences differences(const Json& there, const Json& here) {
     compare(name, section(there, name), section(here, name), differing);
   };
   add("model", found.model);
+  // Another kind of optimizer cannot use the saved state, so it counts like another model.
   add("optimizer", found.model);
   Json data = section(here, "data");
   Json saved_data = section(there, "data");

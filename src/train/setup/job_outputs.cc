@@ -23,6 +23,10 @@
 #include "telemetry/event_file.h"
 #include "train/setup/job_checkpoints.h"
 
+// Checks all outputs of a run before it starts, and writes the final ones. A run may take days, so what could spoil its
+// results must show at once: a path that cannot be written, two flags with one file, a file that the run reads, and a
+// file with the results of another run, which is kept unless --overwrite is given or the run continues it.
+
 namespace chimera {
 namespace {
 
@@ -45,12 +49,14 @@ void name_flag(const char* flag, const Act& act) {
 /// Returns false for files such as /dev/null, which several flags may share.
 bool is_kept(const std::string& path) {
   std::error_code absent;
+  // A file that does not exist yet will be a regular one.
   return !std::filesystem::exists(path, absent) || std::filesystem::is_regular_file(path, absent);
 }
 
 bool is_in_folder(const std::string& path, const std::string& folder) {
   std::error_code absent;
   const std::string parent = std::filesystem::path(path).parent_path().string();
+  // The parents are compared as files, not as texts, because links give a folder several names.
   return std::filesystem::is_directory(folder, absent) && is_same_file(parent.empty() ? "." : parent, folder);
 }
 
@@ -76,6 +82,7 @@ void require_no_input(const Output& output, const TrainOptions& options) {
   for (const std::string& data : {options.data.training, options.data.validation}) {
     for (const MixtureEntry& entry : parse_mixture(data)) {
       if (is_same_file(path, entry.path)) refuse("the run reads this file; give another one");
+      // A folder of data is read by the names in it: metrics.txt in it would be data of the next run.
       if (!is_in_folder(path, entry.path) || !has_name_of_data(path)) continue;
       refuse(fmt::format("is in the folder {}, where runs read each file with such a name; give another folder",
                          entry.path));
@@ -138,6 +145,7 @@ bool is_in_use(const std::string& path) {
 
 void require_as_written(const Output& output) {
   if (!is_in_use(output.path)) return;
+  // A run that continues may replace only a file of the same kind, which earlier attempts have written.
   std::string begin(std::string_view(output.begin).size(), '\0');
   std::ifstream(output.path, std::ios::binary).read(begin.data(), std::ssize(begin));
   if (begin == output.begin) return;

@@ -23,6 +23,7 @@ std::string path_in(const std::string& folder) { return folder + "/" + kLeftOutN
 
 LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
   const LeftOutSteps range{pair.at(0).get<std::int64_t>(), pair.at(1).get<std::int64_t>()};
+  // at() above throws for fewer than two numbers.
   if (pair.size() != 2 || range.first < 1 || range.last < range.first) {
     throw CheckpointError(fmt::format("{} is not a range of steps", json_text(pair)));
   }
@@ -62,6 +63,7 @@ void write_left_out(const std::string& folder, const std::vector<LeftOutSteps>& 
 void forget_left_out(const std::string& folder) {
   std::error_code error;
   std::filesystem::remove(path_in(folder), error);
+  // No error if the file does not exist: remove() then returns false.
   if (error) reject("{}: cannot be removed ({})", path_in(folder), error.message());
 }
 

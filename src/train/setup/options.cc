@@ -19,6 +19,7 @@ SaveInterval parse_save_interval(const std::string& flag, const std::string& tex
   constexpr std::int64_t kMax = 1'000'000'000;
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // Whatever follows the digits is the unit; without one, the number counts steps.
   const std::string_view name(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const auto unit = std::ranges::find(kUnits, name, &Unit::name);
   if (error != std::errc() || unit == kUnits.end() || number < 1 || number > kMax) {
@@ -59,10 +60,12 @@ void require_fitting_batch(const ModelConfig& model, std::int64_t sequence, std:
 }
 
 void choose_usual_rates(TrainOptions& options) {
+  // The usual rate for training a trained model further (BERT, section A.3: 2e-5 to 5e-5).
   constexpr double kTunedPeak = 5e-5;
   LearningRate& rate = options.updates.learning_rate;
   if (options.updates.usual_peak && !options.model.from.empty()) rate.peak = kTunedPeak;
   if (!options.updates.usual_warmup) return;
+  // A twentieth of the steps, but at least one step must be left after the warm-up and before the cooldown.
   const std::int64_t most = options.updates.steps - std::max<std::int64_t>(rate.cooldown.value_or(1), 1);
   rate.warmup =
       std::max<std::int64_t>(std::min(std::clamp<std::int64_t>(options.updates.steps / 20, 4, 2000), most), 0);

@@ -15,6 +15,10 @@
 #include "train/setup/device.h"
 #include "train/setup/prepare_job.h"
 
+// The job of a run that has lost ranks without replacement. rerouted_job() gives the lost ranks' micro-batches to other
+// holders of their stages; balanced() then looks for copies of stages on further ranks that would make steps faster and
+// fit into memory; spare_patience() tests at the start whether the job could lose any one rank at all.
+
 namespace chimera {
 namespace {
 
@@ -34,6 +38,8 @@ double memory_of_rank(const TrainOptions& options, std::int64_t ranks) {
 std::vector<RankGroups> JobShape::shards() const {
   const bool is_rerouted = has_second_shards && !launched_ranks.empty();
   std::vector<RankGroups> groups;
+  // A rerouted job keeps the division of the launch, so that no shard has to move: of the launched holders of a shard,
+  // those that run are left, under their new numbers.
   for (const std::vector<RankId>& group : is_rerouted ? launched_groups : run.rank_groups()) {
     RankGroups& all = groups.emplace_back(shard_holders(group, has_second_shards));
     for (std::vector<RankId>& holders : all) {
@@ -68,6 +74,7 @@ std::vector<GroupHolder> extra_copies(const JobShape& job) {
   const RankGroups groups = job.run.rank_groups();
   for (std::size_t g = 0; g < job.launched_groups.size(); ++g) {
     for (const RankId rank : groups[g]) {
+      // Whoever holds a stage that it did not hold at the launch has an extra copy.
       if (std::ranges::binary_search(job.launched_groups[g], job.launched_rank(rank))) continue;
       copies.push_back({job.launched_rank(rank), ParameterGroupId(static_cast<std::int64_t>(g))});
     }
@@ -76,6 +83,7 @@ std::vector<GroupHolder> extra_copies(const JobShape& job) {
 }
 
 RunChange balanced(const Job& launched, const RunChange& change) {
+  // Shards stay with the ranks that the launch gave them to.
   if (launched.options.memory.shard_optimizer) return change;
   const RankLayout& ranks = launched.run.ranks;
   const StageModel bytes = bytes_of_stages(launched);
@@ -89,6 +97,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
         holders, [&](RankId rank) { return std::ranges::find(change.lost, rank) != change.lost.end(); }));
   }
   RunChange result = change;
+  // A group needs no more extra copies than it has lost. Copies beyond that are left over from ranks that are back.
   std::vector<std::int64_t> spare = lost_copies;
   std::erase_if(result.extra_copies, [&](const GroupHolder& copy) { return --spare[copy.group.index()] < 0; });
   if (change.lost.empty()) return result;
@@ -98,6 +107,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
     for (const auto* some : {&std::as_const(result.extra_copies), &copies}) {
       for (const auto& [rank, group] : *some) {
         if (--left[group.index()] < 0) return false;
+        // Both ends share the tied matrix, whose group would change with the copy.
         if (launched.model.tied && (group == ParameterGroupId(0) || group == last)) return false;
         const StageMemory& stage = bytes.costs.memory[group.index()];
         used[rank.index()] += stage.weights + stage.gradients + stage.optimizer;
@@ -110,6 +120,7 @@ RunChange balanced(const Job& launched, const RunChange& change) {
   const RunChange without_copies = result;
   result.extra_copies.insert(result.extra_copies.end(), copies.begin(), copies.end());
   try {
+    // More groups need more communicators, which may not fit on the GPU any more. Then training goes on without copies.
     static_cast<void>(gpu_resources(rerouted_job(launched, result)));  // For its errors
     return result;
   } catch (const ConfigError&) {

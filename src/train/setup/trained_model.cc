@@ -18,6 +18,11 @@
 #include "train/setup/device.h"
 #include "train/setup/job_checkpoints.h"
 
+// The weights of a rank and their optimizers. Weights are shared with the model that replaces this one after a change
+// of
+// the running ranks, so they are made one by one, and only where they do not exist yet. What a rank should hold but has
+// no values of is `lacking`, until another rank has sent it.
+
 namespace chimera {
 namespace {
 
@@ -25,6 +30,7 @@ InitialValue initial_value(const RankContext& self, WeightOrigin origin) {
   const auto& job = self.job;
   if (origin == WeightOrigin::Replacement) {
     return [](const ParameterSpec& parameter, const at::TensorOptions& options, const TensorPlace& place) {
+      // Another rank sends the values, so nothing is read and no random numbers are drawn.
       return at::empty(held_shape(parameter, place), options);
     };
   }
@@ -71,6 +77,7 @@ void TrainedModel::make_weights(WeightOrigin origin) {
   const bool shares_work =
       options.memory.shard_optimizer && options.updates.optimizer.kind == OptimizerKind::Muon && !job.has_second_shards;
   const RankGroups ranks = job.run.rank_groups();
+  // Stages that this rank no longer holds end with `before`.
   auto before = std::exchange(stages, {});
   stages = make_stages_of_worker(job.run, self_.place.worker, [&](StageId id) {
     if (const auto kept = before.find(id); kept != before.end()) return std::move(kept->second);
@@ -84,6 +91,7 @@ void TrainedModel::make_weights(WeightOrigin origin) {
   });
   for (const auto& [id, stage] : stages) groups_[parameters_of(id)] = stage.get();
   if (tied_weight) groups_[tied_matrix(job.run.schedule.stages)] = tied_weight.get();
+  // A copy that was announced but never sent, because the running ranks have changed again.
   std::erase_if(weights_->lacking, [&](ParameterGroupId group) { return !groups_.contains(group); });
 }
 
@@ -93,6 +101,7 @@ TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(se
   make_optimizers();
   std::map<std::pair<std::string, std::string>, at::Tensor> values;
   for (const auto& [parameter, kind, value] : kept.optimizer) values[{parameter, kind}] = value;
+  // Copied by name: the new optimizer may hold more parameters than the old one, or in another order.
   for (OptimizerTensor& tensor : optimizer().state()) {
     const auto value = values.find({tensor.parameter, tensor.kind});
     if (value != values.end()) tensor.value.copy_(value->second);
@@ -106,6 +115,7 @@ void TrainedModel::make_optimizers() {
   if (!options.muon.iterations) options.muon.iterations = self_.job.options.numbers.dtype;
   const RankGroups ranks = job.run.rank_groups();
   TensorGroup* const tensor = self_.tensor.get();
+  // An asynchronous schedule updates each stage at its own time, so each has an optimizer.
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
   } else if (self_.job.options.memory.shard_optimizer) {
@@ -145,6 +155,7 @@ void TrainedModel::complete_gradients(std::optional<StageId> stage) const {
     }
   }
   if (gradients.empty()) return;
+  // Copied back below, because an all-reduce needs contiguous memory and gradients belong to their parameters.
   const at::Tensor all = at::cat(gradients);  // One sum instead of one for each
   self_.tensor->sum(all);
   std::int64_t first = 0;
@@ -166,6 +177,7 @@ std::vector<Parameter> TrainedModel::whole_parameters() const {
         parameter.value =
             gather_whole(parameter.value, *tensor_cut(parameter.name), shapes.at(parameter.name), *self_.tensor);
       }
+      // All ranks of a worker gather, but one of them has the result.
       if (!self_.is_copy()) whole.push_back(std::move(parameter));
     }
   }
@@ -212,6 +224,7 @@ std::vector<at::Tensor> TrainedModel::state_in(const std::vector<Parameter>& par
 
 void TrainedModel::transfer_state(ParameterGroupId group, RankId from, RankId to, std::int64_t step,
                                   std::optional<std::size_t> shard) const {
+  // Called on all ranks, since all know the same list of transfers.
   if (self_.world_rank != from && self_.world_rank != to) return;
   const TensorRanks ranks = self_.job.ranks();
   const at::NoGradGuard no_grad;
@@ -241,6 +254,7 @@ void TrainedModel::note_received(std::int64_t updates) {
 void TrainedModel::inject_bit_flip(std::string_view point, std::size_t tensor) const {
   if (!fault_point(point)) return;
   const at::Tensor value = state_of(groups_.begin()->first).at(tensor);
+  // In the second highest byte of the first element: for a float32 or a bfloat16, a visible but finite change.
   static_cast<std::uint8_t*>(value.data_ptr())[value.element_size() - 2] ^= 1U;
 }
 
