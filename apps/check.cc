@@ -49,6 +49,7 @@ void add_check(CLI::App& program, int& exit_code) {
                           "name (`chimera schedules` lists all), or a JSON or CSV file; - reads standard input");
   name->required();
   complete_names(name, schedule_names());
+  // Not read_schedule(), which throws at the first violation: this command lists all.
   options->request.schedule.load = load_schedule;
   add_flags(*command, options->request);
   begin_group(*command, heading::kOutput);

@@ -1,3 +1,7 @@
+// `chimera demo` is a script of explanations and commands of this very program, which it runs as a user would. So a
+// demo cannot show anything that a user cannot repeat, and it fails if a command ends otherwise than the text says.
+// Figures in the texts are those of commands that give the same output on each machine; measured ones are filled in.
+
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -32,6 +36,7 @@ using Words = std::vector<std::string>;
 void print_title(const std::string& text) { std::cout << "\n== " << text << "\n\n" << std::flush; }
 
 void print_paragraph(const std::string& text) {
+  // Fixed, so that the output of a demo does not depend on the terminal.
   constexpr std::size_t kColumns = 96;
   std::cout << paragraph(text, kColumns) << "\n" << std::flush;
 }
@@ -52,6 +57,7 @@ class DemoStage {
   /// Shows the command and its output. Throws Error if its exit code is not `expected`.
   void run(const Words& words, int expected = 0) {
     std::istringstream lines(output_of(words, expected));
+    // Indented, to tell the output of commands from the text of the demo.
     for (std::string line; std::getline(lines, line);) std::cout << (line.empty() ? "" : "  ") << line << "\n";
     std::cout << "\n" << std::flush;
   }
@@ -224,9 +230,11 @@ std::vector<MeasuredSchedule> measure(DemoStage& stage, const Words& schedules, 
     const std::string simulated =
         stage.output_of({"simulate", schedules[i], "--stages", workers, "--micro-batches", workers, "--costs",
                          stage.file(schedules[i] + ".json"), "--format", "json"});
+    // The only round of --rounds 1.
     const double speed = runs[i].at("tokens_per_second")[0];
     const double seconds = runs[i].at("step_seconds")[0];
     const double tokens = speed * seconds;  // of a step
+    // The costs are in seconds, so the makespan is the predicted time of a step.
     measured.push_back({schedules[i], speed, tokens / read_json(simulated).at("makespan").get<double>(),
                         runs[i].at("disturbed_rounds") > 0});
   }
@@ -281,6 +289,7 @@ constexpr std::array kDemos = {
 std::string demo_list() {
   std::string text;
   for (const Demo& demo : kDemos) text += fmt::format("{}: {}; ", demo.name, demo.description);
+  // The last "; " becomes the end of the sentence.
   text.replace(text.size() - 2, 2, ".");
   return text;
 }
@@ -325,6 +334,7 @@ void require_own_folder(const DemoArguments& options) {
 
 void show_chosen(const DemoArguments& options) {
   require_own_folder(options);
+  // A menu needs somebody who chooses. Without a terminal, all demos run.
   if (options.name.empty() && options.pauses()) return menu(options);
   for (const Demo& demo : kDemos) {
     if (options.name.empty() || options.name == demo.name) show(demo, options);

@@ -50,6 +50,8 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
       "tokenizer.json, vocab.json, vocab.txt, a folder with one of them, or `bytes` (default: the tokenizer of RUN, "
       "if it still exists)");
   command->callback([options, &invocation, &exit_code] {
+    // For one rank, run_on_model() starts no process. It is used for a run that trains on: if this removes the
+    // checkpoint while it is read, the export begins again with a newer one.
     exit_code = run_on_model({.from = options->source}, invocation, [&](const std::string& folder) -> RankFunction {
       return [&, folder](RankId, Transport&) {
         // An unchanged type copies the bytes of all tensors.

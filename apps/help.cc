@@ -1,3 +1,6 @@
+// CLI11's formatter writes help as one long list. HelpFormatter overrides its parts: flags in groups and two columns, a
+// shorter page of common flags if all would be too many, and a footer whose lines are wrapped by their kind.
+
 #include "help.h"
 
 #include <sys/ioctl.h>
@@ -103,6 +106,7 @@ std::size_t help_columns(int descriptor) {
 /// Subcommands are on the page of their command.
 std::string man_page(const CLI::App& command) {
   if (command.get_parent() == nullptr) return command.get_name();
+  // As man pages of git: `man chimera-checkpoint`, not chimera-checkpoint-list.
   if (command.get_parent()->get_parent() != nullptr) return man_page(*command.get_parent());
   return man_page(*command.get_parent()) + "-" + command.get_name();
 }
@@ -116,6 +120,7 @@ std::string read_more(const CLI::App& command, std::string_view documents, std::
 }  // namespace
 
 HelpFormatter::HelpFormatter(std::vector<const CLI::Option*> common) : common_(std::move(common)) {
+  // Names of CLI11's own headings, which it looks up here.
   label("Positionals", "Arguments");
   label("OPTIONS", "FLAGS");
 }
@@ -138,6 +143,7 @@ std::size_t HelpFormatter::num_omitted(const CLI::App* app, const std::string& n
   HelpFormatter usual = *this;
   usual.set_columns(kUsualColumns);  // so that every width shows the same flags
   const std::string help = usual.full_help(app, name);
+  // Counted in lines, not flags: a page with few flags that have long texts is too long as well.
   if (static_cast<std::size_t>(std::ranges::count(help, '\n')) <= kMaxLines) return 0;
   return app->get_options([&](const CLI::Option* option) { return is_shown(option, true) && !is_shown(option, false); })
       .size();
@@ -203,6 +209,7 @@ std::string HelpFormatter::footer(const CLI::App* app, std::size_t omitted) cons
 
 std::string HelpFormatter::in_two_columns(const std::string& name, const std::string& text) const {
   std::string result = "  " + name;
+  // A long name has a line of its own, and its text begins below it.
   if (result.size() + 2 > kNameColumns) {
     result += "\n" + std::string(kNameColumns, ' ');
   } else {
@@ -220,6 +227,7 @@ std::string HelpFormatter::example(const std::string& line) const {
   // backslashes, so that it can still be copied.
   const std::size_t comment = line.find(kComment);
   std::string text;
+  // kComment ends in "# ", which stays in front of the words.
   if (comment != std::string::npos) text = "  " + line.substr(comment + kComment.size() - 2) + "\n";
   const auto parts = wrapped(flags_of_line(line.substr(0, comment)), columns_ - 4, " \\");
   for (std::size_t i = 0; i < parts.size(); ++i) text += (i == 0 ? "  " : "    ") + parts[i] + "\n";

@@ -1,3 +1,8 @@
+// `chimera launch` starts ranks on several hosts. For `train`, it becomes (by exec) a `chimera train` on this machine
+// that supervises the ranks as always, but through relays: one process each that connects a rank's channels with an
+// agent on its host. So launch knows nothing of training, and train learns of the hosts only from a file in memory. For
+// `profile --between`, launch supervises the two ranks itself.
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -43,12 +48,14 @@ struct LaunchArguments {
 std::optional<std::string> value_of(const std::string& flag, const Words& words) {
   std::optional<std::string> value;
   for (std::size_t i = 0; i < words.size(); ++i) {
+    // The words are those of another command, so CLI11 has not parsed them here: both forms of a flag are possible.
     if (words[i] == flag && i + 1 < words.size()) value = words[i + 1];
     if (words[i].starts_with(flag + "=")) value = words[i].substr(flag.size() + 1);
   }
   return value;
 }
 
+// find() + 1 is 0 without a user, since npos + 1 is.
 std::string name_of(const std::string& host) { return host.substr(host.find('@') + 1); }
 
 std::vector<HostRanks> hosts_of(const LaunchArguments& options) {
@@ -100,6 +107,7 @@ void check_flags(const LaunchArguments& options) {
   require_between("--nproc", options.ranks, 1, kMaxRanksOfHost);
   require_between("--max-restarts", options.max_restarts, 0, 1'000'000'000);
   if (options.port != 0) require_between("--port", options.port, 1, 65535);
+  // Checked here, because `train` would refuse a --max-restarts that the user has not given to it.
   if (options.max_restarts > 0 && recovers(options)) {
     throw ConfigError("--max-restarts: a job with --recover twin or reroute does not restart; leave out one of them");
   }
@@ -128,6 +136,7 @@ RemoteJob remote_job(const LaunchArguments& options, const Words& typed) {
 void train_on_hosts(const LaunchArguments& options, const RemoteJob& job) {
   FileDescriptor file = make_memory_file("chimera-job", 0);
   if (write_all(file.get(), to_text(job)) != 0) throw Error("cannot write a file in memory");
+  // The file has no name and no other user can read it, unlike the environment or a file in /tmp.
   check_system(::fcntl(file.get(), F_SETFD, 0), "pass on a file");
   ::setenv(kRemoteVariable, fmt::format("/proc/self/fd/{}", file.release()).c_str(), /*overwrite=*/1);
   std::string program = own_executable();
@@ -136,6 +145,7 @@ void train_on_hosts(const LaunchArguments& options, const RemoteJob& job) {
   std::vector<char*> pointers = {program.data()};
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  // exec instead of a child, so that signals and the exit code are those of the training itself.
   ::execv(program.c_str(), pointers.data());
   check_system(-1, "start " + program);
 }

@@ -52,6 +52,7 @@ void add_model(CLI::App& program, int&) {
                  preset_names());
   options->request.find = find_model_or_folder;
   add_flags(*command, options->request);
+  // The flags are those of the request (answers/), which knows nothing of completions on a command line.
   complete_names(command->get_option("--schedule"), schedule_names());
   begin_group(*command, heading::kOutput);
   add_format_and_output(*command, options->format, {Format::Text, Format::Json, Format::Svg, Format::Costs},

@@ -1,3 +1,7 @@
+// `chimera plan`: the answer comes from answers/plan_answer.h, like that of the playground. Here are its outputs: the
+// table, a file of flags for `train --config`, costs for `simulate`, a job script for SLURM, and measured runs of the
+// best candidates.
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
@@ -63,6 +67,7 @@ double usual_learning_rate(double parameters) {
   constexpr std::array kRows = {Row{1e11, 0.6e-4}, Row{1e10, 1e-4},  Row{5e9, 1.2e-4}, Row{2e9, 1.6e-4},
                                 Row{1e9, 2e-4},    Row{6e8, 2.5e-4}, Row{2.5e8, 3e-4}, Row{1e8, 6e-4}};
   const auto* const row = std::ranges::find_if(kRows, [&](const Row& each) { return parameters >= each.parameters; });
+  // The rows descend, so the first that fits is the largest.
   return row == kRows.end() ? 0 : row->rate;
 }
 
@@ -92,6 +97,7 @@ std::vector<TrainFlag> all_flags(const PlanArguments& options, const PlanProblem
 void measure(const PlanArguments& options, PlanAnalysis& report) {
   std::vector<std::vector<std::string>> runs;
   for (std::size_t i = 0; i < report.candidates.size() && runs.size() < static_cast<std::size_t>(options.run); ++i)
+    // The table is sorted by predicted time, so that these are the best.
     runs.push_back(to_words(all_flags(options, report.problem, report.candidates[i].ranked.candidate)));
   if (runs.empty()) return;
   const std::vector<double> seconds = measured_steps(runs, options.data);
@@ -134,6 +140,7 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::in
   if (ranks_of_node < 1 || ranks % ranks_of_node != 0) {
     reject("--ranks-per-node {} does not divide the {} ranks; expected one that does", ranks_of_node, ranks);
   }
+  // Ranks that share layers exchange sums in each op, for which a network is too slow.
   if (ranks_of_node % tensor_parallel == 0) return;
   reject("--ranks-per-node {}: the plan has {} ranks that share layers, on one node; expected a multiple of {}",
          ranks_of_node, tensor_parallel, tensor_parallel);
@@ -149,6 +156,7 @@ void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.ranks_option->count() == 0) {
     // A node with some idle GPUs is better than ranks of one job on nodes of unequal numbers.
     ranks_of_node =
+        // Example: 12 ranks on nodes of 8 GPUs become 3 nodes with 4 ranks each.
         has_gpus ? std::gcd(ranks, report.problem.machine.workers_per_node) : chosen.tensor_parallel;  // whole nodes
   }
   require_whole_nodes(ranks, ranks_of_node, chosen.tensor_parallel);
@@ -201,6 +209,7 @@ exit "$code"
       fmt::arg("comment", as_comment(description(report, seconds))),
       fmt::arg("name", "chimera-" + options.request.model), fmt::arg("nodes", ranks / ranks_of_node),
       fmt::arg("ranks", ranks), fmt::arg("ranks_of_node", ranks_of_node), fmt::arg("gpus", gpus),
+      // Neighboring ranks share layers. SLURM's default may deal ranks out to the nodes one by one.
       fmt::arg("block", chosen.tensor_parallel == 1 ? "" : "#SBATCH --distribution=block\n"),
       fmt::arg("flags", shell_words(to_words(all_flags(options, report.problem, chosen)))));
   write_output(options.sbatch, script);

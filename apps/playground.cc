@@ -25,6 +25,7 @@ struct PlaygroundArguments {
 
 std::string page_path() {
   const std::filesystem::path folder = std::filesystem::path(own_executable()).parent_path();
+  // Installed, or in a build folder.
   for (const auto& page :
        {folder.parent_path() / CHIMERA_DATA_FOLDER / "playground.html", folder / "web" / "playground.html"}) {
     if (std::filesystem::is_regular_file(page)) return page.string();

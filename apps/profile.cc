@@ -1,3 +1,7 @@
+// Ways to a profile. Without flags, this process is a launcher that starts ranks, which measure together, as they would
+// train (measure_as_rank()). With --hosts, it starts `chimera profile` on each host, and then `chimera launch --
+// profile --links` on two of them. With --between, it is itself one of these two ranks (measure_between()).
+
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -37,6 +41,7 @@ using Words = std::vector<std::string>;
 
 constexpr std::chrono::hours kPatience{6};  // long enough for large models
 
+// The command line of the hosts. All options are given, so that a host with another version cannot use other defaults.
 Words options_as_words(const ProfileOptions& options) {
   return {"--model",
           fmt::format("{}", fmt::join(options.models, ",")),
@@ -65,6 +70,7 @@ std::vector<MachineProfile> measure_each(const HostFlags& flags, const std::vect
     words.insert(words.begin(), kProfile.name);
     commands.push_back(remote_command(flags, host.host, words));
   }
+  // Standard output is for the profile alone.
   std::cerr << fmt::format("{} hosts measure themselves, for {:g} s or more\n", hosts.size(), options.seconds);
   const SignalInbox signals;
   const auto replies = run_commands(commands, kPatience, signals);
@@ -135,6 +141,7 @@ int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
                                        .world_size = rank.world_size,
                                        .rendezvous = rank.rendezvous,
                                        .groups = profile_groups(flags.options, available_cores())});
+  // Blanks at the end overwrite what a longer text has left of the line.
   const auto say = [&](const std::string& words) {
     if (rank.rank == 0) messages().show(fmt::format("\r{:<40}", words));
   };
@@ -164,6 +171,7 @@ int measure_between(const Flags& flags, const Invocation& invocation) {
   at::set_num_threads(1);
   RankEnvironment rank = invocation.rank ? *invocation.rank : join_external_launcher(*place);
   if (!flags.interface.empty()) rank.rendezvous.interface = flags.interface;
+  // Two ranks on one machine, as in tests, would otherwise sum in shared memory, which is not the link to measure.
   const auto transport = connect_gloo({.rank = self,
                                        .world_size = kHosts,
                                        .rendezvous = rank.rendezvous,
@@ -239,6 +247,7 @@ int run(const Flags& flags, const Invocation& invocation) {
     merge(flags);
     return static_cast<int>(ExitCode::Success);
   }
+  // Errors of flags come before the start of ranks, which would each report them.
   require_measurable(flags.options, available_cores());
   check_output(flags);
   warn_if_busy();
@@ -308,6 +317,7 @@ void add_profile(CLI::App& program, const Invocation& invocation, int& exit_code
   auto flags = std::make_shared<Flags>();
   add_flags(*command, *flags);
   command->callback([command, flags, &invocation, &exit_code] {
+    // Also in the ranks: whether an op gets its memory from the kernel or from free lists changes its time.
     keep_freed_memory();  // as in the trainer
     for (const char* flag :
          {"--seconds", "--threads", "--dtype", "--sequence", "--micro-batch-sizes", "--model", "--tensor-parallel"}) {

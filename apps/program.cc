@@ -1,3 +1,8 @@
+// run_program() is main() with and without the library of the training half. It decides who this process is (a rank of
+// our launcher, a process of another launcher, or the user's own), parses the command line, and turns every error into
+// one line and an exit code. Refusals of CLI11 are replaced by our own where they would be misleading, such as "a
+// subcommand is required" for a misspelled one.
+
 #include "program.h"
 
 #include <signal.h>
@@ -57,6 +62,7 @@ std::vector<std::string> subcommand_names(const CLI::App& program) {
   return names;
 }
 
+// The innermost subcommand that has been parsed: `chimera checkpoint list` for its words.
 const CLI::App& chosen_command(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
   return chosen.empty() ? program : chosen_command(*chosen.front());
@@ -118,6 +124,7 @@ int fail(const Invocation& invocation, const std::string& message, ExitCode code
     std::cerr << fmt::format("chimera: rank {}: {}\n", invocation.place->rank, one_line(message)) << std::flush;
   } else {
     signal(SIGTERM, [](int) { _exit(static_cast<int>(ExitCode::Usage)); });
+    // By then the rank that prints has done so, and its launcher ends this one by SIGTERM, which is no error here.
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }
   return static_cast<int>(code);
@@ -195,6 +202,7 @@ std::string named_file(const char* what, const std::string& word, const std::str
   const std::string ending = fs::path(any).extension().string();
   const bool is_path = word.find('/') != std::string::npos || word.ends_with(ending);
   if (word == "-" || (is_path ? fs::exists(path, none) : fs::is_regular_file(path, none))) return word;
+  // Some other path that does not exist: whoever opens it says so.
   if (is_path && path.parent_path() != fs::path(any).parent_path()) return word;
   const fs::path folder = fs::path(shipped_file(any)).parent_path();
   if (is_path) {  // machines/x.json of the source tree, from another folder
@@ -259,6 +267,7 @@ std::string recipe_file(const std::string& word) { return named_file("recipe", w
 std::string record_file(const std::string& word) { return named_file("record", word, kARecord); }
 
 int run_program(int argc, char** argv, const AddTraining& add_training, ProgramEntry entry) {
+  // The default would end the process without a message.
   ::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails like one to a full disk
   CLI::App program("Chimera: train large models with bidirectional pipelines", "chimera");
   program.footer(kFooter);

@@ -18,6 +18,7 @@ ProgressLine::ProgressLine() : on_terminal_(supports_escapes(STDERR_FILENO)) {}
 
 void ProgressLine::show(const std::function<std::string()>& make) {
   const auto now = std::chrono::steady_clock::now();
+  // `make` is called only if the line is shown, as callers report after each of many small pieces.
   if (now < next_) return;
   next_ = now + (on_terminal_ ? kOnTerminal : kElsewhere);
   // A log gets its first line after ten seconds; a short command leaves none.

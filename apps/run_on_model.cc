@@ -21,6 +21,7 @@ namespace {
 
 std::string given_folder(const RankEnvironment& rank) {
   std::ifstream found(rank.input_path);
+  // The launcher's input for its ranks is the name of the folder, and nothing else.
   return {std::istreambuf_iterator<char>(found), {}};
 }
 
@@ -60,6 +61,7 @@ int run_on_model(const ModelRunOptions& model, const Invocation& invocation,
     if (invocation.rank) {
       run(given_folder(*invocation.rank));
     } else {
+      // Calls `run` again with a newer checkpoint if a training run removes the first one meanwhile.
       use_model_folder(model.from, available_cores(), run);
     }
   } catch (const PeerLostError& error) {

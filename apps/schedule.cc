@@ -58,6 +58,7 @@ void add_schedule(CLI::App& program, int&) {
       schedule_names());
   request.schedule.load = read_schedule;
   add_flags(*command, request);
+  // Colors are of the output, so the request, which the playground has too, does not know them.
   options->pictures.add_to(*command);
   add_format_and_output(*command, options->format,
                         {Format::Text, Format::Json, Format::Csv, Format::Svg, Format::Html, Format::Perfetto},

@@ -67,8 +67,10 @@ int try_record(const CLI::App& command, const SearchArguments& options) {
   const std::string file = record_file(options.record);
   const Record record = record_from_json(read_whole(file), file);
   SearchOptions chosen = options_of(options.request, {});
+  // A quarter of the time would go to lower memory limits, which no record asks for.
   chosen.wants_front = false;
   const SearchResult result = search(record.problem, {record.schedule}, chosen);
+  // Makespans are sums of doubles in another order, so that equal ones may differ in the last bits.
   const bool beats = result.makespan < record.makespan * (1 - kRounding);
   if (!options.output.empty()) write_schedule(options.output, result.schedule);
   if (options.format == Format::Json) {

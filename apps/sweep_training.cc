@@ -1,3 +1,7 @@
+// `sweep --train` trains each row of the table in a process of its own, and writes the table after each. The table is
+// also the memory of an interrupted sweep: rows in it are not trained again. So it must be certain that a row there is
+// of this sweep: the columns, the row's inputs, and a hash of data and flags have to agree.
+
 #include "sweep_training.h"
 
 #include <fmt/format.h>
@@ -72,6 +76,7 @@ std::string run_of(const SweepTraining& training) {
   std::error_code none;
   std::string text = training.data;
   const auto bytes = std::filesystem::file_size(training.data, none);
+  // The size stands for the content, which may be large. Another text of equal length under the same name passes.
   if (!none) text += fmt::format(" {}", bytes);
   for (const std::string& word : training.flags) text += " " + word;
   return fmt::format("{:08x}", crc32c(text));
@@ -86,10 +91,12 @@ Cells train_row(const SweepRow& row, const SweepTraining& training) {
   for (const SweepCell& cell : row.inputs()) {
     if (cell.text.empty()) continue;
     if (is_file && cell.column != "schedule") continue;  // the file has a shape
+    // A column has the name of the flag that it came from: micro_batches is --micro-batches.
     std::string flag = "--" + cell.column;
     std::ranges::replace(flag, '_', '-');
     words.insert(words.end(), {flag, cell.text});
   }
+  // Last, because later flags override earlier ones.
   words.insert(words.end(), training.flags.begin(), training.flags.end());
   // The command as typed, so that a user can repeat one row.
   std::cerr << "$ " << shell_command(words) << "\n" << std::flush;

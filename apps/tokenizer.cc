@@ -54,6 +54,7 @@ std::string train_tokenizer(const TrainTokenizerOptions& options) {
   // A tokenizer of bytes alone is `bytes`, so an empty text is an error of the user.
   if (words.counts().empty()) throw ConfigError("the files have no text to learn from");
   const TrainedBpe trained = train_bpe(words, options.training);
+  // Not an error: a small text has few pairs, and its tokenizer works all the same.
   if (static_cast<std::int64_t>(trained.tokens.size()) < options.training.vocabulary) {
     std::cerr << fmt::format("chimera: the text has no more pairs to merge: {} tokens instead of {}\n",
                              trained.tokens.size(), options.training.vocabulary);

@@ -38,10 +38,12 @@ std::size_t view_columns() {
 /// Returns the part of the interval in which to observe the ranks.
 std::chrono::milliseconds watch_time(double interval) {
   constexpr double kLongest = 500;
+  // Half of the interval, in milliseconds.
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::min(interval * 500, kLongest)));
 }
 
 void show_live(const TopArguments& options) {
+  // sleep_until() below goes on after a signal, so the view ends with the interval, between two pictures.
   std::signal(SIGINT, end_view);
   std::signal(SIGTERM, end_view);
   const auto interval = std::chrono::duration<double>(options.interval);

@@ -97,6 +97,7 @@ void TrainCommandLine::add_to(CLI::App& app) {
   app.add_flag("--list-combinations", lists_combinations)->group("");  // hidden: tools/print_combinations_page
   for (const Option& option : declare_options(options)) {
     add_declared(app, option);
+    // The order of declaration is the order in --help, so flags from elsewhere are put between those of the table.
     add_after(option.flag, app, *this);
   }
   add_format(app, format, {Format::Text, Format::Json});

@@ -39,6 +39,7 @@ void end_with_nothing_to_save(int /*signal*/) { ::_exit(static_cast<int>(kSavedE
 /// Handles these signals until the run does; before it starts, there is nothing to save.
 void take_early_signals() {
   for (const int signal : kSavingSignals) {
+    // signal() returns what was set before: a signal that has been ignored stays so.
     if (::signal(signal, end_with_nothing_to_save) == SIG_IGN) ::signal(signal, SIG_IGN);  // nohup
   }
 }
@@ -53,6 +54,7 @@ bool needs_training_half(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return false;
   const auto is_first = [&](const CommandName& command) { return arguments.front() == command.name; };
   if (arguments.front() == kReference || std::ranges::any_of(kTrainingCommands, is_first)) return true;
+  // `plan` needs LibTorch only to train its best candidates.
   const auto is_run = [](const std::string& word) { return word == "--run" || word.starts_with("--run="); };
   return arguments.front() == "plan" && std::ranges::any_of(arguments, is_run);
 }

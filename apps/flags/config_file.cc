@@ -1,3 +1,7 @@
+// Flags in TOML files, in both directions. merge_config_text() sets the flags of a file as if they had been typed, with
+// their own checks, and the command line wins. to_toml() writes the flags of a run to a file that repeats it, and
+// given_arguments() writes them as the command line of the ranks.
+
 #include "flags/config_file.h"
 
 #include <fmt/format.h>
@@ -32,6 +36,7 @@ std::vector<std::string> keys_of(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const CLI::Option* option : command.get_options()) {
     for (const std::string& name : option->get_lnames()) {
+      // A file cannot name another file of flags.
       if (name != "help" && name != "config" && name != "recipe") keys.push_back(name);
     }
   }
@@ -59,8 +64,10 @@ std::optional<std::string> value_of(const std::string& key, const toml::node& no
     std::vector<std::string> values;
     for (const toml::node& each : *list) {
       if (each.is_array()) throw ConfigError(fmt::format("{}: '{}' has a list in a list", at, key));
+      // value_of() returns nullopt for false, which in a list is an ordinary value.
       values.push_back(value_of(key, each, option, at).value_or("false"));
     }
+    // The flag's own parser splits the text again, so that a list has the same errors as on the command line.
     return fmt::format("{}", fmt::join(values, separator_of(option)));
   }
   throw ConfigError(fmt::format("{}: '{}' must be a string, a number, true or false, or a list of them", at, key));

@@ -25,6 +25,7 @@ void FlagDoor::text(const Field& field, const Take& take) {
     if (field.entries > 1) {
       option->expected(field.entries);
     } else {
+      // One word for each time the flag is given; a word after it is an argument of the command.
       option->take_all()->allow_extra_args(false);
     }
   }

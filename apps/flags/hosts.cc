@@ -38,7 +38,9 @@ std::vector<std::string> remote_command(const HostFlags& flags, const std::strin
   // ssh starts in the home directory, but paths of the user are relative to the current one. exec hands signals to the
   // program itself.
   const std::string command = fmt::format("cd {} && exec {}", shell_words({folder}), shell_words(program));
+  // The same line on this machine, without ssh.
   if (flags.hosts.empty()) return {"/bin/sh", "-c", command};
+  // Split at blanks, without quotes: an argument of ssh with a blank belongs into its configuration.
   std::istringstream ssh(flags.ssh);
   std::vector<std::string> words(std::istream_iterator<std::string>(ssh), {});
   if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");

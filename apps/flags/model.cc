@@ -19,6 +19,7 @@ void add_model_fields(CLI::App& app, ModelOverrides& fields) {
 CLI::Option* add_element_type(CLI::App& app, const std::string& flag, std::string& word,
                               const std::string& description) {
   const auto take = [&word, flag](const std::string& given) {
+    // For its error. The word is kept, because an empty one means another default in each command.
     (void)element_type_of_word(flag, given);
     word = given;
   };

@@ -1,3 +1,7 @@
+// Formats and output files of commands. Most of it protects files: an output must not be an input of the same command,
+// two outputs must not be one file, and a file that exists is replaced only with --overwrite. Arguments are compared as
+// files, by whatever path they are named.
+
 #include "flags/outputs.h"
 
 #include <fmt/format.h>
@@ -27,6 +31,7 @@ bool names_this(const std::string& path, const std::string& word) {
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
 std::vector<std::string> names_in(const std::string& word) {
   // The word as a whole comes first, as a path may contain these signs.
+  // Then each piece between the signs: `0.5:a.txt` also names a.txt.
   std::vector<std::string> names = {word, ""};
   for (const char letter : word) {
     if (std::string_view(" =:,").find(letter) == std::string_view::npos) {
@@ -60,6 +65,7 @@ void require_no_input(const CLI::Option& output, const std::string& path, const 
     for (const std::string& name : names_in(word)) {
       // Names the same file by any path: the file itself is compared, not the text.
       if (names_this(path, name)) refuse("another argument names this file");
+      // A number is the value of some flag, even if a folder has that name.
       if (!may_be_read || parse_number<double>(name) || !names_this(folder, name)) continue;
       refuse(fmt::format("exists in the folder {}, which another argument names", name));
     }
@@ -74,6 +80,7 @@ bool is_device(const std::string& path) {
 
 /// Returns an empty path if the option is not given or names standard output.
 std::string named_file(const CLI::Option& option) {
+  // CLI11 keeps all words of a flag; the last one counts.
   const std::string path = option.count() == 0 ? "" : option.results().back();
   return path == "-" ? "" : path;
 }
@@ -142,6 +149,7 @@ void add_output_checks(CLI::App& app, const std::vector<CLI::Option*>& outputs, 
       if (path.empty()) continue;
       require_known_picture(*output, path);
       require_only_output(app, *output, outputs);
+      // `sweep --train` goes on with the table that an interrupted sweep has left.
       const bool is_continued = output == outputs.front() && continuing != nullptr && continuing->count() > 0;
       if (!is_continued) require_unused(output->get_name(), path, *overwrites);
     }
@@ -167,6 +175,7 @@ void write_output(const std::string& path, const std::string& text) {
 }
 
 void write_output(const std::string& path, const std::string& text, Format format) {
+  // Only what a person reads on a terminal is fitted to its width. Without a terminal, the width is 0: unlimited.
   const bool fits = format == Format::Text && path.empty();
   write_output(path, fits ? fitted(text, terminal_columns(STDOUT_FILENO)) : text);
 }

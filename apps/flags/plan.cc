@@ -24,6 +24,7 @@ std::vector<TrainFlag> workload_flags(const ProblemRequest& request, const PlanP
   flags.push_back({"sequence", problem.workload.sequence});
   flags.push_back({"dtype", to_text(request.dtype_for(problem.model))});
   flags.push_back({"optimizer", to_text(request.optimizer)});
+  // Profiles of GPUs have no cores.
   if (problem.machine.cores == 0) flags.push_back({"device", to_text(DeviceKind::Cuda)});
   return flags;
 }

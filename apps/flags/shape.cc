@@ -26,6 +26,7 @@ void ShapeFlags::add_to(CLI::App& app) {
 
 void take_file(ScheduleRequest& schedule, const std::string& what) {
   if (names_schedule_file(schedule.name)) schedule.file = std::exchange(schedule.name, "");
+  // A file has a shape of its own, which flags cannot change.
   if (!schedule.file.empty()) schedule.shape.require_absent(what);
 }
 
@@ -47,6 +48,7 @@ Schedule read_schedule(const std::string& path) {
   Schedule schedule = load_schedule(path);
   const auto violations = check(schedule);
   if (!violations.empty()) {
+    // One violation is enough for a command that wants to use the schedule.
     throw ScheduleError(
         fmt::format("{}: {}; `chimera check {}` lists all", path, violations.front().message, shell_word(path)));
   }

@@ -68,6 +68,8 @@ CLI::Option* add_path(CLI::App& app, const std::string& flag, std::string& path,
   return add_text(app, flag, take, is_folder ? "DIR" : "FILE", description);
 }
 
+// A mixture such as `0.5:a 0.5:b` may be given as one quoted word or as several. Both become one text here, which
+// parse_mixture() of data/mixture.h reads.
 CLI::Option* add_data(CLI::App& app, const std::string& flag, std::string& data, const std::string& description) {
   const auto join = [&data, flag, given = false](const std::vector<std::string>& words) mutable {
     const std::string text = fmt::format("{}", fmt::join(words, " "));
