@@ -16,6 +16,9 @@
 #include "core/json.h"
 #include "core/shell_words.h"
 
+// Compares training commands that alternate in rounds: A B C A B C, not A A B B C C. A machine changes its speed
+// slowly, by heat or by other programs, so runs of one round can be compared, and ratios are taken within rounds.
+
 namespace chimera {
 namespace {
 
@@ -43,6 +46,7 @@ class Contest {
       TrainingFigures figures = measure_once(contender);
       const double share = load_of_others_since(begin).value_or(0);
       // When no retries are left, disturbed runs count, and the score says how many.
+      // The share of all cores that processes other than the run's have used meanwhile.
       if (share <= options_.most_disturbed || options_.retries == 0) {
         score.disturbed += share > options_.most_disturbed;
         say_(fmt::format(" {:.0f}", figures.tokens_per_second));
@@ -120,6 +124,7 @@ TrainingFigures TrainingRun::wait(std::int64_t skipped) {
     for (std::string line; std::getline(file, line);) {
       const auto step = read_json(line);
       figures.losses.push_back(step.at("loss").get<double>());
+      // Its loss counts all the same: only the time of a first step is unusual.
       if (step.at("step").get<std::int64_t>() <= skipped) continue;
       speeds.push_back(step.at("tokens_per_second").get<double>());
       seconds.push_back(step.at("step_seconds").get<double>());

@@ -29,6 +29,7 @@ constexpr const char* kBuild = "debug";
 
 std::string load() {
   std::string minute = "unknown";
+  // The first number is the mean of the last minute.
   std::ifstream("/proc/loadavg") >> minute;
   return minute;
 }

@@ -20,6 +20,10 @@
 #include "train/setup/data_tokenizer.h"
 #include "train/setup/job_export.h"
 
+// Two ways to the same folder. convert_folder() is one process that reads a folder or a checkpoint, and export_model()
+// is the end of a run, in which each rank has some of the tensors. Both make a plan first, which gives every tensor its
+// file and offset. So writers need not know of each other, and nothing has to fit into memory at once.
+
 namespace chimera {
 namespace {
 
@@ -35,6 +39,7 @@ void write_tensor(const TensorEntry& tensor, const TensorSource& source, PartWri
   for_each_block(source.elements, [&](std::int64_t first, std::int64_t count) {
     const at::Tensor block = convert(source.read(first, count), tensor.type, tensor.name);
     writer.write(at, {static_cast<const std::byte*>(block.const_data_ptr()), block.nbytes()});
+    // Blocks have a bounded number of elements, so this loop needs little memory for a tensor of any size.
     at += block.nbytes();
     note_progress({RankProgress::Phase::Ending});
   });

@@ -73,6 +73,7 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
 
 void Loader::begin_step(std::int64_t step) {
   prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
+  // So the threads of the prefetcher prepare the next step while this one runs.
   for (const std::int64_t announced : {step, step + 1}) {
     if (announced == job_.options.updates.steps) return;
     std::vector<BatchPosition> places;
@@ -108,7 +109,8 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
                    .step = step,
                    .first_sample = place.first};
   batch.recompute_attention = job_.options.memory.recompute.rule == StageRule::Attention;
-  // Each update uses the mean loss of its own samples.
+  // Each update uses the mean loss of its own samples. Prefetched micro-batches are scaled for the whole mini-batch,
+  // for which an asynchronous step may make several updates.
   batch.token_loss_scale *= static_cast<double>(job_.run.updates());
   batch.sentence_loss_scale *= static_cast<double>(job_.run.updates());
   return batch;

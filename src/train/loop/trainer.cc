@@ -18,8 +18,7 @@
 
 // Trainer::run() is the loop of training: run_step() computes a step and updates the weights, close_step() does what
 // follows from it: comparisons of replicas, validation, metrics, saves. A run that loses a rank may end between the
-// two,
-// so StepPosition counts updated and closed steps apart. rejoin() continues such a run over new connections.
+// two, so StepPosition counts updated and closed steps apart. rejoin() continues such a run over new connections.
 
 namespace chimera {
 namespace {
@@ -127,6 +126,7 @@ void Trainer::run_step(std::int64_t step) {
   if (tracer_) tracer_->begin_step(step);
   const StepResult result = driver_.train(program_of(step), hooks_of(step));
   note_metrics(result, monotonic_seconds() - start);
+  // After note_metrics(): the weights of this rank have the update, so the step must count before the rank leaves.
   if (unshared_) std::rethrow_exception(std::exchange(unshared_, nullptr));
   if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   model_.inject_bit_flip("updated", 0);
@@ -230,6 +230,7 @@ bool Trainer::close_step(const OnStep& on_step) {
   const auto is_due = [&](std::int64_t every) {
     return every > 0 && (last_.step % every == 0 || last_.step == options().updates.steps);
   };
+  // Before the validation, whose loss of a corrupted copy would mean nothing.
   if (is_due(options().recovery.steps_between_comparisons())) replicas_.compare(last_.step);
   if (self_.job.canonical) last_.parameters_hash = hash_parameters();
   if (is_due(options().data.validate_every)) last_.validation_loss = validation_.loss(last_.step);
@@ -254,6 +255,7 @@ bool Trainer::save_if_due() {
 bool Trainer::save_in(const std::string& folder) const {
   Job job = self_.job;
   job.options.checkpoint.folder = folder;
+  // A checkpointer of its own: the one of --checkpoint, if any, holds another folder.
   return Checkpointer(job, self_.world_rank, self_.transport, model_.groups(), model_.optimizer_state(),
                       self_.tensor.get())
       .finish(last_);
@@ -261,6 +263,7 @@ bool Trainer::save_in(const std::string& folder) const {
 
 void Trainer::drop_step() {
   fault_point("leave");
+  // A GPU may still be working on ops of the step, whose tensors are about to be dropped.
   await_device(self_.device);
   driver_.executor().drop();
   if (options().recovery.watches_weights()) replicas_.require_unchanged();  // A replacement may receive this state
@@ -292,6 +295,7 @@ void Trainer::rejoin() {
     model_.update_copies();
   }
   driver_.executor().connect_sums();
+  // New connections of a GPU are made at their first use, which the warm-up does apart from any message.
   is_warm_ = false;
   fault_point("resume");
 }

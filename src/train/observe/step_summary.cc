@@ -10,6 +10,11 @@
 #include "train/observe/progress_report.h"
 #include "train/setup/device.h"
 
+// The last lines of a run: how long a step took, and why not as long as predicted. Two predictions stand beside the
+// measurement. The planned time comes from a machine profile, before the run. The simulated time comes from the
+// measured mean of each op, after it. So planned against simulated shows slow ops above all, and simulated against
+// measured shows what this simulation leaves out: messages, sums, waiting ranks.
+
 namespace chimera {
 namespace {
 
@@ -41,12 +46,14 @@ std::string explain_difference(const JobShape& job, const PlannedTimes& times, c
       "  measured - {} = {:+.4f} s: ops {:+.4f} s, messages {:+.4f} s, sums {:+.4f} s, slowest rank {:+.4f} s, rest "
       "{:+.4f} s\n",
       planned > 0 ? "planned" : "simulated", difference, ops, messages, run.waits.sums, run.waits.ranks,
+      // "rest" is what remains, so that the parts always add up to the difference.
       difference - ops - messages - run.waits.sums - run.waits.ranks);
   if (difference <= kLarge * reference) return text + load_line(run);
   return text + fmt::format("  {}\n", fmt::join(slow_causes(analyze_speed(job, times, run, cores)), "\n  "));
 }
 
 double rest_of(double step_seconds, const SpeedParts& parts) {
+  // Parts are means and the step is a median, so their sum may exceed it a little.
   return std::max(0.0, step_seconds - parts.ops - parts.messages - parts.sums - parts.ranks - parts.updates);
 }
 
@@ -92,6 +99,7 @@ StepForecast forecast(const JobShape& job, const RunSummary& run, int cores) {
   work *= static_cast<double>(job.run.ranks.data_parallel * job.tensor_parallel) /
           static_cast<double>(steps_to_simulate(job.run.schedule));
   StepForecast made{.period = timeline.period, .bubble_ratio = timeline.bubble_ratio};
+  // The work of this host's ranks, divided by its cores, is the least time in which they can take turns.
   const double share = static_cast<double>(job.local_ranks()) / static_cast<double>(job.num_ranks());
   if (shares_cores) made.turns = work * share / cores;  // Assumes equal hosts
   made.step_seconds = std::max(made.period, made.turns) + run.optimizer_seconds;

@@ -24,6 +24,7 @@ enum class Feature : std::uint8_t {
   TensorParallel, Slices, Asynchronous, Pairs, Muon, Lamb, ShardOptimizer, Canonical, Restarts, Twin, Reroute,
   Repair, Offload, Dropout, SplitDocuments, Threads, Cuda, CudaGraphs, OpGraphs, Observes,
   // Others
+  // They are facts that rows need, or sums of several main features, such as Graphs of CudaGraphs and OpGraphs.
   Outlives, NoRecovery, NoRestarts, Rollback, Spike, NonFinite, Checkpoint, NoCheckpoint, TimedSaves, Graphs, Cpu,
   VerifyMessages, Tf32, BFloat16, TensorMemory, Sync, WholeSequences, Tied, OneProcess, ThreadRanks, Launched,
   NoCopies, LonelyStage, TwoCopies, Replicas, Unpaired, SharedUpdates,
@@ -61,6 +62,7 @@ const auto& all_features() {
       {Slices, "`--slices` above 1", [](Fact f) { return f.schedule.slices > 1; }},
       {Asynchronous, "asynchronous schedules", [](Fact f) { return bool(f.schedule.updates); }},
       {Pairs, "`--overlap-pairs`", [](Fact f) { return f.options.schedule.pairs == chimera::Pairs::Together; }},
+      // The last list names features that this one implies. The page counts their combinations as its own.
       {Muon, "`--optimizer muon`", [](Fact f) { return updates_by(f, OptimizerKind::Muon); }, {SharedUpdates}},
       {Lamb, "`--optimizer lamb`", [](Fact f) { return updates_by(f, OptimizerKind::Lamb); }, {SharedUpdates}},
       {ShardOptimizer, "`--shard-optimizer`", [](Fact f) { return f.options.memory.shard_optimizer; }},

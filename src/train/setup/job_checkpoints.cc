@@ -333,8 +333,8 @@ void resume_optimizer(const ResumedRun& resumed, const ModelConfig& model, Optim
     const std::string name = state_name(model, state.parameter, state.kind);
     std::vector<std::int64_t> shape = state.value.sizes().vec();
     const auto found = resumed.tensors.find(name);
-    // Checkpoints have whole tensors. The state of a cut matrix is a part of one, unless is_cut() has left the
-    // matrix whole on all ranks.
+    // Checkpoints have whole tensors. The state of a cut matrix is a part of one, unless is_cut() has left the matrix
+    // whole on all ranks.
     const bool is_part = tensor != nullptr && found && tensor_cut(state.parameter) && found->tensor.shape != shape;
     if (is_part) shape = found->tensor.shape;
     const TensorPlace place = is_part ? tensor->place() : TensorPlace{};

@@ -27,9 +27,8 @@
 #include "train/setup/option_table.h"
 
 // Two descriptions of a job. fingerprint() has a hash for everything that all ranks must have in common, and is
-// compared
-// when they connect. run_record() is written into checkpoints, as values that a message can show, and differences()
-// compares it when a run resumes: model and data must be the same, other differences are only reported.
+// compared when they connect. run_record() is written into checkpoints, as values that a message can show, and
+// differences() compares it when a run resumes: model and data must be the same, other differences are only reported.
 
 namespace chimera {
 namespace {

@@ -17,6 +17,10 @@
 #include "core/value_text.h"
 #include "hugging_face/config_json.h"
 
+// All options of a run in one place, with flag, help, range and what else has to know of it: the comparison of ranks
+// (kEqual), checkpoints (kRecorded) and resolved.toml (kResolved). A new option needs a field of TrainOptions and a
+// line here. The table is made anew for each TrainOptions, because its entries refer to fields of that object.
+
 namespace chimera {
 namespace {
 
@@ -126,6 +130,7 @@ class OptionDeclarations {
   }
   template <class Value>
   Option& add(const char* flag, Value& value, const std::string& type, const Traits& traits, const std::string& help) {
+    // The reference is into the TrainOptions of declare_options(), which outlives the parser of the command line.
     const auto take = [flag, &value](const std::string& text) { parse_option(flag, text, value); };
     return add_parsed(flag, type, take, json_of(value), traits, help);
   }
@@ -462,6 +467,7 @@ std::vector<Option> declare_options(TrainOptions& options) { return OptionDeclar
 std::vector<Option> declared_values(TrainOptions options) {
   std::vector<Option> all = declare_options(options);
   for (Option& option : all) {
+    // `options` is a parameter, which ends with this function.
     option.take = nullptr;
     option.data = nullptr;
   }

@@ -40,10 +40,8 @@
 #include "transport/gloo/gloo_transport.h"
 
 // From options to a job in three steps, each of which more commands share than the next. resolve_job() needs sizes
-// only;
-// partition_job() cuts the layers into stages, which needs costs; prepare_job() needs this machine and its disk:
-// device,
-// memory, data, checkpoints and outputs.
+// only; partition_job() cuts the layers into stages, which needs costs; prepare_job() needs this machine and its disk:
+// device, memory, data, checkpoints and outputs.
 
 namespace chimera {
 namespace {

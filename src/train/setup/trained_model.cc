@@ -19,9 +19,8 @@
 #include "train/setup/job_checkpoints.h"
 
 // The weights of a rank and their optimizers. Weights are shared with the model that replaces this one after a change
-// of
-// the running ranks, so they are made one by one, and only where they do not exist yet. What a rank should hold but has
-// no values of is `lacking`, until another rank has sent it.
+// of the running ranks, so they are made one by one, and only where they do not exist yet. What a rank should hold but
+// has no values of is `lacking`, until another rank has sent it.
 
 namespace chimera {
 namespace {
