@@ -179,13 +179,31 @@ Sample Samples::sample(std::int64_t step, std::int64_t index, std::int64_t mini_
 }
 
 // Only the place decides, so replicas, resumed runs and other partitions read the same sample without messages.
-Sample Samples::sample_at(std::int64_t place) const {
+Samples::Window Samples::window_at(std::int64_t place) const {
   const auto [number, position] = tokens_.mixture.place(place);
   const TokenView& source = tokens_.sources[number];
   const std::int64_t all = windows(source);
-  const std::int64_t window = epoch_order(all, options_.seed, number, position / all)(position % all);
+  return {source, epoch_order(all, options_.seed, number, position / all)(position % all)};
+}
+
+Sample Samples::sample_at(std::int64_t place) const {
+  const auto [source, window] = window_at(place);
   if (options_.kind == SampleKind::MaskedPairs) return masked_pair(source, options_, place, window);
   return next_token_sample(source, options_, window * window_);
+}
+
+double Samples::squared_documents_at(std::int64_t place) const {
+  const auto [source, window] = window_at(place);
+  std::vector<std::int64_t> starts = source.document_starts(window * window_, options_.sequence);
+  starts.push_back(options_.sequence);
+  double sum = 0;
+  std::int64_t before = 0;
+  for (const std::int64_t start : starts) {
+    const auto length = static_cast<double>(start - before);
+    sum += length * length;
+    before = start;
+  }
+  return sum;
 }
 
 std::int64_t Samples::targets_per_sample() const {

@@ -83,6 +83,9 @@ class Samples {
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
   /// Returns the sample at position p.
   [[nodiscard]] Sample sample_at(std::int64_t position) const;
+  /// Returns the sum of the squared lengths of the documents in the NextToken sample at position p, in proportion to
+  /// the time of attention within documents.
+  [[nodiscard]] double squared_documents_at(std::int64_t position) const;
   /// Returns the number of targets in a sample that are not kIgnoredTarget; equal for all samples.
   [[nodiscard]] std::int64_t targets_per_sample() const;
 
@@ -94,6 +97,11 @@ class Samples {
   [[nodiscard]] std::int64_t ordered_count() const;
 
  private:
+  struct Window {
+    const TokenView& source;
+    std::int64_t number = 0;  ///< In the source
+  };
+  [[nodiscard]] Window window_at(std::int64_t position) const;
   [[nodiscard]] std::int64_t windows(const TokenView& source) const { return source.size() / window_; }
 
   MixedTokens tokens_;

@@ -88,14 +88,16 @@ std::vector<std::int64_t> data_positions(const Schedule& schedule) {
   return positions;
 }
 
-double sum_in_data_order(const RunShape& shape, std::span<const double> losses) {
+double sum_in_data_order(const RunShape& shape, std::span<const double> losses,
+                         std::span<const std::int64_t> micro_batch_at) {
   // Floating-point sums depend on their order, and schedules number micro-batches differently.
   std::vector<double> by_position(losses.size());
   auto loss = losses.begin();
   for (std::int64_t group = 0; group < shape.ranks.data_parallel; ++group) {
     for (std::int64_t m = 0; m < shape.schedule.micro_batches; ++m) {
-      // losses has the order of (group, micro-batch), position() the order of the samples.
-      by_position[static_cast<std::size_t>(shape.position(GroupId(group), MicroBatchId(m)))] = *loss++;
+      // losses has the order of (group, micro-batch), position() the order of the places.
+      const auto place = static_cast<std::size_t>(shape.position(GroupId(group), MicroBatchId(m)));
+      by_position[micro_batch_at.empty() ? place : static_cast<std::size_t>(micro_batch_at[place])] = *loss++;
     }
   }
   double total = 0;

@@ -86,7 +86,9 @@ void require_whole_micro_batches(const RunShape& shape, const std::string& what)
 
 /// Returns the sum of `losses`, one per micro-batch of a step; the loss of micro-batch m of group g has index g *
 /// micro-batches per group + m. Adds them in data order, so the sum has the same bits for all schedules.
-[[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses);
+/// `micro_batch_at` is DealtStep::micro_batch_at (dealing.h).
+[[nodiscard]] double sum_in_data_order(const RunShape& shape, std::span<const double> losses,
+                                       std::span<const std::int64_t> micro_batch_at = {});
 
 /// Calls `make(StageId)`, which returns a std::unique_ptr, for each stage that the worker holds.
 template <class Make>

@@ -13,10 +13,11 @@ StepDriver::StepDriver(const RunShape& run, UpdateRule rule, WorkerId worker, st
       transport_(transport),
       executor_(worker, std::move(stages), transport, std::move(message), std::move(shape), tied) {}
 
-StepResult StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks) {
+StepResult StepDriver::train(const std::vector<Instruction>& instructions, const StepHooks& hooks,
+                             std::span<const std::int64_t> micro_batch_at) {
   StepResult result = executor_.run(instructions, hooks);
   note_end_of_step();
-  result.loss = sum_in_data_order(run_, result.losses) / static_cast<double>(run_.updates());
+  result.loss = sum_in_data_order(run_, result.losses, micro_batch_at) / static_cast<double>(run_.updates());
   return result;
 }
 

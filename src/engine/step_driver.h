@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "engine/optimizer.h"
@@ -34,8 +35,10 @@ class StepDriver {
              Transport& transport, TensorSpec message, ProgramShape shape, ParameterGroup* tied = nullptr);
 
   /// Runs this worker's instructions of a training step. The Executor calls `hooks` for inputs and updates. The result
-  /// has the mean loss of the step. Throws the errors of Executor::run().
-  StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks);
+  /// has the mean loss of the step. `micro_batch_at` is DealtStep::micro_batch_at (dealing.h). Throws the errors of
+  /// Executor::run().
+  StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks,
+                   std::span<const std::int64_t> micro_batch_at = {});
   /// Runs a program that has only forwards, and returns its loss.
   double validate(const Program& program, const StepHooks& hooks);
 

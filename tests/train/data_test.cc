@@ -54,6 +54,37 @@ TEST_F(DataTest, InsideDocumentsLossAndGradientsAreThoseOfTheUnpipelinedModel) {
   }
 }
 
+TEST_F(DataTest, DealtDocumentsKeepTheBitsOfCanonicalSums) {
+  const auto canonical = [&](const std::string& schedule, const PipelineShape& shape) {
+    TrainOptions all = options(schedule, shape, Documents::Split);
+    all.numbers.reduction = ReductionOrder::Canonical;
+    all.model.dropout = 0.1;
+    return all;
+  };
+  const auto reference = testing::train(canonical("none", {1, 8}), 2);
+  for (const char* schedule : {"chimera", "zb-h1"}) {
+    const auto pipelined = testing::train(canonical(schedule, {4, 8, 2}), 2);
+    EXPECT_EQ(pipelined.losses, reference.losses);
+    EXPECT_EQ(pipelined.parameters_hashes, reference.parameters_hashes);
+  }
+  TrainOptions kept = canonical("none", {1, 8});
+  kept.schedule.adapt = Adapt::None;
+  EXPECT_NE(testing::train(kept, 2).parameters_hashes, reference.parameters_hashes) << "nothing was dealt";
+}
+
+/// Dropout masks follow the samples to their places.
+TEST_F(DataTest, PermutedDocumentsTrainAsThoseInOrder) {
+  const auto dropped = [&](const std::string& schedule) {
+    TrainOptions all = options(schedule, {4, 8, 2}, Documents::Split);
+    all.model.dropout = 0.1;
+    return all;
+  };
+  const auto reference = testing::train_unpipelined(dropped("none"), 3);
+  const Job job = prepare_job(dropped("chimera"));
+  EXPECT_FALSE(Loader(job, {GroupId(0), WorkerId(0)}, at::kCPU).dealt(0)->micro_batch_at.empty());
+  EXPECT_THAT(testing::train(job, 3).losses, ::testing::Pointwise(::testing::DoubleNear(1e-12), reference.losses));
+}
+
 TEST_F(DataTest, SplitIsNotPack) {
   const auto split = testing::train_unpipelined(options("none", {4, 4}, Documents::Split), 1);
   const auto pack = testing::train_unpipelined(options("none", {4, 4}, Documents::Pack), 1);

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "model/layers.h"
+#include "model_config/config.h"
 
 namespace chimera {
 namespace {
@@ -60,9 +61,10 @@ MicroBatch on_device(MicroBatch batch, at::Device device) {
 }
 
 Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
-    : job_(job), place_(place), device_(device), prefetcher_([this](const BatchPosition& place) {
-        return checked(make_micro_batch(*job_.data.training, job_.model.family, place));
-      }) {
+    : job_(job),
+      place_(place),
+      device_(device),
+      prefetcher_([this](const BatchPosition& place) { return checked(make(place)); }) {
   // A worker may read a micro-batch for two stages; it is prepared once.
   std::unordered_set<MicroBatchId> seen;
   for (const Op& op : job_.run.schedule.workers[place_.worker.index()]) {
@@ -71,7 +73,40 @@ Loader::Loader(const Job& job, const GroupWorker& place, at::Device device)
   }
 }
 
+std::shared_ptr<const DealtStep> Loader::dealt(std::int64_t step) const {
+  static const auto kInOrder = std::make_shared<const DealtStep>();
+  const DataOptions& data = job_.options.data;
+  if (data.documents == Documents::Pack || job_.options.schedule.adapt == Adapt::None) return kInOrder;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const DealtStep>& found = dealt_[step];
+  if (found) return found;
+  const double attention = attention_share(job_.model, data.sequence);
+  const auto length = static_cast<double>(data.sequence);
+  std::vector<double> work;
+  const std::int64_t samples = job_.run.mini_batch();
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const double squares = job_.data.training->squared_documents_at(job_.sample_shift + step * samples + i);
+    work.push_back(1 - attention + attention * squares / (length * length));
+  }
+  found = std::make_shared<const DealtStep>(deal_step(job_.run, work, /*permutes=*/!job_.canonical));
+  return found;
+}
+
+MicroBatch Loader::make(const BatchPosition& place) const {
+  const auto dealt = this->dealt(place.step);
+  const std::int64_t first = dealt->first_dealt(place.first, place.size);
+  std::vector<Sample> samples;
+  for (std::int64_t i = first; i < first + place.size; ++i) {
+    samples.push_back(job_.data.training->sample_at(place.shift + place.step * place.mini_batch + dealt->sample(i)));
+  }
+  return make_micro_batch(samples, job_.model.family, job_.data.training->targets_per_sample(), place.mini_batch);
+}
+
 void Loader::begin_step(std::int64_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    dealt_.erase(dealt_.begin(), dealt_.lower_bound(step - 1));
+  }
   prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
   // So the threads of the prefetcher prepare the next step while this one runs.
   for (const std::int64_t announced : {step, step + 1}) {
@@ -107,7 +142,7 @@ MicroBatch Loader::training(std::int64_t step, StageId stage, MicroBatchId micro
   batch.dropout = {.probability = job_.options.model.dropout,
                    .seed = static_cast<std::uint64_t>(job_.options.data.seed),
                    .step = step,
-                   .first_sample = place.first};
+                   .first_sample = dealt(step)->first_dealt(place.first, place.size)};
   batch.recompute_attention = job_.options.memory.recompute.rule == StageRule::Attention;
   // Each update uses the mean loss of its own samples. Prefetched micro-batches are scaled for the whole mini-batch,
   // for which an asynchronous step may make several updates.

@@ -6,10 +6,14 @@
 
 #include <ATen/core/Tensor.h>
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include "data/sample_prefetcher.h"
 #include "data/samples.h"
+#include "engine/dealing.h"
 #include "model/stage.h"
 #include "model_config/config.h"
 #include "train/setup/job.h"
@@ -44,6 +48,8 @@ class Loader {
   /// Returns the micro-batch of `step` (from 0) for a stage, with the dropout settings and loss scales. It has no
   /// tokens if the stage reads only hidden states. Throws the errors of reading the data.
   [[nodiscard]] MicroBatch training(std::int64_t step, StageId stage, MicroBatchId micro_batch);
+  /// Returns where the samples of `step` (from 0) stand. Any thread may call it.
+  [[nodiscard]] std::shared_ptr<const DealtStep> dealt(std::int64_t step) const;
   /// Returns a micro-batch of the `batch`-th mini-batch (from 0) of the validation split, without prefetching.
   [[nodiscard]] MicroBatch validation(std::int64_t batch, StageId stage, MicroBatchId micro_batch) const;
   /// Returns how many micro-batches the thread had not prepared in time.
@@ -51,6 +57,7 @@ class Loader {
 
  private:
   [[nodiscard]] bool reads_samples(StageId stage) const;
+  [[nodiscard]] MicroBatch make(const BatchPosition& place) const;
   [[nodiscard]] MicroBatch checked(MicroBatch batch) const;
   [[nodiscard]] BatchPosition place_of(std::int64_t step, MicroBatchId micro_batch) const;
 
@@ -59,7 +66,9 @@ class Loader {
   at::Device device_;
   // Micro-batches that the worker reads in each step, in the order of forwards
   std::vector<MicroBatchId> micro_batches_;
-  Prefetcher<MicroBatch> prefetcher_;  // Last member: its thread uses the others
+  mutable std::mutex mutex_;                                                // Guards dealt_
+  mutable std::map<std::int64_t, std::shared_ptr<const DealtStep>> dealt_;  // [step]
+  Prefetcher<MicroBatch> prefetcher_;                                       // Last member: its thread uses the others
 };
 
 }  // namespace chimera

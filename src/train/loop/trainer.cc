@@ -124,7 +124,7 @@ void Trainer::run_step(std::int64_t step) {
   const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
-  const StepResult result = driver_.train(program_of(step), hooks_of(step));
+  const StepResult result = driver_.train(program_of(step), hooks_of(step), loader_.dealt(step)->micro_batch_at);
   note_metrics(result, monotonic_seconds() - start);
   // After note_metrics(): the weights of this rank have the update, so the step must count before the rank leaves.
   if (unshared_) std::rethrow_exception(std::exchange(unshared_, nullptr));

@@ -241,6 +241,10 @@ void OptionDeclarations::parallel() {
   add("--sync", s.sync, {},
       "when a worker launches the gradient all-reduce of a stage: after its last op (post), after the last backward "
       "of the stage (eager), or eagerly only before idle time (eager-opt) (default {})");
+  add("--adapt", s.adapt, {kEqual},
+      "what steps adapt to: documents of unequal length with --documents split, whose samples are dealt to "
+      "micro-batches "
+      "and places of even work; or none (default {})");
   add_parsed(
       "--overlap-pairs", "",
       [&s](const std::string& text) { s.pairs = text == "true" ? Pairs::Together : Pairs::InOrder; },

@@ -146,6 +146,15 @@ struct DataOptions {
   std::string prompt;
 };
 
+/// To which differences in work and speed the order of a step adapts.
+enum class Adapt : std::uint8_t {
+  None,
+  Documents,  ///< Lengths of documents, with Documents::Split
+};
+template <>
+inline constexpr auto kNames<Adapt> = std::to_array<Named<Adapt>>({{Adapt::None, "none"},
+                                                                   {Adapt::Documents, "documents"}});
+
 /// The schedule of the pipeline, and how it divides the model and the micro-batches.
 struct ScheduleOptions {
   std::string name = kDefaultSchedule;                   // "none": one stage in one process, no pipeline
@@ -156,6 +165,7 @@ struct ScheduleOptions {
   PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
+  Adapt adapt = Adapt::Documents;
   Pairs pairs = Pairs::InOrder;  // Together: a forward and a backward run at once, on two threads of a rank
 };
 
