@@ -1,3 +1,7 @@
+// `chimera bench`: trains in several ways, in turn, and compares speeds and losses (bench/contest.h). It knows few
+// flags of its own. All others are passed on to `chimera train` as they were typed. With --export it runs nothing, but
+// writes the job for another program, which then takes part as --command.
+
 #include <fmt/format.h>
 #include <algorithm>
 #include <memory>

@@ -1,3 +1,7 @@
+// `chimera checkpoint ACTION`. actions() is the table of actions. Each makes its answer twice, as rows of JSON and as
+// text, and print() shows one of them. What is wrong with a checkpoint is an answer of `list` and `verify`, not an
+// error.
+
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,3 +1,7 @@
+// `chimera diagnose` answers two questions with one word, because a user has one: what is the matter? For the folder of
+// a run, it reads flight records: why did it end, and why is it slow (launch/flight/diagnosis.h). For traces, also of
+// PyTorch's pipelines, it finds the schedule that ran, and better ones (traces/diagnosis.h). has_traces() decides.
+
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,3 +1,7 @@
+// `chimera generate`. Everything that can be wrong is found before the first token: flags, folder, tokenizer and all
+// prompts (prepare_generate()). Then every rank runs continue_all() with its own layers, and Writer prints on rank 0
+// what is there.
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>

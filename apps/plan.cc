@@ -130,6 +130,7 @@ void write_plan(const PlanArguments& options, const PlanAnalysis& report) {
   std::error_code none;  // A shipped profile has no path
   const std::string& machine = options.request.machine;
   const bool is_file = std::filesystem::exists(machine, none);
+  // Absolute, because the run may start in another folder.
   if (machine != "-") flags.push_back({"machine", is_file ? std::filesystem::absolute(machine).string() : machine});
   // A field, so that the run can compare its steps with the plan.
   write_output(options.output, to_toml(flags, description(report, "") + "chimera train --config THIS --data FILE") +
@@ -146,6 +147,8 @@ void require_whole_nodes(std::int64_t ranks, std::int64_t ranks_of_node, std::in
          ranks_of_node, tensor_parallel, tensor_parallel);
 }
 
+/// The script is complete for the plan. Data, steps and checkpoints come from the command line of sbatch, since the
+/// plan does not know them.
 void write_job(const PlanArguments& options, const PlanAnalysis& report) {
   if (options.sbatch.empty()) return;
   const auto& [chosen, prediction] = report.plan.ranked.front();

@@ -177,6 +177,7 @@ int parse_and_run(CLI::App& program, int argc, char** argv) {
   const std::string first = argv[1];
   // Words that have been replaced are refused before CLI11 can call them unknown.
   require_current_words({argv + 1, argv + argc});
+  // A flag before the subcommand is the program's own; all others come after it.
   const bool of_program = first == "-h" || first == "--help" || first == "--help-all" || first == "--version";
   if (!of_program && first.starts_with('-')) throw ConfigError(unexpected(program, first));
   // CLI11 reports an unknown subcommand as an extra argument, or only that one is missing.
@@ -227,6 +228,7 @@ CommandResult run_this_program(const std::vector<std::string>& words) {
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
     result.output.append(buffer.data(), count);
   }
+  // popen() reads standard output only; standard error stays that of this process.
   const int status = ::pclose(pipe);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
@@ -256,6 +258,7 @@ std::vector<std::string> shipped_names(const std::string& any) {
   for (const auto& file : std::filesystem::directory_iterator(one.parent_path())) {
     if (file.path().extension() == one.extension()) names.push_back(file.path().stem().string());
   }
+  // A folder lists its files in any order.
   std::ranges::sort(names);
   return names;
 }

@@ -1,3 +1,6 @@
+// `chimera search` improves schedules, on two kinds of problems: the one that flags describe, and with --record one
+// that a file holds together with the best schedule known for it. Only the second has a yes or no as its exit code.
+
 #include <fmt/format.h>
 
 #include <memory>

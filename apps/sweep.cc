@@ -1,3 +1,6 @@
+// `chimera sweep`: one table from the simulator (answers/sweep_answer.h), to which --train adds what training each row
+// has measured (sweep_training.h). The chart and the table are made before anything is written.
+
 #include <fmt/format.h>
 
 #include <memory>

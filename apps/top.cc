@@ -83,6 +83,7 @@ void add_top(CLI::App& program, int&) {
     if ((options->once || format->count() > 0) && interval->count() > 0) {
       throw ConfigError("--interval is for a view that updates; leave out --interval, or --once and --format");
     }
+    // In a pipe or a file, a view that overwrites itself would be a mess.
     const bool lives = !options->once && format->count() == 0 && supports_escapes(STDOUT_FILENO);
     if (lives) return show_live(*options);
     const TopView view = observe_run(options->run, watch_time(options->interval));

@@ -1,3 +1,8 @@
+// `chimera train` runs in three kinds of processes. The user's process resolves flags (merged()), prepares the job, and
+// becomes the launcher of the ranks, or trains alone (run()). A rank of our launcher gets the flags as the user's
+// process has resolved them, so that all ranks have the same, and goes through the same steps (run_rank()). A process
+// of another launcher, such as torchrun, is user's process and rank at once (run_placed()).
+
 #include <signal.h>
 #include <unistd.h>
 

@@ -69,6 +69,7 @@ int run_training_half(int argc, char** argv) {
   let_waiting_threads_sleep();
   // RTLD_LAZY: LibTorch has hundreds of thousands of symbols, and a command uses few of them.
   const std::string path = library_path().string();
+  // Never closed: its threads and exit handlers live as long as the process.
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");
   if (entry == nullptr) {

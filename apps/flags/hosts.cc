@@ -44,6 +44,7 @@ std::vector<std::string> remote_command(const HostFlags& flags, const std::strin
   std::istringstream ssh(flags.ssh);
   std::vector<std::string> words(std::istream_iterator<std::string>(ssh), {});
   if (words.empty()) throw ConfigError("--ssh has no words; expected a command such as 'ssh -p 2222'");
+  // ssh joins its words with blanks for the shell of the host, so the command is one word that is quoted already.
   words.insert(words.end(), {host, command});
   return words;
 }
