@@ -17,11 +17,17 @@
 #include "core/printable.h"
 #include "core/reject.h"
 
+// Two tables describe the classes of transformers: kClasses has their defaults, fields_of() the names of the fields
+// that differ between families. read_*() and require_plain() read what is left, and refuse every setting that would
+// make the model compute something else than Chimera does; a field that no function names does not matter.
+// to_config_json() writes the other way, and reads its own result back as a check.
+
 namespace chimera {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Returns a value as a user finds it in the file, cut to one line.
 std::string shown_value(const Json& value) {
   constexpr std::size_t kLongest = 60;
   const std::string text = json_text(value, -1, JsonEncoding::Ascii);
@@ -49,6 +55,7 @@ class ConfigFields {
   [[nodiscard]] std::int64_t integer(const char* name, std::int64_t absent) const {
     constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
     return read(name, absent, "a whole number", [](const Json& value) {
+      // A larger unsigned number would become negative.
       return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kMax);
     });
   }
@@ -120,6 +127,7 @@ constexpr auto kUsualSizes =
                                 "num_attention_heads", "intermediate_size"});
 
 const ClassFields& fields_of(Family family) {
+  // gelu_new and gelu_pytorch_tanh are the same approximation by tanh.
   static const ClassFields gpt2 = {.activation = "activation_function",
                                    .activations = {"gelu_new", "gelu_pytorch_tanh"},
                                    .sizes = {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"},
@@ -130,6 +138,7 @@ const ClassFields& fields_of(Family family) {
                                    .sizes = kUsualSizes,
                                    .epsilon = "layer_norm_eps",
                                    .dropout_rates = {"hidden_dropout_prob", "attention_probs_dropout_prob"}};
+  // silu and swish are the same function. These classes have no dropout but in attention, which is 0 by default.
   static const ClassFields llama = {.activation = "hidden_act",
                                     .activations = {"silu", "swish"},
                                     .sizes = kUsualSizes,
@@ -165,6 +174,7 @@ const KnownClass* find_class(std::string_view type) {
   if (type.empty()) config.fail("has no model_type");
   std::vector<std::string> types;
   for (const KnownClass& one : kClasses) types.emplace_back(one.model_type);
+  // A model for images and text has the config of its language model inside its own.
   const std::string text = config.has("text_config") ? config.object("text_config").text("model_type", "") : "";
   const std::string remedy =
       find_class(text) != nullptr
@@ -223,6 +233,7 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
   const ConfigFields rope = config.object(name);
   rope.require("partial_rotary_factor", 1);
   const char* const type = rope.has("rope_type") ? "rope_type" : "type";
+  // As in Gemma 3, where each kind of layer has an object of its own.
   for (const Json& value : config[name]) {
     if (value.is_object()) rope.fail("has separate numbers for some layers; Chimera has one rule for all layers");
   }
@@ -241,6 +252,7 @@ void read_rope_rule(const ConfigFields& config, const char* name, ModelConfig& m
   }
   scaling.low_frequency_factor = rope.number("low_freq_factor", 1);
   scaling.high_frequency_factor = rope.number("high_freq_factor", 1);
+  // In some files the field is outside of the object.
   scaling.original_positions = config.integer("original_max_position_embeddings",
                                               rope.integer("original_max_position_embeddings", model.positions));
 }
@@ -266,6 +278,7 @@ void read_rope(const ConfigFields& config, ModelConfig& model) {
 void read_window_of_layers(const ConfigFields& config, ModelConfig& model) {
   const bool slides =
       config.truth("use_sliding_window", false) && (config.has("sliding_window") || !config.names("sliding_window"));
+  // Older files have no layer_types: the first max_window_layers layers attend to everything, and the others slide.
   bool some_layer_slides = config.integer("max_window_layers", 28) < model.layers;
   if (config.has("layer_types")) {
     some_layer_slides = false;
@@ -294,6 +307,7 @@ void read_window(const ConfigFields& config, std::string_view type, ModelConfig&
 }
 
 AttentionBias attention_bias_of(const ConfigFields& config, std::string_view type) {
+  // Qwen 2 and Mistral have no field for it: the class decides.
   if (type == "qwen2") return AttentionBias::QueryKeyValue;
   if (type == "mistral") return AttentionBias::None;
   return config.truth("attention_bias", false) ? AttentionBias::All : AttentionBias::None;
@@ -329,6 +343,7 @@ const KnownClass& class_for(const ModelConfig& model) {
   if (model.family != Family::Llama) {
     return *std::ranges::find(kClasses, model.family, &KnownClass::family);
   }
+  // Only Qwen 3 normalizes queries and keys, and only Qwen 2 has these biases; a window alone makes it Mistral.
   const char* type = "llama";
   if (model.query_key_norm) type = "qwen3";
   if (model.sliding_window) type = model.query_key_norm ? "qwen3" : "mistral";
@@ -356,6 +371,7 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
   if (type == "llama") json["mlp_bias"] = model.feed_forward_bias;
   if (type == "llama" || type == "qwen3") json["attention_bias"] = model.attention_bias == AttentionBias::All;
   if (type != "llama") json["sliding_window"] = model.sliding_window ? Json(*model.sliding_window) : Json();
+  // From the first layer on, since Chimera has one window for all layers.
   if (type.starts_with("qwen") && model.sliding_window) {
     json["use_sliding_window"] = true;
     json["max_window_layers"] = 0;
@@ -403,6 +419,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
       {"vocab_size", model.vocabulary},        {"tie_word_embeddings", model.tied}, {"initializer_range", 0.02}};
   const ClassFields& fields = fields_of(model.family);
   json[fields.activation] = fields.activations.front();
+  // The vocabulary, at 0, is written above in its usual place.
   for (std::size_t i = 1; i < kNumSizes; ++i) json[fields.sizes[i]] = model.*kSizes[i];
   json[fields.epsilon] = norm_epsilon_of(model);
   if (model.family == Family::Bert) json["type_vocab_size"] = kTokenTypes;

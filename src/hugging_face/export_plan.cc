@@ -19,6 +19,7 @@ std::vector<std::vector<TensorEntry>> dealt_out(std::vector<TensorEntry> tensors
   std::uint64_t bytes = 0;  // in the last shard
   for (TensorEntry& tensor : tensors) {
     const std::uint64_t more = bytes_of(tensor.type, tensor.shape);
+    // A tensor above the limit gets a file of its own.
     if (!shards.back().empty() && bytes + more > shard_bytes) {
       shards.emplace_back();
       bytes = 0;
@@ -38,6 +39,7 @@ ExportPlan plan_export(std::vector<TensorEntry> tensors, std::uint64_t shard_byt
     // Wider elements first, so that each tensor is aligned to its elements.
     std::ranges::stable_sort(shards[i], std::greater<>(),
                              [](const TensorEntry& tensor) { return bits_of(tensor.type); });
+    // The names of save_pretrained(), which readers know.
     const std::string name =
         shards.size() == 1 ? kWeightsName : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     plan.files.push_back({name, lay_out(std::move(shards[i]), {{"format", "pt"}})});
@@ -60,6 +62,7 @@ std::uint64_t parse_bytes(const std::string& flag, const std::string& text) {
                                                            {std::uint64_t{1} << 30, "GiB"}}};
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  // The number ends where from_chars() stops; the rest is the unit.
   const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
   const auto known = std::ranges::find(kUnits, unit, &Named<std::uint64_t>::name);
   std::uint64_t bytes = 0;

@@ -25,6 +25,7 @@ class Fields {
     if (!json_.is_object()) throw ConfigError(source_ + ": is not a JSON object");
   }
 
+  // A copy, because a missing field gives a temporary null.
   [[nodiscard]] json value(const char* name) const { return json_.value(name, json()); }
 
   /// A list of tokens, which may be a single number.
@@ -78,6 +79,7 @@ std::vector<std::string> ignored_fields(const Fields& fields) {
   std::vector<std::string> ignored;
   for (const char* name : kUnsupported) {
     const json value = fields.value(name);
+    // 1 is the neutral value of num_beams and guidance_scale, and the others have none but null.
     if (!value.is_null() && value != 1) ignored.emplace_back(name);
   }
   return ignored;
@@ -89,6 +91,7 @@ GenerationConfig read_generation_config(const ModelFolder& folder) {
   const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
   std::error_code absent;
   if (!std::filesystem::exists(path, absent)) {
+    // Old folders have their end token in config.json.
     const Fields model(folder.config_json(), (path.parent_path() / kConfigName).string());
     return {.end_tokens = model.tokens("eos_token_id"), .rules = {}, .ignored = {}};
   }

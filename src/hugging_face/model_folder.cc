@@ -21,6 +21,11 @@
 #include "tokenizer/tokenizer_folder.h"
 #include "tokenizer/tokenizer_json.h"
 
+// The constructor of ModelFolder proves that the folder has exactly the tensors of the model that config.json
+// describes, with their shapes, so that later reads cannot fail for such reasons. find() knows older names of tensors;
+// require_whole() calls it for every parameter, and then looks for tensors that no parameter has used. The functions
+// below write the small files of an export.
+
 namespace chimera {
 namespace {
 
@@ -29,6 +34,7 @@ std::string config_path(const std::string& folder) { return (std::filesystem::pa
 std::string read_config(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) {
+    // A name such as gpt2 or org/model is often meant as a download.
     const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder, true);
     reject("{}: is not a folder; {}", folder,
            download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download);
@@ -44,6 +50,7 @@ std::string read_config(const std::string& folder) {
 
 std::string name_of(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::absolute(folder).lexically_normal();
+  // A path with a slash at its end has no file name.
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
@@ -52,6 +59,7 @@ bool is_floating(ElementType type) {
 }
 
 nlohmann::ordered_json sizes_of(ModelConfig model) {
+  // An epsilon that is not given is the family's default.
   model.norm_epsilon = norm_epsilon_of(model);
   nlohmann::ordered_json sizes = layer_sizes_json(model);
   sizes["layers"] = model.layers;
@@ -141,6 +149,7 @@ void ModelFolder::require_equal(const std::string& tensor, const ParameterSpec& 
 
 WeightFiles::Found ModelFolder::find(const ParameterSpec& parameter) const {
   const std::vector<std::string> names = stored_names(model_, parameter.name);
+  // The newest name comes first, so a folder with both names is read like transformers reads it.
   for (const std::string& name : names) {
     auto found = weights_.find(name);
     if (!found) continue;

@@ -20,6 +20,10 @@
 #include "core/reject.h"
 #include "safetensors/weight_files.h"
 
+// An export in progress is a folder NAME.unfinished-N next to its final place, locked by flock(). The lock goes with
+// the process, also when it is killed, so a folder without a lock is a leftover, which the next export removes.
+// commit() renames the folder once all is on the disk. Other ranks write into it, too: they get N, not the lock.
+
 namespace chimera {
 namespace {
 
@@ -59,6 +63,7 @@ void require_free_place(const std::string& folder) {
   if (!fs::is_directory(status) || !fs::is_empty(folder, error)) {
     reject("{}: exists already; give a new folder", folder);
   }
+  // No rename can replace a mount point.
   if (is_on_other_file_system(folder, parent_of(folder))) {
     reject("{}: a file system is mounted there; give a new folder in it", folder);
   }
@@ -88,6 +93,7 @@ std::vector<fs::path> leftovers_of(const std::string& folder) {
   for (const auto& entry : fs::directory_iterator(parent_of(folder), error)) {
     const std::string name = entry.path().filename().string();
     const bool is_one =
+        // Only digits behind it: a user's folder NAME.unfinished-copy is not touched.
         name.starts_with(beginning) && name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
     if (is_one) leftovers.push_back(entry.path());
   }
@@ -108,6 +114,7 @@ void require_new_folder(const std::string& folder, std::uint64_t bytes, const st
   require_free_place(folder);
   for (const fs::path& leftover : leftovers_of(without_slash(folder))) {
     for (const std::string& input : inputs) {
+      // The input is the leftover itself, or a file in it.
       if (!is_same_file(input, leftover) && !is_same_file(parent_of(input).string(), leftover)) continue;
       reject("{}: would remove {}, which is read; give another folder", folder, input);
     }
@@ -127,6 +134,7 @@ FolderHold::FolderHold(const std::string& folder) {
   } else if (errno != EEXIST) {
     fail_to_write(folder, errno);
   }
+  // An empty folder may be held, too: rename() replaces it at the end.
   lock_ = open_folder(without_slash(folder));
   if (hold(lock_) || errno != EWOULDBLOCK) return;
   throw ConfigError(fmt::format("{}: another run writes this folder; give another one", folder));
@@ -168,6 +176,7 @@ void StagedFolder::make_weights(const ExportPlan& plan) const {
   for (const ExportFile& file : plan.files) {
     write(file.name, file.layout.head);
     const std::string path = path_ + "/" + file.name;
+    // Its full size at once, so that every rank can write its part anywhere; gaps take no space until then.
     if (::truncate(path.c_str(), static_cast<off_t>(file.layout.file_bytes)) != 0) fail_to_write(path, errno);
   }
   if (!plan.index.empty()) write(kIndexName, plan.index);
@@ -194,6 +203,7 @@ std::string StagedFolder::commit() {
   constexpr int kNames = 1000;
   std::string name = folder_;
   for (int i = 2; std::rename(path_.c_str(), name.c_str()) != 0; ++i) {
+    // The end of a long training must not be lost because somebody has used the name meanwhile.
     const bool is_taken = errno == ENOTEMPTY || errno == EEXIST || errno == ENOTDIR;
     if (!is_taken || i > kNames) fail_to_write(name, errno);
     name = fmt::format("{}.{}", folder_, i);

@@ -13,6 +13,7 @@ constexpr const char* kBertDecoderWeight = "cls.predictions.decoder.weight";
 
 std::vector<std::string> bert_names(const ModelConfig& model, const std::string& parameter) {
   if (parameter == kBertBias) {
+    // In a tied model both names are one bias.
     if (model.tied) return {kBertBias, kBertDecoderBias};
     return {kBertDecoderBias, kBertBias};
   }
@@ -29,6 +30,7 @@ std::vector<std::string> bert_names(const ModelConfig& model, const std::string&
 std::vector<std::string> names_of_parameter(const ModelConfig& model, const std::string& parameter) {
   switch (model.family) {
     case Family::Gpt2:
+      // The head is outside of the module `transformer`.
       if (parameter == kHead) return {parameter};
       return {std::string(kPrefix) + parameter, parameter};
     case Family::Bert: return bert_names(model, parameter);
@@ -63,6 +65,7 @@ std::optional<ParameterSpec> repeated_parameter(const ModelConfig& model, std::s
 
 bool is_ignored_tensor(const ModelConfig& model, std::string_view tensor) {
   switch (model.family) {
+    // Masks of the attention, which old versions stored as buffers.
     case Family::Gpt2: return tensor.ends_with(".attn.bias") || tensor.ends_with(".attn.masked_bias");
     case Family::Bert: return tensor == "bert.embeddings.position_ids" || (!model.tied && tensor == kBertBias);
     case Family::Llama: return tensor.ends_with("rotary_emb.inv_freq");

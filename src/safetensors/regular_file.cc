@@ -30,6 +30,7 @@ RegularFile::RegularFile(std::string path)
 
 void RegularFile::read(std::uint64_t offset, std::span<std::byte> into) const {
   while (!into.empty()) {
+    // pread() has no position of its own, so threads can share the file.
     const ssize_t got = ::pread(file_.get(), into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read(path_, errno);

@@ -8,6 +8,7 @@
 namespace chimera {
 
 std::uint64_t bytes_of(ElementType type, const std::vector<std::int64_t>& shape) {
+  // In bits, because elements of F4 and F6 share bytes.
   std::uint64_t bits = bits_of(type);
   for (const std::int64_t size : shape) bits *= static_cast<std::uint64_t>(size);
   return bits / 8;
@@ -36,6 +37,7 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
   for (std::uint64_t length = text.size(), i = 0; i < 8; ++i)
     layout.head += static_cast<char>(length >> (8 * i) & 0xffU);
   layout.head += text;
+  // Offsets in the header count from its end; TensorEntry::begin from the start of the file.
   for (TensorEntry& tensor : tensors) tensor.begin += layout.head.size();
   layout.tensors = std::move(tensors);
   layout.file_bytes = layout.head.size() + end;

@@ -14,6 +14,10 @@
 #include "core/reject.h"
 #include "safetensors/regular_file.h"
 
+// An index of a stranger must not make a reader open a file outside of the folder: read_weight_map() accepts plain
+// names only, and path_within() follows links before the file is opened. Then index and files must agree in both
+// directions, because a tensor that only one of them has means that the download is incomplete or mixed.
+
 namespace chimera {
 namespace {
 
@@ -146,6 +150,7 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
            kIndexName);
   }
   require_files(folder, index, opened);
+  // Pointers to the files are kept in `opened`.
   files_.reserve(opened.size());
   for (auto& [name, file] : opened) file = &files_.emplace_back(path_within(folder, index, name));
   for (const auto& [tensor, name] : map) {
@@ -159,6 +164,7 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
         reject("{}: has tensor {}, but {} does not assign this tensor to this file", file->path(), shown_name(tensor),
                kIndexName);
       }
+      // A tied matrix may be in two files; the index names one of them.
       const SafetensorsFile* const assigned = opened.at(place->second);
       if (assigned == file ||
           are_equal({file, *file->tensors().find(tensor)}, {assigned, *assigned->tensors().find(tensor)})) {
