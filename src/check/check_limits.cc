@@ -1,3 +1,6 @@
+// For each worker, `Accounts` records what is held during each op, and first_excess() finds the first op above a limit.
+// check_sample_order() is a check of its own: it follows the micro-batches of each copy of a stage.
+
 #include "check/check_limits.h"
 
 #include <fmt/format.h>

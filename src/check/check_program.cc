@@ -120,6 +120,7 @@ class Transfers {
   bool wait_send(std::size_t worker, const Instruction& instruction) {
     Tensor& sent = tensors_.at(instruction.op);
     if (sent.made_on != static_cast<std::int32_t>(worker) || sent.sent_to != instruction.peer.value()) {
+      // Goes on after the report: a worker that blocked here would only add a deadlock to the error.
       run_.bad(worker, "waits for a send that was not started on this worker");
       return true;
     }
@@ -144,6 +145,7 @@ class Transfers {
     const auto peer = static_cast<std::uint32_t>(instruction.peer.index());
     const auto other = channels_.start(transfer, peer);
     if (!other) return;
+    // In a queue for both directions, two sends can meet, or two receives.
     if (other->tensor == transfer.tensor && other->is_send != is_send) {
       own.is_transferred = true;
       // A worker that has not yet reached its wait finds the transfer complete when it does.

@@ -1,3 +1,7 @@
+// ScheduleCheck::run() goes from the outside to the inside: counts and placement, ids of ops, missing and doubled ops,
+// cycles of waits, pairs, and weight versions (VersionCheck). Each step relies on the steps before it: tables are
+// indexed by ids that exist, and versions are followed through a schedule that is complete and can run.
+
 #include "check/check_schedule.h"
 
 #include <fmt/format.h>
@@ -97,6 +101,7 @@ class VersionCheck {
     const auto micro_batches = micro_batches_of_replicas(schedule);
     for (std::size_t r = 0; r < micro_batches.size(); ++r) {
       for (std::size_t rank = 0; rank < micro_batches[r].size(); ++rank) {
+        // Micro-batches count within their replica, because each replica makes updates of its own.
         group_of_[micro_batches[r][rank].index()] = static_cast<std::int64_t>(rank) / updates_.micro_batches;
       }
       num_updates_.push_back(static_cast<std::int64_t>(micro_batches[r].size()) / updates_.micro_batches);
@@ -139,6 +144,7 @@ class VersionCheck {
       findings_.add_at(schedule_, ViolationKind::MissingVersion, place,
                        "uses weight version {} of its stage, which has had {} updates", version, held.made);
     } else if (version < held.made && last_use(op, version) == place.position) {
+      // After the last use of a version that is not the newest, the worker drops it.
       --held.kept;
     }
     std::int32_t& forward =
@@ -164,6 +170,7 @@ class VersionCheck {
 
   void accumulate(const Op& op, Place place, Copy& held) {
     const std::int64_t group = group_of_[op.micro_batch.index()];
+    // The gradients of group t make version t + 1, so exactly t updates must have been made.
     if (group != held.made) {
       findings_.add_at(schedule_, ViolationKind::UpdateOrder, place,
                        "belongs to update {} of its stage, but update {} is still to be made", group + 1,
@@ -235,6 +242,7 @@ void check_versions(const Schedule& schedule, Findings& findings) {
 /// Kinds of ops seen at one (stage, micro-batch), one bit each.
 using KindSet = std::uint8_t;
 constexpr KindSet bit(OpKind kind) { return static_cast<KindSet>(1U << static_cast<unsigned>(kind)); }
+// The two sets that are complete.
 constexpr KindSet kWhole = bit(OpKind::Forward) | bit(OpKind::Backward);
 constexpr KindSet kSplit = bit(OpKind::Forward) | bit(OpKind::BackwardInput) | bit(OpKind::BackwardWeight);
 
@@ -249,6 +257,7 @@ class ScheduleCheck {
                          schedule_.workers.size(), findings_)) {
       return findings_.take();
     }
+    // The counts are right, but rows of the placement may be wrong.
     placed_ = findings_.empty();
     if (schedule_.groups < 1 || std::ssize(schedule_.workers) % schedule_.groups != 0) {
       findings_.add(ViolationKind::BadPlacement, {}, [&] {

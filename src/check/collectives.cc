@@ -1,3 +1,7 @@
+// `Collectives` counts starts of all-reduces and arrivals at sums while the program runs. The functions behind it
+// explain why the run stands still: awaited_workers() gives the edges of a graph of waiting workers, and
+// report_deadlock() looks for a cycle in it.
+
 #include "check/collectives.h"
 
 #include <fmt/format.h>

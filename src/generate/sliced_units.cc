@@ -1,3 +1,7 @@
+// docs/slices.md proves that these orders reach the lower bound, and has the letters of this file: d (distance_) and n
+// (ahead_). A phase is a unit's forwards and input gradients; SplitOrder then puts weight gradients into the free
+// slots.
+
 #include "generate/sliced_units.h"
 
 #include <algorithm>
@@ -43,6 +47,7 @@ class SlicedUnits {
     const std::int64_t unit = whole_unit(shape);
     const std::int64_t units = (each + unit - 1) / unit;
     for (std::int64_t u = 0; u < units; ++u) {
+      // Units have equally many micro-batches, but for one more in the last ones.
       add_phase((each / units + (u >= units - each % units ? 1 : 0)) * shape.slices);
     }
   }
@@ -99,6 +104,7 @@ class SlicedUnits {
 
   [[nodiscard]] Op slice_of(OpKind kind, ReplicaId replica, StageId stage, std::int64_t i) const {
     Op op = sliced_op(kind, replica, stage, i, shape_.slices);
+    // Of each D micro-batches, a pipeline gets d in a row: micro-batch i of the pipeline is in the (i / d)-th D.
     const std::int64_t first = op.micro_batch.value() / distance_ * shape_.stages;
     const std::int64_t count = std::min(shape_.stages, shape_.micro_batches - first);
     const MicroBatchRange share = micro_batches_of_pipeline(replica.value(), shape_.pipelines, first, count);

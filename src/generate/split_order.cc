@@ -6,6 +6,7 @@
 namespace chimera {
 
 void SplitOrder::add(const SlottedOp& entry) {
+  // The slots since the last op are free.
   fill(entry.slot - slot_);
   slot_ = entry.slot + 1;
   order_.push_back(entry.op);
@@ -25,6 +26,7 @@ std::vector<Op> SplitOrder::take() {
 }
 
 void SplitOrder::fill(std::int64_t free_slots) {
+  // A free slot without a pending W remains a bubble, which a list of ops does not show.
   for (; free_slots > 0 && filled_ < weights_.size(); --free_slots) order_.push_back(weights_[filled_++]);
 }
 

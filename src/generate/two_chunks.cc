@@ -1,3 +1,7 @@
+// V-Half and V-Min repeat a pattern of slots (wave_pattern()), and ZB-V follows phases (zb_v()). The phases are written
+// with TwoChunks, which counts the ops of both stages of a worker, so that a step says only "the next forward of chunk
+// 0". dualpipe.cc uses it, too.
+
 #include "generate/two_chunks.h"
 
 #include <algorithm>
@@ -70,18 +74,22 @@ Schedule wave_pattern(const PipelineShape& shape,
 Schedule zb_v(const PipelineShape& shape) {
   using enum ChunkStep;
   const std::int64_t depth = shape.stages;
+  // The phases need 2D - 1 micro-batches. With fewer, steps beyond the last one write nothing.
   const std::int64_t n = std::max(shape.micro_batches, 2 * depth - 1);
   Schedule schedule = empty_schedule(shape, wave_placement(depth, 2));
   for (std::int64_t w = 0; w < depth; ++w) {
     TwoChunks order({.stage = StageId(w), .count = shape.micro_batches},
                     {.stage = StageId(2 * depth - 1 - w), .count = shape.micro_batches});
+    // Warm-up: down; down and up in turn; up with the first gradients.
     order.repeat(2 * (depth - w) - 1, {F0});
     order.repeat(w, {F1, F0});
     order.repeat(depth - w, {F1, I1, W1});
     order.repeat(n - (2 * depth - 1 - w), {F0, I0, W0, F1, I1, W1});
+    // From here on, forwards run out: first those of chunk 0, then those of chunk 1.
     order.repeat(depth - 1 - w, {I0, W0, F1, I1, W1});
     order.repeat(w, {I0, I1});
     order.repeat(depth - w, {I0, W0});
+    // Worker w has delayed w weight gradients of each chunk.
     order.repeat(w, {W1});
     order.repeat(w, {W0});
     schedule.workers[static_cast<std::size_t>(w)] = order.take();
