@@ -1,3 +1,7 @@
+// A move shifts one op within the order of its worker. It is checked only where it can break something
+// (is_admissible()), then the orders of all workers are timed, and a move that is not accepted is undone. Only a new
+// best order is copied.
+
 #include "search/annealing.h"
 
 #include <algorithm>

@@ -96,6 +96,7 @@ Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_
   for (const double window : {0.0, 0.5, 1.0}) {
     ListRule rule;
     rule.window = window;
+    // Times the best order again, because ends() are those of the last order.
     (void)evaluator.makespan(best.orders);
     rule.model = evaluator.ends();
     consider(orders_by_rule(instance, rule, random));

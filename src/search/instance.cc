@@ -1,3 +1,7 @@
+// make_instance() makes the arrays: the queues of each chain (add_lanes()), what they depend on (connect_stages()), and
+// memory. to_schedule() and to_orders() translate between schedules and orders of queues. The functions behind them
+// answer questions that several algorithms of the search ask.
+
 #include "search/instance.h"
 
 #include <algorithm>
@@ -28,6 +32,7 @@ OpKind kind_of(bool split, QueueIndex queue) {
 void connect(std::vector<OpQueue>& queues, QueueIndex from, QueueIndex to, double message_time) {
   OpQueue& consumer = queues[static_cast<std::size_t>(to)];
   OpQueue& producer = queues[static_cast<std::size_t>(from)];
+  // Both ends know each other: Evaluator waits for the input, ListScheduling and Windows also follow the output.
   consumer.input = from;
   consumer.delay = producer.worker == consumer.worker ? 0 : message_time;
   producer.output = to;
@@ -99,6 +104,7 @@ void add_lanes(Instance& instance, const SearchProblem& problem, const CostTable
 
 /// Returns how many slices of the chain that takes least memory fit on the worker.
 std::int64_t most_of_smallest(const Instance& instance, std::size_t worker, const std::vector<std::int32_t>& chains) {
+  // Without a limit that counts, as many as a counter can hold.
   double most = std::numeric_limits<std::int32_t>::max();
   for (std::size_t limit = 0; limit < instance.size.size(); ++limit) {
     double smallest = std::numeric_limits<double>::infinity();
@@ -149,6 +155,7 @@ Instance make_instance(const SearchProblem& problem) {
   const std::size_t chains = problem.layout.placement.num_replicas() * static_cast<std::size_t>(problem.layout.stages);
   const Schedule schedule = without_ops(problem.layout);
   const CostTable costs(schedule, problem.costs);
+  // By replica, then by stage, so that connect_stages() finds the next stage in the next chain.
   for (std::size_t chain = 0; chain < chains; ++chain) add_lanes(instance, problem, costs, chain);
   connect_stages(instance, problem, costs);
   for (const InFlightLimit& limit : problem.limits) {

@@ -47,6 +47,7 @@ SearchLayout rotated(const PipelineShape& shape) {
 }  // namespace
 
 std::vector<std::vector<MicroBatchId>> assign_round_robin(std::int64_t micro_batches, std::int64_t replicas) {
+  // In turn, so that the numbers of micro-batches of two replicas differ by at most one.
   std::vector<std::vector<MicroBatchId>> dealt(static_cast<std::size_t>(replicas));
   for (std::int64_t m = 0; m < micro_batches; ++m) dealt[static_cast<std::size_t>(m % replicas)].emplace_back(m);
   return dealt;
@@ -77,6 +78,7 @@ SearchLayout make_search_layout(PlacementKind kind, const PipelineShape& shape) 
   require_searchable(shape, chunks);
   if (kind == PlacementKind::Bidirectional) return bidirectional(shape);
   if (kind == PlacementKind::Rotated) return rotated(shape);
+  // A linear placement is a loop with one stage on each worker.
   const auto place = kind == PlacementKind::Wave ? wave_placement : loop_placement;
   SearchLayout layout{shape.stages, shape.stages * chunks, place(shape.stages, chunks), {{}}, shape.slices};
   for (std::int64_t m = 0; m < shape.micro_batches; ++m) layout.micro_batches[0].emplace_back(m);

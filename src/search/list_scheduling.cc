@@ -19,6 +19,7 @@ namespace {
 bool fits(const SearchLayout& layout, const Schedule& schedule) {
   if (schedule.placement != layout.placement || schedule.stages != layout.stages) return false;
   if (schedule.updates || schedule.micro_batch_scale != 1 || schedule.slices != layout.slices) return false;
+  // Only the numbers of micro-batches must agree: to_orders() renumbers them.
   const auto dealt = micro_batches_of_replicas(schedule);
   for (std::size_t r = 0; r < dealt.size(); ++r) {
     if (dealt[r].size() != layout.micro_batches[r].size()) return false;
@@ -138,6 +139,7 @@ class MemoryUse {
     for (const std::int32_t index : instance_.chains[worker]) {
       const auto chain = static_cast<std::size_t>(index);
       if (instance_.replica[chain] != oldest.replica) continue;
+      // Of the first `ops` ops of a queue, those of the oldest micro-batch: they come in the order of micro-batches.
       const auto of_oldest = [&](std::int32_t ops) {
         return std::clamp(ops - oldest.position * instance_.slices, 0, instance_.slices);
       };
@@ -293,6 +295,7 @@ std::vector<Schedule> generated_starts(const SearchLayout& layout, const Pipelin
 
 ListRule random_rule(const Instance& instance, RandomSource& random) {
   ListRule rule;
+  // Around the usual order of kinds: I (or B), then F, then W.
   rule.step = {1.5 * random.uniform(), 0, 1 + random.uniform()};
   rule.age = random.chance(0.5) ? 0.01 : 0.3 * random.uniform();
   rule.depth = 0.1 * random.uniform();

@@ -133,6 +133,7 @@ class Rounds {
     if (part.seconds) *part.seconds *= each;
     if (part.iterations)
       part.iterations = std::max<std::int64_t>(1, std::llround(each * static_cast<double>(*part.iterations)));
+    // Progress of one placement would look like that of the whole search. take() reports after each.
     part.progress = [](const SearchProgress&) {};
     std::erase_if(left, [&](std::size_t i) {
       if (best_ && is_ruled_out(i)) return true;
@@ -154,6 +155,7 @@ class Rounds {
   }
 
   void take(std::size_t i, SearchResult found) {
+    // Each round searches the placement anew, so its bound may be lower than that of an earlier round.
     bounds_[i] = std::max(bounds_[i], found.lower_bound);
     double& makespan = makespans_.try_emplace(i, found.makespan).first->second;
     makespan = std::min(makespan, found.makespan);

@@ -61,6 +61,7 @@ Rows read_rows(const JsonValue& value, std::optional<std::size_t> workers) {
   Rows result;
   for (const JsonValue& row : rows) {
     std::vector<double>& numbers = result.emplace_back();
+    // The matrix is square.
     for (const JsonValue& entry : row.list(static_cast<std::int64_t>(rows.size()), "worker"))
       numbers.push_back(entry.number());
   }
@@ -104,6 +105,7 @@ class CsvLinks {
 
   double seconds(const std::string& cell) const {
     const auto number = parse_number<double>(cell);
+    // The limit is that of numbers in JSON: sums and products of costs stay finite.
     if (!number || !(*number >= 0 && *number <= JsonValue::kMax))
       fail(fmt::format("'{}' is not a finite number of 0 or more", cell));
     return *number;
@@ -167,6 +169,7 @@ constexpr const char* kBoundary = "boundary between stages";
 /// Links have one of three forms: a matrix of pairs, measured seconds, or alpha, beta and bytes.
 LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
   LinkCosts costs;
+  // Copies are computation of workers, and go with every form of links.
   if (value.has("copies")) costs.copies = value.field("copies").numbers(stages - 1, kBoundary);
   if (value.has("alphas")) {
     value.expect_object({"alphas", "betas", "bytes", "copies"});
@@ -180,6 +183,7 @@ LinkCosts read_links(const JsonValue& value, std::int64_t stages) {
     value.expect_object({"alpha", "seconds", "copies", "bursts"});
     costs.seconds = value.field("seconds").numbers(stages - 1, kBoundary);
   } else {
+    // With the names that choose another form, so that the message about a wrong name can propose them.
     value.expect_object({"alpha", "beta", "bytes", "seconds", "alphas", "copies", "bursts"});
     costs.beta = value.number("beta");
     costs.bytes = value.field("bytes").numbers(stages - 1, kBoundary);

@@ -15,7 +15,7 @@ namespace chimera {
 
 /// Returns [worker]: its memory over time. It is in bytes if CostModel::memory is set; else it counts only activations,
 /// in stage units: one is a full micro-batch on 1/D of the layers, for D workers. It includes:
-/// - weights (all versions, for each stage of each replica), gradients and optimizer state;
+/// - weights (all versions; a stage counts once, even for several replicas), gradients and optimizer state;
 /// - activations from the forward to the end of the backward (B, or I if it is split), and the part that the weight
 ///   gradient (W) needs until its end. With recomputation, only the input of the stage is kept until the backward
 ///   starts. Offloaded activations do not count between their two copies.

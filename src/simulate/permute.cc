@@ -1,3 +1,6 @@
+// The order of the ops stays, so `Places` looks up inputs and delays once, and times a permutation in one pass over the
+// ops. permuted_micro_batches() climbs: it swaps two micro-batches wherever that makes the step faster.
+
 #include "simulate/permute.h"
 
 #include <algorithm>
@@ -61,6 +64,7 @@ class Places {
     std::ranges::fill(free_, 0);
     for (const PlacedOp& op : ops_) {
       double& free = free_[op.worker];
+      // Recomputation need not wait for the inputs.
       free += op.again * work[op.place];
       for (std::size_t i = 0; i < op.inputs.size() && op.inputs[i] != kNoOp; ++i)
         free = std::max(free, end_[op.inputs[i]] + op.delays[i]);

@@ -1,3 +1,6 @@
+// What runs for every op is in the header, where the clocks can inline it. Here is the rest: launches of all-reduces,
+// the barrier at the end of a synchronous step, updates, and messages that leave a link.
+
 #include "simulate/pipeline_state.h"
 
 #include <utility>

@@ -1,3 +1,6 @@
+// simulate() drives a PipelineState by one of two clocks: OwnCores, which is here, or the events of shared_cores.cc.
+// From the times it then computes the ends of steps, the peaks, the totals and the lower bound.
+
 #include "simulate/simulate.h"
 
 #include <algorithm>

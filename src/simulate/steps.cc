@@ -25,6 +25,7 @@ std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::i
     for (std::int64_t step = 0; step < steps; ++step) {
       StepRange& range = ranges[static_cast<std::size_t>(step)][w];
       range.begin = next;
+      // A single step has all ops, also those with ids that only the check refuses.
       while (next < ops.size() && (steps == 1 || ops[next].micro_batch.value() / per_step == step)) ++next;
       range.end = next;
     }
@@ -39,6 +40,7 @@ std::vector<std::vector<StepRange>> step_ranges(const Schedule& schedule, std::i
 
 Schedule extract_step(const Schedule& schedule, std::int64_t per_step, std::int64_t step,
                       const std::vector<StepRange>& ranges) {
+  // Without updates: only synchronous schedules are divided into steps.
   Schedule part{.name = schedule.name,
                 .stages = schedule.stages,
                 .micro_batches = per_step,
