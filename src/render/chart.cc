@@ -77,6 +77,7 @@ void draw_curve(const Series& series, const SeriesLook& look, const ChartAxis& x
     }
     path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.at(point.first), y.at(point.second));
     pen_down = true;
+    // A line through a single point is invisible, so this point gets a mark.
     if (series.style == CurveStyle::Line && series.points.size() > 1) continue;
     marks += fmt::format("<g><title>{}: {:.6g}, {:.6g}</title>{}</g>\n", escape_markup(series.name), point.first,
                          point.second, mark(look.color, x.at(point.first), y.at(point.second)));
@@ -95,6 +96,7 @@ std::vector<double> x_numbers(const LineChart& chart, const Range& range) {
   }
   std::ranges::sort(values);
   values.erase(std::unique(values.begin(), values.end()), values.end());
+  // More numbers would run into each other.
   constexpr std::size_t kMax = 9;
   return values.size() <= kMax ? values : ticks(range.least, range.most, 6);
 }
@@ -158,6 +160,7 @@ std::string to_svg(const LineChart& chart) {
   const ChartAxis y = frame.value_axis(area, up.least, up.most);
   // An axis needs a length.
   if (across.least == across.most) across = {across.least - 0.5, across.most + 0.5};
+  // Marks at both ends must not stick out of the area.
   const ChartAxis x{.least = across.least, .most = across.most, .first = area.left + 8, .last = area.right - 8};
   for (const double number : x_numbers(chart, across)) {
     if (number < across.least || number > across.most) continue;
@@ -219,6 +222,7 @@ double ChartFrame::legend(const std::vector<std::string>& series, const std::vec
   double x = 12;
   for (std::size_t s = 0; s < series.size(); ++s) {
     const double width = kSample + width_of(series[s]) + kGap;
+    // A name that is wider than the picture stays on a line of its own.
     if (x > 12 && x + width > size_.width) {
       x = 12;
       y += kLine;

@@ -41,6 +41,7 @@ Json column(const std::vector<std::uint32_t>& values) {
 }
 
 Json column(const std::vector<float>& values) {
+  // The bits of a float as an integer, so that one function writes the bytes of both.
   std::vector<std::uint32_t> bits(values.size());
   std::transform(values.begin(), values.end(), bits.begin(),
                  [](float value) { return std::bit_cast<std::uint32_t>(value); });

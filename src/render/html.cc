@@ -31,6 +31,7 @@ std::string embed(const Json& json) {
 }
 
 std::string page_title(const std::vector<Panel>& panels) {
+  // A page of several panels is called by all of them.
   std::string title;
   for (const Panel& panel : panels) title += (title.empty() ? "" : ", ") + panel.title;
   return escape_markup(title);

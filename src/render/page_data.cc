@@ -63,6 +63,7 @@ class OpNumbers {
 };
 
 Json ops_json(const Schedule& schedule, const Timeline& timeline, const OpNumbers& numbers) {
+  // The times of ops are in the timeline, everything else about them is in the schedule; both have the same order.
   std::vector<std::vector<TimedOp>> timed;
   for (const WorkerTimeline& worker : timeline.workers) timed.push_back(worker.ops);
   Json ops = {{"first", column(numbers.first())},

@@ -1,3 +1,6 @@
+// panel_of() explains a timeline and adds up what the workers send: messages one by one, all-reduces by their formula.
+// Both are in bytes if the costs have sizes, and else in tensors and in gradients of stages.
+
 #include "render/panel.h"
 
 #include <fmt/format.h>

@@ -39,6 +39,7 @@ std::vector<std::vector<bool>> mark_places(const Schedule& schedule, const std::
 }
 
 std::string pair_argument(const std::vector<Op>& ops, std::size_t i) {
+  // Each op of a pair names the other one.
   const bool is_first = ops[i].paired && i + 1 < ops.size();
   if (!is_first && (i == 0 || !ops[i - 1].paired)) return "";
   return fmt::format(R"(,"pair_with":"{}")", to_text(ops[is_first ? i + 1 : i - 1]));
@@ -116,6 +117,7 @@ class TimelineTrace {
   void write_memory(const std::vector<std::vector<MemoryPoint>>& memory) {
     for (std::size_t w = 0; w < memory.size(); ++w) {
       for (const MemoryPoint& point : memory[w]) {
+        // Counters belong to a process and not to a track, so their names tell the workers apart.
         events_.counter(TraceProcess::Memory, frame_.tracks[w].name, frame_.start + point.time, point.amount);
       }
     }
@@ -197,6 +199,7 @@ void add_ops(const Schedule& schedule, const Timeline& timeline, const Explanati
 }
 
 std::string to_perfetto(const Schedule& schedule, const Timeline& timeline, const Explanation& explanation) {
+  // Also refuses NaN.
   if (!(timeline.makespan <= kLongest)) {
     reject("perfetto: a makespan of {} is beyond {}; use a larger unit of time", timeline.makespan, kLongest);
   }

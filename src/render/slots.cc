@@ -10,6 +10,7 @@ namespace chimera {
 std::string direction(const Schedule& schedule, std::size_t replica) {
   const std::vector<WorkerId>& workers = schedule.placement.worker_of[replica];
   const auto count = static_cast<std::int64_t>(schedule.workers.size());
+  // Whether each of the first D stages is `step` workers further than the stage before, around the end of the workers.
   const auto steps = [&](std::int64_t step) {
     if (count < 2 || workers.size() % schedule.workers.size() != 0) return false;
     for (std::size_t s = 1; s < schedule.workers.size(); ++s) {

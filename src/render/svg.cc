@@ -66,6 +66,7 @@ class SvgLayout {
         scale_(axis && axis->length > 0 ? (axis->width - kLeft - kRight) / axis->length : chosen_scale()) {
     const auto has_any = [](const auto& entries) { return !entries.empty(); };
     if (std::ranges::any_of(panel.explanation.all_reduces, has_any)) all_reduce_height_ = kAllReduceHeight;
+    // One scale for all workers, so that their heights can be compared.
     for (const auto& points : panel.explanation.memory) {
       for (const MemoryPoint& point : points) most_memory_ = std::max(most_memory_, point.amount);
     }
@@ -78,6 +79,7 @@ class SvgLayout {
   [[nodiscard]] double most_memory() const { return most_memory_; }
   [[nodiscard]] double x(double time) const { return kLeft + time * scale_; }
   [[nodiscard]] double y(std::size_t worker) const {
+    // A lane that one worker needs is there for all, so that rows are equally high.
     return kTop + static_cast<double>(worker) * (kOpHeight + all_reduce_height_ + memory_height() + kRowGap);
   }
 
@@ -89,6 +91,7 @@ class SvgLayout {
   [[nodiscard]] Lane lane_of(std::size_t worker, std::size_t position) const {
     const auto& ops = panel_.schedule.workers[worker];
     const WorkerTimeline& timeline = panel_.timeline.workers[worker];
+    // Ops that overlap share the row: the first of a pair above, the second below.
     if (runs_with_next(ops, timeline, position)) return {0, kOpHeight / 2};
     if (position > 0 && runs_with_next(ops, timeline, position - 1)) return {kOpHeight / 2, kOpHeight / 2};
     return {};
@@ -109,6 +112,7 @@ class SvgLayout {
     }
     if (!(panel_.timeline.makespan > 0)) return 1;
     const double wanted = (static_cast<double>(letters) * kLetterWidth + 9) / shortest * panel_.timeline.makespan;
+    // Limits of the chart's width in pixels.
     return std::clamp(wanted, 480.0, 16000.0) / panel_.timeline.makespan;
   }
 
@@ -208,6 +212,7 @@ class SvgLegend {
     }
     if (panel_.schedule.placement.num_replicas() > 1 && !kinds_.empty()) {
       for (std::size_t r = 0; r < panel_.schedule.placement.num_replicas(); ++r) {
+        // The first kind of op stands for all kinds: each replica has its shade and hatch in every kind.
         entries.emplace_back(class_of(panel_.schedule, *kinds_.begin(), r, 0), replica_name(panel_.schedule, r));
       }
     }
@@ -308,6 +313,7 @@ class SvgPicture {
     }
     const auto& ops = panel_.schedule.workers[worker];
     for (std::size_t i = 0; i < ops.size(); ++i) op(worker, i, top);
+    // After all ops: the box of the next op would cover a part of the outline.
     for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
       if (ops[i].paired) pair(worker, i, top);
     }
@@ -345,6 +351,7 @@ class SvgPicture {
     for (const std::string& text : {label, std::to_string(op.micro_batch.value())}) {
       if (static_cast<double>(text.size()) * kLetterWidth + 3 > width) continue;
       const bool half = lane.height < kOpHeight;
+      // A text stands on its baseline, which is below the middle by about a third of its size.
       out_.put("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>", half ? "op half" : "op",
                pixels(layout_.x(time.start) + width / 2),
                pixels(row_top + lane.top + lane.height / 2 + (half ? 3.5 : 4)), text);
@@ -398,6 +405,7 @@ class SvgPicture {
     const double bottom = layout_.y(num_workers()) - kRowGap;
     out_.put("<path class=\"rule\" d=\"M{} {}V{}\"/>\n", pixels(layout_.x(panel_.timeline.makespan)), kTop - 6,
              pixels(bottom));
+    // At an optimal schedule, both lines would be one.
     if (panel_.timeline.lower_bound < panel_.timeline.makespan) {
       out_.put("<path class=\"bound\" d=\"M{} {}V{}\"><title>lower bound {:.6g}</title></path>\n",
                pixels(layout_.x(panel_.timeline.lower_bound)), kTop - 6, pixels(bottom), panel_.timeline.lower_bound);
@@ -418,6 +426,7 @@ SvgAxis common_axis(const std::vector<Panel>& panels, double width) {
   for (const Panel& panel : panels) {
     axis.length = std::max(axis.length, panel.timeline.makespan);
     for (const auto& ops : panel.schedule.workers) {
+      // The worker with most ops decides, whatever their durations: labels must fit on average only.
       axis.width = std::max(axis.width, kLeft + kRight + static_cast<double>(ops.size()) * kMinOpWidth);
     }
   }

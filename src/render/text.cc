@@ -75,6 +75,7 @@ bool is_whole(double value) { return std::abs(value - std::round(value)) < 1e-9;
 std::size_t round_to_index(double value) { return static_cast<std::size_t>(std::llround(value)); }
 
 std::size_t limit_columns(std::size_t wanted, std::size_t workers) {
+  // At least one column, however many workers there are.
   return std::min(wanted, std::max<std::size_t>(kMaxTextCells / std::max<std::size_t>(workers, 1), 1));
 }
 
@@ -242,6 +243,7 @@ std::string escape_sequence(const Op& op, const Schedule& schedule) {
   const std::size_t replicas = schedule.placement.num_replicas();
   const Color color =
       color_of(op.kind, op.replica, replicas, shade_of(op.slice, schedule.slices), num_shades(schedule.slices));
+  // SGR codes: 4 underlines, 38;5 sets the color of letters (16 is black), 48;5 that of the ground.
   return fmt::format("\x1b[{}38;5;16;48;5;{}m", is_hatched(op.replica, replicas) ? "4;" : "", terminal_color(color));
 }
 
@@ -296,6 +298,7 @@ class TextPicture {
         lines.push_back(fmt::format("{:<{}} {}", names[r], width, list_micro_batches(ids[r])));
     }
     for (const std::string& note : grid_.notes) {
+      // A note begins with the character that it explains.
       lines.push_back(fmt::format("{:<{}} {}", note.substr(0, 1), width, note.substr(2)));
     }
     return lines;

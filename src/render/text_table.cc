@@ -107,6 +107,7 @@ std::string in_blocks(Lines lines, const std::vector<std::size_t>& starts, std::
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows, std::size_t left) {
   std::vector<std::size_t> widths(rows.front().size(), 0);
+  // From the rows below the head alone, which leaves the width of an empty column at 0.
   for (std::size_t r = 1; r < rows.size(); ++r) {
     for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], num_characters(rows[r][c]));
   }

@@ -1,3 +1,6 @@
+// Written by hand in the form of schedule files (schedule_json.cc): each list of a worker is one line, so that people
+// can read and compare the text.
+
 #include "render/timeline_json.h"
 
 #include <fmt/format.h>
