@@ -1,3 +1,6 @@
+// check_everything() checks the schedule alone first. If it can run, the limits, the order of sums, and the programs
+// follow: one for each kind of transport, and each again with pairs that run together.
+
 #include "answers/check_answer.h"
 
 #include <fmt/format.h>

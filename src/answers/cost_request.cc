@@ -175,6 +175,7 @@ CostModel CostRequest::given_costs(const Schedule& schedule) const {
 std::vector<double> parse_slice_lengths(const std::string& text) {
   if (text == "balanced") return {};
   if (text == "equal") return {1};
+  // What does not begin with a digit was meant as one of the two words.
   if (text.find_first_of("0123456789") != 0)
     throw ConfigError(fmt::format("--slice-lengths: '{}' is not balanced, equal or a list such as 512,256,256", text));
   const std::vector<double> lengths = parse_number_list("--slice-lengths", text, 0);

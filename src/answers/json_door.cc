@@ -28,6 +28,7 @@ void JsonDoor::text(const Field& field, const Take& take) {
   if (!value->json().is_array()) return take(text_of(*value));
   std::string list;
   for (const JsonValue& each : value->list()) list += (list.empty() ? "" : ",") + text_of(each);
+  // An empty list is an absent field.
   if (!list.empty()) take(list);
 }
 

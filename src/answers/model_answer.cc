@@ -63,6 +63,7 @@ std::string workload_words(const ModelSummary& report) {
 }
 
 BarChart chart_of(const ModelSummary& report, const std::vector<StageFootprint>& stages) {
+  // The colors of ops are light enough for black text, and readers know them from other pictures.
   BarChart chart{fmt::format("{}: memory of stages, {}", report.model.name, workload_words(report)),
                  {{"weights", color_of(OpKind::Forward), 'w'},
                   {"gradients", color_of(OpKind::Backward), 'g'},
@@ -155,6 +156,8 @@ std::string worker_table(const ModelSummary& report) {
 
 std::string head_words(const ModelConfig& model) {
   std::string words = fmt::format("{} heads", model.heads);
+  // Only this family has fewer heads of keys and values, and a size of heads that is not the width divided by their
+  // number.
   if (model.family != Family::Llama) return words;
   return words + fmt::format(" of {} ({} of keys and values)", head_size_of(model), key_value_heads_of(model));
 }
@@ -170,6 +173,7 @@ std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const S
     for (const WorkerId id : holders[s]) {
       WorkerFootprint& worker = workers[id.index()];
       const StageMemory& memory = model.footprints[s].memory;
+      // A worker holds the weights of a stage once, even for several replicas.
       worker.stages.emplace_back(static_cast<std::int64_t>(s));
       worker.held_bytes += memory.weights + memory.gradients + memory.optimizer;
     }

@@ -20,7 +20,7 @@ namespace chimera {
 
 /// Computation and memory of one worker of --schedule.
 struct WorkerFootprint {
-  std::vector<StageId> stages = {};  // sorted; a stage that the worker holds for two replicas occurs twice
+  std::vector<StageId> stages = {};  // ascending
   double flops = 0;                  // FLOPs of its ops in a step, with recomputation
   double held_bytes = 0;             // bytes of weights, gradients and optimizer state
   double peak_bytes = 0;             // held_bytes and the peak of activations, messages and temporary tensors of an op

@@ -1,3 +1,6 @@
+// answer() needs the model first, then the schedule if the partition or the user asks for one, then the partition.
+// Stages that recompute and the memory of workers follow from all three.
+
 #include "answers/model_request.h"
 
 #include <fmt/format.h>

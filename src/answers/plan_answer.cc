@@ -266,6 +266,7 @@ const TestedErrors* tested_errors(const MachineProfile& machine) {
 /// Returns the least and the most seconds of a step that are expected.
 std::pair<double, double> expected_range(const PlanAnalysis& report, const TestedErrors& errors) {
   const double seconds = report.candidates.front().ranked.prediction.step_seconds;
+  // The errors are parts of the prediction, such as -0.1 and 0.2.
   return {(1 + errors.low) * seconds, (1 + errors.high) * seconds};
 }
 
@@ -419,6 +420,7 @@ std::string machine_text(const PlanProblem& problem) {
   if (!problem.network.empty()) return machine.name + ", network " + problem.network;
   const double beta = machine.all_reduce.between_nodes.beta;
   if (beta == 0) return machine.name + ", a network that takes no time";
+  // GPUs whose transfers do not slow each other down have network adapters of their own.
   const bool is_each = machine.cores == 0 && machine.contention.node_transfers == 0;
   return fmt::format("{}, network usable at {:.3g} Gb/s{}", machine.name, 8e-9 / beta, is_each ? " per GPU" : "");
 }

@@ -1,3 +1,7 @@
+// A request becomes a problem (ProblemRequest::problem()) and options of the planner (answer()). What is not given gets
+// its default here, because many defaults depend on the model or the machine. notes_of() and assumptions_of() tell the
+// user which values these are.
+
 #include "answers/plan_request.h"
 
 #include <fmt/format.h>
@@ -19,6 +23,7 @@ namespace {
 
 constexpr std::int64_t kMost = 1'000'000'000;
 
+// Above this size, the defaults are those of real training: bfloat16, and sequences as long as the model allows.
 bool is_large(const ModelConfig& config) { return parameter_count(config) > 1'000'000'000; }
 
 PartitionChoice partition_of(const PlanRequest& request) {
@@ -53,6 +58,7 @@ std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem, Plan
   // Profiles with cores are of CPUs, and a user's own layers are measured as a whole.
   if (problem.machine.cores > 0 || !problem.layers.empty() || rule == PlanRule::Paper) return counts;
   const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
+  // Workers that share layers exchange data in each layer, so they stay on a node.
   for (std::int64_t count = 2; count <= devices; ++count) {
     if (problem.machine.workers_per_node % count == 0) counts.push_back(count);
   }
@@ -99,6 +105,7 @@ std::vector<std::string> assumptions_of(const PlanRequest& request, const PlanPr
 
 /// A number, a list or a range. With a default, `auto` is an empty list, which leaves the choice to the planner.
 void visit_allowed(Door& door, const Field& field, std::vector<std::int64_t>& values) {
+  // Without a default, the planner chooses anyway, and `auto` is no value of the field.
   const bool has_default = !values.empty();
   door.text(field, [&values, field, has_default](const std::string& text) {
     values =
@@ -159,12 +166,14 @@ PlanProblem ProblemRequest::problem() const {
   if (layers.empty()) {
     problem.model = with_overrides(find(model), fields);
   } else {
+    // The layers bring times and bytes of their own; the planner needs only their number.
     problem.model.name = "the model";
     problem.model.layers = static_cast<std::int64_t>(layers.size());
   }
   if (!machine.empty()) problem.machine = load_machine(machine);
   problem.workers = workers;
   problem.mini_batch = mini_batch;
+  // People give GiB, programs give bytes.
   const double given = memory > 0 ? memory * kGiB : memory_bytes;
   problem.memory_bytes = given > 0 ? given : problem.machine.memory_bytes;
   if (problem.memory_bytes <= 0) throw ConfigError("--memory is missing, and the machine's profile has none");
@@ -175,6 +184,7 @@ PlanProblem ProblemRequest::problem() const {
     if (problem.machine.cores == 0) problem.workload.logits_of_chunk = kLogitsOfGpuChunk;
   }
   problem.sync = sync;
+  // If it is not given, answer() allows the planner to shard (PlanOptions::may_shard).
   problem.shard_optimizer = shard_optimizer.value_or(false);
   problem.network = network;
   if (kernels && !problem.machine.has_device())
@@ -185,6 +195,7 @@ PlanProblem ProblemRequest::problem() const {
   return problem;
 }
 
+// Doors without files get the profile itself in the field.
 MachineProfile ProblemRequest::profile_of_text(const std::string& text) { return machine_from_json(text, "machine"); }
 
 std::int64_t ProblemRequest::sequence_for(const ModelConfig& config) const {
@@ -247,6 +258,7 @@ void PlanRequest::visit(Door& door) {
       "host's GPUs, else 1)",
       "T", 1, 1'000'000};
   door.text(tensor, [this, tensor](const std::string& text) {
+    // An empty list is `auto`. No list at all leaves the choice to usual_tensor_parallel().
     tensor_parallel.emplace();
     if (text != "auto") tensor_parallel = value_of<std::vector<std::int64_t>>(tensor, text);
   });

@@ -1,3 +1,6 @@
+// Each answer reads a request, calls the answer() of the command, and adds what only a page needs: schedules as text,
+// costs as files, and data with which a candidate opens in another tab.
+
 #include "answers/planning_answers.h"
 
 #include <vector>
@@ -107,6 +110,7 @@ Json answer_model(const JsonValue& json) {
 Json answer_search(const JsonValue& json, const ReportProgress& progress) {
   auto request = read_request<SearchRequest>(json, {"do"});
   request.start.most_ops = kMaxPlaygroundOps;
+  // People wait for the answer, so a search takes a second unless they ask for more.
   request.usual_seconds = 1;
   const SearchAnswer found = answer(request, reporter(progress));
   Json answer = read_json(search_json(found.result));

@@ -1,3 +1,7 @@
+// The catalog tells the page what there is: schedules, their parameters, placements, models. It is made from the
+// registries, so the page has no lists of its own. answer_to() passes all other requests to schedule_answers.h and
+// planning_answers.h. Messages are written for the command line; with_fields() spells their flags as the page does.
+
 #include "answers/playground.h"
 
 #include <cctype>

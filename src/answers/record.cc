@@ -36,6 +36,7 @@ Record record_from_json(const std::string& text, const std::string& source) {
   require_count(value, "stages", static_cast<std::int64_t>(record.schedule.workers.size()));
   require_count(value, "micro_batches", record.schedule.micro_batches);
   record.problem.layout = search_layout_of(record.schedule);
+  // The readers of schedules and costs take texts, so the parts of the file are written as text again.
   const JsonValue costs = value.field("costs");
   record.problem.costs = costs_from_json(json_text(costs.json()), source + ": costs", record.schedule.stages);
   // Only costs that split a backward allow orders that do.

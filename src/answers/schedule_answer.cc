@@ -21,6 +21,7 @@ void DrawRequest::visit(Door& door) {
 
 Drawing answer(const DrawRequest& request) {
   const ScheduleRequest& asked = request.schedule;
+  // A figure has no costs, but a schedule with two orders must have one of them: the faster one at usual costs.
   const MakeSchedule make = fastest(asked.shape, request.pairs, [](const Schedule& schedule) {
     return simulate(schedule, CostRequest().costs_of(schedule)).makespan;
   });

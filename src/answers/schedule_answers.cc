@@ -1,3 +1,6 @@
+// These answers make the requests of the commands from JSON and return JSON. Two things only the page has: the data of
+// a picture (page_panel()), and a picture of a schedule that cannot run, as far as it runs (run_as_far_as_possible()).
+
 #include "answers/schedule_answers.h"
 
 #include <algorithm>
@@ -36,6 +39,7 @@ Request requested(const JsonValue& json) {
 }
 
 bool can_be_drawn(const CheckResult& report) {
+  // With these two kinds, ids do not exist, and the picture indexes by them. Other violations can be shown.
   return std::none_of(report.findings.begin(), report.findings.end(), [](const Finding& finding) {
     return finding.violation.kind == ViolationKind::BadPlacement || finding.violation.kind == ViolationKind::OutOfRange;
   });
@@ -71,6 +75,7 @@ std::vector<std::size_t> time_running(const OpTable& table, const CostTable& cos
   };
   // simulate() would refuse a schedule with a deadlock; this shows how far it gets.
   std::vector<double> free(timeline.workers.size(), 0);
+  // Visits the ops that can run, and stops where all workers wait.
   return visit_in_dependency_order(table, [&](OpIndex op) {
     // An op starts when its worker is free and its inputs are there; messages take no time.
     double start = free[table.worker(op)];
@@ -197,6 +202,7 @@ Json answer_check(const JsonValue& json) {
   CostRequest costs;
   JsonDoor door(json, {"do"});
   request.visit(door);
+  // Only for the times of the picture; the checks do not need them.
   costs.visit(door);
   door.finish();
   request.schedule.most_ops = kMaxPlaygroundOps;

@@ -1,3 +1,6 @@
+// ScheduleRequest makes a schedule from a name, a file or a text. fastest() chooses among the parameters whose best
+// value depends on costs, by simulating each. LostRequest turns lost and slow workers into a task for follow_costs().
+
 #include "answers/schedule_request.h"
 
 #include <fmt/format.h>
@@ -40,6 +43,7 @@ std::vector<std::pair<std::int64_t, double>> parse_slow(const std::string& text)
     const std::size_t colon = entry.find(':');
     if (colon == std::string_view::npos)
       reject("--slow: '{}' is not WORKER:FACTOR, such as 0:2 for a worker 0 whose ops take twice as long", entry);
+    // `inf` is a lost worker. Factors below 1 are refused: workers of speed 1 are the fastest.
     const std::string factor(entry.substr(colon + 1));
     slow.emplace_back(parse_count("--slow", std::string(entry.substr(0, colon))),
                       factor == "inf" ? std::numeric_limits<double>::infinity() : parse_amount("--slow", factor, 1));
@@ -128,6 +132,7 @@ MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {
     const std::vector<PipelineShape> shapes = shape.variants(generator, asked, VariedParameters::ByCosts);
+    // Only the first shape is the user's own, so only its refusal proposes other schedules.
     Schedule best = pairs.apply_to(generate_or_suggest(generator, shapes.front()));
     // Nothing to choose: `makespan` may be costly, and may fail for this schedule with a better message later.
     if (shapes.size() == 1) return best;
@@ -184,6 +189,7 @@ FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t gro
             .summary = summary_of(found, std::ssize(speeds), std::ranges::count(speeds, 0)),
             .kept_makespan = found.kept_makespan,
             .bound = found.bound};
+    // The search of routes does not know the flags that made workers slow.
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}", fmt::join(flags, ", "), error.what()));
   }

@@ -1,3 +1,7 @@
+// answer() makes a SearchProblem for each placement that the request allows, or for the one of a given schedule,
+// searches all of them and returns the best. A problem is a layout, its costs and limits, and whether backwards are
+// split.
+
 #include "answers/search_answer.h"
 
 #include <fmt/format.h>
@@ -20,6 +24,7 @@
 namespace chimera {
 namespace {
 
+// A larger picture hides the result that follows it.
 constexpr std::int64_t kMaxDrawnOps = 400;
 
 constexpr const char* kAnyPlacement = "any";
@@ -267,6 +272,7 @@ std::string search_json(const SearchResult& result, const std::string& placement
     text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": {}}}", i == 0 ? "" : ",\n  ",
                         point.makespan, point.peak_in_flight, json_text(nlohmann::json(point.origin)));
   }
+  // The schedule is text already, in the form of a schedule file.
   return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";
 }
 

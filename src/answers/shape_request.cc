@@ -1,3 +1,6 @@
+// visit() reads the fields, as single values and as lists. The other functions combine what is given with the defaults
+// of a generator; shape_request.h says which caller uses which.
+
 #include "answers/shape_request.h"
 
 #include <fmt/format.h>
@@ -51,6 +54,7 @@ std::vector<std::int64_t> named_values_of(const ShapeAxis& axis, const std::stri
     if (found == axis.names.end())
       throw ConfigError(
           unknown_name(axis.flag(), part, std::vector<std::string>(axis.names.begin(), axis.names.end())));
+    // The value of a name is its place (ShapeAxis::names).
     values.push_back(found - axis.names.begin());
   }
   return values;
@@ -111,6 +115,7 @@ std::vector<PipelineShape> ShapeRequest::combinations() const {
   }
   for (const AxisValues& given : axes) {
     if (!given.is_given()) continue;
+    // Before the shapes are made, because each list multiplies them.
     require_few(shapes.size() * given.values.size());
     std::vector<PipelineShape> varied;
     for (const PipelineShape& each : shapes) {

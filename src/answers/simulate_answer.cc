@@ -1,3 +1,7 @@
+// answer() makes the schedule, moves the ops of lost and slow workers, simulates the result and the schedules to draw
+// beside it, and checks the limits last, because they are about the schedule that comes out. The other functions write
+// a panel as text, part by part.
+
 #include "answers/simulate_answer.h"
 
 #include <fmt/format.h>
@@ -154,6 +158,7 @@ std::string critical_path_as_text(const Panel& panel) {
 
 std::string steps_as_text(const Timeline& timeline) {
   if (timeline.step_ends.size() < 2) return "";
+  // The ends of further steps follow from the time between two of them.
   constexpr std::size_t kMax = 8;
   std::string text = fmt::format("{} steps, one every {:.6g}; they end at", timeline.step_ends.size(), timeline.period);
   for (std::size_t k = 0; k < std::min(kMax, timeline.step_ends.size()); ++k)
@@ -204,6 +209,7 @@ void SimulateRequest::visit(Door& door) {
 
 Simulation answer(const SimulateRequest& asked) {
   SimulateRequest request = asked;
+  // CostRequest refuses groups that change nothing: they matter for all-reduces and for shared cores.
   request.costs.shared_cores = request.cores.has_value();
   // A schedule without lost workers contains all groups.
   const std::int64_t groups = !request.lost.is_given() ? 1 : std::exchange(request.costs.data_parallel, 1);
@@ -222,6 +228,7 @@ Simulation answer(const SimulateRequest& asked) {
   simulation.panels.push_back(
       simulated_panel(followed.schedule, request, followed.costs.workers, &simulation.micro_batch_of_place));
   for (const Schedule& schedule : schedules) simulation.panels.push_back(simulated_panel(schedule, request));
+  // From here on, the list serves only for the notes about fields without effect.
   schedules.push_back(followed.schedule);
   require_limit(request, simulation.panels.front());
   if (std::ranges::all_of(schedules, [](const Schedule& schedule) { return schedule.slices == 1; }))

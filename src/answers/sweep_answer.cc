@@ -125,6 +125,7 @@ class Sweeper {
   void add(const Generator& generator, const PipelineShape& lists, const CostRequest& times) {
     const auto asked = sweep_.shape.applicable_shape(generator, lists);
     if (!asked) return;  // duplicate: differs only in a parameter that the schedule lacks
+    // The rows of one schedule at one condition: the best alone, or all for a Pareto front.
     std::vector<SweepRow> kept;
     std::string reason;
     for (const PipelineShape& shape :

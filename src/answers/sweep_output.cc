@@ -71,6 +71,7 @@ std::string table_of(const std::vector<SweepRow>& rows) {
 std::string next_commands(const SweepRow& best) {
   const std::string shape =
       fmt::format("--stages {} --micro-batches {}", best.text("stages"), best.text("micro_batches"));
+  // `search` gets D and N alone: its other parameters are those of placements.
   const std::string flags = shape + (best.parameters.empty() ? "" : " " + best.parameters);
   return fmt::format(
       "\nwith the same flags for costs, draw the best: chimera simulate {0} {1}\n"
@@ -83,6 +84,7 @@ std::string next_commands(const SweepRow& best) {
 std::string curve_of(const SweepRow& row, const std::string& over, bool merges_parameters) {
   std::string name = row.schedule();
   for (const SweepCell& cell : row.inputs()) {
+    // What differs along the curve is not part of its name.
     if (cell.column == over || cell.text.empty() || cell.column == "schedule") continue;
     if (cell.column == "stages") name += fmt::format(", D = {}", cell.text);
     if (cell.column == "micro_batches") name += fmt::format(", N = {}", cell.text);
@@ -169,6 +171,7 @@ std::string draw_chart(const std::vector<SweepRow>& rows, const std::string& val
     const std::string name = curve_of(row, over, merges_parameters);
     auto series = std::ranges::find(chart.series, name, &Series::name);
     if (series == chart.series.end()) {
+      // Few points, at which readers look one by one.
       series = chart.series.insert(series, {.name = name, .points = {}, .style = CurveStyle::Marks});
     }
     series->points.emplace_back(row.number(over), row.number(value));
