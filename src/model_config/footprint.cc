@@ -10,6 +10,7 @@
 #include "model_config/matrices.h"
 #include "model_config/parameters.h"
 #include "model_config/tensor_cut.h"
+#include "schedule/slice_bounds.h"
 
 // The numbers are found in two steps. LayerSizes has the sizes of single tensors and the FLOPs of products.
 // LayerTensors adds up which of these tensors a layer keeps from forward to backward, and from I to W, and walks over

@@ -14,7 +14,7 @@
 #include "core/choices.h"
 #include "model_config/model_config.h"
 #include "model_config/partition.h"
-#include "simulate/costs.h"
+#include "schedule/activations.h"
 
 namespace chimera {
 
@@ -76,9 +76,9 @@ struct LayerFootprint {
 [[nodiscard]] double attention_share(const ModelConfig& config, std::int64_t sequence);
 
 /// Returns [slices + 1]: the first token of each slice, and `sequence` last. Later slices attend to more tokens and are
-/// shorter, so that all take about equal time (balanced_bounds() in simulate/costs.h). `attention` is the fraction of
-/// an op's time that is attention. Slices start at multiples of 16 tokens if there are enough. Requires at most
-/// `sequence` slices.
+/// shorter, so that all take about equal time (balanced_bounds() in schedule/slice_bounds.h). `attention` is the
+/// fraction of an op's time that is attention. Slices start at multiples of 16 tokens if there are enough. Requires at
+/// most `sequence` slices.
 [[nodiscard]] std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention);
 
 /// Returns [slices + 1]: the bounds as fractions of the sequence.

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/reject.h"
+#include "schedule/slice_bounds.h"
 
 namespace chimera {
 namespace {
@@ -152,21 +153,6 @@ std::vector<double> LinkCosts::times() const {
   std::vector<double> all;
   for (const double each : bytes) all.push_back(beta * each);
   return all;
-}
-
-// A token costs the same for matrix products, and in proportion to its place for attention. So the first x of the
-// tokens take (1 - a) x + a x^2 of the time, and bound j is where this is j/k.
-std::vector<double> balanced_bounds(std::int64_t slices, double attention) {
-  std::vector<double> bounds;
-  const double linear = 1 - attention;
-  for (std::int64_t j = 0; j < slices; ++j) {
-    const double part = static_cast<double>(j) / static_cast<double>(slices);
-    // The root of a x^2 + (1 - a) x - j/k, in the form that does not divide by a = 0.
-    bounds.push_back(2 * part / (linear + std::sqrt(linear * linear + 4 * attention * part)));
-  }
-  if (!bounds.empty()) bounds.front() = 0;
-  bounds.push_back(1);
-  return bounds;
 }
 
 std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices) {

@@ -75,27 +75,6 @@ struct AllReduceCosts {
   bool every_stage = false;     // whether stages with r = 1 have an all-reduce too, which takes no time
 };
 
-/// Bytes of a stage. The last four members are per full micro-batch.
-struct StageMemory {
-  double weights = 0;  // of one weight version
-  double gradients = 0;
-  double optimizer = 0;
-  double activations = 0;  // bytes held from the forward to the end of the backward (B or I), with input and output
-  // the stage's input: size of a message, and what recomputation keeps
-  double boundary = 0;
-  std::optional<double> deferred = std::nullopt;  // part of `activations` that W needs after I; empty: all
-  // with several slices also held as long as `activations`: keys and values for the next slices, and their gradients
-  double keys_and_values = 0;
-};
-
-/// Returns the bytes of a whole micro-batch's activations at a stage. A stage that recomputes keeps only its input and,
-/// if micro-batches have slices, keys and values from forward to backward.
-[[nodiscard]] inline ActivationSizes activation_bytes(const StageMemory& memory, bool has_slices, bool recomputes) {
-  const double between_slices = has_slices ? memory.keys_and_values : 0;
-  const double whole = memory.activations + between_slices;
-  return {whole, recomputes ? memory.boundary + between_slices : whole, memory.deferred.value_or(whole)};
-}
-
 /// Lifetime of message buffers per channel (ordered pair of workers). The turn of a message comes when its tensor is
 /// made (passes/lower.h).
 struct MessageBuffers {
@@ -109,13 +88,9 @@ struct MessageBuffers {
 /// op's time, and y - x of its bytes.
 struct SliceCosts {
   double attention = 0;             // a: fraction of an op's time that is attention, for a whole micro-batch, 0 to 1
-  std::vector<double> bounds = {};  // [slices + 1], ascending from 0 to 1; empty: equal times, see balanced_bounds()
+  std::vector<double> bounds = {};  // [slices + 1], ascending from 0 to 1; empty: balanced_bounds()
   friend bool operator==(const SliceCosts&, const SliceCosts&) = default;
 };
-
-/// Returns [slices + 1]: bounds of slices with equal times, the solutions x of (1 - a) x + a x^2 = j / slices, where a
-/// is `attention`.
-[[nodiscard]] std::vector<double> balanced_bounds(std::int64_t slices, double attention);
 
 /// Returns [slices]: the fraction of the tokens in each slice. SliceCosts::bounds must be for so many slices, or empty.
 [[nodiscard]] std::vector<double> parts_of_tokens(const SliceCosts& costs, std::int64_t slices);

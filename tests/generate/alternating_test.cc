@@ -8,6 +8,7 @@
 
 #include "check/check_schedule.h"
 #include "schedule/schedule_csv.h"
+#include "schedule/slice_bounds.h"
 #include "support/generators.h"
 #include "support/paths.h"
 #include "support/schedules.h"
