@@ -111,13 +111,13 @@ double parse_amount(const std::string& flag, const std::string& text, double lea
   return *number;
 }
 
-std::vector<std::string_view> split_at_commas(std::string_view list) {
+std::vector<std::string_view> split_at(char separator, std::string_view text) {
   std::vector<std::string_view> parts;
-  for (auto comma = list.find(','); comma != std::string_view::npos; comma = list.find(',')) {
-    parts.push_back(list.substr(0, comma));
-    list.remove_prefix(comma + 1);
+  for (auto end = text.find(separator); end != std::string_view::npos; end = text.find(separator)) {
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end + 1);
   }
-  parts.push_back(list);
+  parts.push_back(text);
   return parts;
 }
 

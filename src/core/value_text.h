@@ -10,8 +10,11 @@
 
 namespace chimera {
 
-/// Splits `list` at its commas. The results are views into `list`.
-[[nodiscard]] std::vector<std::string_view> split_at_commas(std::string_view list);
+/// Splits `text` at each `separator`. The results are views into `text`.
+[[nodiscard]] std::vector<std::string_view> split_at(char separator, std::string_view text);
+[[nodiscard]] inline std::vector<std::string_view> split_at_commas(std::string_view list) {
+  return split_at(',', list);
+}
 
 /// Maximum number of values in a list.
 inline constexpr std::size_t kMaxListed = 10'000;

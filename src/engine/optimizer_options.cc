@@ -6,6 +6,8 @@
 #include <numbers>
 #include <utility>
 
+#include "core/value_text.h"
+
 namespace chimera {
 namespace {
 
@@ -49,15 +51,6 @@ double left_of(const LearningRate& rate, std::int64_t step, std::int64_t steps) 
     case LearningRateShape::Wsd: return left_of(rate.cooldown_shape, q);
   }
   return 0;
-}
-
-bool has_part(std::string_view name, std::string_view part) {
-  while (true) {
-    const auto dot = std::min(name.find('.'), name.size());
-    if (name.substr(0, dot) == part) return true;
-    if (dot == name.size()) return false;
-    name.remove_prefix(dot + 1);
-  }
 }
 
 }  // namespace
@@ -107,7 +100,8 @@ std::string find_invalid_option(const LearningRate& rate, std::int64_t steps) {
 
 bool is_embedding(std::string_view name, std::int64_t dimensions) {
   // A norm inside BERT's embeddings has such a name too, but one dimension.
-  const bool named = name.find("embed") != std::string_view::npos || has_part(name, "wte") || has_part(name, "wpe");
+  const auto is_table = [](std::string_view part) { return part == "wte" || part == "wpe"; };
+  const bool named = name.find("embed") != name.npos || std::ranges::any_of(split_at('.', name), is_table);
   return named && dimensions >= 2;
 }
 

@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/value_text.h"
 #include "model_config/parameters.h"
 
 namespace chimera {
 namespace {
-
-std::vector<std::string_view> components(std::string_view name) {
-  std::vector<std::string_view> found;
-  while (true) {
-    const auto dot = std::min(name.find('.'), name.size());
-    found.push_back(name.substr(0, dot));
-    if (dot == name.size()) return found;
-    name.remove_prefix(dot + 1);
-  }
-}
 
 bool is_number(std::string_view word) {
   return !word.empty() && word.find_first_not_of("0123456789") == std::string_view::npos;
@@ -34,7 +25,7 @@ bool is_in_block(const std::vector<std::string_view>& names) {
 }  // namespace
 
 std::vector<LogicalMatrix> logical_matrices(std::string_view name, const std::vector<std::int64_t>& shape) {
-  const auto names = components(name);
+  const auto names = split_at('.', name);
   if (shape.size() != 2 || !is_in_block(names)) return {};
   const auto has = [&](std::string_view word) { return std::ranges::find(names, word) != names.end(); };
   // GPT-2's names; all its matrices in blocks are stored as in x out.
