@@ -162,17 +162,9 @@ class Lamb final : public MomentOptimizer {
   void set_steps(std::int64_t steps) override { steps_ = steps; }
 
  private:
-  /// Returns the sums of squares [tensors] in float64 on the tensors' device, without synchronization.
-  static at::Tensor squares_of(const std::vector<at::Tensor>& tensors) {
-    if (!tensors.front().is_cpu()) return sums_of_squares(tensors);
-    std::vector<double> squares;
-    for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
-    return at::tensor(squares, at::kDouble);
-  }
-
   /// Returns the trust ratios [parameters] for the updates in the gradients' memory.
   [[nodiscard]] at::Tensor trust_ratios(const Group& group) const {
-    at::Tensor squares = at::stack({squares_of(group.parameters), squares_of(group.gradients)});
+    at::Tensor squares = at::stack({sums_of_squares(group.parameters), sums_of_squares(group.gradients)});
     if (tensor_ != nullptr) {
       // Squares of parts add up over the T ranks; a parameter that is whole on each of them counts once.
       const at::Tensor is_part = on_device(group.is_part, squares.device());

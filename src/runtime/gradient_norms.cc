@@ -38,14 +38,6 @@ std::vector<at::Tensor> gradients_of(const std::vector<Parameter>& parameters) {
   return gradients;
 }
 
-/// Returns the sum of squares of each gradient [parameters], without waiting for a device.
-at::Tensor squares_of(const std::vector<Parameter>& parameters) {
-  if (!parameters.front().value.is_cpu()) return sums_of_squares(gradients_of(parameters));
-  std::vector<double> squares;
-  for (const Parameter& parameter : parameters) squares.push_back(sum_of_squares(parameter.value.grad()));
-  return at::tensor(squares, at::kDouble);
-}
-
 /// Adds in order on the CPU, where ATen's order depends on the number of elements.
 at::Tensor total_of(const at::Tensor& squares) {
   if (!squares.is_cpu()) return squares.sum();
@@ -66,7 +58,10 @@ double sum_of_squares(const at::Tensor& tensor) {
 }
 
 at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors) {
-  return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
+  if (!tensors.front().is_cpu()) return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
+  std::vector<double> squares;
+  for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
+  return at::tensor(squares, at::kDouble);
 }
 
 at::Tensor on_device(std::span<const double> numbers, at::Device device) {
@@ -132,7 +127,7 @@ void GradientNorms::add(ParameterGroupId id, const SquaresShare& share, at::Tens
   std::vector<Parameter> parameters = owned_parameters(*groups_.at(id), share.members, share.member);
   if (!shape_.counts_whole) std::erase_if(parameters, [](const Parameter& p) { return p.whole_elements == 0; });
   if (parameters.empty()) return;
-  const at::Tensor squares = squares_of(parameters);
+  const at::Tensor squares = sums_of_squares(gradients_of(parameters));
   if (shape_.parameters.empty()) {
     values.select(0, id.value()).add_(total_of(squares));
     return;

@@ -24,7 +24,7 @@ namespace chimera {
 /// than ATen's float64 norm of float32.
 [[nodiscard]] double sum_of_squares(const at::Tensor& tensor);
 
-/// Returns the sums of squares of device tensors, [tensors], in float64 on the device, without waiting.
+/// Returns the sum of squares of each tensor, [tensors], in float64 on their device, without waiting for it.
 [[nodiscard]] at::Tensor sums_of_squares(const std::vector<at::Tensor>& tensors);
 
 /// Copies the numbers to `device` as flat float64, on the calling thread's current stream. Never waits for a device.
