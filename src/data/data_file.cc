@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "core/reject.h"
 
 namespace chimera {
@@ -50,12 +51,8 @@ FileDescriptor open_regular(const std::string& path) {
 DataFile file_in_memory(std::span<const std::byte> bytes, const std::string& name) {
   // A file without a name has the same interface as one on disk, and its memory can be swapped out.
   FileDescriptor file(check_system(::memfd_create("chimera-tokens", MFD_CLOEXEC), "make a file in memory"));
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw Error("cannot keep the tokens of " + name + " in memory: " + system_message(errno));
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
+  const int cause = write_all(file.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (cause != 0) throw Error("cannot keep the tokens of " + name + " in memory: " + system_message(cause));
   return {std::move(file), name};
 }
 

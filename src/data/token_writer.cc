@@ -31,13 +31,7 @@ constexpr std::int64_t kMost31Bits = std::numeric_limits<std::int32_t>::max();
 }
 
 void write_bytes(const FileDescriptor& file, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    // write() of a regular file returns 0 only if there is no space.
-    if (written <= 0) cannot_write(path, written < 0 ? errno : ENOSPC);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (const int cause = write_all(file.get(), bytes); cause != 0) cannot_write(path, cause);
 }
 
 bool has_bytes(const std::string& path, std::int64_t bytes) {
