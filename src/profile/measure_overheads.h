@@ -51,6 +51,13 @@ class SubgroupTransport final : public ForwardingTransport {
   ParameterGroupId members_;
 };
 
+/// Returns the number of elements of all parameters.
+[[nodiscard]] inline std::int64_t num_elements(const Stage& stage) {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : stage.parameters()) count += parameter.value.numel();
+  return count;
+}
+
 /// Returns the seconds per parameter of an optimizer step (gradient norm, clipping, AdamW, zeroing of gradients), after
 /// ranks 0 and 1 (`pair`) have all-reduced the gradients. The result is the mean, over the computing ranks, of their
 /// medians.

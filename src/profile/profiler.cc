@@ -294,16 +294,10 @@ void measure_contention(Lockstep& ranks, double seconds, const ProfileOptions& o
       measure_idle_gain(ranks, layers_of(options, items, 0, items.size()), options.threads, seconds / 6);
 }
 
-std::int64_t parameters_of(Stage& stage) {
-  std::int64_t count = 0;
-  for (const Parameter& parameter : stage.parameters()) count += parameter.value.numel();
-  return count;
-}
-
 /// The largest stage exceeds caches most, as in training.
 Stage& largest_stage(Items& items) {
   const auto largest = std::ranges::max_element(
-      items, {}, [](const std::unique_ptr<Item>& item) { return parameters_of(item->bench.stage()); });
+      items, {}, [](const std::unique_ptr<Item>& item) { return num_elements(item->bench.stage()); });
   return (*largest)->bench.stage();
 }
 

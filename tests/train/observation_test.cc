@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/json.h"
+#include "render/html.h"
 #include "simulate/costs_json.h"
 #include "simulate/simulate.h"
 #include "support/training.h"
@@ -253,7 +254,7 @@ TEST(ObservationTest, SimulateReadsTheMeasuredCosts) {
 TEST(ObservationTest, ThePageShowsTheStepAboveItsSimulation) {
   const TracedRun run(testing::small_options("gpt2-tiny", "1f1b", {2, 2}));
   const std::string page =
-      timeline_page(run.job->run.schedule, run.steps, measured_costs(*run.job, run.op_times, run.steps));
+      to_html(timeline_panels(run.job->run.schedule, run.steps, measured_costs(*run.job, run.op_times, run.steps)));
   const auto measured = page.find("as it ran, in seconds\"");
   EXPECT_NE(measured, std::string::npos);
   EXPECT_LT(measured, page.find("simulated with the measured op times\""));

@@ -238,11 +238,6 @@ std::vector<Panel> timeline_panels(const Schedule& schedule, const std::vector<s
                    std::move(simulated), std::move(explanation), costs)};
 }
 
-std::string timeline_page(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
-                          const CostModel& costs) {
-  return to_html(timeline_panels(schedule, steps, costs));
-}
-
 void write_observations(const Job& job, const std::vector<RecordedStep>& recorded, const RunSummary& run,
                         const std::string& metrics) {
   const TrainOptions& options = job.options;
@@ -255,7 +250,8 @@ void write_observations(const Job& job, const std::vector<RecordedStep>& recorde
   if (!options.output.op_times.empty())
     write_final_output(replaces, "--op-times", options.output.op_times, costs_to_json(costs));
   if (!options.output.timeline.empty())
-    write_final_output(replaces, "--timeline", options.output.timeline, timeline_page(job.run.schedule, steps, costs));
+    write_final_output(replaces, "--timeline", options.output.timeline,
+                       to_html(timeline_panels(job.run.schedule, steps, costs)));
   if (!options.output.report.empty()) {
     write_final_output(replaces, "--report", options.output.report,
                        report_text(job, subtitle_of(job, options.data.sequence, options.numbers.dtype), run_record(job),

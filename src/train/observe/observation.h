@@ -32,13 +32,10 @@ namespace chimera {
 [[nodiscard]] std::string trace_text(const JobShape& job, const std::vector<std::vector<MeasuredStep>>& steps);
 
 /// Returns two panels: the measured step of median length in data-parallel group 0, and the result of simulate() with
-/// `costs`.
+/// `costs`. to_html() puts both on a common time axis.
 [[nodiscard]] std::vector<Panel> timeline_panels(const Schedule& schedule,
                                                  const std::vector<std::vector<MeasuredStep>>& steps,
                                                  const CostModel& costs);
-/// Returns the content of the --timeline file: HTML with both panels on a common time axis.
-[[nodiscard]] std::string timeline_page(const Schedule& schedule, const std::vector<std::vector<MeasuredStep>>& steps,
-                                        const CostModel& costs);
 
 /// Writes the files that the user asked for, each atomically. `recorded` is the result of gather_steps(); `metrics` has
 /// the JSON lines of all steps (to_json_line()). Throws ConfigError if a file cannot be written.

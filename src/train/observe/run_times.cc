@@ -43,9 +43,7 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
     job_cpu_seconds += rank[4];
     RankTimes& times = summary.ranks.emplace_back();
     times.optimizer_seconds = rank[0] / steps;
-    times.waits.messages = rank[1] / steps;
-    times.waits.sums = rank[2] / steps;
-    times.waits.ranks = rank[3] / steps;
+    times.waits = {rank[1] / steps, rank[2] / steps, rank[3] / steps};
   }
   // Thread ranks are one process. Ranks of other hosts use other cores.
   if (self.job.options.device.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
