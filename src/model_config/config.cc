@@ -16,7 +16,8 @@
 #include "core/reject.h"
 #include "model_config/parameters.h"
 
-// The only source that includes the TOML parser.
+// A model file is read and written by visitors: for_common_fields() and its kind name each field once with its member,
+// and the functions below pass them a reader (Fields), a writer (write()) or a collector of names.
 
 namespace chimera {
 namespace {

@@ -108,7 +108,7 @@ void Loader::begin_step(std::int64_t step) {
     dealt_.erase(dealt_.begin(), dealt_.lower_bound(step - 1));
   }
   prefetcher_.forget_before(step - 1);  // An asynchronous schedule may still recompute step - 1
-  // So the threads of the prefetcher prepare the next step while this one runs.
+  // So the thread of the prefetcher prepares the next step while this one runs.
   for (const std::int64_t announced : {step, step + 1}) {
     if (announced == job_.options.updates.steps) return;
     std::vector<BatchPosition> places;
