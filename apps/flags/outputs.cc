@@ -30,8 +30,8 @@ bool names_this(const std::string& path, const std::string& word) {
 
 /// Includes paths in `--data=FILE`, lists, mixtures and several words.
 std::vector<std::string> names_in(const std::string& word) {
-  // The word as a whole comes first, as a path may contain these signs.
-  // Then each piece between the signs: `0.5:a.txt` also names a.txt.
+  // The word as a whole comes first, as a path may contain these signs. Then each piece between the signs: `0.5:a.txt`
+  // also names a.txt.
   std::vector<std::string> names = {word, ""};
   for (const char letter : word) {
     if (std::string_view(" =:,").find(letter) == std::string_view::npos) {

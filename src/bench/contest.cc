@@ -45,8 +45,8 @@ class Contest {
       const auto begin = sample_core_use();
       TrainingFigures figures = measure_once(contender);
       const double share = load_of_others_since(begin).value_or(0);
-      // When no retries are left, disturbed runs count, and the score says how many.
-      // The share of all cores that processes other than the run's have used meanwhile.
+      // When no retries are left, disturbed runs count, and the score says how many. The share is of all cores, used by
+      // other processes than those of the run.
       if (share <= options_.most_disturbed || options_.retries == 0) {
         score.disturbed += share > options_.most_disturbed;
         say_(fmt::format(" {:.0f}", figures.tokens_per_second));

@@ -445,8 +445,7 @@ class Output {
     key_ = resume_key(options.inputs, options.tokenizer,
                       fmt::format("{} {} {} {}", to_text(options.format), options.end_of_document,
                                   to_text(options.invalid), to_text(options.empty)));
-    // A pipe cannot be read again from an offset.
-    // Then no progress is saved, and an interrupted call begins anew.
+    // A pipe cannot be read again from an offset. Then no progress is saved, and an interrupted call begins anew.
     saves_ = !has_stream(options.inputs);
     for (const std::string& path : TokenWriter::paths(options.output, options.format)) {
       require_no_input(path);

@@ -143,8 +143,7 @@ void share_initial_values(const FitRun& run, RankId rank, const std::map<StageId
                           Transport& transport) {
   const at::NoGradGuard no_graph;
   // Modules may initialize themselves from any source of random numbers, so copies of a stage take the values of its
-  // owner.
-  // All sends start before the first receive is awaited, so ranks cannot wait for each other in a circle.
+  // owner. All sends start before the first receive is awaited, so ranks cannot wait for each other in a circle.
   std::vector<std::unique_ptr<Pending>> sends;
   std::vector<std::pair<RankId, at::Tensor>> received;
   const auto groups = run.rank_groups();

@@ -43,8 +43,7 @@ void for_each_block(std::int64_t elements, const std::function<void(std::int64_t
 at::Tensor convert(const at::Tensor& values, ElementType type, const std::string& tensor) {
   const at::Tensor result = values.to(at::kCPU, floating_type(type)).contiguous();
   if (type != ElementType::F16 || values.scalar_type() == at::kHalf) return result;
-  // bfloat16 has the range of float32; only float16 can overflow.
-  // Values that were infinite before stay so.
+  // bfloat16 has the range of float32; only float16 can overflow. Values that were infinite before stay so.
   const at::Tensor lost = result.isinf().logical_and(values.to(at::kCPU).isfinite());
   if (!lost.any().item<bool>()) return result;
   reject("{}: {:g} is too large for {}; give bfloat16", tensor,

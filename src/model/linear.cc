@@ -188,9 +188,8 @@ void add_weight_gradient(const Linear& layer, const at::Tensor& input, const at:
     }
   }
   if (layer.bias.defined() && layer.bias.requires_grad()) {
-    // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms.
-    // A bias term is small and goes through the queue's list; a weight gradient is a product that adds to its sum
-    // itself.
+    // Summed in the type of the gradient: a sum over tokens in bfloat16 would lose most terms. A bias term is small and
+    // goes through the queue's list; a weight gradient is a product that adds to its sum itself.
     at::Tensor sum = output_gradient.sum(0, /*keepdim=*/false, gradient_of(layer.bias).scalar_type());
     if (factor.defined()) sum.mul_(factor);
     add_to_gradient(layer.bias, sum, queue);

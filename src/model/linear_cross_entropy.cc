@@ -87,8 +87,7 @@ at::Tensor own_logits(const Chunk& chunk, const Linear& head) {
   for_each_fast_part(vocabulary, [&](std::int64_t first, std::int64_t count) {
     write_logits(rows.narrow(1, first, count), chunk, head, first, count);
   });
-  // Padding must not count in the softmax.
-  // exp(-infinity) is 0, also in the gradient.
+  // Padding must not count in the softmax. exp(-infinity) is 0, also in the gradient.
   rows.narrow(1, vocabulary, rows.size(1) - vocabulary).fill_(-std::numeric_limits<double>::infinity());
   return rows.to(wide);
 }

@@ -138,9 +138,8 @@ at::Tensor local_part(const at::Tensor& whole, const TensorCut& cut, const Tenso
 at::Tensor join_parts(const at::Tensor& part, const TensorCut& cut, std::int64_t size, TensorGroup& group) {
   TensorPlace first = group.place();
   first.rank = 0;
-  // The last ranks may have fewer elements.
-  // constant_pad_nd() takes pairs (before, after) from the last dimension backward, so the last entry is what follows
-  // in the cut dimension.
+  // The last ranks may have fewer elements. constant_pad_nd() takes pairs (before, after) from the last dimension
+  // backward, so the last entry is what follows in the cut dimension.
   std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (part.dim() - cut.dimension)));
   padding.back() = first.share_of(size, cut).count - part.size(cut.dimension);
   const at::Tensor padded = padding.back() == 0 ? part : at::constant_pad_nd(part, padding);

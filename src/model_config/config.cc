@@ -291,9 +291,8 @@ std::vector<std::string> preset_names() {
 std::string hub_download(const std::string& name, bool may_lack_owner) {
   const auto slash = name.find('/');
   const auto is_word = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
-  // At most one slash, and no path such as ./a/b.
-  // `owner/model`. Names without an owner are old models such as `gpt2`; without `may_lack_owner` they look like
-  // misspelled presets.
+  // At most one slash, and no path such as ./a/b. `owner/model`. Names without an owner are old models such as `gpt2`;
+  // without `may_lack_owner` they look like misspelled presets.
   const bool has_owner = slash != std::string::npos && slash > 0 && slash + 1 < name.size();
   const bool is_name = (has_owner || (may_lack_owner && slash == std::string::npos)) && !name.empty() &&
                        name.front() != '.' && std::ranges::all_of(name.substr(0, slash), is_word) &&

@@ -153,8 +153,8 @@ class LayerSizes {
   double tokens_ = sequences_ * length_;
   double ranks_ = as_real(workload_.tensor_parallel);  // T
   bool is_split_ = workload_.tensor_parallel > 1;
-  // Of the tokens between split layers, on this rank
-  // The ranks divide tokens only evenly; otherwise each has all tokens (WholeTokens in model/tensor_parallel.h).
+  // Of the tokens between split layers, on this rank. The ranks divide tokens only evenly; otherwise each has all
+  // tokens (WholeTokens in model/tensor_parallel.h).
   double own_share_ = workload_.cuts_tokens && workload_.sequence % workload_.tensor_parallel == 0 ? 1 / ranks_ : 1;
   TokenChunks chunks_ = chunks_of(num_targets(config_, workload_), rows_of_vocabulary(), workload_.logits_of_chunk);
   double targets_ = as_real(chunks_.tokens);  // tokens with a loss
@@ -196,10 +196,9 @@ class LayerTensors : public LayerSizes {
     return 2 * scored() + logits + element_ * sequences_ * (3 * width_ + 2);
   }
 
-  /// Maximum over layers, minus the bytes that later layers keep.
-  /// A working set counts above the bytes in use after the op. While a layer runs, later layers have kept nothing yet,
-  /// so its peak counts minus what they will keep. The walk therefore goes from the last layer to the first and adds up
-  /// `later`.
+  /// Maximum over layers, minus the bytes that later layers keep. A working set counts above the bytes in use after the
+  /// op. While a layer runs, later layers have kept nothing yet, so its peak counts minus what they will keep. The walk
+  /// therefore goes from the last layer to the first and adds up `later`.
   [[nodiscard]] double forward_working_set(const StageLayers& stage) const {
     double most = 0;
     double later = 0;  // kept by later layers
@@ -587,8 +586,7 @@ double attention_share(const ModelConfig& config, std::int64_t sequence) {
 
 std::vector<std::int64_t> balanced_slices(std::int64_t slices, std::int64_t sequence, double attention) {
   constexpr std::int64_t kTile = 16;
-  // Products on GPUs are faster for multiples of 16 rows.
-  // Bounds are whole units; short sequences are cut at any token.
+  // Products on GPUs are faster for multiples of 16 rows. Bounds are whole units; short sequences are cut at any token.
   const std::int64_t unit = sequence % kTile == 0 && sequence >= slices * kTile ? kTile : 1;
   const std::int64_t units = sequence / unit;
   std::vector<std::int64_t> bounds;

@@ -167,10 +167,9 @@ double blocks_in(double room, double cheapest) {
 using Cut = std::vector<std::int64_t>;
 
 /// Exact backtracking over stages. Prunes a branch if even the cheapest remaining blocks do not fit, or if its state
-/// has failed before.
-/// The stages of a bidirectional schedule fall into components: worker 0 has the stages 0 and S-1, worker 1 the stages
-/// 1 and S-2, and so on, and only stages of one component share a limit. So has_room() can bound the blocks of each
-/// component by itself.
+/// has failed before. The stages of a bidirectional schedule fall into components: worker 0 has the stages 0 and S-1,
+/// worker 1 the stages 1 and S-2, and so on, and only stages of one component share a limit. So has_room() can bound
+/// the blocks of each component by itself.
 class CutSearch {
  public:
   /// `memory` limits all constraints other than times. Requires at least as many blocks as stages.

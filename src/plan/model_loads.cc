@@ -34,8 +34,8 @@ ModelLoads flop_loads(const ModelConfig& model, const Workload& workload, double
   const auto stage = [&](std::int64_t blocks, bool embedding, bool head) {
     return stage_footprint(model, {0, blocks, embedding, head}, workload);
   };
-  // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages.
-  // Two blocks minus one block are the load of a block; what a stage has once, such as its input, cancels out.
+  // A layer's load is the difference that it makes to a stage, so that sums over layers equal footprints of stages. Two
+  // blocks minus one block are the load of a block; what a stage has once, such as its input, cancels out.
   const StageFootprint block = stage(1, false, false);
   Workload of_all_ranks = workload;  // as FLOPs are
   of_all_ranks.tensor_parallel = 1;

@@ -329,8 +329,8 @@ StageModel stage_bytes(const ModelConfig& model, const std::vector<StageLayers>&
     const auto is_equal = [&](const StageLayers& other) {
       return other.blocks() == stage.blocks() && other.embedding == stage.embedding && other.head == stage.head;
     };
-    // Counting a stage's parameters is slow, and most stages are equal.
-    // The first equal stage: its own place, if it has not come yet.
+    // Counting a stage's parameters is slow, and most stages are equal. The first equal stage: its own place, if it has
+    // not come yet.
     const auto known = static_cast<std::size_t>(std::ranges::find_if(partition, is_equal) - partition.begin());
     result.footprints.push_back(known < result.footprints.size() ? result.footprints[known]
                                                                  : stage_footprint(model, stage, workload));

@@ -158,9 +158,9 @@ int core_of_first(Lockstep& ranks) {
 
 Contention slowdown_of(const OverlapTimes& times) {
   const double both = std::min(times.ops, times.sum);
-  // Progress at the earlier end, in seconds alone
-  // After the earlier end, the other work runs alone and at full speed. So what it had done before is its time alone
-  // minus the rest. If both took `both` seconds to do work of `done` seconds, the slowdown is both / done - 1.
+  // Progress at the earlier end, in seconds alone. After this end, the other work runs alone and at full speed. So what
+  // it had done before is its time alone minus the rest. If both took `both` seconds to do work of `done` seconds, the
+  // slowdown is both / done - 1.
   const double ops_done = times.ops_alone - (times.ops - both);
   const double sum_done = times.sum_alone - (times.sum - both);
   const auto share = [both](double done) { return done > 0 ? std::max(0.0, both / done - 1) : 0.0; };

@@ -75,8 +75,8 @@ SampleKind sample_kind(const ModelConfig& model) {
   return is_causal(model.family) ? SampleKind::NextToken : SampleKind::MaskedPairs;
 }
 
-/// The computing ranks in groups of T neighbors.
-/// With T = 2 and 5 computing ranks: groups {0, 1} and {2, 3}; rank 4 measures nothing of this T.
+/// The computing ranks in groups of T neighbors. With T = 2 and 5 computing ranks: groups {0, 1} and {2, 3}; rank 4
+/// measures nothing of this T.
 struct SharingRanks {
   std::int64_t ranks = 1;    // T
   std::int64_t members = 0;  // ranks in groups: the first ones

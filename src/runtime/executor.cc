@@ -179,8 +179,7 @@ void Executor::handle_non_finite(const NonFiniteResult& source, std::int64_t ste
     return;
   }
   // The error message names the current instruction, so it must name the op that made the value, not the sum that found
-  // it.
-  // The launcher blames the rank by this instruction.
+  // it. The launcher blames the rank by this instruction.
   if (source.op) current_ = {.kind = InstructionKind::Compute, .op = *source.op};
   if (source.is_own) throw Error(what + "; try a lower --learning-rate");
   std::array<double, 1> nothing{};

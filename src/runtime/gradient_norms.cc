@@ -116,8 +116,8 @@ bool GradientNorms::reports_on(ParameterGroupId id) const {
 }
 
 GradientNorms::SquaresShare GradientNorms::share_of(ParameterGroupId id) const {
-  // The members of a group divide its parameters, so no gradient is counted twice.
-  // All groups have equal gradients after the sum, so the ranks of all groups share the work.
+  // The members of a group divide its parameters, so no gradient is counted twice. All groups have equal gradients
+  // after the sum, so the ranks of all groups share the work.
   const std::vector<RankId> ranks = shape_.ranks.ranks_of({shape_.groups[id.index()]}).front();
   const auto place = std::ranges::find(ranks, shape_.rank(worker_)) - ranks.begin();
   return {static_cast<std::size_t>(place), ranks.size()};

@@ -147,8 +147,8 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   const Stopwatch stopwatch(worker_.shape.counts_cpu_time);
   const Op op = forward_of(backward);
   Forward again{.op = op, .batch = load_slice(op, load)};
-  // The activation that replaces the first one has a graph, as if the first forward had kept it.
-  // The output is not sent again, and its loss does not count again: run() only makes the graph.
+  // The activation that replaces the first one has a graph, as if the first forward had kept it. The output is not sent
+  // again, and its loss does not count again: run() only makes the graph.
   again.activation.input = activations_.take(op).input;
   run(again);
   activations_.put(op, std::move(again.activation));
@@ -208,8 +208,8 @@ MicroBatch OpRunner::load_slice(const Op& op, const LoadMicroBatch& load) {
   MicroBatch batch = load(op.stage, op.micro_batch);
   if (worker_.slices.empty()) return batch;
   const std::vector<std::int64_t>& bounds = worker_.shape.slice_bounds;
-  // Slices run in order, and each attends to the keys and values of all slices before it.
-  // One cache per micro-batch and stage, which its slices share.
+  // Slices run in order, and each attends to the keys and values of all slices before it. One cache per micro-batch and
+  // stage, which its slices share.
   auto& key_value_cache = key_value_caches_[key_of_first_slice(op)];
   if (!key_value_cache) key_value_cache = std::make_shared<KeyValueCache>(bounds.back());
   const auto slice = static_cast<std::size_t>(op.slice);

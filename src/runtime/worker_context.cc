@@ -34,8 +34,8 @@ WorkerContext::WorkerContext(WorkerId own_worker, std::map<StageId, Stage*> own_
 
 const TensorSpec& WorkerContext::message_of(const Op& maker) const {
   if (!slices.empty()) return slices[static_cast<std::size_t>(maker.slice)];
-  // A forward sends over the boundary after its stage, a backward over the one before it.
-  // Only models of users have different sizes at different boundaries.
+  // A forward sends over the boundary after its stage, a backward over the one before it. Only models of users have
+  // different sizes at different boundaries.
   if (shape.boundaries.empty()) return message;
   return shape.boundaries[maker.stage.index() - (maker.kind == OpKind::Forward ? 0 : 1)];
 }

@@ -9,9 +9,9 @@
 
 namespace chimera {
 
-/// BERT's attention has other ops with a mask, which only padded micro-batches have.
-/// So all combinations of program and mask run once. What a first op costs, loading kernels and getting memory from the
-/// driver, can wait for the whole device, and so for a message that a peer has not sent yet.
+/// BERT's attention has other ops with a mask, which only padded micro-batches have. So all combinations of program and
+/// mask run once. What a first op costs, loading kernels and getting memory from the driver, can wait for the whole
+/// device, and so for a message that a peer has not sent yet.
 void warm_up_device(const RankContext& self, std::int64_t step, Loader& loader, DeviceProgress& progress,
                     Executor& executor) {
   const JobShape& job = self.job;

@@ -41,8 +41,8 @@ void require_finite(double loss, std::int64_t first, std::int64_t end, const std
       first, end - 1, loss, folder));
 }
 
-/// All windows have the same number of targets.
-/// So the mean over windows is the mean over targets, and a last micro-batch of fewer windows has its due weight.
+/// All windows have the same number of targets. So the mean over windows is the mean over targets, and a last
+/// micro-batch of fewer windows has its due weight.
 double mean_loss(const EvaluationOptions& options, const Samples& samples, Family family, Stage& stage,
                  const std::function<void(const EvaluationProgress&)>& progress) {
   const at::NoGradGuard no_graph;

@@ -282,8 +282,8 @@ void Checkpointer::start(std::function<void()> task) {
 void SaveThread::start(std::function<void()> task, std::string failure) {
   outcome_ = Outcome::None;
   if (!thread_) thread_.emplace();
-  // The outcome tells the end of the task, so nobody needs the future.
-  // Fault points of tests ask for the rank of their thread, so the new thread takes it over.
+  // The outcome tells the end of the task, so nobody needs the future. Fault points of tests ask for the rank of their
+  // thread, so the new thread takes it over.
   static_cast<void>(thread_->begin([this, task = std::move(task), failure = std::move(failure), rank = fault_rank()] {
     set_fault_rank(rank);
     try {

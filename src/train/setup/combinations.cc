@@ -23,8 +23,7 @@ enum class Feature : std::uint8_t {
   // Main features, which the page compares with each other
   TensorParallel, Slices, Asynchronous, Pairs, Muon, Lamb, ShardOptimizer, Canonical, Restarts, Twin, Reroute,
   Repair, Offload, Dropout, SplitDocuments, Threads, Cuda, CudaGraphs, OpGraphs, Observes,
-  // Others
-  // They are facts that rows need, or sums of several main features, such as Graphs of CudaGraphs and OpGraphs.
+  // Others: facts that rows need, or sums of main features, as Graphs is of CudaGraphs and OpGraphs
   Outlives, NoRecovery, NoRestarts, Rollback, Spike, NonFinite, Checkpoint, NoCheckpoint, TimedSaves, Graphs, Cpu,
   VerifyMessages, Tf32, BFloat16, TensorMemory, Sync, WholeSequences, Tied, OneProcess, ThreadRanks, Launched,
   NoCopies, LonelyStage, TwoCopies, Replicas, Unpaired, SharedUpdates,

@@ -63,8 +63,8 @@ NewestCheckpoint look_up(const TrainOptions& options, const std::string& from) {
     throw ConfigError("--resume auto needs a folder of checkpoints; give --checkpoint");
   }
   NewestCheckpoint newest = newest_checkpoint(options.checkpoint.folder, available_cores(), note_slow_checkpoint);
-  // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired.
-  // Damaged ones beside a good one are only reported, and the run continues from the good one.
+  // A folder with nothing but damaged checkpoints is an error: a new run would replace what may be repaired. Damaged
+  // ones beside a good one are only reported, and the run continues from the good one.
   if (newest.checkpoint || newest.rejected.empty()) return newest;
   throw CheckpointError(fmt::format("{}: has no good checkpoint; {}", options.checkpoint.folder, newest.rejected[0]));
 }
@@ -267,9 +267,8 @@ void require_space(const ModelConfig& model, const TrainOptions& all, std::int64
   const std::int64_t steps = all.updates.steps - first_step;
   const std::int64_t saves = options.every.steps > 0 ? (steps + options.every.steps - 1) / options.every.steps : steps;
   const auto existing = static_cast<std::int64_t>(list_steps(options.folder).size());
-  // The oldest checkpoint is removed when the next one is complete.
-  // With --keep 3 and two checkpoints in the folder, two more must fit: the third, and the next one, which is complete
-  // before the oldest is removed.
+  // The oldest checkpoint is removed when the next one is complete. With --keep 3 and two checkpoints in the folder,
+  // two more must fit: the third, and the next one, which is complete before the oldest is removed.
   const std::int64_t most = std::min(saves, options.keep.last + 1 - std::min(existing, options.keep.last));
   if (options.every.steps == 0 && most > kManyCheckpoints) return;  // a time between saves says nothing of their number
   if (free >= one * static_cast<double>(most)) return;
