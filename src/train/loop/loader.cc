@@ -50,6 +50,7 @@ MicroBatch make_micro_batch(const std::vector<Sample>& samples, Family family, s
 
 MicroBatch pin_memory(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
+  // Copies to a GPU run beside other work only from pinned memory.
   for (at::Tensor* tensor : tensors_of(batch)) *tensor = tensor->pin_memory();
   return batch;
 }
@@ -155,6 +156,7 @@ MicroBatch Loader::validation(std::int64_t batch, StageId stage, MicroBatchId mi
   if (!reads_samples(stage)) return {};
   const Samples& source = *job_.data.validation;
   BatchPosition place = place_of(batch, micro_batch);
+  // The shift is the position of a resumed run in its training data. A validation reads the same windows each time.
   place.shift = 0;
   // All ranks run the whole program, so a short split is filled up with samples whose targets do not count.
   const std::int64_t counted = std::min(source.count(), place.mini_batch);

@@ -91,6 +91,7 @@ void fix_products(bool is_canonical) {
 
 void use_threads(const TrainOptions& options, std::int64_t local_ranks) {
   static std::once_flag once;
+  // LibTorch takes this number only once in a process, and thread ranks all come here.
   std::call_once(once, [] { at::set_num_interop_threads(1); });
   at::set_num_threads(intra_op_threads(options, local_ranks));
   set_matmul_precision(options);
@@ -186,6 +187,7 @@ bool train_as(const Job& job, RankId rank, Transport& transport, std::optional<M
     const bool is_saved = lasting ? lasting->is_saved() : trainer->finish_checkpoints();
     const Job& final_job = trainer->job();  // With other ranks than `job` if some are lost
     std::string exported;
+    // A run that a signal has ended exports nothing: its model is not the one that was asked for.
     if (run.is_whole && !job.options.exported.folder.empty()) exported = export_or_save(*trainer, is_saved, transport);
     const bool speaks = outputs.speaks();
     if (const Tracer* tracer = run.steps > 0 ? trainer->tracer() : nullptr) {

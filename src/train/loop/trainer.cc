@@ -25,6 +25,7 @@ namespace {
 
 /// Size and type of the hidden states that stages exchange.
 TensorSpec hidden_states(const JobShape& job, std::int64_t sequence, DataType dtype) {
+  // With sequence parallelism, each rank of a worker has a part of the tokens, and sends only this part.
   const std::int64_t tokens = sequence / (job.cuts_tokens ? job.tensor_parallel : 1);
   return {{job.run.samples_per_op(), tokens, job.model.hidden}, scalar_type(dtype)};
 }
@@ -33,6 +34,7 @@ ProgramShape program_shape_of(const RankContext& self) {
   const JobShape& job = self.job;
   ProgramShape shape = program_shape(job.run, self.place.group);
   shape.parameters = job.parameters;
+  // The wall time of an op would include its wait for a core.
   shape.counts_cpu_time = available_cores() < job.local_ranks();
   if (job.canonical) shape.canonical = &*job.canonical;
   shape.scatters = self.job.options.memory.shard_optimizer && !job.has_second_shards;
@@ -215,6 +217,7 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
     metrics.used_memory_bytes = result.used_memory_bytes;
     metrics.allocation_retries = result.allocation_retries;
   }
+  // Only of a rerouted run, whose number of ranks changes.
   if (!self_.job.launched_ranks.empty()) metrics.workers = self_.job.num_ranks();
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);

@@ -74,6 +74,7 @@ ResumeState RankReplacement::agree(std::int64_t done) {
 void RankReplacement::share(LoopState& state, RankId source) const {
   StepMetrics& last = state.last;
   LossWatch& watch = last.loss_watch;
+  // An optional number travels as a plain one; 0 ranks cannot be.
   std::int64_t workers = last.workers.value_or(0);
   const std::array<double*, 9> measured = {&last.loss,         &last.gradient_norm,     &last.learning_rate,
                                            &last.step_seconds, &last.tokens_per_second, &last.peak_memory_bytes,

@@ -92,6 +92,7 @@ std::shared_ptr<const TrainingPrompt> training_prompt(const TrainOptions& option
   }
   auto result = std::make_shared<TrainingPrompt>();
   result->tokenizer = open_tokenizer(tokenizer);
+  // With the tokens that the tokenizer puts around each text, such as Llama's first one.
   result->prompt.ids = result->tokenizer->with_special(encode(*result->tokenizer, options.data.prompt));
   require_in_vocabulary(result->prompt.ids, model, "--prompt");
   result->options.tokens = std::min(kSampleTokens, most_new_tokens(model, std::ssize(result->prompt.ids), "--prompt"));

@@ -66,6 +66,7 @@ void add_twins(const RunShape& run, std::set<RankPair>& pairs) {
 
 constexpr double kGraphBytes = 500e6;  // Estimate: nodes of a step's graphs
 
+/// For dry runs, which need no GPU: they still show how many multiprocessors communicators would hold.
 GpuTraits first_gpu_or_h100() {
   try {
     if (accelerator().problem().empty()) return accelerator().traits(0);
@@ -184,6 +185,7 @@ std::vector<RankPair> communicating_pairs(const Job& job) {
   const bool copies_are_given =
       job.options.recovery.outlives_ranks() || job.options.recovery.different_copies == DifferentCopies::Repair;
   if (copies_are_given) add_twins(job.run, pairs);
+  // Programs are those of one lane. The ranks of each t exchange the same messages among themselves.
   const auto of_lanes = job.ranks().pairs({pairs.begin(), pairs.end()});
   pairs = {of_lanes.begin(), of_lanes.end()};
   if (job.options.output.observes()) {  // Clock measurement

@@ -22,7 +22,8 @@ namespace {
 
 constexpr double kAssumedBandwidth = 4e9;  // Bytes/s of messages
 constexpr double kAssumedLatency = 30e-6;  // Seconds per message between processes
-constexpr double kUpdatedBytes = 28;       // Read and written by AdamW per float32 parameter
+// Seven times 4 bytes: weight and two moments are read and written, the gradient is read.
+constexpr double kUpdatedBytes = 28;  // Read and written by AdamW per float32 parameter
 
 double product_speed(at::ScalarType type, int threads) {
   constexpr std::int64_t kWidth = 512;
@@ -30,6 +31,7 @@ double product_speed(at::ScalarType type, int threads) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(threads);
   const at::Tensor one = at::ones({kWidth, kWidth}, type);
+  // Other programs only lengthen a product, so the shortest one is the speed of this machine.
   double shortest = 1e9;
   for (int i = 0; i < kProducts; ++i) {  // The first one starts the threads
     const double start = monotonic_seconds();
@@ -129,6 +131,7 @@ MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions&
   workload.micro_batch_size = job.run.samples_per_op();
   workload.recompute_attention = false;  // layer_time() adds it to the times of a profile
   MachineProfile machine;
+  // A core for each rank, so that no op of the forecast waits for one.
   machine.cores = static_cast<int>(job.num_ranks());
   machine.threads = 1;
   machine.workers_per_node = job.num_ranks();

@@ -113,6 +113,7 @@ std::uint64_t hash_programs(const JobShape& job) {
     hash.add(group.size());
     for (const RankId rank : group) hash.add(rank.value());
   }
+  // Which rank reads which samples is no part of a program.
   for (const std::int64_t position : job.run.data_position) hash.add(position);
   for (const std::int64_t bound : job.slice_bounds) hash.add(bound);
   return hash.value();

@@ -35,6 +35,7 @@ LeftOutSteps range_of(const nlohmann::ordered_json& pair) {
 std::vector<LeftOutSteps> read_left_out(const std::string& folder) {
   const std::string path = path_in(folder);
   std::ifstream file(path, std::ios::binary);
+  // No spike yet.
   if (!file) return {};
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto refuse = [&](const char* why) -> ConfigError {

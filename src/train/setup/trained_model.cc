@@ -102,6 +102,7 @@ TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(se
   for (const auto& [parameter, kind, value] : kept.optimizer) values[{parameter, kind}] = value;
   // Copied by name: the new optimizer may hold more parameters than the old one, or in another order.
   for (OptimizerTensor& tensor : optimizer().state()) {
+    // A group that is new on this rank is not there. It is lacking, and its state comes from another rank.
     const auto value = values.find({tensor.parameter, tensor.kind});
     if (value != values.end()) tensor.value.copy_(value->second);
   }
@@ -111,6 +112,7 @@ TrainedModel::TrainedModel(const RankContext& self, const Kept& kept) : self_(se
 void TrainedModel::make_optimizers() {
   const JobShape& job = self_.job;
   OptimizerOptions options = self_.job.options.updates.optimizer;
+  // Without --muon-dtype, Muon iterates in the type of the layers.
   if (!options.muon.iterations) options.muon.iterations = self_.job.options.numbers.dtype;
   const RankGroups ranks = job.run.rank_groups();
   TensorGroup* const tensor = self_.tensor.get();
@@ -118,6 +120,8 @@ void TrainedModel::make_optimizers() {
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
   } else if (self_.job.options.memory.shard_optimizer) {
+    // The ranks of a stage divide its optimizer state here, and only the work of Muon's iterations below. Otherwise each
+    // updates its copy of the stage by itself.
     optimizers_[std::nullopt] =
         make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
   } else if (options.kind == OptimizerKind::Muon) {
@@ -133,6 +137,7 @@ std::map<StageId, Stage*> TrainedModel::stages() const { return borrow<Stage>(we
 
 std::vector<const ParameterGroup*> TrainedModel::own_groups() const {
   const WorkerGroups workers = self_.job.run.worker_groups();
+  // The first worker of each group, in data-parallel group 0: over all ranks, each parameter is in one list.
   std::vector<const ParameterGroup*> own;
   for (const auto& [id, group] : groups_) {
     if (self_.place.group == GroupId(0) && workers[id.index()].front() == self_.place.worker) own.push_back(group);
