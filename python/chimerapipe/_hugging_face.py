@@ -37,7 +37,7 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
 
     The first layer runs what precedes the blocks, the last what follows them; each block is a layer. Inputs are those
     of the model: token ids, or a dict or BatchEncoding. The result is the logits; a dict by the model's names if it has
-    several, as `start_logits` and `end_logits`, or an auxiliary loss, `aux_loss`. Layers share the model's parameters,
+    several, as `start_logits` and `end_logits`, an auxiliary loss, `aux_loss`, or without a head a `pooler_output`. Layers share the model's parameters,
     so after `Pipeline.gather`, `model.save_pretrained` writes the trained values.
 
     `example`: inputs, for models whose inputs are neither token ids nor images.
@@ -124,10 +124,10 @@ def _result(output: Any) -> Any:
     if not isinstance(output, Mapping):
         return output[0]
     named = {name: value for name, value in output.items() if isinstance(value, Tensor)}
-    results = {name: value for name, value in named.items() if "logits" in name or name == "aux_loss"}
-    if not any("logits" in name for name in results):
-        return output[0]
-    return next(iter(results.values())) if len(results) == 1 else results
+    has_logits = any("logits" in name for name in named)
+    wanted = ("aux_loss",) if has_logits else ("last_hidden_state", "pooler_output")
+    results = {name: value for name, value in named.items() if "logits" in name or name in wanted}
+    return results if len(results) > 1 else next(iter(results.values()), output[0])
 
 
 class ModelLoss:

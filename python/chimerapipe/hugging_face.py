@@ -216,6 +216,8 @@ class PipelineMixin(_Other):
         if len(self._waiting) < self.current_gradient_accumulation_steps:
             return torch.zeros((), device=self.args.device)
         batches, self._waiting = self._waiting, []
+        if num_items_in_batch is not None and not self.args.average_tokens_across_devices:
+            num_items_in_batch = num_items_in_batch * self._workers  # Of this process alone, and yet divided by them
         model.train()
         if callable(getattr(self.optimizer, "train", None)):
             self.optimizer.train()
@@ -430,12 +432,13 @@ class _Result:
 def _reads_model(callback: Any, event: str) -> bool:
     """Returns whether a callback of the user may read the model at an event: its function names the model or a trainer,
     or passes on its arguments."""
-    function = getattr(type(callback), event, None)
-    if function is None or type(callback).__module__.startswith(("transformers.", "accelerate.")):
+    own = vars(callback).get(event)  # A function may have been assigned to the instance
+    function = own if own is not None else getattr(type(callback), event, None)
+    if function is None or function is getattr(TrainerCallback, event, None):
         return False
-    if function is getattr(TrainerCallback, event, None):
+    if own is None and type(callback).__module__.startswith(("transformers.", "accelerate.")):
         return False
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(getattr(inspect.unwrap(function), "__func__", function), "__code__", None)
     if code is None:
         return True
     count = code.co_argcount + code.co_kwonlyargcount

@@ -122,7 +122,7 @@ CASES = {
     "masked words": Case(masked_words),
     "classifier": Case(classifier, BEST),
     "label smoothing": Case(llama, {"label_smoothing_factor": 0.1, "weight_decay": 0.1, "max_steps": 4}),
-    "adapters": Case(adapters, {"max_steps": 4}),
+    "adapters": Case(adapters, {"max_steps": 4, "average_tokens_across_devices": False}),
 }
 
 

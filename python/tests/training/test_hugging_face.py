@@ -129,6 +129,23 @@ def test_adapters_of_peft_with_tied_weights_are_refused_by_name():
         cp.layers_of(adapted)
 
 
+def test_a_model_without_a_head_gives_its_pooled_result_too():
+    sizes = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    config = transformers.BertConfig(**sizes, num_attention_heads=2)
+    model, ids = transformers.BertModel(config).double().eval(), torch.randint(31, (4, 5))
+    model(ids).pooler_output.square().sum().div(4).backward()
+    expected = model.pooler.dense.weight.grad.clone()
+    pooled = lambda output, target: (output["pooler_output"] - target).square().sum()
+    pipeline = cp.Pipeline(model, pooled, cp.schedule("1f1b", 2, 4), count=len)
+    pipeline.step(ids, torch.zeros(4, 16).double())
+    torch.testing.assert_close(model.pooler.dense.weight.grad, expected, rtol=0, atol=1e-12)
+    alone = cp.layers_of(transformers.BertModel(config, add_pooling_layer=False))
+    value = ids
+    for layer in alone:
+        value = layer(value)
+    assert value.shape == (4, 5, 16)
+
+
 def test_a_model_with_several_results_gives_them_by_name():
     """A head for answers has two; both train."""
     sizes = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}

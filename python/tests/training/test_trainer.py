@@ -409,3 +409,9 @@ def test_callbacks_that_read_the_model_are_found():
     found = [_reads_model(each, "on_step_end") for each in callbacks]
     assert found == [True, False, True, True, False]
     assert not _reads_model(Saves(), "on_log")
+    for kind in (Counts, DefaultFlowCallback):
+        assigned = kind()
+        assigned.on_step_end = lambda args, state, control, model=None, **named: model.state_dict()
+        assert _reads_model(assigned, "on_step_end")
+        assigned.on_step_end = Saves().on_step_end
+        assert _reads_model(assigned, "on_step_end")
