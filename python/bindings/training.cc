@@ -465,6 +465,9 @@ PYBIND11_MODULE(_training, module) {
       raise_in_python();
     }
   });
+  watch_draws();
+  module.def("note_draw", &note_draw);
+  module.def("end_watch", &end_watch);
   module.def("random_bits_in_op", &random_bits_in_op, py::arg("seed"), py::arg("layer"));
   chimera::bind_checkpoints(module);
 }

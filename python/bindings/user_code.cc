@@ -1,7 +1,10 @@
 #include "user_code.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/library.h>
 
 #include <exception>
 
@@ -39,6 +42,57 @@ class Held {
   std::shared_ptr<py::object> object_;
 };
 
+constexpr auto kWatchKey = c10::DispatchKey::TESTING_ONLY_GenericMode;  // No operator of torch has a kernel for it
+
+/// Scope of a call of a layer or a loss. Tells its Python object when torch draws from a default generator for the
+/// first time, and the end of a call that drew. Operators that draw nothing pass it by.
+class DrawWatch {
+ public:
+  explicit DrawWatch(const py::object& owner) : owner_(owner), before_(std::exchange(current_, this)) {}
+  ~DrawWatch() {
+    current_ = before_;
+    if (!has_drawn_) return;
+    const py::gil_scoped_acquire locked;
+    owner_.attr("end_draws")();
+  }
+  DrawWatch(const DrawWatch&) = delete;
+  DrawWatch& operator=(const DrawWatch&) = delete;
+
+  static void note() {
+    if (current_ == nullptr || std::exchange(current_->has_drawn_, true)) return;
+    end();
+    const py::gil_scoped_acquire locked;
+    current_->owner_.attr("begin_draws")();
+  }
+
+  /// Makes further draws of the call pass by.
+  static void end() { c10::impl::tls_set_dispatch_key_included(kWatchKey, false); }
+
+ private:
+  static inline thread_local DrawWatch* current_ = nullptr;
+  const py::object& owner_;
+  DrawWatch* before_;
+  bool has_drawn_ = false;
+  c10::impl::IncludeDispatchKeyGuard included_{kWatchKey};
+};
+
+bool draws_by_default(const c10::FunctionSchema& schema, const torch::jit::Stack& stack) {
+  const std::size_t count = schema.arguments().size();
+  for (std::size_t a = 0; a < count; ++a) {
+    const std::string& name = schema.arguments()[a].name();
+    const c10::IValue& value = torch::jit::peek(stack, a, count);
+    if (name == "generator") return value.isNone();
+    if ((name == "p" || name == "dropout" || name == "dropout_p") && value.isDouble()) return value.toDouble() > 0;
+  }
+  return false;
+}
+
+void call_watched(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, torch::jit::Stack* stack) {
+  if (draws_by_default(op.schema(), *stack)) DrawWatch::note();
+  const c10::impl::ExcludeDispatchKeyGuard below(kWatchKey);
+  op.callBoxed(stack);
+}
+
 /// A layer of the user: named parameters and a Python function from tensor to tensor.
 class PythonModule : public torch::nn::Module {
  public:
@@ -47,6 +101,7 @@ class PythonModule : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& input) {
+    const DrawWatch watch(call_.get());
     return in_python([&] { return call_.get()(input).cast<at::Tensor>(); });
   }
 
@@ -84,6 +139,23 @@ void raise_in_python() {
   }
 }
 
+void watch_draws() {
+  static torch::Library others(torch::Library::IMPL, "_", kWatchKey, __FILE__, __LINE__);
+  static torch::Library watched(torch::Library::IMPL, "aten", kWatchKey, __FILE__, __LINE__);
+  others.fallback(torch::CppFunction::makeFallthrough());
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (op && name.getNamespace() == "aten" && op->hasTag(at::Tag::nondeterministic_seeded) &&
+        !op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
+      watched.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&call_watched>());
+    }
+  }
+}
+
+void note_draw() { DrawWatch::note(); }
+void end_watch() { DrawWatch::end(); }
+
 Layer made_layer(const PythonLayer& layer) { return Layer(std::make_shared<PythonModule>(layer)); }
 
 std::function<void(std::int64_t)> stage_function(const py::object& function) {
@@ -95,6 +167,7 @@ Loss python_loss(const py::object& sum, const py::object& count) {
     return in_python([&] { return count.get()(target).cast<std::int64_t>(); });
   };
   return {.sum = [sum = Held(sum), counted](const at::Tensor& output, const at::Tensor& target) -> LossSum {
+            const DrawWatch watch(sum.get());
             const at::Tensor value = in_python([&] { return sum.get()(output, target).cast<at::Tensor>(); });
             return {value, counted(target)};
           },

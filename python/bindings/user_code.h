@@ -19,6 +19,16 @@ namespace chimera {
 /// Raises the current exception in Python, with the original traceback of Python exceptions. Requires the GIL.
 [[noreturn]] void raise_in_python();
 
+/// Makes layers and losses get `begin_draws()` before torch's first draw from a default generator in a call, and
+/// `end_draws()` after the call. Called once.
+void watch_draws();
+
+/// Notes a draw that a layer or loss will make, such as from a state that it saves.
+void note_draw();
+
+/// Ends the watch over draws in this call, whose states are known to be those of the op.
+void end_watch();
+
 /// Each parameter once, by its name in the module.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 

@@ -262,6 +262,16 @@ class HeldLayer:
             return run(call, self.module, value)
         return self._shared.generators.run(self.draws, self.index, run, call, self.module, value)
 
+    def begin_draws(self) -> None:
+        """Called before torch's first draw in a call."""
+        if self._probe is None and self.draws.isdisjoint(("torch", self._shared.device.type)):
+            self._shared.generators.begin_late(self.draws, self.index)
+            self._has_scope = True
+
+    def end_draws(self) -> None:
+        """Called after a call that drew."""
+        self._shared.generators.end_late()
+
     def _received(self, message: Tensor) -> Any:
         if self._probe is not None:
             self._probed = message

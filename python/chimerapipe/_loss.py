@@ -82,6 +82,15 @@ class CheckedLoss:
             self._data.note(given, value, found)
         return found if self.scale == 1.0 else found * self.scale
 
+    def begin_draws(self) -> None:
+        """Called before torch's first draw in a call."""
+        if self.draws is not None and self.draws.isdisjoint(("torch", self._device.type)):
+            self._generators.begin_late(self.draws, self._layers)
+
+    def end_draws(self) -> None:
+        """Called after a call that drew."""
+        self._generators.end_late()
+
     def _checked(self, value: Any, target: Any) -> Tensor:
         """Returns the loss, which its first calls compare with that of parts."""
         if self.draws is None:

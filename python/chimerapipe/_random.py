@@ -30,7 +30,7 @@ State = Any
 States = dict[str, State]
 
 _SEEDS = (1 << 62) - 1
-_ONE_AT_A_TIME = threading.Lock()
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ def _set_numpy(numpy: Any, state: State) -> None:
 
 
 def _sources(device: torch.device) -> dict[str, _Source]:
+    own = torch.default_generator
     found = {
-        "torch": _Source(torch.get_rng_state, torch.set_rng_state, torch.default_generator.manual_seed),
+        "torch": _Source(own.get_state, own.set_state, own.manual_seed),
         "random": _Source(random.getstate, random.setstate, random.seed),
     }
     if device.type == "cuda":
@@ -155,6 +156,7 @@ class OpGenerators:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._sources: dict[str, _Source] = {}
+        self._late: dict[int, list[tuple[_Source, State]]] = {}  # By thread
         self._loaded: tuple[int, int] | None = None  # The caller's seed at a load, and the loaded one
         self.seed = 0
         """Equal on all ranks."""
@@ -168,22 +170,63 @@ class OpGenerators:
         """Takes over the seed of a checkpoint, until the caller gives another."""
         self._loaded = torch.initial_seed() & _SEEDS, seed
 
-    def run(self, names: Iterable[str], layer: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    def run(self, names: set[str], layer: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the function's result in an op, in which the generators with `names` have the states of the layer.
         One thread at a time, because torch has one generator for all threads."""
+        before = self._begin(names, layer)
+        if "torch" in names or self._device.type in names:
+            _training.end_watch()
+        try:
+            return function(*arguments)
+        finally:
+            self._end(before)
+
+    def begin_late(self, draws: set[str], layer: int) -> None:
+        """Does the same for torch's generators at a draw that the first forwards, which found `draws`, did not make."""
+        self._late[threading.get_ident()] = self._begin({"torch", self._device.type} - draws, layer)
+        draws.update({"torch", self._device.type} & self._sources.keys())
+
+    def end_late(self) -> None:
+        if before := self._late.pop(threading.get_ident(), None):
+            self._end(before)
+
+    def _begin(self, names: set[str], layer: int) -> list[tuple[_Source, State]]:
         if not self._sources:
             self._sources = _sources(self._device)
-        sources = [self._sources[name] for name in names]
+        sources = [self._sources[name] for name in names if name in self._sources]
         bits = _training.random_bits_in_op(self.seed, layer) & _SEEDS
-        with _ONE_AT_A_TIME:
-            before = [source.get() for source in sources]
-            try:
-                for source in sources:
-                    source.seed(bits)
-                return function(*arguments)
-            finally:
-                for source, state in zip(sources, before, strict=True):
-                    source.set(state)
+        _ONE_AT_A_TIME.acquire()
+        before = [(source, source.get()) for source in sources]
+        for source in sources:
+            source.seed(bits)
+        return before
+
+    def _end(self, before: list[tuple[_Source, State]]) -> None:
+        for source, state in before:
+            source.set(state)
+        _ONE_AT_A_TIME.release()
+
+
+@contextlib.contextmanager
+def saved_states_in_turn() -> Iterator[None]:
+    """Scope in which activation checkpointing by torch works in layers: what saves torch's state gets that of the op,
+    and forwards that run again in a backward wait for layers that draw."""
+    get, fork = torch.get_rng_state, torch.random.fork_rng
+
+    def noted() -> Tensor:
+        _training.note_draw()
+        return get()
+
+    @contextlib.contextmanager
+    def in_turn(*arguments: Any, **named: Any) -> Iterator[None]:
+        with _ONE_AT_A_TIME, fork(*arguments, **named):
+            yield
+
+    torch.get_rng_state, torch.random.fork_rng = noted, in_turn
+    try:
+        yield
+    finally:
+        torch.get_rng_state, torch.random.fork_rng = get, fork
 
 
 class RankContext:

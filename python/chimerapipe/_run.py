@@ -19,7 +19,7 @@ from ._layers import Layers, clip_factor
 from ._loss import CheckedLoss, Count
 from ._modules import unchanged
 from ._processes import Processes
-from ._random import untouched_generators
+from ._random import saved_states_in_turn, untouched_generators
 from ._shape import Shape
 from ._step_data import StepData, in_order, merged
 
@@ -85,9 +85,9 @@ class Run:
             parts.begin()
         for sharded in layers.sharded.values():
             sharded.attach()
-        loss, norm, is_skipped = self.guarded(
-            lambda: self._engine.step(inputs, targets, 0.0 if clips_here else clip, may_skip or layers.is_distributed)
-        )
+        with saved_states_in_turn():
+            own_clip, skips = 0.0 if clips_here else clip, may_skip or layers.is_distributed
+            loss, norm, is_skipped = self.guarded(lambda: self._engine.step(inputs, targets, own_clip, skips))
         if shares:
             norm = self.guarded(lambda: self._sum_shared(norm))
         if adds:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from models import perceptron, squares
 from torch import nn
-from users import refused, samples
+from users import Later, refused, samples
 
 import chimerapipe as cp
 
@@ -134,6 +134,32 @@ def test_all_schedules_drop_alike(make):
     for schedule in ("1f1b", "chimera-zb"):
         assert run(schedule, recompute=True) == pytest.approx(expected, rel=1e-12), schedule
     assert run("1f1b", stages=2, data_parallel=2, micro_batches=4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_layers_that_draw_only_later_drop_alike():
+    """By another probability, a hook, or the samples; also where torch's checkpointing saves the state before a draw."""
+    torch.manual_seed(2)
+    first = [Later(6, 6).double(), dropouts()[0], nn.Linear(6, 6).double(), Later(6, 6).double()]
+    batches = [samples(8) for _ in range(4)]
+
+    def run(schedule, **options):
+        layers = copy.deepcopy(first)
+        model = cp.Pipeline(layers, DRAWING_LOSS, cp.schedule(schedule, 2, 4), micro_batch_size=2, **options)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        layers[1][1].p = Later.p = 0.0
+        losses = [model.step(*batches[0], optimizer=optimizer).loss]
+        layers[1][1].p = Later.p = 0.3
+        layers[2].register_forward_hook(lambda module, inputs, output: nn.functional.dropout(output, 0.3))
+        state = torch.get_rng_state()
+        losses += [model.step(*batch, optimizer=optimizer).loss for batch in batches]
+        assert torch.equal(state, torch.get_rng_state())
+        return losses
+
+    torch.manual_seed(7)
+    expected = run("gpipe")
+    for schedule in ("1f1b", "chimera", "chimera-zb"):
+        assert run(schedule) == pytest.approx(expected, rel=1e-12), schedule
+        assert run(schedule, recompute=True) == pytest.approx(expected, rel=1e-12), schedule
 
 
 def test_gradients_are_those_of_the_masks_in_the_forward():

@@ -7,6 +7,7 @@ import torch
 from equality import TOLERANCE
 from models import perceptron, squares
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import chimerapipe as cp
 
@@ -154,6 +155,19 @@ class Skips(nn.Linear):
 
     def forward(self, x):
         return super().forward(x) if x.sum() > 0 else x
+
+
+class Later(nn.Linear):
+    """Draws for some samples only, under torch's activation checkpointing."""
+
+    p = 0.3
+
+    def forward(self, x):
+        return checkpoint(self.dropped, x, use_reentrant=False)
+
+    def dropped(self, x):
+        hidden = super().forward(x).tanh()
+        return nn.functional.dropout(hidden, self.p) if self.p and x.sum() > 0 else hidden
 
 
 @dataclass

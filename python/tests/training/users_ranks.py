@@ -10,7 +10,7 @@ import torch
 from models import perceptron, squares
 from test_stored_values import DTYPES, HoldsMore, bits, example
 from torch import nn
-from users import CASES, SCHEDULES, Pair, Shift, refused, samples
+from users import CASES, SCHEDULES, Later, Pair, Shift, refused, samples
 
 import chimerapipe as cp
 
@@ -365,7 +365,8 @@ def dropout_as_on_threads():
 
     def trainer(schedule, **more):
         torch.manual_seed(5)
-        layers = [nn.Sequential(*perceptron(4).layers[:1], nn.Dropout(0.3)) for _ in range(4)]
+        layers = [nn.Sequential(*perceptron(4).layers[:1], nn.Dropout(0.3)) for _ in range(3)]
+        layers.insert(1, Later(6, 6).double())
         made = cp.Pipeline(layers, squares, cp.schedule(schedule, 2, 4), **options, **more)
         return made, torch.optim.SGD(made.parameters(), lr=0.01, momentum=0.9)
 
