@@ -117,10 +117,10 @@ class Agreement:
         self._key_of_last = key
         return changed
 
-    def on_call(self, name: str) -> None:
-        """Raises ConfigError on all ranks unless all make a call with this name, without arguments to agree on."""
+    def on_call(self, name: str, **arguments: str) -> None:
+        """Raises ConfigError on all ranks unless all make a call with this name and these arguments."""
         if self._shape.world > 1:
-            self._processes.guarded(lambda: self._require_same_call(name))
+            self._processes.guarded(lambda: self._require_same_call({"call": name, **arguments}))
 
     def _hashes(self, call: Call) -> tuple[int, int]:
         """Returns hashes of inputs and targets, 0 in calls without a comparison, and for None."""
@@ -211,7 +211,8 @@ class Agreement:
         own = [digest(facts[name]) if name in facts else 0 for name in self._fact_names]
         trained = sum(parameter.requires_grad for _, parameter in self._layers.updated)
         rows = self._processes.rows(
-            [int(problem is not None), int(not is_started), trained, self._generators.seed, *own, *hashes]
+            [int(problem is not None), int(not is_started), trained, self._generators.seed, *own, *hashes],
+            call=call.in_words(),
         )
         self._generators.seed = int(rows[0, 3])
         rows, samples = rows[:, :-2], rows[:, -2:]
@@ -238,14 +239,14 @@ class Agreement:
             self._rows = rows
         return changed
 
-    def _require_same_call(self, call: str) -> None:
+    def _require_same_call(self, facts: dict[str, str]) -> None:
         """Takes part in the exchange of rows of `_agree`, which other ranks may be in."""
         row = [0] * (6 + len(self._fact_names))
-        row[4] = digest(call)
-        rows = self._processes.rows(row)
+        row[4] = digest(" ".join(facts.values()))
+        rows = self._processes.rows(row, call=facts["call"])
         self._rows = None
         if rows[:, 0].any():
             told = self._processes.exchanged("")
             raise OtherRankError(next(f"rank {rank}: {words}" for rank, words in enumerate(told) if words))
         if (rows[:, 4] != row[4]).any():
-            self._processes.require_equal({"call": call})
+            self._processes.require_equal(facts)

@@ -413,10 +413,10 @@ class Checkpoints:
         self.last: Any = None
         """The Step before."""
 
-    def together(self, call: str, check: Callable[[], None] = lambda: None) -> None:
-        """Raises on all ranks unless all make this call, and the check passes."""
+    def together(self, call: str, check: Callable[[], None] = lambda: None, **arguments: str) -> None:
+        """Raises on all ranks unless all make this call with these arguments, and the check passes."""
         self._run.require_usable()
-        self._agreement.on_call(call)
+        self._agreement.on_call(call, **arguments)
         self._processes.all_or_none(check)
 
     def gather(self) -> None:
@@ -443,7 +443,8 @@ class Checkpoints:
         self._require_whole("save_checkpoint")
         path, step, together = os.fspath(folder), int(self._run.steps), self._processes
         saved_as = os.path.join(path, f"step-{step:08}")
-        self.together("save_checkpoint", self._layers.freshness.require)
+        call, kind = "save_checkpoint" + ("" if wait else " with wait=False"), type(optimizer).__name__
+        self.together(call, self._layers.freshness.require, folder=os.path.abspath(path), optimizer=kind)
         self._saver.await_last()
         together.all_or_none(lambda: together.claim(saved_as))
         own = [layer for layer in self._layers.every if layer.own]
@@ -479,7 +480,7 @@ class Checkpoints:
             reader = _training.OpenCheckpoint(os.fspath(path), True)
             return reader.path, reader.refused
 
-        self.together("load_checkpoint")
+        self.together("load_checkpoint", optimizer=type(optimizer).__name__)
         good, refused = self._processes.gathered(self._processes.all_or_none(find))[0]
         if refused and self._shape.rank == 0:
             warnings.warn(f"load_checkpoint: refused {'; '.join(refused)}; uses {good} instead", stacklevel=3)

@@ -106,7 +106,7 @@ class Pipeline:
         Raises ConfigError for impossible arguments.
         """
         self._processes = Processes(mesh)
-        together = self._processes.task()
+        together = self._processes.task("cp.Pipeline")
         given = together.all_or_none(lambda: _layers_in(layers))
         arguments: dict[str, Any] = {"schedule": schedule, "partition": partition, "recompute": recompute}
         arguments |= {"micro_batch_size": micro_batch_size, "data_parallel": data_parallel, "reduction": reduction}

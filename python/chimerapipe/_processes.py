@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import io
 import itertools
@@ -21,7 +22,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 from torch import Tensor
 
-from . import _training
+from . import _training, _waiting
 from ._agreement import Facts, first_difference
 from ._devices import require_own_gpus
 from ._launcher import LauncherError, default_group, is_on_one_host, known_place, meeting, place, server
@@ -91,6 +92,7 @@ class Processes:
             raise ConfigError(str(error)) from None
         self._all: Any = None
         self._run: _training.Run | None = None
+        self._pipeline = next(_SEQUENCES[f"pipelines {self._key}"])
         if self.world > 1:
             close_at_exit(self)
             _close_default_group_at_exit()
@@ -123,14 +125,36 @@ class Processes:
         if difference := first_difference([json.loads(text) for text in told]):
             raise ConfigError(difference)
 
-    def rows(self, row: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
-        """Returns the rows of numbers of all ranks, [rank, ...]. Raises PeerLostError if a rank has failed."""
+    def rows(self, row: Sequence[float], dtype: torch.dtype = torch.int64, call: str = "") -> Tensor:
+        """Returns the rows of numbers of all ranks, [rank, ...]. Raises PeerLostError if a rank has failed, and
+        ConfigError if it waits in another call than `call`."""
         own = torch.tensor(row, dtype=dtype, device="cpu")
         if self.world == 1:
             return own[None]
         rows = [torch.empty_like(own) for _ in range(self.world)]
-        self.finish(self._everyone().allgather([rows], [own]))
+        if call and self._all is None:  # To make the group waits for long
+            self._words(self._wait(call), "call").exchange("")
+        work = self._everyone().allgather([rows], [own])
+        if call:
+            self._await(work, call)
+        self.finish(work)
         return torch.stack(rows)
+
+    def _await(self, work: Any, call: str) -> None:
+        """Raises ConfigError if other ranks are in other calls."""
+        if _ends_within(work, _waiting.SECONDS):
+            return
+        wait = self._wait(call)
+        while not _ends_within(work, _waiting.SECONDS):
+            try:
+                wait.look()
+            except ConfigError:
+                for each in (work, self._all):  # The end of its group would wait for it
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
+                raise
+
+    def _wait(self, call: str) -> _waiting.Wait:
+        return _waiting.Wait(common_store, f"chimerapipe/{self._key}", self.rank, self.world, call, self._pipeline)
 
     def told(self, value: Any, group: Any = None) -> list[Any]:
         """Returns the values of all ranks of a group of group_of(), by default of all ranks."""
@@ -198,14 +222,14 @@ class Processes:
         except RuntimeError as error:
             raise _training.PeerLostError(f"rank {self.rank}: {str(error).splitlines()[0]}") from None
 
-    def task(self) -> CollectiveTask:
-        """Returns a task for another thread."""
+    def task(self, call: str = "") -> CollectiveTask:
+        """Returns a task for another thread, or one that finds ranks in other calls than `call`."""
         if self.world == 1:
             return self
-        return self._words()
+        return self._words(self._wait(call) if call else None)
 
-    def _words(self) -> _StoreTask:
-        return _StoreTask(common_store(), self._new_name("task"), self.rank, self.world)
+    def _words(self, wait: _waiting.Wait | None = None, kind: str = "task") -> _StoreTask:
+        return _StoreTask(common_store(), self._new_name(kind), self.rank, self.world, wait)
 
     def join(self, run: _training.Run) -> None:
         """Connects the transports over Gloo."""
@@ -357,6 +381,15 @@ def _own_address() -> str:
     return at[0] if own.startswith("127.") or own == "::1" or own == address[0] else own
 
 
+def _ends_within(work: Any, seconds: float) -> bool:
+    """Waits so long for a collective, which may also have failed."""
+    try:
+        work.wait(timedelta(seconds=seconds))
+    except RuntimeError:
+        return bool(work.is_completed())
+    return True
+
+
 def multiprocessors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
@@ -378,8 +411,8 @@ def new_backend(store: Any, rank: int, size: int, device: torch.device, blocks: 
 class _StoreTask:
     """Exchanges errors through the launcher's key-value store, without collectives."""
 
-    def __init__(self, store: Any, name: str, rank: int, world: int) -> None:
-        self._store, self._name, self._rank, self._world = store, name, rank, world
+    def __init__(self, store: Any, name: str, rank: int, world: int, wait: _waiting.Wait | None = None) -> None:
+        self._store, self._name, self._rank, self._world, self._wait = store, name, rank, world, wait
         self._parts = itertools.count()
 
     def all_or_none(self, call: Callable[[], Any]) -> Any:
@@ -400,8 +433,12 @@ class _StoreTask:
 
     def _await(self, keys: list[str]) -> None:
         """Polls, because a blocking call would lock the store for other threads."""
+        next_look = time.monotonic() + _waiting.SECONDS
         while not self._store.check(keys):
             time.sleep(_POLL_SECONDS)
+            if self._wait is not None and time.monotonic() > next_look:
+                self._wait.look()
+                next_look = time.monotonic() + _waiting.SECONDS
 
 
 def common_store() -> Any:

@@ -13,29 +13,13 @@ from pathlib import Path
 import pytest
 from forked_ranks import forked
 from users import CASES
+from users_ranks import OF_RANKS
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
 BUSY = 8  # Extra seconds on a busy machine
 EXAMPLE = EXAMPLES / "first_pipeline.py"
-CASES_OF_RANKS = [case.__name__ for case in CASES] + [
-    "different_arguments",
-    "equal_buffers",
-    "changed_copies_are_found",
-    "a_caught_exception_lets_all_ranks_go_on",
-    "planned_alike",
-    "other_samples",
-    "equal_samples_of_groups",
-    "scaled_alike",
-    "resumed_with_dropout",
-    "dropout_as_on_threads",
-    "other_calls_of_ranks",
-    "a_rank_without_trained_parameters",
-    "two_pipelines_over_the_same_layers",
-    "sharded_tensors",
-    "gathered_types",
-    "the_surface_of_torchs_schedules",
-]
+CASES_OF_RANKS = [case.__name__ for case in CASES + OF_RANKS]
 
 
 def run_python(*words, seconds=100, **variables):

@@ -14,12 +14,18 @@ from users import CASES, SCHEDULES, Later, Pair, Shift, refused, samples
 
 import chimerapipe as cp
 
-RANK = int(os.environ["RANK"])
+RANK = int(os.environ.get("RANK", 0))
 
 
 def say(words):
     sys.stdout.write(f"rank {RANK}: {words}\n")  # One write, so that lines of ranks do not mix
     sys.stdout.flush()
+
+
+def shared_folder():
+    folder = [tempfile.mkdtemp()]
+    torch.distributed.broadcast_object_list(folder)
+    return folder[0]
 
 
 def pipeline(layers=None, schedule=None, **options):
@@ -210,14 +216,13 @@ def resumed_with_dropout():
         return [made.step(*batch, optimizer=optimizer).loss for batch in batches]
 
     batches = [samples() for _ in range(2)]
-    folder = [tempfile.mkdtemp()]
-    torch.distributed.broadcast_object_list(folder)
+    folder = shared_folder()
     made, optimizer = trainer()
     train(made, optimizer)
-    made.save_checkpoint(folder[0], optimizer=optimizer)
+    made.save_checkpoint(folder, optimizer=optimizer)
     expected = train(made, optimizer)
     made, optimizer = trainer()
-    made.load_checkpoint(folder[0], optimizer=optimizer)
+    made.load_checkpoint(folder, optimizer=optimizer)
     assert train(made, optimizer) == expected
 
 
@@ -295,12 +300,13 @@ def the_surface_of_torchs_schedules():
 def other_calls_of_ranks():
     """Each rank calls another method; all learn of both."""
     inputs, targets = samples()
-    folder = tempfile.mkdtemp()
+    folder = shared_folder()
     calls = {
         "step": lambda made: made.step(inputs, targets),
         "validate": lambda made: made.validate(inputs, targets),
         "gather": lambda made: made.gather(),
         "save_checkpoint": lambda made: made.save_checkpoint(folder),
+        "save_checkpoint with wait=False": lambda made: made.save_checkpoint(folder, wait=False),
         "load_checkpoint": lambda made: made.load_checkpoint(folder),
         "cp.Muon": cp.Muon,
         "cp.Muon.step": lambda made: optimizer.step(),
@@ -312,6 +318,11 @@ def other_calls_of_ranks():
         own = (one, other)[RANK]
         words = f"call: {one} on rank 0, but {other} on rank 1; all ranks must give the same"
         refused(lambda own=own: calls[own](made), words, cp.ConfigError)
+    save = lambda: made.save_checkpoint(f"{folder}{RANK}")
+    refused(save, f"folder: {folder}0 on rank 0, but {folder}1 on rank 1; all ranks must give the same", cp.ConfigError)
+    for call in (made.save_checkpoint, made.load_checkpoint):
+        own = {"optimizer": optimizer} if RANK else {}
+        refused(lambda call=call, own=own: call(folder, **own), "optimizer: NoneType on rank 0, but Muon on rank 1")
     wrong = (lambda: made.step(inputs[:2], targets)) if RANK == 0 else made.gather
     refused(wrong, "inputs: 2 samples, but a step of this process takes 4")
     made.step(inputs, targets, optimizer=optimizer)
@@ -355,8 +366,7 @@ def two_pipelines_over_the_same_layers():
 
 def dropout_as_on_threads():
     """Processes drop as rank threads do, also in replicas, in recomputed stages and after a checkpoint of threads."""
-    folder, told = [tempfile.mkdtemp()], [None]
-    torch.distributed.broadcast_object_list(folder)
+    folder, told = shared_folder(), [None]
     batches = [samples() for _ in range(4)]
     options = {"recompute": [0]}
 
@@ -374,7 +384,7 @@ def dropout_as_on_threads():
         with alone():
             made, optimizer = trainer("chimera")
             told = [train(made, optimizer, batches[:2])]
-            made.save_checkpoint(folder[0], optimizer=optimizer)
+            made.save_checkpoint(folder, optimizer=optimizer)
             told[0] += train(made, optimizer, batches[2:])
     torch.distributed.broadcast_object_list(told)
     for schedule in ("1f1b", "chimera", "chimera-zb", "zb-h1"):
@@ -383,9 +393,23 @@ def dropout_as_on_threads():
             assert abs(found - expected) < 1e-12, schedule
         torch.manual_seed(RANK)
         made, optimizer = trainer(schedule)
-        made.load_checkpoint(folder[0], optimizer=optimizer)
+        made.load_checkpoint(folder, optimizer=optimizer)
         for found, expected in zip(train(made, optimizer, batches[2:]), told[0][2:], strict=True):
             assert abs(found - expected) < 1e-12, schedule
+
+
+def calls_of_other_pipelines():
+    """Ranks that wait in different calls find each other: of two pipelines, and of one that only rank 0 makes."""
+    made = [pipeline(), pipeline()]
+    for each in made:
+        each.step(*samples())
+    cp._waiting.SECONDS = 0.1
+    number = made[0]._processes._pipeline
+    words = f"call: step of pipeline {number} on rank 0, but step of pipeline {number + 1} on rank 1; all ranks must"
+    refused(lambda: made[RANK].step(*samples()), words, cp.ConfigError)
+    made = pipeline()
+    call = pipeline if RANK == 0 else lambda: made.validate(*samples())
+    refused(call, "call: cp.Pipeline on rank 0, but validate on rank 1; all ranks must give the same", cp.ConfigError)
 
 
 def a_rank_without_trained_parameters():
@@ -407,6 +431,13 @@ def alone():
         cp._processes.place = place
 
 
+OF_RANKS = [different_arguments, equal_buffers, changed_copies_are_found, planned_alike, other_samples]
+OF_RANKS += [equal_samples_of_groups, scaled_alike, resumed_with_dropout, dropout_as_on_threads, other_calls_of_ranks]
+OF_RANKS += [a_rank_without_trained_parameters, two_pipelines_over_the_same_layers, sharded_tensors, gathered_types]
+OF_RANKS += [the_surface_of_torchs_schedules, a_caught_exception_lets_all_ranks_go_on]
+OF_RANKS += [calls_of_other_pipelines]  # The last: afterwards ranks have made different numbers of pipelines
+
+
 def main():
     torch.set_num_threads(1)
     for case in CASES:
@@ -414,24 +445,7 @@ def main():
             torch.manual_seed(3)
             case(schedule)
         say(case.__name__)
-    for case in (
-        different_arguments,
-        equal_buffers,
-        changed_copies_are_found,
-        planned_alike,
-        other_samples,
-        equal_samples_of_groups,
-        scaled_alike,
-        resumed_with_dropout,
-        dropout_as_on_threads,
-        other_calls_of_ranks,
-        a_rank_without_trained_parameters,
-        two_pipelines_over_the_same_layers,
-        sharded_tensors,
-        gathered_types,
-        the_surface_of_torchs_schedules,
-        a_caught_exception_lets_all_ranks_go_on,
-    ):
+    for case in OF_RANKS:
         torch.manual_seed(3)
         case()
         say(case.__name__)
