@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -18,6 +19,7 @@ from ._agreement import in_short, reduction_of, trained_in
 from ._given_layers import are_equal
 from ._held_layer import Autocast, value_of
 from ._messages import mapped, tensors_of
+from ._modules import unchanged
 from ._placed import whole
 from ._random import OpGenerators, RankContext, changed, restore, states
 from ._step_data import StepData
@@ -66,6 +68,10 @@ class CheckedLoss:
         if draws is not None:
             self.draws = draws | (self.draws or set())
 
+    def unchanged(self) -> contextlib.AbstractContextManager[None]:
+        """Scope of the first forwards, which leave the loss as it was."""
+        return unchanged(self._loss)
+
     def use_arguments(self, arguments: Mapping[str, Any] | None) -> None:
         """Passes these keyword arguments to the loss in the next calls."""
         self._with_arguments = functools.partial(self._loss, **arguments) if arguments else self._loss
@@ -99,14 +105,15 @@ class CheckedLoss:
             self.draws = set(changed(before, states(self._device)))
             if self._is_repeated:
                 restore(self._device, before)
-                self._require_repeatable(value, target, found)
+                with unchanged(self._loss):
+                    self._require_repeatable(value, target, found)
         elif self.draws:
             found = self._generators.run(self.draws, self._layers, self._call, value, target)
         else:
             found = self._call(value, target)
         if self._checks_left and found.numel() == 1:
             self._checks_left -= 1
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(self._loss):
                 if self._require_sum(mapped(Tensor.detach, value), target, float(found.detach())):
                     self._checks_left = 0
         return found

@@ -116,13 +116,23 @@ def states_of_own(module: nn.Module) -> States:
         functions = [type(part).forward, *vars(part).values()]
         for name, value in {**_items(vars(part)), **_variables(functions)}.items():
             key = f"{prefix}.{name}" if prefix else name
-            if isinstance(value, torch.Generator):
-                found[key] = value.get_state()
-            elif isinstance(value, random.Random):
-                found[key] = value.getstate()
-            elif type(value).__module__.startswith("numpy.random"):
-                found[key] = pickle.dumps(value)
+            if states := own_state(value):
+                found[key] = states[0]
     return found
+
+
+def own_state(value: Any) -> tuple[State, Callable[[State], object]] | None:
+    """Returns the state of a generator, and the function that sets it; None for other values."""
+    if isinstance(value, torch.Generator):
+        return value.get_state(), value.set_state
+    if isinstance(value, random.Random):
+        return value.getstate(), value.setstate
+    if not type(value).__module__.startswith("numpy.random"):
+        return None
+    bits = getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", value)
+    if not hasattr(bits, "random_raw"):
+        return None
+    return pickle.dumps(bits.state), lambda state: setattr(bits, "state", pickle.loads(state))
 
 
 def _items(values: Mapping[str, Any]) -> dict[str, Any]:

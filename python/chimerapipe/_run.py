@@ -146,6 +146,7 @@ class Run:
 
     def _first_forwards(self, inputs: Tensor, targets: Tensor) -> None:
         with torch.inference_mode(False), untouched_generators(self._layers.device), contextlib.ExitStack() as probes:
+            probes.enter_context(self._loss.unchanged())
             boundaries = Boundaries(self._processes.store())
             for layer in self._layers.every:
                 layer.boundaries = boundaries

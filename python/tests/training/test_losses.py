@@ -1,5 +1,6 @@
 """Losses that are no sums over samples, and loss scaling."""
 
+import copy
 import functools
 import random
 import warnings
@@ -173,3 +174,31 @@ def test_a_gradient_scaler_skips_a_step_and_trains_like_no_scaler():
     refused(lambda: model.step(*samples(8), optimizer=optimizers[1], scaler=2.0), "scaler: got a float")
     off = torch.amp.GradScaler("cpu", enabled=False)
     assert not model.step(*samples(8), optimizer=optimizers[1], scaler=off).skipped
+
+
+class Remembers(nn.Module):
+    """A loss with state, on which its value may depend."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+        self.register_buffer("mean", torch.zeros(6).double())
+        self.calls = {"all": 0}
+
+    def forward(self, output, target):
+        self.calls["all"] += 1
+        self.mean = 0.9 * self.mean + 0.1 * output.detach().mean(0)
+        return squares(output - self.weight * self.mean, target) * (1 + self.weight * self.calls["all"])
+
+
+@pytest.mark.parametrize("checks", [False, True])
+def test_a_loss_with_state_is_called_once_for_each_micro_batch(checks):
+    layers, plain_loss, loss = perceptron(4).layers, *(Remembers(0 if checks else 0.1) for _ in range(2))
+    plain = nn.Sequential(*copy.deepcopy(layers))
+    function = (lambda output, target: loss(output, target)) if checks else loss
+    model = cp.Pipeline(layers, function, cp.schedule("1f1b", 2, 4), check_loss=checks)
+    for length in (1, 1, 2, 1):
+        x, y = torch.randn(4, length, 6).double(), torch.randn(4, length, 6).double()
+        losses = [plain_loss(plain(a), b).item() for a, b in zip(x.split(1), y.split(1), strict=True)]
+        assert model.step(x, y).loss == pytest.approx(sum(losses) / y.numel(), rel=1e-12)
+        assert loss.calls == plain_loss.calls

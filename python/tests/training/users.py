@@ -1,8 +1,11 @@
 """What users do with models, on rank threads or on two processes, compared with plain torch in float64."""
 
 import copy
+import random
 from dataclasses import dataclass
+from types import SimpleNamespace
 
+import numpy
 import torch
 from equality import TOLERANCE
 from models import perceptron, squares
@@ -265,18 +268,28 @@ class Tracks(nn.Module):
         super().__init__()
         self.inner = nn.Linear(6, 6).double()
         self.register_buffer("mean", torch.zeros(6).double())
-        self.calls, self.seen, self.sums = 0, [], {"all": 0.0}
-        self.last = torch.zeros(6).double()
+        self.calls, self.seen, self.sums = 0, [], {"of": {"all": 0.0}}
+        self.last, self.helper, self.numbers = torch.zeros(6).double(), SimpleNamespace(calls=[0]), iter(range(99))
+        self.frozen = nn.Parameter(torch.zeros(6).double(), requires_grad=False)
+        self.register_buffer("count", torch.zeros(1, dtype=torch.long))
+        self.array, self.draws = numpy.zeros(6), random.Random(3)
 
     def forward(self, x):
         if self.training:
             self.mean = 0.9 * self.mean + 0.1 * x.detach().flatten(0, -2).mean(0)
             self.calls += 1
             self.seen.append(len(x))
-            self.sums["all"] += 1.0
+            self.sums["of"]["all"] += 1.0
+            self.helper.calls[0] += 1
+            self.array += 1
+            self.count.data = self.count + 1
+            with torch.no_grad():
+                self.frozen.add_(x.detach().flatten(0, -2).mean(0))
+            self.factor = next(self.numbers) + self.helper.calls[0] + self.draws.random() * self.array.sum() + self.count
             self.last.add_(x.detach().flatten(0, -2).mean(0))
             self.latest = x.shape
-        return self.inner(x) + self.mean * self.calls + len(self.seen) * self.sums["all"] + self.last
+        values = self.mean * self.calls + len(self.seen) * self.sums["of"]["all"] + self.last + self.factor
+        return self.inner(x) + values + self.frozen.clone()
 
 
 def assigned_buffers_and_attributes(schedule):
