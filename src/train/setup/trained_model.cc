@@ -120,8 +120,8 @@ void TrainedModel::make_optimizers() {
   if (job.run.schedule.updates) {
     for (const auto& [id, stage] : weights_->stages) optimizers_[id] = make_optimizer(options, {stage.get()}, tensor);
   } else if (self_.job.options.memory.shard_optimizer) {
-    // The ranks of a stage divide its optimizer state here, and only the work of Muon's iterations below. Otherwise each
-    // updates its copy of the stage by itself.
+    // The ranks of a stage divide its optimizer state here, and only the work of Muon's iterations below. Otherwise
+    // each updates its copy of the stage by itself.
     optimizers_[std::nullopt] =
         make_sharded_optimizer(options, groups_, ranks, self_.rank, self_.transport, tensor, job.shards());
   } else if (options.kind == OptimizerKind::Muon) {
