@@ -78,9 +78,11 @@ std::shared_ptr<const DealtStep> Loader::dealt(std::int64_t step) const {
   static const auto kInOrder = std::make_shared<const DealtStep>();
   const DataOptions& data = job_.options.data;
   if (data.documents == Documents::Pack || job_.options.schedule.adapt == Adapt::None) return kInOrder;
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<const DealtStep>& found = dealt_[step];
-  if (found) return found;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = dealt_.find(step); found != dealt_.end()) return found->second;
+  }
+  // Without the lock: the executor must not wait while the thread deals the next step.
   const double attention = attention_share(job_.model, data.sequence);
   const auto length = static_cast<double>(data.sequence);
   std::vector<double> work;
@@ -89,8 +91,9 @@ std::shared_ptr<const DealtStep> Loader::dealt(std::int64_t step) const {
     const double squares = job_.data.training->squared_documents_at(job_.sample_shift + step * samples + i);
     work.push_back(1 - attention + attention * squares / (length * length));
   }
-  found = std::make_shared<const DealtStep>(deal_step(job_.run, work, /*permutes=*/!job_.canonical));
-  return found;
+  auto made = std::make_shared<const DealtStep>(deal_step(job_.run, work, /*permutes=*/!job_.canonical));
+  const std::lock_guard lock(mutex_);
+  return dealt_.try_emplace(step, std::move(made)).first->second;
 }
 
 MicroBatch Loader::make(const BatchPosition& place) const {
