@@ -43,7 +43,9 @@ struct Fault {
   std::string point;
   int rank = 0;
   int count = 1;
-  int start = 1;  // Number of the job's start; 0: every start
+  int start = 1;      // Number of the job's start; 0: every start
+  double factor = 0;  // Of slow*FACTOR
+  int last = 0;       // Last call of FROM-TO; 0: without end
 };
 
 int required_number(std::string_view text) {
@@ -67,7 +69,9 @@ void require_known(const std::string& point) {
 // Names and numbers are checked before the run starts: a plan with a typing error would test nothing and pass.
 Fault parse_fault(std::string_view text) {
   const auto at = text.find('@');
-  const auto named = std::ranges::find(kFaultActions, text.substr(0, at));
+  const std::string_view action = text.substr(0, at);
+  const auto star = action.find('*');
+  const auto named = std::ranges::find(kFaultActions, action.substr(0, star));
   if (at == std::string_view::npos || named == kFaultActions.end()) {
     throw ConfigError(
         "CHIMERA_FAULT: expected ACTION@POINT[:RANK[:COUNT[:START]]] with ACTION kill, kill-launcher, terminate, "
@@ -91,8 +95,20 @@ Fault parse_fault(std::string_view text) {
   if (fault.action == FaultAction::Flip && std::ranges::find(with_bits, fault.point) == with_bits.end()) {
     throw ConfigError("CHIMERA_FAULT: flip needs bits, at step, updated, moments or message, not at " + fault.point);
   }
+  if (star != std::string_view::npos) {
+    const auto factor = parse_number<double>(action.substr(star + 1));
+    if (fault.action != FaultAction::Slow || fault.point != "step" || !factor || !(*factor >= 1)) {
+      throw ConfigError("CHIMERA_FAULT: a factor is for slow*FACTOR@step, at least 1, not " + std::string(text));
+    }
+    fault.factor = *factor;
+  }
   if (!rest.empty()) fault.rank = required_number(next());
-  if (!rest.empty()) fault.count = required_number(next());
+  if (!rest.empty()) {
+    const std::string_view count = next();
+    const auto dash = fault.factor > 0 ? count.find('-') : std::string_view::npos;
+    fault.count = required_number(count.substr(0, dash));
+    if (dash != std::string_view::npos) fault.last = required_number(count.substr(dash + 1));
+  }
   if (!rest.empty()) fault.start = required_number(next());
   return fault;
 }
@@ -125,6 +141,7 @@ int start_of_job() {
 // Ranks may be threads of one process, so rank and counters belong to threads.
 thread_local int told_rank = 0;
 thread_local std::vector<int> passages;  // [fault]: calls of its point
+thread_local double slowness = 1;        // Of slow*FACTOR
 
 void fail(const Fault& what) {
   switch (what.action) {
@@ -157,11 +174,16 @@ bool fault_point(std::string_view point) {
   if (planned.empty()) return false;
   passages.resize(planned.size(), 0);
   bool spoils = false;
+  if (point == "step") slowness = 1;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     const Fault& fault = planned[i];
     if (fault.point != point || fault.rank != told_rank) continue;
     if (fault.start != 0 && fault.start != start_of_job()) continue;
     ++passages[i];
+    if (fault.factor > 0) {
+      if (passages[i] >= fault.count && (fault.last == 0 || passages[i] <= fault.last)) slowness *= fault.factor;
+      continue;
+    }
     // From the given call on, while other actions happen in that call only.
     if (fault.action == FaultAction::Slow && passages[i] >= fault.count) std::this_thread::sleep_for(kSlowness);
     if (passages[i] != fault.count) continue;
@@ -169,6 +191,10 @@ bool fault_point(std::string_view point) {
     spoils = spoils || fault.action == FaultAction::NotANumber || fault.action == FaultAction::Flip;
   }
   return spoils;
+}
+
+void stretch_op(double seconds) {
+  if (slowness > 1) std::this_thread::sleep_for(std::chrono::duration<double>((slowness - 1) * seconds));
 }
 
 }  // namespace chimera

@@ -25,6 +25,8 @@ void set_fault_rank(int rank);
 /// - `segfault`, `stop`: raises SIGSEGV or SIGSTOP
 /// - `hang`: blocks the calling thread forever
 /// - `slow`: delays the calling thread by 20 ms, in this call and all later calls
+/// - `slow*FACTOR` (step): ops of the thread take FACTOR times as long (stretch_op()), from this call on; with FROM-TO
+///   instead of COUNT, from the FROM-th call to the end of the step of the TO-th
 /// - `nan` (forward, backward, all-reduce): returns true, and the caller sets a number of its result to NaN
 /// - `flip` (step, updated, moments, message): returns true, and the caller flips a bit of a weight, of optimizer state
 ///   or of a message
@@ -37,5 +39,8 @@ void set_fault_rank(int rank);
 /// saved (before and after a rank writes its files of a checkpoint), before-manifest, before-rename and after-rename
 /// (while one rank commits the checkpoint), export (before a rank writes its part of --export).
 bool fault_point(std::string_view point);
+
+/// Delays the calling thread after an op that took `seconds`, if a fault `slow*FACTOR` says so.
+void stretch_op(double seconds);
 
 }  // namespace chimera

@@ -52,6 +52,7 @@ void OpRunner::compute(const Op& op, const LoadMicroBatch& load) {
     case OpKind::BackwardWeight: weight_gradient(op); break;
   }
   if (adds_to_block) sums_.close_block(op);
+  stretch_op(stopwatch.elapsed().wall_seconds);
   // Validation must not change the mean times, which are of training steps.
   if (trains_) times_.add(op, stopwatch.elapsed());
 }
@@ -152,6 +153,7 @@ void OpRunner::recompute(const Op& backward, const LoadMicroBatch& load) {
   again.activation.input = activations_.take(op).input;
   run(again);
   activations_.put(op, std::move(again.activation));
+  stretch_op(stopwatch.elapsed().wall_seconds);
   times_.add_recomputation(op.stage, stopwatch.elapsed());
 }
 

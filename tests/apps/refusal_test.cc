@@ -201,6 +201,9 @@ TEST(RefusalTest, AnInvalidFaultPlan) {
        std::vector<std::pair<std::string, std::string>>{{"kill", "expected ACTION@POINT"},
                                                         {"kill@foward", "did you mean 'forward'?"},
                                                         {"throw@step:one", "'one' is not a number"},
+                                                        {"slow*2@forward", "slow*FACTOR@step"},
+                                                        {"slow*0.5@step", "at least 1"},
+                                                        {"slow*2@step:1:4-x", "'x' is not a number"},
                                                         {"nan@step", "nan needs a tensor"}}) {
     const ProgramResult result = ProgramRun({"schedules"}, {.environment = {"CHIMERA_FAULT=" + plan}}).wait();
     EXPECT_EQ(result.exit_code, 2);
