@@ -12,27 +12,8 @@
 namespace chimera {
 namespace {
 
-/// Number of a worker among the workers of all groups, as in generate/detours.h.
-std::size_t number_of(const RankLayout& ranks, RankId rank) {
-  const GroupWorker place = ranks.place(rank);
-  return place.group.index() * static_cast<std::size_t>(ranks.workers) + place.worker.index();
-}
-
 RankId rank_of(const RankLayout& ranks, WorkerId number) {
   return ranks.rank({GroupId(number.value() / ranks.workers), WorkerId(number.value() % ranks.workers)});
-}
-
-DetourTask task_of(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
-  const RankLayout& ranks = launched.ranks;
-  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .slow = {}, .block_size = block_size};
-  for (const RankId rank : change.lost)
-    task.slow.push_back({WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
-  for (const auto& [rank, group] : change.extra_copies) {
-    // A holder of the first or last stage holds the tied matrix anyway.
-    if (group == tied_matrix(launched.schedule.stages)) continue;  // Comes with the stages
-    task.extra_copies.push_back({StageId(group.value()), WorkerId(static_cast<std::int64_t>(number_of(ranks, rank)))});
-  }
-  return task;
 }
 
 /// Keeps the workers of these ranks, in their order.
@@ -41,7 +22,7 @@ Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<R
   std::vector<WorkerId> new_numbers(all.workers.size());
   std::vector<std::vector<Op>> workers;
   for (const RankId rank : kept) {
-    const std::size_t number = number_of(ranks, rank);
+    const std::size_t number = worker_number(ranks, rank);
     new_numbers[number] = WorkerId(std::ssize(workers));
     workers.push_back(std::move(all.workers[number]));
   }
@@ -56,6 +37,33 @@ Schedule kept_workers(Schedule all, const RankLayout& ranks, const std::vector<R
 
 }  // namespace
 
+std::size_t worker_number(const RankLayout& ranks, RankId rank) {
+  const GroupWorker place = ranks.place(rank);
+  return place.group.index() * static_cast<std::size_t>(ranks.workers) + place.worker.index();
+}
+
+DetourTask detour_task(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
+  const RankLayout& ranks = launched.ranks;
+  DetourTask task{.healthy = launched.schedule, .groups = ranks.data_parallel, .slow = {}, .block_size = block_size};
+  for (const RankId rank : change.lost)
+    task.slow.push_back({WorkerId(static_cast<std::int64_t>(worker_number(ranks, rank)))});
+  for (std::size_t rank = 0; rank < change.factors.size(); ++rank) {
+    const RankId slow(static_cast<std::int64_t>(rank));
+    if (change.factors[rank] == 1 || std::ranges::find(change.lost, slow) != change.lost.end()) continue;
+    task.slow.push_back({WorkerId(static_cast<std::int64_t>(worker_number(ranks, slow))), 1 / change.factors[rank]});
+  }
+  for (const auto& [rank, group] : change.extra_copies) {
+    if (group == tied_matrix(launched.schedule.stages)) continue;  // Comes with the stages
+    task.extra_copies.push_back(
+        {StageId(group.value()), WorkerId(static_cast<std::int64_t>(worker_number(ranks, rank)))});
+  }
+  return task;
+}
+
+Schedule rerouted_schedule(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
+  return change.schedule ? *change.schedule : make_detours(detour_task(launched, change, block_size)).schedule;
+}
+
 std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<RankId>& lost) {
   std::vector<RankId> remaining;
   for (RankId rank(0); rank.value() < launched.num_ranks(); rank = RankId(rank.value() + 1)) {
@@ -67,8 +75,7 @@ std::vector<RankId> remaining_ranks(const RunShape& launched, const std::vector<
 RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::int64_t block_size) {
   const std::vector<RankId> remaining = remaining_ranks(launched, change.lost);
   RunShape shape = launched;
-  shape.schedule =
-      kept_workers(make_detours(task_of(launched, change, block_size)).schedule, launched.ranks, remaining);
+  shape.schedule = kept_workers(rerouted_schedule(launched, change, block_size), launched.ranks, remaining);
   if (const auto violations = check(shape.schedule); !violations.empty()) {
     throw ScheduleError(violations.front().message);
   }
@@ -88,8 +95,7 @@ RunShape rerouted_run(const RunShape& launched, const RunChange& change, std::in
 
 std::vector<GroupHolder> balancing_copies(const RunShape& launched, const RunChange& change, std::int64_t block_size,
                                           const std::function<bool(const std::vector<GroupHolder>&)>& fits) {
-  DetourTask task = task_of(launched, change, block_size);
-  // As many copies as there are stages on lost ranks, minus those that exist already.
+  DetourTask task = detour_task(launched, change, block_size);
   auto most = -std::ssize(task.extra_copies);
   for (const RankId rank : change.lost) most += std::ssize(launched.stages_of(launched.ranks.place(rank).worker));
   const auto holders_of = [&](const std::vector<ExtraCopy>& copies) {

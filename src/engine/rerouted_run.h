@@ -1,18 +1,21 @@
 #pragma once
 
-// The run of the remaining ranks after a loss (--recover reroute). Other ranks hold replicas of a lost rank's stages
-// and run its ops, in one schedule for all data-parallel groups together (generate/detours.h). The run therefore has a
-// single group: each remaining rank is a worker, and ranks are numbered without gaps. Ranks may also hold *extra
-// copies*: stages that they did not hold when the run was launched.
+// The run of the remaining ranks after a loss (--recover reroute), or with slow ranks (--adapt all). Other ranks hold
+// replicas of such a rank's stages and run its ops or a part of them, in one schedule for all data-parallel groups
+// together (generate/detours.h). The run therefore has a single group: each remaining rank is a worker, and ranks are
+// numbered without gaps. Ranks may also hold *extra copies*: stages that they did not hold when the run was launched.
 //
 //   launched   rank 0   rank 1   rank 2 (lost)   rank 3
 //   remaining  rank 0   rank 1                   rank 2      worker number = rank
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "engine/run_shape.h"
+#include "generate/detours.h"
 #include "schedule/group_holder.h"
 
 namespace chimera {
@@ -25,8 +28,20 @@ namespace chimera {
 struct RunChange {
   std::vector<RankId> lost;
   std::vector<GroupHolder> extra_copies = {};  ///< On ranks that are not lost
+  std::vector<double> factors = {};  ///< [rank]: 2 if its ops take twice as long; empty: all ranks are equally fast
+  /// Schedule for these factors, with the numbers of make_detours(); null: make_detours(), for equal ranks
+  std::shared_ptr<const Schedule> schedule = nullptr;
   friend bool operator==(const RunChange&, const RunChange&) = default;
 };
+
+/// Returns the number of a rank's worker among the workers of all groups, as in generate/detours.h.
+[[nodiscard]] std::size_t worker_number(const RankLayout& ranks, RankId rank);
+
+/// Returns the input of make_detours() for this change.
+[[nodiscard]] DetourTask detour_task(const RunShape& launched, const RunChange& change, std::int64_t block_size);
+
+/// Returns the schedule of rerouted_run(), with the workers of all launched ranks. Throws as make_detours() does.
+[[nodiscard]] Schedule rerouted_schedule(const RunShape& launched, const RunChange& change, std::int64_t block_size);
 
 /// Returns the run of the remaining ranks. Micro-batches keep their samples and their positions in data order
 /// (run_shape.h). With --reduction canonical (canonical.h), the workers of a path through the stages run whole blocks

@@ -150,6 +150,7 @@ void Executor::reduce_scalars(std::int64_t step, const StepHooks& hooks) {
   StepSums sums = reduction_.sum(step, trains_, ops_.losses(), recordings, hooks);
   // Votes and recordings travel in the same collective, because each collective costs a round trip.
   if (hooks.votes != nullptr) *hooks.votes = *sums.votes;
+  std::ranges::copy(sums.shared, hooks.shared.begin());
   if (sums.recordings.value_or(0) > 0) recorded_.record_again();
   // Ops of later steps may have run already. Their results stay for the sums of their own step.
   std::vector<Op> suspects;

@@ -13,7 +13,8 @@ namespace chimera {
 
 std::vector<double> StepSums::pack() const {
   std::vector<double> numbers;
-  for (const std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries}) {
+  for (const std::vector<double>* field :
+       {&squares, &losses, &peak_memory, &used_memory, &allocation_retries, &shared}) {
     numbers.insert(numbers.end(), field->begin(), field->end());
   }
   if (votes) std::ranges::copy(votes->pack(), std::back_inserter(numbers));
@@ -22,7 +23,7 @@ std::vector<double> StepSums::pack() const {
 }
 
 void StepSums::unpack(std::span<const double> numbers) {
-  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries}) {
+  for (std::vector<double>* field : {&squares, &losses, &peak_memory, &used_memory, &allocation_retries, &shared}) {
     std::ranges::copy(numbers.first(field->size()), field->begin());
     numbers = numbers.subspan(field->size());
   }
@@ -54,7 +55,8 @@ StepSums StepReduction::own_numbers(const StepHooks& hooks) const {
                 .losses = std::vector<double>(micro_batches, 0),
                 .peak_memory = std::vector<double>(num_ranks, 0),
                 .used_memory = std::vector<double>(num_ranks, 0),
-                .allocation_retries = std::vector<double>(num_ranks, 0)};
+                .allocation_retries = std::vector<double>(num_ranks, 0),
+                .shared = {hooks.shared.begin(), hooks.shared.end()}};
   if (hooks.votes != nullptr) sums.votes = *hooks.votes;
   // Other ranks of the same worker (tensor parallelism) report for it.
   if (!worker_.shape.counts_whole) return sums;

@@ -29,6 +29,7 @@ struct StepSums {
   std::vector<double> peak_memory;         ///< [group][worker], bytes
   std::vector<double> used_memory;         ///< [group][worker], bytes
   std::vector<double> allocation_retries;  ///< [group][worker]
+  std::vector<double> shared = {};         ///< StepHooks::shared
   std::optional<SaveVotes> votes = {};     ///< Set on all workers or on none
   /// Number of ranks whose next step needs a new recording (RecordedSteps). Set on all workers or on none
   std::optional<double> recordings = {};

@@ -54,6 +54,7 @@ void warm_up(Executor& executor, const std::vector<Instruction>& program, StepHo
   other.share_host_memory(program, executor);
   // A warm-up takes no part in agreements and measures nothing.
   hooks.votes = nullptr;
+  hooks.shared = {};
   hooks.observation.tracer = nullptr;
   hooks.recording = {};
   hooks.update.is_left_out = true;

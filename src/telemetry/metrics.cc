@@ -131,6 +131,7 @@ std::string to_json_line(const StepMetrics& metrics) {
   if (metrics.validation_loss) line += fmt::format(R"(, "validation_loss": {:.17g})", *metrics.validation_loss);
   if (metrics.parameters_hash) line += fmt::format(R"(, "parameters_hash": "{}")", *metrics.parameters_hash);
   if (metrics.workers) line += fmt::format(R"(, "workers": {})", *metrics.workers);
+  if (!metrics.factors.empty()) line += fmt::format(R"(, "factors": [{:.3g}])", fmt::join(metrics.factors, ", "));
   if (metrics.sample) line += fmt::format(R"(, "sample": {})", json_text(nlohmann::json(*metrics.sample)));
   return line + "}\n";
 }

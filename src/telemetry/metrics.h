@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/file_descriptor.h"
 
@@ -85,6 +86,7 @@ struct StepMetrics {
   std::optional<double> validation_loss;
   std::optional<std::string> parameters_hash;  // only with --reduction canonical
   std::optional<std::int64_t> workers;         // ranks that run, if some are lost (--recover reroute)
+  std::vector<double> factors;                 // [launched rank] that the order follows (--adapt all); empty: equal
   std::optional<std::string> sample;           // text generated after --prompt
 };
 

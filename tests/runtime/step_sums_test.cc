@@ -19,6 +19,7 @@ StepSums numbers_of_a_step() {
           .peak_memory = {6},
           .used_memory = {16},
           .allocation_retries = {17},
+          .shared = {18},
           .votes = SaveVotes{7, 8, 9, 10, 11},
           .recordings = 12};
 }
@@ -33,6 +34,7 @@ TEST(StepSumsTest, UnpackedFieldsHoldTheSumOfEachNumber) {
   EXPECT_THAT(sums.peak_memory, ElementsAre(12));
   EXPECT_THAT(sums.used_memory, ElementsAre(32));
   EXPECT_THAT(sums.allocation_retries, ElementsAre(34));
+  EXPECT_THAT(sums.shared, ElementsAre(36));
   EXPECT_THAT(sums.votes->pack(), ElementsAre(14, 16, 18, 20, 22));
   EXPECT_EQ(sums.recordings, 24);
 }
@@ -41,7 +43,7 @@ TEST(StepSumsTest, ARunWithoutCheckpointsAndGraphsHasNoVotes) {
   StepSums sums = numbers_of_a_step();
   sums.votes.reset();
   sums.recordings.reset();
-  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16, 17));
+  EXPECT_THAT(sums.pack(), ElementsAre(1, 2, 3, 4, 5, 6, 16, 17, 18));
 }
 
 TEST(StepSumsTest, APackedTensorIsReadAndWrittenInPlace) {

@@ -50,6 +50,11 @@ const std::vector<MainFeature>& main_features() {
       {"`--recover reroute`", [](TrainOptions& o) { o.recovery.recover = Recover::Reroute; }},
       {"`--on-different-copies repair`",
        [](TrainOptions& o) { o.recovery.different_copies = DifferentCopies::Repair; }},
+      {"`--adapt all`",
+       [](TrainOptions& o) {
+         o.schedule.adapt = Adapt::All;
+         if (!o.recovery.outlives_ranks()) o.recovery.recover = Recover::Twin;
+       }},
       {"`--offload`", [](TrainOptions& o) { o.memory.offload = {StageRule::Full}; }},
       {"`--dropout`", [](TrainOptions& o) { o.model.dropout = 0.1; }},
       {"`--documents split`", [](TrainOptions& o) { o.data.documents = Documents::Split; }},

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "engine/adaptation.h"
 #include "plan/machine.h"
 #include "support/fake_accelerator.h"
 #include "support/fake_device.h"
@@ -130,6 +131,43 @@ TEST(ReroutedJobTest, TrainersPassTheirStateToTheNextJob) {
   EXPECT_EQ(rest.launched_rank(RankId(2)), RankId(3));
   EXPECT_THAT(hashes_of_jobs({whole, rest, whole}),
               ElementsAreArray(testing::train(rerouted_options("none", {1, 8}), 6).parameters_hashes));
+}
+
+/// The job with these factors of its ranks, and perhaps without some.
+Job slow_job(const Job& launched, const std::vector<double>& factors, const std::vector<RankId>& lost = {}) {
+  AdaptationTask task{.launched = launched.run,
+                      .block_size = block_size_of(launched),
+                      .now = {.lost = lost},
+                      .factors = factors,
+                      .costs = CostModel::uniform(launched.run.schedule, {1, 2, 1, 1}),
+                      .step_seconds = 1,
+                      .change_seconds = 0};
+  task.costs.workers.resize(factors.size());
+  for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+    task.costs.workers[worker_number(launched.run.ranks, RankId(static_cast<std::int64_t>(rank)))] = factors[rank];
+  }
+  const auto found = adapted_run(task);
+  EXPECT_TRUE(found);
+  Job job = rerouted_job(launched, found ? found->change : RunChange{.lost = lost});
+  EXPECT_EQ(job.factors, factors);
+  return job;
+}
+
+/// Ranks become slow, lost while others are slow, and fast again.
+TEST(ReroutedJobTest, SlowRanksKeepAllBits) {
+  static const std::vector<std::string> expected =
+      testing::train(rerouted_options("none", {1, 8}), 8).parameters_hashes;
+  for (const std::string name : {"chimera", "chimera-zb", "1f1b"}) {
+    SCOPED_TRACE(name);
+    const bool has_groups = name == "1f1b";
+    TrainOptions options = has_groups ? rerouted_options(name, {2, 4}, 2) : rerouted_options(name, {4, 8});
+    const Job whole = prepare_job(options);
+    EXPECT_THAT(hashes_of_jobs({whole, slow_job(whole, {1, 2, 1, 1}), slow_job(whole, {3, 1, 1, 1.5}), whole}),
+                ElementsAreArray(expected));
+    EXPECT_THAT(hashes_of_jobs({slow_job(whole, {1, 1, 2, 1}), slow_job(whole, {3, 1, 1, 1}, {RankId(2)}),
+                                rerouted_job(whole, {.lost = {RankId(2)}}), whole}),
+                ElementsAreArray(expected));
+  }
 }
 
 /// Jobs of all ranks, without `lost`, with copies of its stages on other ranks, without other launched holders of these

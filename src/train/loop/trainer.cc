@@ -95,11 +95,13 @@ RunSummary Trainer::run(const OnStep& on_step, std::optional<std::int64_t> until
     const bool is_warm_up = steps_.done() == steps_.first() + 1 && steps_.done() < steps;
     // The first step pays for memory, caches and lazy initialization, so its times would spoil every mean.
     if (is_warm_up) driver_.executor().forget_times();
+    if (is_warm_up && shared_ != nullptr) shared_->forget();
     times_.note_step(last_, is_warm_up);
     continues = close_step(on_step);
   }
   RunSummary summary;
-  if (steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
+  const bool is_over = !continues || steps_.done() == options().updates.steps;
+  if (is_over && steps_.done() > steps_.first()) summary = times_.summarize(driver_.executor(), self_);
   summary.is_whole = steps_.done() == options().updates.steps;
   summary.peak_memory_bytes = last_.peak_memory_bytes;
   summary.used_memory_bytes = times_.used_memory_bytes();
@@ -126,9 +128,12 @@ void Trainer::run_step(std::int64_t step) {
   const double sums_before = self_.tensor ? self_.tensor->seconds() : 0;
   const double start = monotonic_seconds();
   if (tracer_) tracer_->begin_step(step);
-  const StepResult result = driver_.train(program_of(step), hooks_of(step), loader_.dealt(step)->micro_batch_at);
+  StepHooks hooks = hooks_of(step);
+  if (shared_ != nullptr) hooks.shared = shared_->numbers_of(step + 1, self_.job.launched_rank(rank()));
+  const StepResult result = driver_.train(program_of(step), hooks, loader_.dealt(step)->micro_batch_at);
   note_metrics(result, monotonic_seconds() - start);
   // After note_metrics(): the weights of this rank have the update, so the step must count before the rank leaves.
+  if (shared_ != nullptr) shared_->note_step(driver_.executor().op_times(), last_.step_seconds);
   if (unshared_) std::rethrow_exception(std::exchange(unshared_, nullptr));
   if (self_.tensor) last_.op_sum_seconds = self_.tensor->seconds() - sums_before;
   model_.inject_bit_flip("updated", 0);
@@ -218,7 +223,8 @@ void Trainer::note_metrics(const StepResult& result, double seconds) {
     metrics.allocation_retries = result.allocation_retries;
   }
   // Only of a rerouted run, whose number of ranks changes.
-  if (!self_.job.launched_ranks.empty()) metrics.workers = self_.job.num_ranks();
+  if (self_.job.lost_ranks > 0) metrics.workers = self_.job.num_ranks();
+  metrics.factors = self_.job.factors;
   metrics.is_skipped = result.is_skipped;
   metrics.skipped = last_.skipped + (result.is_skipped ? 1 : 0);
   metrics.updates = last_.updates + (result.is_skipped ? 0 : self_.job.run.updates());

@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/adaptation.h"
 #include "engine/step_driver.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
@@ -61,7 +62,7 @@ class Trainer {
   /// checkpoints, it ends early on a stop request (train/recover/stop_signals.h). Throws the errors of Executor::run(),
   /// and FinalError if replicas differ or the loss has a spike. If a rank was lost, it may be called again after
   /// drop_step() and rejoin(); `on_step` may then be called again for the last step. With `until`, stops after this
-  /// step (from 1), and may be called again to continue.
+  /// step (from 1) without a summary, and may be called again to continue.
   RunSummary run(const OnStep& on_step, std::optional<std::int64_t> until = {});
   /// Runs one step without `on_step`, validation and saves, for tests. `step` counts from 0; call it for all steps in
   /// order. In an asynchronous schedule, micro-batches of later steps are already in the pipeline when it returns,
@@ -76,6 +77,9 @@ class Trainer {
   /// it over new connections; ranks that were not lost have called drop_step() before. Throws the errors of
   /// agree_on_resume_state().
   void rejoin();
+  /// Measures the times of ops for all ranks (--adapt all). Borrows `times`.
+  void share_times(SharedTimes& times) { shared_ = &times; }
+
   /// Returns the position. If the last step is not closed (StepPosition::is_closed()), `on_step` was not called for it.
   [[nodiscard]] const StepPosition& position() const { return steps_; }
 
@@ -123,6 +127,7 @@ class Trainer {
   std::optional<Checkpointer> checkpointer_;
   std::optional<Tracer> tracer_;
   RunTimes times_;
+  SharedTimes* shared_ = nullptr;
   StepMetrics last_;  // Of the last step
   bool is_warm_ = false;
   std::exception_ptr unshared_;  // Error after an update that this rank has made, but not shared

@@ -1,5 +1,7 @@
 #include "train/loop/trainer_handover.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -8,7 +10,9 @@
 #include <vector>
 
 #include "core/clock.h"
+#include "core/console.h"
 #include "launch/local/rank.h"
+#include "train/observe/measured_step.h"
 #include "train/observe/own_flight.h"
 #include "train/recover/final_error.h"
 #include "train/setup/connection.h"
@@ -42,17 +46,7 @@ RunSummary TrainerHandover::run(const Calls& calls) {
     try {
       join(calls);
       begin(calls);
-      const auto on_step = [&](const StepMetrics& step) {
-        costs_.note_step(step.step, step.step_seconds);
-        calls.on_step(step);
-      };
-      const std::int64_t next = trainer_->position().done() + 1;
-      const bool balances = rerouted_ && next < launched_.options.updates.steps;
-      RunSummary summary = trainer_->run(on_step, balances ? std::optional(next) : std::nullopt);
-      if (balances && trainer_->position().done() == next) {  // Else stopped by a signal
-        balance(calls);
-        summary = trainer_->run(on_step);
-      }
+      RunSummary summary = train(calls);
       is_saved_ = trainer_->finish_checkpoints();  // A rank that is lost meanwhile is replaced
       return summary;
       // All ranks end with these two, so none is left to continue with.
@@ -70,10 +64,68 @@ RunSummary TrainerHandover::run(const Calls& calls) {
   }
 }
 
+RunSummary TrainerHandover::train(const Calls& calls) {
+  const auto on_step = [&](const StepMetrics& step) {
+    costs_.note_step(step.step, step.step_seconds);
+    calls.on_step(step);
+  };
+  const std::int64_t first = trainer_->position().done() + 1;
+  bool balances = rerouted_ != nullptr;
+  while (true) {
+    const std::int64_t next = SharedTimes::kSteps * (trainer_->position().done() / SharedTimes::kSteps + 1);
+    std::optional<std::int64_t> until;
+    if (times_) until = search_ ? search_->end : next;
+    if (balances) until = first;
+    if (until >= launched_.options.updates.steps) until.reset();
+    RunSummary summary = trainer_->run(on_step, until);
+    if (!until || trainer_->position().done() != *until) return summary;  // Ended, or stopped by a signal
+    if (std::exchange(balances, false)) {
+      balance(calls);
+    } else {
+      adapt(calls);
+    }
+  }
+}
+
+void TrainerHandover::adapt(const Calls& calls) {
+  if (search_) {
+    auto [found, job] = search_->found.get();
+    search_.reset();
+    if (!job) return;
+    if (trainer_->rank() == RankId(0))
+      messages().write(fmt::format("chimera: step {}: {}\n", trainer_->position().done() + 1, found.text));
+    return exchange(std::move(found.change), std::move(job), calls);
+  }
+  auto task = adaptation_.consider(*times_, change_);
+  if (!task) return;
+  constexpr std::int64_t kStepsOfSearch = 5;
+  search_.emplace(Search{trainer_->position().done() + kStepsOfSearch,
+                         std::async(std::launch::async, [this, task = *std::move(task)] {
+                           std::pair<AdaptedRun, std::unique_ptr<const Job>> result;
+                           auto found = adapted_run(task);
+                           if (!found) return result;
+                           result.first = *std::move(found);
+                           auto job = std::make_unique<Job>(rerouted_job(launched_, result.first.change));
+                           if (fits_memory(*job)) result.second = std::move(job);
+                           return result;
+                         })});
+}
+
+void TrainerHandover::exchange(RunChange change, std::unique_ptr<const Job> job, const Calls& calls) {
+  left_at_ = monotonic_seconds();
+  trainer_->drop_step();
+  change_job(std::move(change), std::move(job));
+  reconnecting_.reset();
+  connect();
+  begin(calls);
+}
+
 void TrainerHandover::join(const Calls& calls) {
   const JoinedGeneration& next = reconnecting_.await_generation();
   RunChange change{.lost = ranks_of(next.absent), .extra_copies = next.extra_copies};
   // If a replacement has come for each lost rank, the trainer lives on with its job.
+  adaptation_.forget();
+  search_.reset();
   if (change != change_) {
     change_job(std::move(change));
     calls.on_change();
@@ -83,21 +135,21 @@ void TrainerHandover::join(const Calls& calls) {
 
 void TrainerHandover::begin(const Calls& calls) {
   const auto copies = rerouted_ ? extra_copies(*rerouted_) : std::vector<GroupHolder>{};
-  costs_.begin({change_.lost, copies}, trainer_->position().done() + 1,
-               left_at_ > 0 ? monotonic_seconds() - left_at_ : 0);
+  const double pause = left_at_ > 0 ? monotonic_seconds() - left_at_ : 0;
+  costs_.begin({.lost = change_.lost, .extra_copies = copies, .factors = change_.factors},
+               trainer_->position().done() + 1, pause);
   left_at_ = 0;
+  if (times_) {
+    times_->forget();
+    times_->note_change(pause);
+    trainer_->share_times(*times_);
+  }
   calls.on_begin();
 }
 
 void TrainerHandover::balance(const Calls& calls) {
   RunChange change = agree_on_copies();
-  if (change == change_) return;
-  left_at_ = monotonic_seconds();
-  trainer_->drop_step();
-  change_job(std::move(change));
-  reconnecting_.reset();
-  connect();
-  begin(calls);
+  if (change != change_) exchange(std::move(change), nullptr, calls);
 }
 
 RunChange TrainerHandover::agree_on_copies() {
@@ -139,7 +191,8 @@ void TrainerHandover::connect() {
   });
   // The trainer's weights are those that this process has kept, or of a file or seed, or, in a replacement, not there
   // yet: rejoin() then brings them from another rank.
-  if (!trainer_ && kept_) {
+  const bool is_exchange = !trainer_ && kept_;
+  if (is_exchange) {
     trainer_.emplace(job, rank, reconnecting_, WeightOrigin::Own, &*kept_);
   } else if (!trainer_) {
     note_progress({RankProgress::Phase::StartUp});
@@ -147,9 +200,10 @@ void TrainerHandover::connect() {
                      reconnecting_.is_recovering() ? WeightOrigin::Replacement : WeightOrigin::Own);
   }
   kept_.reset();
-  if (!reconnecting_.is_recovering()) return;
+  if (!is_exchange && !reconnecting_.is_recovering()) return;
   trainer_->rejoin();
   note_progress({RankProgress::Phase::Steps, trainer_->position().done() + 1});
+  if (!reconnecting_.is_recovering()) return;
   std::vector<std::int64_t> groups;
   for (const auto& [holder, group] : extra_copies(job)) {
     if (holder == rank_) groups.push_back(group.value());
@@ -157,16 +211,17 @@ void TrainerHandover::connect() {
   reconnecting_.note_resumed(trainer_->position().done(), std::move(groups));
 }
 
-void TrainerHandover::change_job(RunChange change) {
+void TrainerHandover::change_job(RunChange change, std::unique_ptr<const Job> job) {
   // The trainer refers to the job, so it ends first. What it has kept shares the weights, which so exist only once.
   if (trainer_) kept_ = trainer_->keep();
   trainer_.reset();
   rerouted_.reset();
-  if (change != RunChange{}) rerouted_ = std::make_unique<Job>(rerouted_job(launched_, change));
+  if (change != RunChange{})
+    rerouted_ = job ? std::move(job) : std::make_unique<const Job>(rerouted_job(launched_, change));
   change_ = std::move(change);
   // The flight record holds the programs, which have changed. The first rank that is left writes them for all.
-  if (job().launched_rank(RankId(0)) == rank_)
-    rewrite_flight_job(launched_.options.flight_folder(), flight_job(job(), launched_.options.planned));
+  if (this->job().launched_rank(RankId(0)) == rank_)
+    rewrite_flight_job(launched_.options.flight_folder(), flight_job(this->job(), launched_.options.planned));
 }
 
 }  // namespace chimera

@@ -1,13 +1,18 @@
 #pragma once
 
 // Hands the training of a rank over from one Trainer to the next, in a job that continues after the loss of ranks
-// (--recover twin or reroute). run.cc makes a TrainerHandover instead of a Trainer on each rank of such a job.
+// (--recover twin or reroute), or that follows the speeds of its ranks (--adapt all). run.cc makes a TrainerHandover
+// instead of a Trainer on each rank of such a job.
 
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "engine/adaptation.h"
 #include "train/loop/trainer.h"
+#include "train/observe/measured_step.h"
 #include "train/observe/step_costs.h"
 #include "train/recover/reconnecting_transport.h"
 #include "train/setup/job_identity.h"
@@ -27,7 +32,11 @@ class TrainerHandover {
         rank_(rank),
         reconnecting_(reconnecting),
         trainer_(trainer),
-        fingerprint_(fingerprint(launched)) {}
+        fingerprint_(fingerprint(launched)),
+        adaptation_(launched.run, block_size_of(launched), slice_costs(launched)) {
+    if (launched.options.schedule.adapt == Adapt::All)
+      times_.emplace(launched.num_ranks(), launched.run.schedule.stages);
+  }
 
   struct Calls {
     std::function<void()> on_change;  ///< The running ranks change; called before they connect
@@ -42,6 +51,14 @@ class TrainerHandover {
   [[nodiscard]] const StepCosts& costs() const { return costs_; }
 
  private:
+  /// A change of the order that a thread searches beside the steps.
+  struct Search {
+    std::int64_t end = 0;  // Step (from 1) after which all ranks take its result
+    std::future<std::pair<AdaptedRun, std::unique_ptr<const Job>>> found;  // The job is null: no change pays
+  };
+  RunSummary train(const Calls& calls);
+  /// Reads the times of all ranks, and begins or ends a search.
+  void adapt(const Calls& calls);
   void join(const Calls& calls);
   void begin(const Calls& calls);
   /// Continues with copies of the lost ranks' stages on other ranks, if steps then take less time, and without copies
@@ -51,7 +68,9 @@ class TrainerHandover {
   RunChange agree_on_copies();
   /// Connects to the other ranks, and continues with the state of the job before.
   void connect();
-  void change_job(RunChange change);
+  /// Goes on in another job between two steps.
+  void exchange(RunChange change, std::unique_ptr<const Job> job, const Calls& calls);
+  void change_job(RunChange change, std::unique_ptr<const Job> job = nullptr);
   [[nodiscard]] const Job& job() const { return rerouted_ ? *rerouted_ : launched_; }
 
   const Job& launched_;
@@ -60,6 +79,9 @@ class TrainerHandover {
   std::optional<Trainer>& trainer_;
   Fingerprint fingerprint_;
   RunChange change_;
+  std::optional<SharedTimes> times_;  // With --adapt all
+  Adaptation adaptation_;
+  std::optional<Search> search_;
   std::unique_ptr<const Job> rerouted_;  // Set if some ranks are lost, or have extra copies
   std::optional<Trainer::Kept> kept_;    // Between two trainers
   StepCosts costs_{launched_.num_ranks()};

@@ -293,9 +293,13 @@ CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Du
   if (!recomputes) costs.recompute.clear();
   // Pairs were measured together, so a pair takes no longer than its longer op.
   if (job.programs.pairs == Pairs::Together) costs.pair = 0;
-  if (job.slice_bounds.empty()) return costs;
-  costs.slices = {attention_share(job.model, job.slice_bounds.back()), as_fractions(job.slice_bounds)};
+  costs.slices = slice_costs(job);
   return costs;
+}
+
+SliceCosts slice_costs(const JobShape& job) {
+  if (job.slice_bounds.empty()) return {};
+  return {attention_share(job.model, job.slice_bounds.back()), as_fractions(job.slice_bounds)};
 }
 
 CostModel measured_costs(const JobShape& job, const OpTimes& times,

@@ -85,6 +85,9 @@ struct MeasuredStep {
 [[nodiscard]] MeasuredStep measured_step(const JobShape& job, GroupId group, const RecordedStep& recorded,
                                          std::int64_t lane = 0);
 
+/// Returns CostModel::slices of the job.
+[[nodiscard]] SliceCosts slice_costs(const JobShape& job);
+
 /// Returns costs with the mean seconds of ops and recomputations for full micro-batches. `clock` selects wall-clock or
 /// CPU time.
 [[nodiscard]] CostModel measured_op_costs(const JobShape& job, const OpTimes& times, double Duration::*clock);

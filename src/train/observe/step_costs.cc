@@ -17,6 +17,22 @@ std::string numbers_of(const std::vector<RankId>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
 }
 
+double factor_of(const RunChange& change, std::size_t rank) {
+  return rank < change.factors.size() ? change.factors[rank] : 1;
+}
+
+/// Describes the ranks whose speeds differ from those `before`.
+std::string speeds_of(const RunChange& now, const RunChange& before) {
+  std::vector<std::string> speeds;
+  for (std::size_t rank = 0; rank < std::max(now.factors.size(), before.factors.size()); ++rank) {
+    const double factor = factor_of(now, rank);
+    if (factor == factor_of(before, rank)) continue;
+    speeds.push_back(factor == 1 ? fmt::format("rank {} as fast as the others", rank)
+                                 : fmt::format("rank {} {:.1f} times as slow", rank, factor));
+  }
+  return fmt::format("{}", fmt::join(speeds, ", "));
+}
+
 /// Describes the copies that `now` has and `before` has not.
 std::string copies_of(const RunChange& now, const RunChange& before) {
   std::vector<std::string> copies;
@@ -52,6 +68,8 @@ std::string StepCosts::describe() const {
   if (stretches_.empty()) return text;
   const Stretch& first = stretches_.front();
   // Each stretch is compared with the one before: ranks that are lost or back, and copies of stages.
+  const bool loses =
+      std::ranges::any_of(stretches_, [](const Stretch& stretch) { return !stretch.change.lost.empty(); });
   for (std::size_t i = 1; i < stretches_.size(); ++i) {
     const Stretch& now = stretches_[i];
     const RunChange& before = stretches_[i - 1].change;
@@ -61,6 +79,7 @@ std::string StepCosts::describe() const {
     if (!lost.empty()) news.push_back(numbers_of(lost) + " lost");
     if (!back.empty()) news.push_back(numbers_of(back) + " back");
     if (std::string copies = copies_of(now.change, before); !copies.empty()) news.push_back(std::move(copies));
+    if (std::string speeds = speeds_of(now.change, before); !speeds.empty()) news.push_back(std::move(speeds));
     if (news.empty()) news.emplace_back("copies dropped");
     text += fmt::format("{} in step {}: {:.2f} s until the step ran{}", fmt::join(news, ", "), now.step, now.pause,
                         lost.empty() && back.empty() ? "" : " again");
@@ -70,7 +89,8 @@ std::string StepCosts::describe() const {
                           ranks_);
       if (first.change.lost.empty() && !first.seconds.empty()) {
         const double whole = median_of(first.seconds);
-        text += fmt::format(", {:.2f} times the {:.4f} s before the first loss", median / whole, whole);
+        text += fmt::format(", {:.2f} times the {:.4f} s before the first {}", median / whole, whole,
+                            loses ? "loss" : "change");
       }
     }
     text += "\n";

@@ -27,6 +27,7 @@ const JoinedGeneration& ReconnectingTransport::await_generation() {
   // The order to leave may come before this rank has connected for the first time.
   is_first_ = !is_recovering() && !link_.must_leave(std::chrono::milliseconds(0));
   if (is_first_) return generation_;
+  resets_ = 0;
   generation_ = link_.rejoin([this] { breaker_->reset(); });
   // The launcher passes an open file without a name. The path of the descriptor gives it one, which c10d needs.
   const std::string store = fmt::format("/proc/self/fd/{}", generation_.store.get());
@@ -50,7 +51,7 @@ void ReconnectingTransport::join(const Connect& connect) {
 
 void ReconnectingTransport::reset() {
   connected_.reset();  // Waits for the other ranks
-  rendezvous_.attempt = "again/";
+  rendezvous_.attempt = fmt::format("again{}/", ++resets_);
 }
 
 bool ReconnectingTransport::must_leave(const std::exception& error, const std::string& op) {

@@ -40,7 +40,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   [[nodiscard]] const JoinedGeneration& await_generation();
   /// Connects by calling `connect`. Throws its errors.
   void join(const Connect& connect);
-  /// Closes the connections together with all other ranks; then call join(). Only once in a generation.
+  /// Closes the connections together with all other ranks; then call join().
   void reset();
   /// Returns whether the generation is not the first.
   [[nodiscard]] bool is_recovering() const { return link_.is_recovering(); }
@@ -60,6 +60,7 @@ class ReconnectingTransport final : public ForwardingTransport {
   RendezvousPoint rendezvous_;
   JoinedGeneration generation_;  // Keeps the store of `rendezvous_` open
   bool is_first_ = true;
+  int resets_ = 0;  // In this generation
   std::shared_ptr<ConnectionBreaker> breaker_ = std::make_shared<ConnectionBreaker>();
   std::unique_ptr<Transport> connected_;
   RecoveryLink link_;  // Last member: its thread uses the breaker

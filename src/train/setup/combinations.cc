@@ -22,11 +22,11 @@ namespace {
 enum class Feature : std::uint8_t {
   // Main features, which the page compares with each other
   TensorParallel, Slices, Asynchronous, Pairs, Muon, Lamb, ShardOptimizer, Canonical, Restarts, Twin, Reroute,
-  Repair, Offload, Dropout, SplitDocuments, Threads, Cuda, CudaGraphs, OpGraphs, Observes,
+  Repair, AdaptAll, Offload, Dropout, SplitDocuments, Threads, Cuda, CudaGraphs, OpGraphs, Observes,
   // Others: facts that rows need, or sums of main features, as Graphs is of CudaGraphs and OpGraphs
   Outlives, NoRecovery, NoRestarts, Rollback, Spike, NonFinite, Checkpoint, NoCheckpoint, TimedSaves, Graphs, Cpu,
   VerifyMessages, Tf32, BFloat16, TensorMemory, Sync, WholeSequences, Tied, OneProcess, ThreadRanks, Launched,
-  NoCopies, LonelyStage, TwoCopies, Replicas, Unpaired, SharedUpdates,
+  NoSpares, NoCopies, LonelyStage, TwoCopies, Replicas, Unpaired, SharedUpdates,
 };
 // clang-format on
 
@@ -72,6 +72,7 @@ const auto& all_features() {
       {Reroute, "`--recover reroute`", [](Fact f) { return recovers(f, Recover::Reroute); }, {Outlives}},
       {Repair, "`--on-different-copies repair`",
        [](Fact f) { return f.options.recovery.different_copies == DifferentCopies::Repair; }},
+      {AdaptAll, "`--adapt all`", [](Fact f) { return f.options.schedule.adapt == Adapt::All; }, {Outlives}},
       {Offload, "`--offload`", [](Fact f) { return f.options.memory.offload.rule != StageRule::None; }},
       {Dropout, "`--dropout`", [](Fact f) { return f.options.model.dropout > 0; }},
       {SplitDocuments, "`--documents split`", [](Fact f) { return f.options.data.documents == Documents::Split; }},
@@ -82,6 +83,7 @@ const auto& all_features() {
       {Observes, "`--trace`, `--op-times`, `--timeline`, `--report`",
        [](Fact f) { return f.options.output.observes(); }},
       {Outlives, "`--recover twin` or `reroute`", [](Fact f) { return f.options.recovery.outlives_ranks(); }},
+      {NoSpares, "no `--recover twin` or `reroute`", [](Fact f) { return !f.options.recovery.outlives_ranks(); }},
       {NoRecovery, "`--recover none`", [](Fact f) { return recovers(f, Recover::None); }},
       {NoRestarts, "no `--max-restarts`", [](Fact f) { return f.options.recovery.max_restarts == 0; }},
       {Rollback, "`--non-finite rollback`",
@@ -208,6 +210,15 @@ const auto& refused_combinations() {
       {{Repair, NoCopies},
        "--on-different-copies repair: no stage has a second copy",
        "use a bidirectional schedule such as chimera, or --data-parallel 2"},
+      {{AdaptAll, Asynchronous},
+       "--adapt all: schedule {schedule} is asynchronous, and its copies of a stage are not equal",
+       "use --adapt none"},
+      {{AdaptAll, TensorParallel}, "--adapt all: --tensor-parallel {T} is not supported yet", "leave out one of them"},
+      {{AdaptAll, Cuda},
+       "--adapt all: needs the times of ops, which are measured on CPUs alone",
+       "use --adapt documents"},
+      {{AdaptAll, Pairs}, "--adapt all: the changed order has no pairs", "leave out --overlap-pairs"},
+      {{AdaptAll, NoSpares}, "--adapt all: changes the order as --recover twin and reroute do", "give one of them"},
       {{OpGraphs, CudaGraphs}, "--op-graphs: --cuda-graphs records the ops too", "leave out one of them"},
       {{OpGraphs, Canonical},
        "--op-graphs: gradients of blocks have addresses of their own",

@@ -84,6 +84,7 @@ struct JobShape {
   std::vector<RankId> launched_ranks;  // [rank]: its number among the launched ranks; empty: all ranks run
   RankGroups launched_groups;          // Of the launched ranks: RunShape::rank_groups()
   std::int64_t lost_ranks = 0;         // Number of launched ranks that do not run
+  std::vector<double> factors;         // RunChange::factors
 
   /// Returns all ranks of the job, over all lanes.
   [[nodiscard]] TensorRanks ranks() const {

@@ -244,7 +244,9 @@ void OptionDeclarations::parallel() {
   add("--adapt", s.adapt, {kEqual},
       "what steps adapt to: documents of unequal length with --documents split, whose samples are dealt to "
       "micro-batches "
-      "and places of even work; or none (default {})");
+      "and places of even work; all, also slow ranks, whose twins take micro-batches (with --recover twin or reroute); "
+      "or "
+      "none (default {})");
   add_parsed(
       "--overlap-pairs", "",
       [&s](const std::string& text) { s.pairs = text == "true" ? Pairs::Together : Pairs::InOrder; },

@@ -150,10 +150,11 @@ struct DataOptions {
 enum class Adapt : std::uint8_t {
   None,
   Documents,  ///< Lengths of documents, with Documents::Split
+  All,        ///< Also the speeds of ranks
 };
 template <>
-inline constexpr auto kNames<Adapt> = std::to_array<Named<Adapt>>({{Adapt::None, "none"},
-                                                                   {Adapt::Documents, "documents"}});
+inline constexpr auto kNames<Adapt> =
+    std::to_array<Named<Adapt>>({{Adapt::None, "none"}, {Adapt::Documents, "documents"}, {Adapt::All, "all"}});
 
 /// The schedule of the pipeline, and how it divides the model and the micro-batches.
 struct ScheduleOptions {

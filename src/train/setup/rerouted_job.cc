@@ -22,8 +22,6 @@
 namespace chimera {
 namespace {
 
-std::int64_t block_size_of(const JobShape& job) { return job.canonical ? job.canonical->block_size : 1; }
-
 /// Returns the bytes that a rank may use: --memory or, on a GPU, the GPU's memory without the margin. Returns infinity
 /// if neither limits the rank.
 double memory_of_rank(const TrainOptions& options, std::int64_t ranks) {
@@ -62,11 +60,17 @@ Job rerouted_job(const Job& launched, const RunChange& change) {
   job.launched_ranks = remaining_ranks(launched.run, change.lost);
   job.lost_ranks = std::ssize(change.lost);
   job.launched_groups = launched.run.rank_groups();
+  job.factors = change.factors;
   if (job.canonical) {
     job.canonical = canonical_reduction(job.run, job.run.micro_batches() / block_size, "--reduction-blocks");
   }
   lower_programs(job);
   return job;
+}
+
+bool fits_memory(const Job& job) {
+  return std::ranges::max(peaks_by_order(job.run.schedule, bytes_of_stages(job), job.stages.recompute,
+                                         job.stages.offload)) <= memory_of_rank(job.options, job.num_ranks());
 }
 
 std::vector<GroupHolder> extra_copies(const JobShape& job) {

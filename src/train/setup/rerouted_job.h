@@ -1,8 +1,8 @@
 #pragma once
 
-// The job of the ranks that remain after a loss, if no replacement comes (--recover reroute). In it, the other ranks
-// that hold the lost rank's stages do its work. It is an ordinary job with fewer ranks and another schedule
-// (engine/rerouted_run.h): trainer and executor need no special case.
+// The job of the ranks that remain after a loss, if no replacement comes (--recover reroute), or with slow ranks
+// (--adapt all). In it, the other ranks that hold such a rank's stages do its work or a part of it. It is an ordinary
+// job with fewer ranks and another schedule (engine/rerouted_run.h): trainer and executor need no special case.
 
 #include <chrono>
 #include <optional>
@@ -13,10 +13,18 @@
 
 namespace chimera {
 
+/// Returns the number of micro-batches of a block of --reduction canonical; otherwise 1.
+[[nodiscard]] inline std::int64_t block_size_of(const JobShape& job) {
+  return job.canonical ? job.canonical->block_size : 1;
+}
+
 /// Returns the job without the lost ranks. Model, data, checkpoints and options stay. New are the run (ranks and
 /// schedule), the programs of the workers, and the order of additions for --reduction canonical. Throws ConfigError if
 /// the schedule cannot be rerouted.
 [[nodiscard]] Job rerouted_job(const Job& launched, const RunChange& change);
+
+/// Returns whether the workers' activations fit into --memory or their GPUs.
+[[nodiscard]] bool fits_memory(const Job& job);
 
 /// Returns the extra copies in a rerouted job: ranks (launched numbers) and parameter groups.
 [[nodiscard]] std::vector<GroupHolder> extra_copies(const JobShape& job);

@@ -1,0 +1,232 @@
+#include "engine/adaptation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "search/follow.h"
+#include "simulate/simulate.h"
+
+namespace chimera {
+namespace {
+
+constexpr double kNoise = 1.15;
+constexpr double kLeastGain = 0.05;  // Of a step
+constexpr double kStepsToPay = 50;
+constexpr double kUsualChange = 0.3;  // Seconds, before the first one is measured
+
+double lower_median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[(values.size() - 1) / 2];
+}
+
+bool differs(double one, double two) { return std::max(one, two) >= kNoise * std::min(one, two); }
+
+bool is_lost(const RunChange& change, std::size_t rank) {
+  return std::ranges::find(change.lost, RankId(static_cast<std::int64_t>(rank))) != change.lost.end();
+}
+
+/// Returns [rank]: how many times as long its ops take as those of the other holders of its stages, at least 1. A
+/// healthy holder is the median; of two holders, the faster one.
+std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std::size_t stages) {
+  std::vector<double> own(ranks, 0);
+  std::vector<double> healthy(ranks, 0);
+  for (std::size_t s = 0; s < stages; ++s) {
+    for (std::size_t kind = 0; kind <= SharedTimes::kRecomputation; ++kind) {
+      std::vector<double> times;
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        if (table.op(rank, s, kind) > 0) times.push_back(table.op(rank, s, kind));
+      }
+      if (times.size() < 2) continue;
+      const double median = lower_median(times);
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        if (table.op(rank, s, kind) == 0) continue;
+        own[rank] += table.op(rank, s, kind);
+        healthy[rank] += median;
+      }
+    }
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) own[rank] = healthy[rank] > 0 ? own[rank] / healthy[rank] : 1;
+  for (double& factor : own) factor = std::max(factor, 1.0);
+  return own;
+}
+
+/// Returns the mean time over ranks, each divided by its factor, of a full micro-batch.
+CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vector<double>& factors) {
+  CostModel costs;
+  bool recomputes = false;
+  for (std::size_t s = 0; s < static_cast<std::size_t>(launched.schedule.stages); ++s) {
+    std::vector<double> means;
+    for (std::size_t kind = 0; kind <= SharedTimes::kRecomputation; ++kind) {
+      double sum = 0;
+      double holders = 0;
+      for (std::size_t rank = 0; rank < factors.size(); ++rank) {
+        if (table.op(rank, s, kind) == 0) continue;
+        sum += table.op(rank, s, kind) / factors[rank];
+        ++holders;
+      }
+      means.push_back(sum / std::max(holders, 1.0) / launched.schedule.micro_batch_scale);
+    }
+    StageCosts& stage = costs.stages.emplace_back();
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) stage.*kStageTimes[kind] = means[kind];
+    costs.recompute.push_back(means.back());
+    recomputes = recomputes || means.back() > 0;
+  }
+  if (!recomputes) costs.recompute.clear();
+  costs.workers.resize(factors.size());
+  for (std::size_t rank = 0; rank < factors.size(); ++rank)
+    costs.workers[worker_number(launched.ranks, RankId(static_cast<std::int64_t>(rank)))] = factors[rank];
+  return costs;
+}
+
+/// Returns [rank]: the number of micro-batches that it runs, over all its stages.
+std::vector<std::int64_t> forwards_of(const Schedule& schedule, const RankLayout& ranks) {
+  std::vector<std::int64_t> counts;
+  for (RankId rank(0); rank.value() < ranks.num_ranks(); rank = RankId(rank.value() + 1)) {
+    const auto& ops = schedule.workers[worker_number(ranks, rank)];
+    counts.push_back(std::ranges::count(ops, OpKind::Forward, &Op::kind) / schedule.slices);
+  }
+  return counts;
+}
+
+std::string describe(const AdaptationTask& task, const Schedule& healthy, const Schedule& schedule) {
+  std::vector<std::string> clauses;
+  const auto before = forwards_of(healthy, task.launched.ranks);
+  const auto now = forwards_of(schedule, task.launched.ranks);
+  std::vector<std::size_t> takers;
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    if (now[rank] > before[rank]) takers.push_back(rank);
+  }
+  for (std::size_t rank = 0; rank < now.size(); ++rank) {
+    if (task.factors[rank] == 1) {
+      if (!task.now.factors.empty() && task.now.factors[rank] > 1)
+        clauses.push_back(fmt::format("rank {} is as fast as the others again", rank));
+      continue;
+    }
+    std::string clause = fmt::format("rank {} takes {:.1f} times as long", rank, task.factors[rank]);
+    if (now[rank] < before[rank]) {
+      clause += fmt::format("; {} of its {} micro-batches go to rank{} {}", before[rank] - now[rank], before[rank],
+                            takers.size() == 1 ? "" : "s", fmt::join(takers, ", "));
+    }
+    clauses.push_back(std::move(clause));
+  }
+  return fmt::format("{}", fmt::join(clauses, "; "));
+}
+
+}  // namespace
+
+SharedTimes::SharedTimes(std::int64_t ranks, std::int64_t stages)
+    : stages_(static_cast<std::size_t>(stages)),
+      row_(stages_ * (kRecomputation + 1) + 2),
+      table_(static_cast<std::size_t>(ranks) * row_, 0) {
+  forget();
+}
+
+double& SharedTimes::op(std::size_t rank, std::size_t stage, std::size_t kind) {
+  return table_[rank * row_ + stage * (kRecomputation + 1) + kind];
+}
+
+void SharedTimes::forget() {
+  total_ = OpTimes(static_cast<std::int64_t>(stages_)).numbers();
+  steps_.clear();
+}
+
+void SharedTimes::note_step(const OpTimes& total, double seconds) {
+  std::vector<double> step;
+  const std::vector<double>& sums = total.numbers();
+  for (std::size_t i = 0; i < sums.size(); i += 3) {  // Wall seconds, CPU seconds, ops
+    const double ops = sums[i + 2] - total_[i + 2];
+    step.push_back(ops > 0 ? (sums[i] - total_[i]) / ops : 0);
+  }
+  step.push_back(seconds);
+  total_ = sums;
+  steps_.push_back(std::move(step));
+  if (std::ssize(steps_) > kSteps) steps_.pop_front();
+}
+
+std::span<double> SharedTimes::numbers_of(std::int64_t step, RankId rank) {
+  if (step % kSteps != 0) return {};
+  std::ranges::fill(table_, 0);
+  constexpr std::int64_t kFewest = 4;
+  if (std::ssize(steps_) >= kFewest) {
+    double* const own = &table_[rank.index() * row_];
+    for (std::size_t i = 0; i + 1 < row_; ++i) {
+      std::vector<double> values;
+      for (const auto& each : steps_) values.push_back(each[i]);
+      own[i] = lower_median(std::move(values));
+    }
+  }
+  change(rank.index()) = change_seconds_;
+  return table_;
+}
+
+std::optional<AdaptationTask> Adaptation::consider(SharedTimes& table, const RunChange& now) {
+  const auto ranks = static_cast<std::size_t>(launched_.num_ranks());
+  double step_seconds = 0;
+  double change_seconds = 0;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (table.step(rank) == 0 && !is_lost(now, rank)) {
+      previous_.clear();
+      return std::nullopt;
+    }
+    step_seconds = std::max(step_seconds, table.step(rank));
+    change_seconds = std::max(change_seconds, table.change(rank));
+  }
+  const auto measured = measured_factors(table, ranks, static_cast<std::size_t>(launched_.schedule.stages));
+  const auto previous = std::exchange(previous_, measured);
+  if (previous.empty()) return std::nullopt;
+  const std::vector<double> used = now.factors.empty() ? std::vector<double>(ranks, 1) : now.factors;
+  if (considered_.empty()) considered_ = used;
+  std::vector<double> factors = used;
+  bool is_new = false;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (differs(previous[rank], measured[rank])) continue;
+    const double factor = std::sqrt(previous[rank] * measured[rank]);
+    if (!differs(factor, used[rank])) continue;
+    factors[rank] = differs(factor, 1) ? factor : 1;
+  }
+  for (std::size_t rank = 0; rank < ranks; ++rank) is_new = is_new || differs(factors[rank], considered_[rank]);
+  if (!is_new) return std::nullopt;
+  considered_ = factors;
+  AdaptationTask task{.launched = launched_,
+                      .block_size = block_size_,
+                      .now = now,
+                      .factors = factors,
+                      .costs = costs_of(table, launched_, factors),
+                      .step_seconds = step_seconds,
+                      .change_seconds = change_seconds > 0 ? change_seconds : kUsualChange};
+  task.costs.slices = slices_;
+  return task;
+}
+
+std::optional<AdaptedRun> adapted_run(const AdaptationTask& task) {
+  constexpr std::int64_t kEffort = 4'000'000;
+  const Schedule current = rerouted_schedule(task.launched, task.now, task.block_size);
+  AdaptedRun result{.change = task.now, .text = {}};
+  RunChange& change = result.change;
+  change.schedule = nullptr;
+  change.factors.clear();
+  if (std::ranges::max(task.factors) > 1) {
+    change.factors = task.factors;
+    change.schedule = std::make_shared<const Schedule>(
+        follow_costs(
+            {.detours = detour_task(task.launched, change, task.block_size), .costs = task.costs, .effort = kEffort})
+            .schedule);
+  }
+  const Schedule next = rerouted_schedule(task.launched, change, task.block_size);
+  const double saved = simulate(current, task.costs).makespan - simulate(next, task.costs).makespan;
+  if (saved < kLeastGain * task.step_seconds || saved * kStepsToPay < task.change_seconds) return std::nullopt;
+  RunChange healthy;
+  healthy.lost = change.lost;
+  healthy.extra_copies = change.extra_copies;
+  result.text = fmt::format("{}: {:.3g} s a step instead of {:.3g} (predicted)",
+                            describe(task, rerouted_schedule(task.launched, healthy, task.block_size), next),
+                            task.step_seconds - saved, task.step_seconds);
+  return result;
+}
+
+}  // namespace chimera
