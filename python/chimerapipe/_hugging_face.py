@@ -37,8 +37,8 @@ def layers_of(model: nn.Module, example: Any = None) -> list[nn.Module]:
 
     The first layer runs what precedes the blocks, the last what follows them; each block is a layer. Inputs are those
     of the model: token ids, or a dict or BatchEncoding. The result is the logits; a dict by the model's names if it has
-    several, as `start_logits` and `end_logits`, an auxiliary loss, `aux_loss`, or without a head a `pooler_output`. Layers share the model's parameters,
-    so after `Pipeline.gather`, `model.save_pretrained` writes the trained values.
+    several, as `start_logits` and `end_logits`, an auxiliary loss, `aux_loss`, or without a head a `pooler_output`.
+    Layers share the model's parameters, so after `Pipeline.gather`, `model.save_pretrained` writes the trained values.
 
     `example`: inputs, for models whose inputs are neither token ids nor images.
 

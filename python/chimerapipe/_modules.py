@@ -183,7 +183,7 @@ class _Snapshot:
         self._found += [(each, _DEPTH) for name in _HOOKS for each in getattr(module, name).values()]
         parameters = module._parameters.values() if has_parameters else ()
         self._found += [(each, 1) for each in parameters if each is not None and not each.requires_grad]
-        if not type(module).__module__.startswith(("torch.nn.parallel", "torch._dynamo")):  # They keep their first forward
+        if not type(module).__module__.startswith(("torch.nn.parallel", "torch._dynamo")):  # They keep a first forward
             self._save_items(vars(module), _DEPTH, OF_TORCH | {"_target"})
 
     def _save(self, value: Any, depth: int) -> None:

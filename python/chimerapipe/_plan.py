@@ -67,29 +67,18 @@ class Candidate:
 
     def pipeline_options(self) -> dict[str, Any]:
         """Returns arguments for `Pipeline`."""
-        return {
-            "micro_batch_size": self.micro_batch_size,
-            "partition": self.partition,
-            "data_parallel": self.data_parallel,
-            "recompute": self.recompute,
-        }
+        names = ("micro_batch_size", "partition", "data_parallel", "recompute")
+        return {name: getattr(self, name) for name in names}
 
     def row(self) -> dict[str, object]:
         """Returns a table row."""
-        return {
-            "schedule": self.name,
-            **self.parameters,
-            "data_parallel": self.data_parallel,
-            "stages": self.stages,
-            "micro_batches": self.micro_batches,
-            "micro_batch_size": self.micro_batch_size,
-            "partition": ",".join(map(str, self.partition)),
-            "recompute": ",".join(map(str, self.recompute)) or "none",
-            "step_seconds": self.step_seconds,
-            "samples_per_second": self.samples_per_second,
-            "bubble_ratio": self.bubble_ratio,
-            "peak_memory_bytes": self.peak_memory_bytes,
-        }
+        sizes = ("data_parallel", "stages", "micro_batches", "micro_batch_size")
+        layout = {name: getattr(self, name) for name in sizes}
+        layers = {"partition": ",".join(map(str, self.partition))}
+        layers["recompute"] = ",".join(map(str, self.recompute)) or "none"
+        costs = ("step_seconds", "samples_per_second", "bubble_ratio", "peak_memory_bytes")
+        numbers = {name: getattr(self, name) for name in costs}
+        return {"schedule": self.name, **self.parameters, **layout, **layers, **numbers}
 
 
 @dataclass(frozen=True)
@@ -224,6 +213,7 @@ def footprint(model: str, **fields: Any) -> dict[str, Any]:
     return report
 
 
+_TIMES = ("forward", "input_gradient", "weight_gradient")
 _SIZES = ("layers", "hidden", "heads", "key_value_heads", "vocabulary", "tied")
 _OF_WORKLOAD = ("sequence", "dtype", "optimizer", "dropout")
 _RESTRICTIONS = ("rule", "pipelines", "tensor_parallel", "slices", "replica_layout")
@@ -260,12 +250,7 @@ def _measured(profile: Profile) -> list[dict[str, Any]]:
     return [
         {
             "times": [
-                {
-                    "micro_batch_size": size,
-                    "forward": costs[index].forward,
-                    "input_gradient": costs[index].input_gradient,
-                    "weight_gradient": costs[index].weight_gradient,
-                }
+                {"micro_batch_size": size, **{name: getattr(costs[index], name) for name in _TIMES}}
                 for size, costs in sorted(profile.sizes.items())
             ],
             "weights": layer.weights,

@@ -64,6 +64,17 @@ def full(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
+def expect_gradients(pipeline, whole, step=None):
+    """Compares gradients with those of the whole model, and their norm."""
+    expected = {name: parameter.grad for name, parameter in whole.named_parameters()}
+    if step is not None:
+        norm = nn.utils.get_total_norm([each for each in expected.values() if each is not None]).item()
+        assert abs(step.gradient_norm - norm) < 1e-12 * max(norm, 1)
+    for name, parameter in pipeline.named_parameters():
+        same = expected[name.replace("module.", "")]
+        torch.testing.assert_close(full(parameter.grad), same, rtol=1e-12, atol=1e-12, msg=name)
+
+
 def trains_like_the_whole_model(mesh, schedule, prepare, tolerance=1e-12, **options):
     """`prepare` distributes a layer. Returns the pipeline."""
     plain = blocks()
@@ -158,11 +169,7 @@ def trains_like_the_whole_model_with(loss, mesh, schedule, prepare, layers):
     expected = squares(whole(inputs), targets) / targets.numel()
     expected.backward()
     assert abs(step.loss - expected.item()) < 1e-12
-    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
-    norm = nn.utils.get_total_norm(gradients.values()).item()
-    assert abs(step.gradient_norm - norm) < 1e-12 * max(norm, 1)
-    for name, parameter in pipeline.named_parameters():
-        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+    expect_gradients(pipeline, whole, step)
 
 
 def llama_with_its_own_plan(mesh, schedule):
@@ -183,11 +190,7 @@ def llama_with_its_own_plan(mesh, schedule):
     loss = cross_entropy(whole(tokens).logits, tokens + 1) / 20
     loss.backward()
     assert abs(step.loss - loss.item()) < 1e-12
-    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
-    norm = nn.utils.get_total_norm(gradients.values()).item()
-    assert abs(step.gradient_norm - norm) < 1e-12 * norm
-    for name, parameter in pipeline.named_parameters():
-        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+    expect_gradients(pipeline, whole, step)
 
 
 def shared_by_stages(mesh, schedule):
@@ -291,11 +294,7 @@ def llama_sharded(mesh, schedule):
     for _ in range(2):
         step = pipeline.step(tokens, tokens + 1)
     cross_entropy(whole(tokens).logits, tokens + 1).div(20).backward()
-    gradients = {name: parameter.grad for name, parameter in whole.named_parameters()}
-    norm = nn.utils.get_total_norm(gradients.values()).item()
-    assert abs(step.gradient_norm - norm) < 1e-12 * norm
-    for name, parameter in pipeline.named_parameters():
-        torch.testing.assert_close(full(parameter.grad), gradients[name], rtol=1e-12, atol=1e-12, msg=name)
+    expect_gradients(pipeline, whole, step)
     around = fully_shard(nn.Sequential(*map(shards(mesh), blocks())), mesh=mesh["dp"])
     words = "fully_shard has wrapped the model around the layers"
     refused(lambda: cp.Pipeline(around, squares, cp.schedule(schedule, 2, 4), mesh=mesh["pp"]), words)
@@ -316,11 +315,7 @@ def accumulated(mesh, schedule):
             inputs, targets = torch.randn(2, BATCH, WIDTH).double()
             step = pipeline.step(inputs, targets, zero_gradients=number == 0, scale_loss=0.5)
             (squares(whole(inputs), targets) / targets.numel() / 2).backward()
-        expected = {name: parameter.grad for name, parameter in whole.named_parameters()}
-        assert abs(step.gradient_norm - nn.utils.get_total_norm(expected.values()).item()) < 1e-12
-        for name, parameter in pipeline.named_parameters():
-            same = expected[name.replace("module.", "")]
-            torch.testing.assert_close(full(parameter.grad), same, rtol=1e-12, atol=1e-12, msg=name)
+        expect_gradients(pipeline, whole, step)
 
 
 def scaled(mesh, schedule):
@@ -390,7 +385,7 @@ def experts_of_a_group(mesh, schedule):
             if "router" in name:
                 distributed.all_reduce(parameter.grad, group=group)
             parameter.grad.div_(2)
-            torch.testing.assert_close(parameter.grad, expected[name].grad, rtol=1e-12, atol=1e-12, msg=name)
+        expect_gradients(pipeline, whole)
         for optimizer in optimizers:
             optimizer.step()
         for name, parameter in pipeline.named_parameters():
@@ -461,9 +456,7 @@ def started_again(mesh, schedule):
             assert abs(pipeline.step(inputs, targets).loss - loss.item()) < 1e-12
             pipeline.validate(torch.randn(BATCH, 7, WIDTH).double(), torch.randn(BATCH, 7, WIDTH).double())
             expected = dict(whole.named_parameters())
-            for name, parameter in pipeline.named_parameters():
-                same = expected[name.replace("module.", "")]
-                torch.testing.assert_close(full(parameter.grad), same.grad, rtol=1e-12, atol=1e-12, msg=name)
+            expect_gradients(pipeline, whole)
             for optimizer in optimizers:
                 optimizer.step()
             for name, parameter in pipeline.named_parameters():

@@ -18,15 +18,11 @@ from hugging_face_models import MODELS as TRANSFORMERS
 from hugging_face_models import batch_of, loss_of, unpipelined
 from models import perceptron, squares
 from test_checkpoints import LAYOUTS, train, trainer
+from users_ranks import say
 
 import chimerapipe as cp
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def report(words):
-    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # One write, so that lines of ranks do not mix
-    sys.stdout.flush()
 
 
 def main(folder):
@@ -46,7 +42,7 @@ def check_gradients():
                 gradients += expect_equal(model, schedule)
             except AssertionError as error:
                 raise AssertionError(f"{model}, {schedule}: {error}") from None
-    report(f"{len(MODELS) * len(SCHEDULES)} cases, {gradients} gradients")
+    say(f"{len(MODELS) * len(SCHEDULES)} cases, {gradients} gradients")
 
 
 def check_transformers(names, schedules, width):
@@ -69,7 +65,7 @@ def check_transformers(names, schedules, width):
             for key in compared:
                 words = f"{name} {schedule} {key}"
                 torch.testing.assert_close(found[key], expected[1][key], rtol=0, atol=1e-10, msg=words)
-        report(f"{name} in {width} groups")
+        say(f"{name} in {width} groups")
 
 
 def go_on_from_checkpoints(folder):
@@ -84,13 +80,13 @@ def go_on_from_checkpoints(folder):
     saving = pipeline.save_checkpoint(folder / "processes", optimizer=optimizer, wait=False)
     train(example, pipeline, optimizer, 1)
     saving.wait()
-    report(f"losses {losses}")
+    say(f"losses {losses}")
     if os.environ["RANK"] == "2":
         next(iter(optimizer.state.values()))["strange"] = object()
     try:
         pipeline.save_checkpoint(folder / "processes", optimizer=optimizer)
     except Exception as error:
-        report(f"refused: {error}")
+        say(f"refused: {error}")
 
 
 def train_over_pairs(folder):
@@ -118,7 +114,7 @@ def train_over_pairs(folder):
         go_on_over_pairs(folder)
         fail_on_rank_two()
     assert {timeout() for timeout in timeouts} == {timedelta(minutes=30)}
-    report(f"{len(SCHEDULES)} schedules over pairs")
+    say(f"{len(SCHEDULES)} schedules over pairs")
 
 
 def go_on_over_pairs(folder):
@@ -131,7 +127,7 @@ def go_on_over_pairs(folder):
     pipeline.load_checkpoint(folder / "pairs", optimizer=optimizer)
     losses += train(example, pipeline, optimizer, 1)
     share = slice(pipeline.group * pipeline.batch_size, (pipeline.group + 1) * pipeline.batch_size)
-    report(f"over pairs {[*losses, pipeline.validate(example.inputs[share], example.targets[share])]}")
+    say(f"over pairs {[*losses, pipeline.validate(example.inputs[share], example.targets[share])]}")
 
 
 def fail_on_rank_two():
@@ -144,7 +140,7 @@ def fail_on_rank_two():
     try:
         pipeline.step(example.inputs, example.targets)
     except Exception as error:
-        report(f"raised {type(error).__name__}")
+        say(f"raised {type(error).__name__}")
 
 
 if __name__ == "__main__":

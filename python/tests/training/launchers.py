@@ -14,37 +14,28 @@ import chimerapipe as cp
 from chimerapipe import _processes
 
 JOB = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_ID": "0"}
+
+
+def slurm(rank, hosts):
+    place = {"SLURM_PROCID": rank, "SLURM_STEP_NUM_TASKS": 2, "SLURM_STEP_NUM_NODES": hosts, **JOB}
+    return place | {"SLURM_LOCALID": rank if hosts == 1 else 0}
+
+
+def open_mpi(rank):
+    of_world = {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": 2, "PMIX_RANK": rank}
+    return of_world | {"OMPI_COMM_WORLD_LOCAL_RANK": rank, "OMPI_COMM_WORLD_LOCAL_SIZE": 2}
+
+
+def torch_on_hosts(rank):
+    return {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": ADDRESS, "MASTER_PORT": PORT}
+
+
 LAUNCHERS = {
-    "Open MPI": lambda rank: {
-        "OMPI_COMM_WORLD_RANK": rank,
-        "OMPI_COMM_WORLD_SIZE": 2,
-        "OMPI_COMM_WORLD_LOCAL_RANK": rank,
-        "OMPI_COMM_WORLD_LOCAL_SIZE": 2,
-        "PMIX_RANK": rank,
-    },
+    "Open MPI": open_mpi,
     "MPICH": lambda rank: {"PMI_RANK": rank, "PMI_SIZE": 2, "MPI_LOCALRANKID": rank, "MPI_LOCALNRANKS": 2},
-    "SLURM": lambda rank: {
-        "SLURM_PROCID": rank,
-        "SLURM_STEP_NUM_TASKS": 2,
-        "SLURM_LOCALID": rank,
-        "SLURM_STEP_NUM_NODES": 1,
-        **JOB,
-    },
-    "SLURM on hosts": lambda rank: {
-        "SLURM_PROCID": rank,
-        "SLURM_STEP_NUM_TASKS": 2,
-        "SLURM_LOCALID": 0,
-        "SLURM_STEP_NUM_NODES": 2,
-        "SLURM_STEP_NODELIST": "localhost",
-        **JOB,
-    },
-    "torch on hosts": lambda rank: {
-        "RANK": rank,
-        "WORLD_SIZE": 2,
-        "LOCAL_WORLD_SIZE": 1,
-        "MASTER_ADDR": ADDRESS,
-        "MASTER_PORT": PORT,
-    },
+    "SLURM": lambda rank: slurm(rank, 1),
+    "SLURM on hosts": lambda rank: slurm(rank, 2) | {"SLURM_STEP_NODELIST": "localhost"},
+    "torch on hosts": torch_on_hosts,
 }
 with socket.socket() as free:
     free.bind(("", 0))

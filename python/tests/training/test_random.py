@@ -137,7 +137,7 @@ def test_all_schedules_drop_alike(make):
 
 
 def test_layers_that_draw_only_later_drop_alike():
-    """By another probability, a hook, or the samples; also where torch's checkpointing saves the state before a draw."""
+    """By another probability, a hook, or the samples; torch's checkpointing saves the state before a draw."""
     torch.manual_seed(2)
     first = [Later(6, 6).double(), dropouts()[0], nn.Linear(6, 6).double(), Later(6, 6).double()]
     batches = [samples(8) for _ in range(4)]

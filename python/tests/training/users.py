@@ -285,7 +285,8 @@ class Tracks(nn.Module):
             self.count.data = self.count + 1
             with torch.no_grad():
                 self.frozen.add_(x.detach().flatten(0, -2).mean(0))
-            self.factor = next(self.numbers) + self.helper.calls[0] + self.draws.random() * self.array.sum() + self.count
+            self.factor = next(self.numbers) + self.helper.calls[0] + self.draws.random() * self.array.sum()
+            self.factor += self.count
             self.last.add_(x.detach().flatten(0, -2).mean(0))
             self.latest = x.shape
         values = self.mean * self.calls + len(self.seen) * self.sums["of"]["all"] + self.last + self.factor

@@ -18,7 +18,7 @@ RANK = int(os.environ.get("RANK", 0))
 
 
 def say(words):
-    sys.stdout.write(f"rank {RANK}: {words}\n")  # One write, so that lines of ranks do not mix
+    sys.stdout.write(f"rank {os.environ['RANK']}: {words}\n")  # One write, so that lines of ranks do not mix
     sys.stdout.flush()
 
 
