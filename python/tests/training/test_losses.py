@@ -199,6 +199,8 @@ def test_a_loss_with_state_is_called_once_for_each_micro_batch(checks):
     model = cp.Pipeline(layers, function, cp.schedule("1f1b", 2, 4), check_loss=checks)
     for length in (1, 1, 2, 1):
         x, y = torch.randn(4, length, 6).double(), torch.randn(4, length, 6).double()
+        if checks and not loss.calls["all"]:
+            y = plain(x).detach()  # Losses of zero decide nothing, so later calls compare too
         losses = [plain_loss(plain(a), b).item() for a, b in zip(x.split(1), y.split(1), strict=True)]
         assert model.step(x, y).loss == pytest.approx(sum(losses) / y.numel(), rel=1e-12)
         assert loss.calls == plain_loss.calls
