@@ -290,26 +290,11 @@ void add_plan(CLI::App& program, int& exit_code) {
   options->ranks_option =
       add_count(*command, "--ranks-per-node", options->ranks_of_node,
                 "ranks per node of the SLURM job (default: GPUs per node of a GPU profile, else 1)");
-  set_common_flags(*command, {"--model",
-                              "--machine",
-                              "--network",
-                              "--workers",
-                              "--mini-batch",
-                              "--memory",
-                              "--sequence",
-                              "--schedules",
-                              "--stages",
-                              "--data-parallel",
-                              "--tensor-parallel",
-                              "--micro-batch-size",
-                              "--shard-optimizer",
-                              "--recompute",
-                              "--top",
-                              "--explain",
-                              "--run",
-                              "--format",
-                              "--output",
-                              "--sbatch"});
+  set_common_flags(*command,
+                   {"--top",        "--run",           "--model",           "--memory",          "--stages",
+                    "--format",     "--output",        "--sbatch",          "--machine",         "--network",
+                    "--workers",    "--explain",       "--sequence",        "--schedules",       "--recompute",
+                    "--mini-batch", "--data-parallel", "--tensor-parallel", "--shard-optimizer", "--micro-batch-size"});
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.

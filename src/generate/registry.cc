@@ -16,26 +16,11 @@ namespace chimera {
 std::span<const Generator> generators() {
   // clang-format off
   static const std::array all = {
-      gpipe_entry(),
-      one_f_one_b_entry(),
-      interleaved_one_f_one_b_entry(),
-      combined_one_f_one_b_entry(),
-      looped_bfs_entry(),
-      gems_entry(),
-      chimera_entry(),
-      chimera_rotated_entry(),
-      zb_h1_entry(),
-      zb_h2_entry(),
-      interleaved_zb_entry(),
-      zb_v_entry(),
-      v_half_entry(),
-      v_min_entry(),
-      dualpipe_entry(),
-      dualpipev_entry(),
-      hanayo_entry(),
-      hanayo_zb_entry(),
-      chimera_zb_entry(),
-      pipedream_entry(),
+      gpipe_entry(), one_f_one_b_entry(), interleaved_one_f_one_b_entry(), combined_one_f_one_b_entry(),
+      looped_bfs_entry(), gems_entry(), chimera_entry(), chimera_rotated_entry(),
+      zb_h1_entry(), zb_h2_entry(), interleaved_zb_entry(), zb_v_entry(),
+      v_half_entry(), v_min_entry(), dualpipe_entry(), dualpipev_entry(),
+      hanayo_entry(), hanayo_zb_entry(), chimera_zb_entry(), pipedream_entry(),
       pipedream_two_bw_entry(),
   };
   // clang-format on

@@ -436,6 +436,15 @@ std::int64_t held_count(const std::vector<ParameterSpec>& parameters, const Tens
   return held;
 }
 
+/// Counts one block for all, because specifications have names, which take time to make.
+std::int64_t held_count(const ModelConfig& config, const StageLayers& stage, const TensorPlace& place) {
+  StageLayers one = stage;
+  one.end_layer = std::min(stage.end_layer, stage.first_layer + 1);
+  const std::int64_t others = stage.blocks() - one.blocks();
+  const std::int64_t held = held_count(stage_parameters(config, one), place);
+  return others == 0 ? held : held + others * held_count(block_parameters(config, 0), place);
+}
+
 LayerFootprint footprint_of(const ModelConfig& config, LayerKind kind, const Workload& workload) {
   // FLOPs are those of all T ranks together, bytes and parameters those of the first.
   Workload of_all_ranks = workload;
@@ -473,7 +482,7 @@ double copied_parameters(const ModelConfig& config, const StageLayers& stage, co
   const TensorPlace place = first_place(config, workload);
   // Embedding tables have none: their rows are looked up in full precision, and only the result is converted. A tied
   // table has a copy as output matrix.
-  double copied = as_real(held_count(stage_parameters(config, stage), place));
+  double copied = as_real(held_count(config, stage, place));
   if (!stage.embedding) return copied;
   for (const ParameterSpec& spec : embedding_parameters(config)) {
     if (spec.shape.size() == 2) copied -= as_real(held_count({spec}, place));
@@ -488,7 +497,7 @@ double held_matrices(const ModelConfig& config, const StageLayers& stage, const 
 
 StageMemory kept_between_steps(const ModelConfig& config, const StageLayers& stage, const Workload& workload) {
   const TensorPlace place = first_place(config, workload);
-  const double parameters = as_real(held_count(stage_parameters(config, stage), place));
+  const double parameters = as_real(held_count(config, stage, place));
   const double weight_bytes = as_real(workload.weight_bytes);
   const bool two_uses = config.tied && stage.embedding && stage.head;
   // A worker with both uses of the tied matrix sums their gradients separately (TiedWeight in model/parameter_group.h).
@@ -611,7 +620,7 @@ StageFootprint stage_footprint(const ModelConfig& config, const StageLayers& sta
   check(config, workload);
   const LayerTensors tensors(config, workload);
   StageFootprint result;
-  result.parameters = held_count(stage_parameters(config, stage), first_place(config, workload));
+  result.parameters = held_count(config, stage, first_place(config, workload));
   result.memory = kept_between_steps(config, stage, workload);
   if (stage.end_layer > stage.first_layer) result.memory.weights += tensors.rotary_table();
   // The input of the first stage is tokens, which its embedding counts.

@@ -40,6 +40,15 @@ void read_numbers(const JsonValue& value, const Fields& fields, Struct& into) {
   }
 }
 
+/// Reads an object that has only these fields.
+template <class Struct, class Fields>
+Struct read_struct(const JsonValue& value, const Fields& fields) {
+  value.expect_object(field_names(fields, {}));
+  Struct result;
+  read_numbers(value, fields, result);
+  return result;
+}
+
 using OrderedJson = nlohmann::ordered_json;
 
 template <class Struct, class Fields>
@@ -159,9 +168,7 @@ void read_kernels(const JsonValue& value, MachineProfile& machine) {
 }
 
 DeviceModel read_device(const JsonValue& value) {
-  value.expect_object(field_names(kDeviceNumbers, {}));
-  DeviceModel device;
-  read_numbers(value, kDeviceNumbers, device);
+  const auto device = read_struct<DeviceModel>(value, kDeviceNumbers);
   for (const char* share : {"products", "attention", "fused_attention"}) {
     if (value.number(share, 1) == 0) value.field(share).fail("expected a number above 0");
   }
@@ -174,20 +181,6 @@ TestedErrors read_errors(const JsonValue& value) {
   // Numbers of files are not negative, so `low` is the part below the prediction.
   errors.low = -value.number("low", 1);
   return errors;
-}
-
-ReservedBytes read_reserved(const JsonValue& value) {
-  value.expect_object(field_names(kReservedNumbers, {}));
-  ReservedBytes reserved;
-  read_numbers(value, kReservedNumbers, reserved);
-  return reserved;
-}
-
-Contention read_contention(const JsonValue& value) {
-  value.expect_object(field_names(kContentionNumbers, {}));
-  Contention contention;
-  read_numbers(value, kContentionNumbers, contention);
-  return contention;
 }
 
 std::map<DataType, double> read_matrix_flops(const JsonValue& value) {
@@ -291,7 +284,7 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   machine.threads = root.count("threads", 1);
   machine.workers_per_node = root.count("workers_per_node", 1);
   machine.memory_bytes = root.number("memory_bytes", kMaxBytes);
-  if (root.has("reserved")) machine.reserved = read_reserved(root.field("reserved"));
+  if (root.has("reserved")) machine.reserved = read_struct<ReservedBytes>(root.field("reserved"), kReservedNumbers);
   if (root.has("kernels")) read_kernels(root.field("kernels"), machine);
   if (root.has("device")) machine.device = read_device(root.field("device"));
   if (root.has("errors")) {
@@ -315,7 +308,8 @@ MachineProfile machine_from_json(const std::string& text, const std::string& sou
   }
   if (root.has("message_copy")) machine.message_copy = read_link(root.field("message_copy"));
   if (root.has("node_message_copy")) machine.node_message_copy = read_link(root.field("node_message_copy"));
-  if (root.has("contention")) machine.contention = read_contention(root.field("contention"));
+  if (root.has("contention"))
+    machine.contention = read_struct<Contention>(root.field("contention"), kContentionNumbers);
   if (root.has("matrix_flops")) machine.matrix_flops = read_matrix_flops(root.field("matrix_flops"));
   for (const DataType type : {DataType::Float32, DataType::BFloat16}) {
     if (machine.has_device() && !machine.matrix_flops.contains(type))
@@ -362,12 +356,7 @@ std::string to_json(const MachineProfile& machine) {
   return json_text(json, 1) + "\n";
 }
 
-LinkTimes read_link(const JsonValue& value) {
-  value.expect_object(field_names(kLinkNumbers, {}));
-  LinkTimes times;
-  read_numbers(value, kLinkNumbers, times);
-  return times;
-}
+LinkTimes read_link(const JsonValue& value) { return read_struct<LinkTimes>(value, kLinkNumbers); }
 
 nlohmann::ordered_json link_json(const LinkTimes& times) {
   nlohmann::ordered_json json = {{"alpha", times.alpha}, {"beta", times.beta}};

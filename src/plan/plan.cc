@@ -81,10 +81,6 @@ bool has_copies(const Candidate& candidate) {
   return candidate.data_parallel > 1 || find_generator(candidate.schedule).replicas(candidate.shape) > 1;
 }
 
-bool has_more_room(const RankedCandidate& a, const RankedCandidate& b) {
-  return a.prediction.peak_memory_bytes < b.prediction.peak_memory_bytes;
-}
-
 class Planner {
  public:
   Planner(Predictor& predictor, const PlanOptions& options, std::size_t candidates)
@@ -139,7 +135,7 @@ class Planner {
     };
     const auto end = std::ranges::find_if(rows, differs);
     plan_.tied = end - rows.begin();
-    std::stable_sort(rows.begin(), end, has_more_room);
+    std::ranges::stable_sort(rows.begin(), end, {}, [](const auto& row) { return row.prediction.peak_memory_bytes; });
   }
 
   /// Balancing costs many simulations, so only the best even candidates are balanced.

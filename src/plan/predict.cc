@@ -12,12 +12,14 @@
 #include "plan/tensor_parallel.h"
 #include "plan/worker_memory.h"
 #include "simulate/explain.h"
+#include "simulate/lower_bound.h"
 #include "simulate/simulate.h"
 
 namespace chimera {
 namespace {
 
 constexpr std::int64_t kMaxKeptOps = std::int64_t{1} << 23;
+constexpr double kRounding = 1 - 1e-9;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 /// A step, or several if no flush separates them.
@@ -167,7 +169,13 @@ std::optional<Prediction> Predictor::predict_below(double seconds, const Planned
                                                    const Candidate& candidate) const {
   const CostModel& costs = planned.model.costs;
   const Run run = run_of(planned.schedule);
-  const Timeline timeline = timeline_of(run, planned.model, shared_cores(problem_, candidate, planned.model));
+  const SharedCores cores = shared_cores(problem_, candidate, planned.model);
+  // Cores that help each other shorten ops, so the bound does not hold.
+  if (seconds < kNoLimit && run.steps == 1 && cores.contention.idle_gain == 0) {
+    const double least = lower_bound(*run.schedule, CostTable(*run.schedule, costs)) + planned.model.step_seconds;
+    if (kRounding * least >= seconds) return std::nullopt;
+  }
+  const Timeline timeline = timeline_of(run, planned.model, cores);
   Prediction prediction;
   prediction.step_seconds = timeline.period + planned.model.step_seconds;
   // Before explain(), which a candidate that is too slow does not need.

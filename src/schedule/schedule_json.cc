@@ -222,40 +222,17 @@ std::vector<Op> read_worker(const Value& value, const Schedule& schedule) {
 }
 
 // The first line of a CSV file lacks the workers. The fields behind them may be missing.
+// clang-format off
 enum Field : std::uint8_t {
-  kFormat,
-  kVersion,
-  kName,
-  kStages,
-  kMicroBatches,
-  kReplicas,
-  kWorkers,
-  kSlices,
-  kGroups,
-  kScale,
-  kOrder,
-  kLateForwards,
-  kSynchronous,
-  kPerUpdate,
-  kVersions,
-  kDelay
+  kFormat, kVersion, kName, kStages, kMicroBatches, kReplicas,
+  kWorkers, kSlices, kGroups, kScale, kOrder, kLateForwards,
+  kSynchronous, kPerUpdate, kVersions, kDelay
 };
-constexpr const char* kFileNames[] = {"format",
-                                      "version",
-                                      "name",
-                                      "stages",
-                                      "micro_batches",
-                                      "replicas",
-                                      "workers",
-                                      "slices",
-                                      "groups",
-                                      "micro_batch_scale",
-                                      "order",
-                                      "late_forwards",
-                                      "synchronous",
-                                      "micro_batches_per_update",
-                                      "weight_versions",
-                                      "update_delay"};
+constexpr const char* kFileNames[] = {
+  "format", "version", "name", "stages", "micro_batches", "replicas",
+  "workers", "slices", "groups", "micro_batch_scale", "order", "late_forwards",
+  "synchronous", "micro_batches_per_update", "weight_versions", "update_delay"};
+// clang-format on
 
 // Fields that need each other are checked in both directions: a field without effect is more likely a mistake than a
 // wish.
