@@ -185,8 +185,8 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   return options;
 }
 
-/// None of these flags may be given, except --schedule and --replica-layout, which restrict the plan. Slices are
-/// planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
+/// None of these flags may be given, except --schedule, --tensor-parallel and --replica-layout, which restrict the
+/// plan. Slices are planned on CPUs, where they are measured, and without canonical sums, whose bits depend on them.
 void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   std::vector<std::string> chosen = {"--stages",    "--micro-batches", "--data-parallel", "--micro-batch-size",
                                      "--partition", "--recompute",     "--slice-lengths"};
@@ -201,6 +201,12 @@ void merge_plan(CLI::App& command, const TrainCommandLine& flags) {
   if (flags.has("--schedule")) restrictions.schedules = {options.schedule.name};
   if (options.device.kind == DeviceKind::Cpu && options.numbers.reduction == ReductionOrder::Natural)
     restrictions.given.slices = {};
+  const bool can_share_layers = options.device.transport == TransportKind::Processes && !options.numbers.cuda_graphs &&
+                                !options.numbers.op_graphs && options.schedule.pairs == Pairs::InOrder &&
+                                !options.recovery.outlives_ranks() &&
+                                options.numbers.reduction == ReductionOrder::Natural;
+  if (can_share_layers) restrictions.given.tensor_parallel = {};
+  if (flags.has("--tensor-parallel")) restrictions.given.tensor_parallel = {options.parallel.tensor_parallel};
   if (flags.has("--replica-layout")) restrictions.given.replica_layout = options.parallel.replica_layout;
   // The plan becomes part of the command line, which ranks and checkpoints receive.
   for (const TrainFlag& flag : flags.planned_flags(restrictions)) set_flag(command, flag.name, value_text(flag));

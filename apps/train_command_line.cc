@@ -38,12 +38,12 @@ void add_declared(CLI::App& app, const Option& option) {
 void add_planning(CLI::App& app, TrainCommandLine& flags) {
   begin_group(app, heading::kPlanning);
   add_choice(app, "--plan", flags.plan,
-             "auto: choose schedule, W, D, N, micro-batch size, partition and checkpointing with the planner, from "
+             "auto: choose schedule, W, T, D, N, micro-batch size, partition and checkpointing with the planner, from "
              "--machine, --workers, --mini-batch and --memory (default none)");
   add_path(app, "--machine", flags.planner.machine,
            "machine profile for --plan auto, --dry-run, --partition auto and the MFU of a run on CPUs: a file of "
            "`chimera profile`, or a shipped one such as h100-80gb");
-  add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x D), for --plan auto");
+  add_count(app, "--workers", flags.planner.workers, "total number of workers (P = W x T x D), for --plan auto");
   add_count(app, "--mini-batch", flags.planner.mini_batch,
             "sequences per step over all workers: gives N = this / (W b), or is for --plan auto");
 }
@@ -121,7 +121,7 @@ void TrainCommandLine::check_flags() const {
   }
 }
 
-std::vector<TrainFlag> TrainCommandLine::planned_flags(const PlanOptions& restrictions) const {
+std::vector<TrainFlag> TrainCommandLine::planned_flags(PlanOptions restrictions) const {
   PlanFlags problem_flags = planner;
   problem_flags.model = options.model.from.empty() ? options.model.name : options.model.from;
   problem_flags.fields = options.model.overrides;
@@ -133,6 +133,7 @@ std::vector<TrainFlag> TrainCommandLine::planned_flags(const PlanOptions& restri
   problem_flags.dropout = options.model.dropout > 0;
   problem_flags.shard_optimizer = options.memory.shard_optimizer;
   const PlanProblem problem = problem_flags.problem();
+  if (restrictions.given.tensor_parallel.empty()) restrictions.given.tensor_parallel = usual_tensor_parallel(problem);
   Predictor predictor(problem);
   const RankedCandidate best = make_plan(predictor, restrictions).ranked.front();
   std::cerr << fmt::format("plan: {}, recompute {}; predicted {:.4g} s a step, {:.4g} GiB\n", describe(best.candidate),

@@ -53,18 +53,6 @@ void require_papers_choice(const PlanRequest& request) {
 }
 
 /// Returns the T to consider: 1, and on hosts with several devices the divisors of their number.
-std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem, PlanRule rule) {
-  std::vector<std::int64_t> counts = {1};
-  // Profiles with cores are of CPUs, and a user's own layers are measured as a whole.
-  if (problem.machine.cores > 0 || !problem.layers.empty() || rule == PlanRule::Paper) return counts;
-  const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
-  // Workers that share layers exchange data in each layer, so they stay on a node.
-  for (std::int64_t count = 2; count <= devices; ++count) {
-    if (problem.machine.workers_per_node % count == 0) counts.push_back(count);
-  }
-  return counts;
-}
-
 std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem& problem) {
   std::vector<std::string> notes = {fmt::format(
       "{}, {}{}{}; schedules: {}; partition {}, recompute {}, {}sync {}", to_text(request.dtype_for(problem.model)),
@@ -275,13 +263,27 @@ void PlanRequest::visit(Door& door) {
              questions.pareto);
 }
 
+std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem) {
+  std::vector<std::int64_t> counts = {1};
+  if (problem.machine.cores > 0 || !problem.layers.empty()) return counts;
+  const std::int64_t devices = std::min(problem.machine.workers_per_node, problem.workers);
+  for (std::int64_t count = 2; count <= devices; ++count) {
+    if (problem.machine.workers_per_node % count == 0) counts.push_back(count);
+  }
+  return counts;
+}
+
 PlanAnalysis answer(const PlanRequest& request) {
   // Fields that the paper's rule would ignore are refused, else its answer would look like an answer to them.
   if (request.rule == PlanRule::Paper) require_papers_choice(request);
   PlanProblem problem = request.problem();
   problem.workload.recompute_attention = request.recompute.rule == StageRule::Attention;
   GivenConfiguration given = request.given;
-  given.tensor_parallel = request.tensor_parallel.value_or(usual_tensor_parallel(problem, request.rule));
+  if (request.tensor_parallel) {
+    given.tensor_parallel = *request.tensor_parallel;
+  } else if (request.rule == PlanRule::Simulation) {
+    given.tensor_parallel = usual_tensor_parallel(problem);
+  }
   PlanAnalysis report = analyze_plan(problem,
                                      {.schedules = request.schedules,
                                       .given = std::move(given),

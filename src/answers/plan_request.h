@@ -77,6 +77,9 @@ struct PlanRequest : ProblemRequest {
 /// ConfigError for other texts.
 void set_network(MachineProfile& machine, const std::string& network);
 
+/// Returns the T to consider by default: 1, and on hosts with several devices the divisors of their number.
+[[nodiscard]] std::vector<std::int64_t> usual_tensor_parallel(const PlanProblem& problem);
+
 /// Throws ConfigError for an invalid request, and as analyze_plan() does.
 [[nodiscard]] PlanAnalysis answer(const PlanRequest& request);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/json.h"
 #include "support/paths.h"
 #include "support/refusal.h"
 #include "training.h"
@@ -155,6 +156,20 @@ TEST(TrainingPlanTest, TheCommandLineOverridesTheFileWhichOverridesThePlanAndDef
   EXPECT_EQ(planned["sequence"], 32) << "command line";
 }
 
+TEST(TrainingPlanTest, PlanAutoSharesLayersBetweenTheGpusOfAHost) {
+  const auto ranks_of_a_worker = [](const Arguments& more) {
+    const Arguments flags = {"train",      "--model",  "llama-3-8b",   "--plan",   "auto",
+                             "--workers",  "8",        "--mini-batch", "16",       "--machine",
+                             "h100-80gb",  "--device", "cuda",         "--dtype",  "bfloat16",
+                             "--sequence", "8192",     "--dry-run",    "--format", "json"};
+    const ProgramResult result = run_program(flags + more);
+    EXPECT_EQ(result.exit_code, 0) << result.messages;
+    return try_json(result.output)["tensor_parallel"].get<int>();
+  };
+  EXPECT_GT(ranks_of_a_worker({}), 1);
+  EXPECT_EQ(ranks_of_a_worker({"--tensor-parallel", "1"}), 1);
+}
+
 TEST(TrainingPlanTest, AGivenReplicaLayoutRestrictsThePlan) {
   const ProgramResult result =
       run_program({"train", "--model", "gpt2-tiny", "--plan", "auto", "--workers", "4", "--mini-batch", "8",
@@ -181,7 +196,7 @@ TEST(PlanRefusalTest, Flags) {
   const std::string list = scratch.write("list.toml", "stages = [[2]]\n");
   const std::string broken = scratch.write("broken.toml", "stages = \n");
   const std::string half = scratch.write("half.toml", "shard-optimizer = 3\n");
-  const Arguments train = {"train", "--data", text};
+  const Arguments train = {"train", "--data", text, "--schedule", "chimera"};
   const Arguments planned =
       train + Arguments{"--plan", "auto", "--machine", kP100, "--workers", "2", "--mini-batch", "4"};
   for (const Refusal& refusal : std::vector<Refusal>{
