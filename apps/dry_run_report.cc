@@ -111,14 +111,15 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
   const auto tokens = static_cast<double>(job.run.mini_batch() * job.options.data.sequence);
   std::string text = fmt::format(
       "dry run, nothing is started: {}, {} parameters\n"
-      "schedule {}: {} on {} ({}), {} of {} x {} tokens a step\n"
+      "schedule {}: {} on {} ({}), {} of {} x {} tokens a step\n{}"
       "predicted: {:.4g} s a step, {:.4g} tokens/s, bubble ratio {:.2f}{}; a rank takes {} at most, of {}{}\n"
       "  for {}\n",
       job.model.name, parameter_count(job.model), job.run.schedule.name, counted(job.run.schedule.stages, "stage"),
       counted(job.num_ranks(), "rank"), layout_text(job), counted(job.run.micro_batches(), "micro-batch"),
-      job.run.samples_per_op(), job.options.data.sequence, forecast.step_seconds, tokens / forecast.step_seconds,
-      forecast.bubble_ratio, shared_cores_text(job, forecast), bytes_text(forecast.peak_bytes()),
-      bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT", forecast.machine);
+      job.run.samples_per_op(), job.options.data.sequence, schedule_line(job), forecast.step_seconds,
+      tokens / forecast.step_seconds, forecast.bubble_ratio, shared_cores_text(job, forecast),
+      bytes_text(forecast.peak_bytes()), bytes_text(forecast.memory_bytes), forecast.fits() ? "" : ": DOES NOT FIT",
+      forecast.machine);
   if (forecast.reserved.all() > 0) text += fmt::format("of that, {}\n", to_text(forecast.reserved));
   text += learning_rate_line(job.options) + partition_line(job, job.options.schedule.partition.rule) + "\n";
   std::size_t width = 6;
@@ -147,6 +148,10 @@ std::string dry_run_text(const Job& job, const Forecast& forecast, const std::op
 std::string dry_run_json(const Job& job, const Forecast& forecast, const std::optional<GpuResources>& gpus) {
   Json json = {
       {"model", job.model.name}, {"parameters", parameter_count(job.model)}, {"schedule", job.run.schedule.name}};
+  if (job.runner_up) {
+    const auto& [schedule, time, memory] = *job.runner_up;
+    json["runner_up"] = {{"schedule", schedule}, {"more_time", time}, {"more_memory", memory}};
+  }
   json.update(layout_json({.workers = job.run.ranks.workers,
                            .data_parallel = job.run.ranks.data_parallel,
                            .tensor_parallel = job.options.parallel.tensor_parallel,

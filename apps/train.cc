@@ -48,6 +48,7 @@
 #include "train/loop/run.h"
 #include "train/observe/own_flight.h"
 #include "train/observe/progress_report.h"
+#include "train/setup/choose_schedule.h"
 #include "train/setup/combinations.h"
 #include "train/setup/device.h"
 #include "train/setup/dry_run.h"
@@ -103,17 +104,20 @@ std::shared_ptr<const Schedule> given_schedule(const TrainCommandLine& flags, co
 /// Without --machine, runs on GPUs are forecast and partitioned for H100s, as gpu_resources() does.
 MachineProfile usual_gpus() { return read_machine(machine_file("h100-80gb")); }
 
-/// Returns the profile for partitions; null: FLOPs and bytes.
-std::shared_ptr<const MachineProfile> profile_of(const TrainOptions& options, const std::string& machine) {
-  if (machine == "-" || (machine.empty() && !uses_gpu(options))) return nullptr;
-  if (!machine.empty()) return std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
+/// Sets the profile for partitions and the choice of a schedule.
+void set_profile(TrainOptions& options, const std::string& machine) {
+  ScheduleOptions& schedule = options.schedule;
+  if (machine == "-" || (machine.empty() && !uses_gpu(options))) return;
+  if (!machine.empty()) {
+    schedule.profile = std::make_shared<const MachineProfile>(read_machine(machine_file(machine)));
+    return;
+  }
   try {
     MachineProfile usual = usual_gpus();
-    usual.memory_bytes = 0;  // Of this job's GPUs it is not known
+    schedule.assumed_bytes = std::exchange(usual.memory_bytes, 0);  // Of this job's GPUs it is not known
     usual.reserved = {};
-    return std::make_shared<const MachineProfile>(std::move(usual));
+    schedule.profile = std::make_shared<const MachineProfile>(std::move(usual));
   } catch (const ConfigError&) {  // The program was copied without its data
-    return nullptr;
   }
 }
 
@@ -157,7 +161,7 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   options.updates.usual_warmup = !flags.has("--warmup");
   choose_usual_rates(options);
   options.output.files_read = {flags.config, flags.planner.machine};
-  options.schedule.profile = profile_of(options, flags.planner.machine);
+  set_profile(options, flags.planner.machine);
   if (!uses_gpu(options) && !flags.planner.machine.empty() && flags.planner.machine != "-")  // Input is read only once
     options.planned.profile = machine_file(flags.planner.machine);
   options.planned.is_planned = flags.has("--plan") || flags.has(kPlannedStepFlag);
@@ -171,7 +175,12 @@ TrainOptions resolve(const TrainCommandLine& flags, const Invocation& invocation
   }
   require_positive_shape(flags);
   const PipelineShape defaults = options.schedule.shape;
-  if (options.schedule.name == "none") {
+  if (!flags.has("--schedule")) {
+    options.schedule.name.clear();
+    options.schedule.shape_for = [shape = static_cast<const ShapeRequest&>(flags.shape)](const Generator& generator) {
+      return shape.shape_for(generator);
+    };
+  } else if (options.schedule.name == "none") {
     for (const AxisValues& axis : flags.shape.axes) {
       if (axis.is_given()) throw ConfigError(fmt::format("{} does not apply to --schedule none", axis.axis->flag()));
     }
@@ -347,7 +356,7 @@ void write_resolved(const CLI::App& command, const std::string& metrics) {
 }
 
 ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const TrainCommandLine& flags) {
-  Job job = partition_job(resolve_job(options));
+  Job job = partition_job(choose_schedule(options));
   report_without_effect(job);
   // A run whose first checkpoint does not fit on the disk would fail at its end.
   require_space(job.model, job.options, 0);
@@ -519,7 +528,7 @@ TrainOptions train_options(const std::vector<std::string>& words) {
   flags.add_to(command);
   try {
     command.parse(Words(words.rbegin(), words.rend()));  // CLI11 takes the words in reverse order
-    return merged(command, flags, Invocation{});
+    return choose_schedule(merged(command, flags, Invocation{})).options;
   } catch (const CLI::ParseError& error) {
     reject("{}; see `chimera train --help`", error.what());
   }
@@ -560,7 +569,7 @@ void add_train(CLI::App& program, const Invocation& invocation, int& exit_code) 
       options.device.local_ranks = place->local_size;
       assign_gpu(options, place->local_rank, place->local_size);
     }
-    const Job job = prepare_job(options);
+    const Job job = prepare_job(choose_schedule(options));
     if (job.options.output.reports) {
       report_threads(job);
       report_without_effect(job);

@@ -37,8 +37,8 @@ def train(options, folder, saves):
         times = []
         reader = threading.Thread(target=arrivals, args=(pipe, times))
         reader.start()
-        command = [ROOT / "build/chimera", "train", "--data", options.data, "--model", options.model, "--steps",
-                   str(options.steps), "--stages", "2", "--micro-batches", "4", "--metrics", pipe]
+        command = [ROOT / "build/chimera", "train", "--data", options.data, "--model", options.model, "--schedule",
+                   "chimera", "--steps", str(options.steps), "--stages", "2", "--micro-batches", "4", "--metrics", pipe]
         if saves:
             command += ["--checkpoint", Path(scratch, "run"), "--save-every", str(EVERY)]
         slow = {"LD_PRELOAD": str(SLOW_DISK), "SLOW_DISK_SECONDS": str(options.slow)} if options.slow > 0 else {}

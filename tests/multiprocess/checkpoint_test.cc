@@ -164,6 +164,16 @@ TEST(TrainingFolderTest, ARunThatGoesOnKeepsItsFiles) {
   EXPECT_EQ(steps.back().at("step"), steps.size()) << "no line is lost";
 }
 
+TEST(TrainingFolderTest, AResumedRunKeepsItsSchedule) {
+  const Scratch scratch;
+  Arguments words = small_run(scratch, "2") + Arguments{"--stages", "2", "--transport", "threads"};
+  const auto schedule = std::ranges::find(words, "--schedule");
+  words.erase(schedule, schedule + 2);
+  ASSERT_EQ(run_program(words + Arguments{"--schedule", "gpipe"}).exit_code, 0);
+  EXPECT_THAT(run_program(words + Arguments{"--steps", "4", "--resume", "auto"}).output, HasSubstr("schedule gpipe"));
+  EXPECT_THAT(run_program(words + Arguments{"--dry-run"}).output, ::testing::Not(HasSubstr("schedule gpipe")));
+}
+
 TEST(TrainingFolderTest, AResumedRunKeepsAsManyCheckpointsAsBefore) {
   const Scratch scratch;
   ASSERT_EQ(run_program(small_run(scratch, "10") + Arguments{"--keep", "100"}).exit_code, 0);

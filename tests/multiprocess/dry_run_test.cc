@@ -30,8 +30,9 @@ double total(const json& list, const char* field) {
 }
 
 TEST(DryRunTest, DescribesEveryRank) {
-  const json run = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--micro-batches", "4", "--data-parallel", "2"});
-  const json same = dry_run({"--model", "gpt2-tiny", "--stages", "4", "--mini-batch", "32", "--data-parallel", "2"});
+  const Arguments flags = {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--data-parallel", "2"};
+  const json run = dry_run(flags + Arguments{"--micro-batches", "4"});
+  const json same = dry_run(flags + Arguments{"--mini-batch", "32"});
   EXPECT_EQ(same["micro_batches"], run["micro_batches"]);
   ASSERT_EQ(run["ranks"].size(), 8U);
   ASSERT_EQ(run["stages"].size(), 4U);
@@ -104,7 +105,8 @@ TEST(DryRunTest, TheBubbleIsTheMeanOfAllRanks) {
 }
 
 TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
-  const Arguments words = {"train", "--dry-run", "--model", "llama-3-8b", "--stages", "2", "--machine", "h100-80gb"};
+  const Arguments words = {"train",   "--dry-run", "--model", "llama-3-8b", "--schedule",
+                           "chimera", "--stages",  "2",       "--machine",  "h100-80gb"};
   const ProgramResult text = run_program(words);
   EXPECT_EQ(text.exit_code, 2);
   EXPECT_THAT(text.output, HasSubstr("of 74.51 GiB: DOES NOT FIT\n"));
@@ -114,6 +116,36 @@ TEST(DryRunTest, EndsWithTwoIfARankNeedsMoreThanItHas) {
   const ProgramResult fields = run_program(words + Arguments{"--format", "json"});
   EXPECT_EQ(fields.exit_code, 2);
   EXPECT_EQ(try_json(fields.output)["fits"], false);
+}
+
+const Arguments kEightGpus = {"--model",    "llama-3-8b", "--stages",           "8", "--micro-batches", "32",
+                              "--sequence", "2048",       "--micro-batch-size", "1", "--dtype",         "bfloat16",
+                              "--device",   "cuda"};
+
+TEST(DryRunTest, ChoosesTheFastestScheduleThatFits) {
+  const json chosen = dry_run(kEightGpus);
+  const json plain = dry_run(kEightGpus + Arguments{"--schedule", "1f1b"});
+  EXPECT_LT(chosen["step_seconds"], plain["step_seconds"]);
+  EXPECT_FALSE(plain.contains("runner_up"));
+  const std::string next = chosen["runner_up"]["schedule"];
+  const json second = dry_run(kEightGpus + Arguments{"--schedule", next});
+  const double time = chosen["step_seconds"].get<double>() * (1 + chosen["runner_up"]["more_time"].get<double>());
+  EXPECT_NEAR(second["step_seconds"].get<double>(), time, 1e-9);
+  const double memory = 0.99 * chosen["peak_memory_bytes"].get<double>();
+  const json small = dry_run(kEightGpus + Arguments{"--memory", std::to_string(memory / (1 << 30))});
+  EXPECT_LE(small["peak_memory_bytes"], memory);
+  EXPECT_NE(small["schedule"], chosen["schedule"]);
+  EXPECT_THAT(run_program(Arguments{"train", "--dry-run"} + kEightGpus).output,
+              HasSubstr("chosen by prediction; next: " + next));
+}
+
+TEST(DryRunTest, ChoosesAScheduleThatTakesTheFlags) {
+  const json pairs = dry_run(kEightGpus + Arguments{"--recover", "twin"});
+  for (const json& stage : pairs["stages"]) EXPECT_GE(stage["ranks"].size(), 2U) << pairs["schedule"];
+  EXPECT_EQ(dry_run(kEightGpus + Arguments{"--chunks", "2"})["stages"].size(), 16U);
+  const json one = dry_run({"--model", "gpt2-tiny", "--stages", "1"});
+  EXPECT_EQ(one["schedule"], "1f1b");
+  EXPECT_FALSE(one.contains("runner_up"));
 }
 
 std::string layers_of(const json& run) {
@@ -264,7 +296,7 @@ TEST(DryRunTest, RejectsWhatTrainingRejects) {
     EXPECT_EQ(result.output, "");
     return result.messages;
   };
-  EXPECT_THAT(refused({"--dry-run", "--stages", "3"}), HasSubstr("--stages must be even"));
+  EXPECT_THAT(refused({"--dry-run", "--schedule", "chimera", "--stages", "3"}), HasSubstr("--stages must be even"));
   EXPECT_THAT(refused({"--dry-run", "--machine", "/no/such.json"}), HasSubstr("/no/such.json"));
   EXPECT_THAT(refused({"--format", "json"}), HasSubstr("--format is for --dry-run"));
 }

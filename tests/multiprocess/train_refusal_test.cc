@@ -25,6 +25,7 @@ class TrainRefusalTest : public ::testing::Test {
     Arguments all = {"train", "--overwrite"};
     for (const Arguments& pair : {Arguments{"--model", "gpt2-tiny"},
                                   {"--data", data_},
+                                  {"--schedule", "chimera"},
                                   {"--sequence", "32"},
                                   {"--steps", "2"},
                                   {"--metrics", metrics_}}) {

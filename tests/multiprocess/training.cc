@@ -19,6 +19,8 @@ Arguments small_training(const Scratch& scratch, const std::string& metrics) {
   return {"train",
           "--data",
           scratch.write("text.txt", sample_text()),
+          "--schedule",
+          "chimera",
           "--micro-batch-size",
           "2",
           "--sequence",

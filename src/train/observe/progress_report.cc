@@ -247,6 +247,13 @@ std::string learning_rate_line(const TrainOptions& options) {
   return fmt::format("learning rate: {:g}, {} steps of warm-up, {}\n", rate.peak, rate.warmup, to_text(rate.shape));
 }
 
+std::string schedule_line(const Job& job) {
+  if (!job.runner_up) return "";
+  const auto& [schedule, time, memory] = *job.runner_up;
+  return fmt::format("  chosen by prediction; next: {}, {:+.1f} % time, {:+.1f} % memory (--schedule takes another)\n",
+                     schedule, 100 * time, 100 * memory);
+}
+
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
   std::string text =
@@ -256,6 +263,7 @@ std::string describe(const Job& job) {
   text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
                       job.run.schedule.name, job.run.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
                       job.run.micro_batches(), job.run.samples_per_op(), options.data.sequence);
+  text += schedule_line(job);
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)
     text += fmt::format("data: {}\n", job.data.corpus->opened.description);

@@ -27,6 +27,9 @@ namespace chimera {
 /// Returns a line with the learning rate and its warm-up.
 [[nodiscard]] std::string learning_rate_line(const TrainOptions& options);
 
+/// Returns a line about the schedule that was second best; empty if the schedule was given.
+[[nodiscard]] std::string schedule_line(const Job& job);
+
 /// Returns the FLOPs of a step by model_flops().
 [[nodiscard]] double step_flops(const JobShape& job, const TrainOptions& options);
 

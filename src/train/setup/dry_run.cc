@@ -153,13 +153,13 @@ MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions&
   return machine;
 }
 
-MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options) {
+MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options, double speed) {
   const int threads = intra_op_threads(options, job.local_ranks());
   // A forecast without a profile needs one number of this machine. A matrix product takes most of a step.
-  const double speed = product_speed(scalar_type(options.numbers.dtype), threads);
-  MachineProfile machine = machine_at(speed, job, options);
-  machine.name = fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)",
-                             speed / 1e9);
+  const double all = speed > 0 ? speed * threads : product_speed(scalar_type(options.numbers.dtype), threads);
+  MachineProfile machine = machine_at(all, job, options);
+  machine.name =
+      fmt::format("this machine, at the {:.3g} GFLOP/s of a matrix product (--machine: a measured profile)", all / 1e9);
   machine.cores = available_cores();
   machine.threads = threads;
   machine.memory_bytes = available_memory_bytes() / static_cast<double>(job.num_ranks());

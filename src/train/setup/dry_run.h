@@ -58,8 +58,9 @@ struct Forecast {
 /// Returns an estimated profile of a machine with a core per rank. A layer's time is its FLOPs divided by `speed`.
 /// Messages, all-reduces and optimizer steps are assumed to move 4 GB/s.
 [[nodiscard]] MachineProfile machine_at(double speed, const JobShape& job, const TrainOptions& options);
-/// Returns such a profile of this machine, with its cores and the speed of a matrix product, which it measures.
-[[nodiscard]] MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options);
+/// Returns such a profile of this machine, with its cores and memory. `speed` is the speed of a core; if it is 0, the
+/// speed of a matrix product, which this function measures.
+[[nodiscard]] MachineProfile assumed_machine(const JobShape& job, const TrainOptions& options, double speed = 0);
 
 /// Simulates one step of the job on `machine`. Uses only options, model, schedule, partition and ranks. Throws
 /// ConfigError if the profile does not cover the model.

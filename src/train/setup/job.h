@@ -13,6 +13,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "data/samples.h"
@@ -106,10 +107,18 @@ struct JobShape {
   }
 };
 
+/// The second-best schedule of a run without --schedule, compared with the chosen one.
+struct RunnerUp {
+  std::string schedule;
+  double more_time = 0;    // Predicted, as a fraction of a step
+  double more_memory = 0;  // As a fraction of the largest peak of a rank
+};
+
 /// A training run, completely specified.
 struct Job : JobShape {
   TrainOptions options;                     // Set by resolve_job(); open_checkpoints() completes them
   std::shared_ptr<const ModelFolder> from;  // Set by resolve_job(): initial weights; null: from the seed
+  std::optional<RunnerUp> runner_up;        // Set by choose_schedule() if it chose among several
 
   // Set by prepare_job()
   JobData data;

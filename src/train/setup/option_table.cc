@@ -218,7 +218,8 @@ void OptionDeclarations::parallel() {
   ParallelOptions& p = o_.parallel;
   ScheduleOptions& s = o_.schedule;
   group("Schedule and shape");
-  add("--schedule", s.name, "NAME", {}, "name, JSON or CSV file, - (standard input), or none (default {})");
+  add("--schedule", s.name, "NAME", {},
+      "name, JSON or CSV file, - (standard input), or none (default: the fastest by prediction that fits in memory)");
   add_parsed(
       "--slice-lengths", "balanced|equal|N,N",
       [&s](const std::string& text) { s.slice_lengths = tokens_of_slices(text); }, s.slice_lengths, {},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -158,13 +159,15 @@ inline constexpr auto kNames<Adapt> =
 
 /// The schedule of the pipeline, and how it divides the model and the micro-batches.
 struct ScheduleOptions {
-  std::string name = kDefaultSchedule;                   // "none": one stage in one process, no pipeline
-  std::string file;                                      // Source of `given`; never an output
-  std::shared_ptr<const Schedule> given;                 // Replaces `name` and `shape` if not null
+  std::string name = kDefaultSchedule;    // "none": one stage in one process, no pipeline; empty: see choose_schedule()
+  std::string file;                       // Source of `given`; never an output
+  std::shared_ptr<const Schedule> given;  // Replaces `name` and `shape` if not null
   PipelineShape shape{.stages = 4, .micro_batches = 0};  // micro_batches 0: number of stages
   std::vector<std::int64_t> slice_lengths;               // Tokens of each slice; one number: equal; empty: equal times
   PartitionChoice partition = {PartitionRule::Auto};     // How layers are divided into stages
+  std::function<PipelineShape(const Generator&)> shape_for;  // Shape by the given flags, without D and N; null: usual
   std::shared_ptr<const MachineProfile> profile;  // Times for an Auto or Balanced partition; null: FLOPs and bytes
+  double assumed_bytes = 0;  // Memory of a worker for choose_schedule(), if neither --memory nor the profile has it
   AllReducePlacement sync = AllReducePlacement::EagerOpt;  // When all-reduces of gradients start
   Adapt adapt = Adapt::Documents;
   Pairs pairs = Pairs::InOrder;  // Together: a forward and a backward run at once, on two threads of a rank

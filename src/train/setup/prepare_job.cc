@@ -420,7 +420,7 @@ std::int64_t memory_files(const JobShape& job, std::int64_t groups) {
 
 }  // namespace
 
-Job resolve_job(const TrainOptions& options) {
+Job resolve_model(const TrainOptions& options) {
   require_possible(options);
   Job job;
   job.options = options;
@@ -431,6 +431,11 @@ Job resolve_job(const TrainOptions& options) {
     job.model = job.from->model();
     require_no_contradiction(*job.from, options.model.name, options.model.overrides);
   }
+  return job;
+}
+
+Job resolve_shape(Job job) {
+  const TrainOptions& options = job.options;
   job.run = shape_of(options);
   job.run.tied = job.model.tied;
   job.tensor_parallel = options.parallel.tensor_parallel;

@@ -11,9 +11,13 @@
 
 namespace chimera {
 
-/// Resolves names, generates and checks the schedule, and validates the options. Reads only the model's file or folder
-/// headers. Throws ConfigError for invalid options.
-[[nodiscard]] Job resolve_job(const TrainOptions& options);
+/// Checks the options, and reads the headers of the model's file or folder. Throws ConfigError for invalid options.
+[[nodiscard]] Job resolve_model(const TrainOptions& options);
+
+/// Generates and checks the schedule of a job of resolve_model(), and checks the rest of its options. The schedule must
+/// have a name; choose_schedule.h finds one. Throws ConfigError for invalid options.
+[[nodiscard]] Job resolve_shape(Job job);
+[[nodiscard]] inline Job resolve_job(const TrainOptions& options) { return resolve_shape(resolve_model(options)); }
 
 /// Divides the model into stages, and chooses the stages that recompute or offload. The result is sufficient for a dry
 /// run.
