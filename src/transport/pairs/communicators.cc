@@ -133,7 +133,9 @@ VariableList nccl_variables(const RendezvousPoint& rendezvous, bool outlives_pee
 VariableList graph_variables() {
   VariableList variables = {// Mixing can deadlock launches of graphs with several communicators.
                             {"NCCL_GRAPH_MIXING_SUPPORT", "0"},
-                            {"NCCL_GRAPH_REGISTER", "0"}};
+                            {"NCCL_GRAPH_REGISTER", "0"},
+                            // c10d's recorder would keep an event of each recorded operation
+                            {"TORCH_FR_BUFFER_SIZE", "0"}};
   configure_allocator(variables, "graph_capture_record_stream_reuse:True");
   return variables;
 }
