@@ -52,8 +52,8 @@ struct TrainCommandLine {
   /// Throws ConfigError if flags contradict each other or lack the flag that gives them an effect.
   void check_flags() const;
   /// For --plan auto: finds the plan that make_plan() (plan/plan.h) predicts to be fastest among those that
-  /// `restrictions` allow; if their list of T is empty, it is usual_tensor_parallel(). Prints it to standard error, and returns it as flags of `chimera train`. Throws ConfigError
-  /// as PlanFlags::problem() and make_plan() do.
+  /// `restrictions` allow; if their list of T is empty, it is usual_tensor_parallel(). Prints it to standard error, and
+  /// returns it as flags of `chimera train`. Throws ConfigError as PlanFlags::problem() and make_plan() do.
   [[nodiscard]] std::vector<TrainFlag> planned_flags(PlanOptions restrictions) const;
 };
 

@@ -52,7 +52,7 @@ class TrainingTest(unittest.TestCase):
         return [CHIMERA, "train", "--model", "gpt2-tiny", "--data", str(self.text), "--stages", str(stages),
                 "--micro-batches", "4", "--micro-batch-size", "2", "--sequence", "32", "--steps", "3", "--dtype", "float64",
                 "--reduction", "canonical", "--overwrite", "--metrics", str(self.metrics),
-                *(["--schedule", "1f1b", "--tensor-parallel", "2"] if self.shares_layers else ["--schedule", "chimera"])]
+                *["--schedule", *(["1f1b", "--tensor-parallel", "2"] if self.shares_layers else ["chimera"])]]
 
     def run_words(self, words, **variables):
         return subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=PATIENCE)
