@@ -92,7 +92,8 @@ class Processes:
             raise ConfigError(str(error)) from None
         self._all: Any = None
         self._run: _training.Run | None = None
-        self._pipeline = next(_SEQUENCES[f"pipelines {self._key}"])
+        # Numbers are equal on all ranks, one of which may also make pipelines of threads
+        self._pipeline = next(_SEQUENCES[f"pipelines {self._key}"]) if self.world > 1 else 0
         if self.world > 1:
             close_at_exit(self)
             _close_default_group_at_exit()
