@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/fault_point.h"
+#include "engine/adaptation.h"
 #include "engine/programs.h"
 #include "train/loop/device_warm_up.h"
 #include "train/recover/state_hash.h"

@@ -20,7 +20,6 @@
 #include <optional>
 #include <string>
 
-#include "engine/adaptation.h"
 #include "engine/step_driver.h"
 #include "telemetry/metrics.h"
 #include "train/loop/loader.h"
@@ -37,6 +36,8 @@
 #include "train/setup/trained_model.h"
 
 namespace chimera {
+
+class SharedTimes;
 
 /// The training loop of one rank. Not thread-safe. Borrows job and transport.
 class Trainer {
@@ -77,7 +78,7 @@ class Trainer {
   /// it over new connections; ranks that were not lost have called drop_step() before. Throws the errors of
   /// agree_on_resume_state().
   void rejoin();
-  /// Measures the times of ops for all ranks (--adapt all). Borrows `times`.
+  /// Measures ops into `times` (borrowed), for --adapt all.
   void share_times(SharedTimes& times) { shared_ = &times; }
 
   /// Returns the position. If the last step is not closed (StepPosition::is_closed()), `on_step` was not called for it.
