@@ -11,6 +11,7 @@
 #include "core/choices.h"
 #include "core/console.h"
 #include "core/error.h"
+#include "core/files.h"
 
 // Only names decide which folders are checkpoints: step-00000100 is complete, because commit() gives this name last,
 // and step-00000100.tmp is not. So a search lists names, takes the newest, and opens it; if it is damaged, the next
@@ -76,9 +77,8 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
 
 /// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
 std::string folder_of(const std::string& path) {
-  std::error_code none;
   const fs::path file(path);
-  if (!fs::is_regular_file(path, none)) return path;
+  if (!is_file(path)) return path;
   const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
   if (file.filename() == kManifestName) return parent.string();
   if (file.filename() != kLatestName) return path;
@@ -174,15 +174,14 @@ NewestCheckpoint newest_checkpoint(const std::string& folder, int threads, const
 }
 
 void report_rejected(const NewestCheckpoint& newest) {
-  for (const std::string& why : newest.rejected) messages().write(fmt::format("chimera: refused {}\n", why));
+  for (const std::string& why : newest.rejected) print_message("refused " + why);
   if (newest.rejected.empty() || !newest.checkpoint) return;
-  messages().write(fmt::format("chimera: uses {} instead\n", newest.checkpoint->path));
+  print_message(fmt::format("uses {} instead", newest.checkpoint->path));
 }
 
 NewestCheckpoint find_checkpoint(const std::string& given, int threads, const std::function<void()>& progress) {
-  std::error_code none;
   const std::string path = folder_of(given);
-  if (std::filesystem::exists(path + "/" + kManifestName, none)) {
+  if (path_exists(path + "/" + kManifestName)) {
     return {.checkpoint = open_checkpoint(path, threads, progress), .rejected = {}};
   }
   NewestCheckpoint newest = newest_checkpoint(path, threads, progress);
@@ -192,9 +191,8 @@ NewestCheckpoint find_checkpoint(const std::string& given, int threads, const st
 }
 
 std::string resolve_model_folder(const std::string& given, int threads) {
-  std::error_code none;
   const std::string path = folder_of(given);
-  const bool is_checkpoint = std::filesystem::exists(path + "/" + kManifestName, none);
+  const bool is_checkpoint = path_exists(path + "/" + kManifestName);
   for (;;) {
     const std::vector<std::int64_t> steps = is_checkpoint ? std::vector<std::int64_t>() : list_steps(path);
     if (!is_checkpoint && steps.empty()) return path;
@@ -215,11 +213,10 @@ void use_model_folder(const std::string& path, int threads, const std::function<
     try {
       return use(folder);
     } catch (const Error&) {
-      std::error_code none;
       // Otherwise the folder is a checkpoint that resolve_model_folder() has found and a running job has replaced
       // since.
-      if (folder == path || std::filesystem::exists(folder, none)) throw;
-      messages().write(fmt::format("chimera: {} was removed meanwhile; looks for a newer one\n", folder));
+      if (folder == path || path_exists(folder)) throw;
+      print_message(fmt::format("{} was removed meanwhile; looks for a newer one", folder));
     }
   }
 }

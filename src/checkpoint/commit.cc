@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard.h"
 #include "core/fault_point.h"
+#include "core/files.h"
 #include "safetensors/safetensors_layout.h"
 #include "safetensors/weight_files.h"
 
@@ -66,13 +67,12 @@ std::string index_of(const std::string& unfinished, const std::vector<FileEntry>
 void move_to_its_place(Disk& disk, const std::string& folder, std::int64_t step) {
   const std::string unfinished = unfinished_path(folder, step);
   const std::string place = checkpoint_path(folder, step);
-  std::error_code none;
-  if (!fs::exists(place, none)) {
+  if (!path_exists(place)) {
     disk.rename(unfinished, place);
     disk.sync_folder(folder);
     return;
   }
-  if (!fs::is_directory(place, none)) throw CheckpointError(place + ": is a file; remove it, or give another folder");
+  if (!is_folder(place)) throw CheckpointError(place + ": is a file; remove it, or give another folder");
   // A rejected checkpoint, or the same step again. The swap keeps a complete checkpoint under this name at any time;
   // where the kernel has no swap, a crash in between loses only this step.
   if (!disk.exchange(unfinished, place)) {

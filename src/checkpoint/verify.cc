@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "safetensors/regular_file.h"
 
 namespace chimera {
@@ -42,8 +42,7 @@ void open(const std::string& checkpoint, Examined& examined) {
     }
     examined.file = std::move(file);
   } catch (const ConfigError&) {
-    std::error_code unknown;
-    examined.blame(0, std::filesystem::exists(path, unknown) ? "cannot be read" : "is missing");
+    examined.blame(0, path_exists(path) ? "cannot be read" : "is missing");
   }
 }
 

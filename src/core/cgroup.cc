@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "core/value_text.h"
 
 // The kernel shows a process its control groups in two files: /proc/self/cgroup says in which group it is, for each
 // controller of version 1 and once for version 2; /proc/self/mountinfo says where the groups are mounted.
@@ -32,17 +34,11 @@ std::vector<std::string> lines_of(const fs::path& path) {
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream text(line);
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(word);
-  return words;
+  return {std::istream_iterator<std::string>(text), {}};
 }
 
 bool lists(const std::string& list, std::string_view name) {
-  std::istringstream items(list);
-  for (std::string item; std::getline(items, item, ',');) {
-    if (item == name) return true;
-  }
-  return false;
+  return std::ranges::count(split_at_commas(list), name) > 0;
 }
 
 /// Parses a limit; nothing for "max" and "-1", which mean no limit.

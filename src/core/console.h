@@ -44,6 +44,8 @@ class Console {
 /// Returns the console of standard error, for messages and progress.
 [[nodiscard]] Console& messages();
 
+/// Writes `chimera: LINE` to messages().
+inline void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
 /// Returns how many threads of these consoles run: 0 .. 2.
 [[nodiscard]] int console_threads();
 /// Resets both consoles in a forked process, which lacks the writer threads. Drops pending texts.

@@ -14,6 +14,7 @@
 
 #include "core/choices.h"
 #include "core/error.h"
+#include "core/value_text.h"
 
 namespace chimera {
 namespace {
@@ -116,12 +117,8 @@ Fault parse_fault(std::string_view text) {
 std::vector<Fault> read_faults() {
   const char* variable = std::getenv("CHIMERA_FAULT");
   std::vector<Fault> faults;
-  std::string_view rest = variable == nullptr ? "" : variable;
-  while (!rest.empty()) {
-    const auto comma = rest.find(',');
-    faults.push_back(parse_fault(rest.substr(0, comma)));
-    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
-  }
+  if (variable == nullptr || *variable == '\0') return faults;
+  for (const std::string_view fault : split_at_commas(variable)) faults.push_back(parse_fault(fault));
   return faults;
 }
 

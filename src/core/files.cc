@@ -37,10 +37,7 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
   throw ConfigError(path + ": cannot be written (" + std::generic_category().message(cause) + ")");
 }
 
-bool is_replaced(const std::string& path) {
-  std::error_code none;
-  return !std::filesystem::exists(path, none) || std::filesystem::is_regular_file(path, none);
-}
+bool is_replaced(const std::string& path) { return !path_exists(path) || is_file(path); }
 
 // In the same folder, so that the rename is atomic: across file systems it would copy.
 /// A new file next to `path`, with an unused name.
@@ -79,17 +76,31 @@ std::filesystem::path nearest_parent(const std::string& path) {
   std::error_code error;
   std::filesystem::path place = std::filesystem::absolute(parent_of(path), error);
   // Folders in between are created by make_parent_folders(), so the nearest one that exists decides.
-  while (!std::filesystem::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  while (!path_exists(place) && place.has_relative_path()) place = place.parent_path();
   return place;
 }
 
 }  // namespace
 
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::exists(path, none);
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::is_regular_file(path, none);
+}
+
+bool is_folder(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::is_directory(path, none);
+}
+
 std::string read_whole(const std::string& path, std::size_t most) {
   if (path == "-") return read_all(std::cin, "standard input", most);
-  std::error_code error;
   // A folder could be opened, too, and would fail only when it is read.
-  if (std::filesystem::is_directory(path, error)) {
+  if (is_folder(path)) {
     throw ConfigError(path + ": is a directory; give a file, or - for standard input");
   }
   std::ifstream file(path, std::ios::binary);
@@ -105,8 +116,7 @@ void make_parent_folders(const std::string& path) {
 
 void require_parents(const std::string& path) {
   const std::filesystem::path place = nearest_parent(path);
-  std::error_code error;
-  if (!std::filesystem::is_directory(place, error)) fail(path, ENOTDIR);
+  if (!is_folder(place)) fail(path, ENOTDIR);
   if (::access(place.c_str(), W_OK | X_OK) != 0) fail(path, errno);
 }
 
@@ -147,7 +157,7 @@ bool is_same_file(const std::string& one, const std::string& other) {
 
 void require_unused(const std::string& flag, const std::string& path, bool overwrites) {
   std::error_code absent;
-  if (overwrites || !std::filesystem::is_regular_file(path, absent) || std::filesystem::is_empty(path, absent)) return;
+  if (overwrites || !is_file(path) || std::filesystem::is_empty(path, absent)) return;
   throw ConfigError(flag + " " + path + ": exists already; give another file, or --overwrite");
 }
 
@@ -172,15 +182,13 @@ void write_whole(const std::string& path, const std::string& text) {
 
 // The only certain test is to make the file. It has another name and is removed at once.
 void require_writable_whole(const std::string& path) {
-  std::error_code none;
-  if (std::filesystem::is_directory(path, none)) fail(path, EISDIR);
+  if (is_folder(path)) fail(path, EISDIR);
   if (!is_replaced(path)) {
     open_existing(path);
     return;
   }
   require_parents(path);
-  std::error_code absent;
-  if (std::filesystem::is_directory(parent_of(path), absent)) std::remove(Unfinished(path).name.c_str());
+  if (is_folder(parent_of(path))) std::remove(Unfinished(path).name.c_str());
 }
 
 TemporaryFolder::TemporaryFolder() {

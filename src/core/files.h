@@ -19,6 +19,12 @@ inline constexpr std::size_t kMaxInputBytes = std::size_t{64} << 20;
 /// read or has more than `most` bytes.
 [[nodiscard]] std::string read_whole(const std::string& path, std::size_t most = kMaxInputBytes);
 
+/// Return whether something, a regular file or a folder has this path, perhaps behind links. False if it cannot be
+/// told, for example because a folder above may not be read.
+[[nodiscard]] bool path_exists(const std::filesystem::path& path);
+[[nodiscard]] bool is_file(const std::filesystem::path& path);
+[[nodiscard]] bool is_folder(const std::filesystem::path& path);
+
 /// Replaces a file atomically: writes a new file next to it and renames that. Creates missing parent folders. Writes in
 /// place if `path` is not a regular file. Throws ConfigError if it cannot write.
 void write_whole(const std::string& path, const std::string& text);

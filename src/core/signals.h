@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <exception>
+#include <initializer_list>
 
 namespace chimera {
 
@@ -34,6 +35,14 @@ class Interruptible {
 /// Throws Interrupted if the flag of this thread's Interruptible is set. For the outer loops of long computations;
 /// costs nanoseconds.
 void throw_if_interrupted();
+
+/// Returns a set of signals for system calls.
+[[nodiscard]] inline sigset_t signal_set(std::initializer_list<int> numbers) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int number : numbers) ::sigaddset(&set, number);
+  return set;
+}
 
 /// Blocks all signals of the calling thread while an object lives. A thread that is started meanwhile keeps all signals
 /// blocked until its end, so that it gets no signals. Its writes to a closed pipe then only fail, without SIGPIPE.

@@ -89,8 +89,7 @@ std::vector<std::string> ignored_fields(const Fields& fields) {
 
 GenerationConfig read_generation_config(const ModelFolder& folder) {
   const std::filesystem::path path = std::filesystem::path(folder.path()) / kGenerationConfigName;
-  std::error_code absent;
-  if (!std::filesystem::exists(path, absent)) {
+  if (!path_exists(path)) {
     // Old folders have their end token in config.json.
     const Fields model(folder.config_json(), (path.parent_path() / kConfigName).string());
     return {.end_tokens = model.tokens("eos_token_id"), .rules = {}, .ignored = {}};

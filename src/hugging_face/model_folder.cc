@@ -32,15 +32,14 @@ namespace {
 std::string config_path(const std::string& folder) { return (std::filesystem::path(folder) / kConfigName).string(); }
 
 std::string read_config(const std::string& folder) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(folder, error)) {
+  if (!is_folder(folder)) {
     // A name such as gpt2 or org/model is often meant as a download.
-    const std::string download = std::filesystem::exists(folder, error) ? "" : hub_download(folder, true);
+    const std::string download = path_exists(folder) ? "" : hub_download(folder, true);
     reject("{}: is not a folder; {}", folder,
            download.empty() ? fmt::format("give a folder with {} and {}", kConfigName, kWeightsName) : download);
   }
   const std::string path = config_path(folder);
-  if (!std::filesystem::is_regular_file(path, error)) {
+  if (!is_file(path)) {
     reject("{}: has no {}; give the folder of a Hugging Face model", folder, kConfigName);
   }
   std::string text = read_whole(path, kMaxConfigBytes);
@@ -172,8 +171,7 @@ std::vector<ParameterSpec> all_parameters(const ModelConfig& model) {
 }
 
 ModelConfig find_model_or_folder(const std::string& name) {
-  std::error_code error;
-  return std::filesystem::is_directory(name, error) ? ModelFolder(name).model() : find_model(name);
+  return is_folder(name) ? ModelFolder(name).model() : find_model(name);
 }
 
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides) {

@@ -191,7 +191,7 @@ void StagedFolder::write(const std::string& name, const std::string& text) const
 
 bool StagedFolder::copy(const std::string& source, const std::string& name) const {
   std::error_code error;
-  if (!fs::is_regular_file(source, error)) return false;
+  if (!is_file(source)) return false;
   if (fs::copy_file(source, fs::path(path_) / name, error)) return true;
   reject("{}: cannot be copied to {} ({})", source, path_, error.message());
 }
@@ -209,8 +209,7 @@ std::string StagedFolder::commit() {
     name = fmt::format("{}.{}", folder_, i);
   }
   if (name != folder_) {
-    messages().write(
-        fmt::format("chimera: {}: another process has written it since the start; wrote {}\n", folder_, name));
+    print_message(fmt::format("{}: another process has written it since the start; wrote {}", folder_, name));
   }
   committed_ = true;
   sync(parent_of(folder_).string());

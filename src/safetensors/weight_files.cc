@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/content.h"
+#include "core/files.h"
 #include "core/json.h"
 #include "core/json_value.h"
 #include "core/reject.h"
@@ -25,18 +26,12 @@ constexpr const char* kSuffix = ".safetensors";
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 [[noreturn]] void refuse(const std::string& folder) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) {
+  if (!is_folder(folder)) {
     reject("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName);
   }
   for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin"}) {
-    if (!is_there(fs::path(folder) / pickle)) continue;
+    if (!path_exists(fs::path(folder) / pickle)) continue;
     reject(
         "{}/{}: is a pickle, which can run any code when it is read, so Chimera does not read it; save the model as "
         "safetensors (save_pretrained does)",
@@ -51,7 +46,7 @@ void require_files(const std::string& folder, const std::string& index,
   constexpr std::size_t kNamed = 3;
   std::vector<std::string> missing;
   for (const auto& [name, file] : files) {
-    if (!is_there(fs::path(folder) / name)) missing.push_back(shown_name(name));
+    if (!path_exists(fs::path(folder) / name)) missing.push_back(shown_name(name));
   }
   if (missing.empty()) return;
   const std::size_t count = missing.size();
@@ -130,9 +125,9 @@ std::string weight_index(const std::vector<std::pair<std::string, std::vector<Te
 WeightFiles::WeightFiles(const std::string& folder) {
   const std::string single = (fs::path(folder) / kWeightsName).string();
   const std::string index = (fs::path(folder) / kIndexName).string();
-  if (is_there(index)) {
+  if (path_exists(index)) {
     open_indexed(folder, index);
-  } else if (is_there(single)) {
+  } else if (path_exists(single)) {
     files_.emplace_back(single);
   } else {
     refuse(folder);
@@ -145,7 +140,7 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   for (const auto& [tensor, name] : map) opened[name] = nullptr;
   if (opened.size() > kMaxWeightFiles) reject("{}: weight_map names more than {} files", index, kMaxWeightFiles);
   // Two sets of weights: transformers reads the single file, whatever it holds.
-  if (!opened.contains(kWeightsName) && is_there(fs::path(folder) / kWeightsName)) {
+  if (!opened.contains(kWeightsName) && path_exists(fs::path(folder) / kWeightsName)) {
     reject("{}: has both {} and {}, which names other files; remove the one that is out of date", folder, kWeightsName,
            kIndexName);
   }

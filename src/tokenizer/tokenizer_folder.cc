@@ -66,17 +66,12 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::string& 
   return merges;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 TokenizerConfig config_beside(const fs::path& path, bool with_listed) {
   TokenizerConfig config;
-  if (const fs::path file = path.parent_path() / kTokenizerConfig; is_there(file)) {
+  if (const fs::path file = path.parent_path() / kTokenizerConfig; path_exists(file)) {
     config = read_tokenizer_config(read_whole(file.string()), file.string());
   }
-  if (const fs::path file = path.parent_path() / kAddedTokens; with_listed && is_there(file)) {
+  if (const fs::path file = path.parent_path() / kAddedTokens; with_listed && path_exists(file)) {
     add_listed_tokens(read_whole(file.string()), file.string(), config);
   }
   return config;
@@ -228,10 +223,9 @@ std::map<std::string, std::string> tokenizer_texts(const std::string& path) {
 
 std::optional<TokenizerFile> main_tokenizer_file(const std::string& path) {
   if (path == kBytes) return std::nullopt;
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return files_of(path).front();
+  if (!is_folder(path)) return files_of(path).front();
   for (const char* name : kTokenizerNames) {
-    if (is_there(fs::path(path) / name)) return TokenizerFile{(fs::path(path) / name).string(), name};
+    if (path_exists(fs::path(path) / name)) return TokenizerFile{(fs::path(path) / name).string(), name};
   }
   return std::nullopt;
 }
@@ -242,7 +236,7 @@ bool makes_bytes(const std::string& path) {
   if (!file || file->name != kTokenizerJson) return false;
   constexpr std::uintmax_t kMax = 1 << 16;  // far above the size of byte_tokenizer_json()
   std::error_code error;
-  if (!fs::is_regular_file(file->path, error) || fs::file_size(file->path, error) > kMax) return false;
+  if (!is_file(file->path) || fs::file_size(file->path, error) > kMax) return false;
   return is_byte_tokenizer_json(read_whole(file->path));
 }
 
@@ -258,12 +252,11 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
 
 std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
   if (path == kBytes) return {};
-  std::error_code error;
   std::vector<TokenizerFile> files;
-  const bool is_folder = fs::is_directory(path, error);
-  const fs::path folder = is_folder ? fs::path(path) : fs::path(path).parent_path();
+  const bool is_whole_folder = is_folder(path);
+  const fs::path folder = is_whole_folder ? fs::path(path) : fs::path(path).parent_path();
   const auto add = [&](const char* name) { files.push_back({.path = (folder / name).string(), .name = name}); };
-  if (is_folder) {
+  if (is_whole_folder) {
     for (const char* name :
          {kTokenizerJson, kTokenizerConfig, kAddedTokens, kVocabulary, kMerges, kWords, "tokenizer.model"}) {
       add(name);
@@ -272,7 +265,7 @@ std::vector<TokenizerFile> tokenizer_files(const std::string& path) {
     files = files_of(path);
   }
   for (const char* name : kOfOthers) add(name);
-  std::erase_if(files, [&error](const TokenizerFile& file) { return !fs::is_regular_file(file.path, error); });
+  std::erase_if(files, [](const TokenizerFile& file) { return !is_file(file.path); });
   return files;
 }
 

@@ -73,20 +73,19 @@ TEST(ChildProcessesTest, AnExitInputOrTheDeadlineEndsAWait) {
     processes.add(
         ChildProcess({.executable = "/bin/sh", .arguments = {"-c", line}, .environment = {}, .descriptors = {}}));
   }
-  const ChildEvents first = processes.wait(signals, reader.get(), std::nullopt);
-  ASSERT_EQ(first.exits.size(), 1U);
-  EXPECT_EQ(first.exits[0].index, 0U);
-  EXPECT_EQ(exit_code_of(first.exits[0].ending), 7);
-  EXPECT_FALSE(first.has_input);
+  const auto first = processes.wait(signals, reader.get(), std::nullopt);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].index, 0U);
+  EXPECT_EQ(exit_code_of(first[0].ending), 7);
   ASSERT_EQ(::write(writer.get(), "x", 1), 1);
-  EXPECT_TRUE(processes.wait(signals, reader.get(), std::nullopt).has_input);
-  EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).exits.empty());
+  EXPECT_TRUE(processes.wait(signals, reader.get(), std::nullopt).empty()) << "input has ended the wait";
+  EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).empty());
   EXPECT_TRUE(processes.has_running());
   processes.kill_running();
-  const ChildEvents last = processes.wait(signals, -1, std::nullopt);
-  ASSERT_EQ(last.exits.size(), 1U);
-  EXPECT_EQ(last.exits[0].index, 1U);
-  EXPECT_EQ(exit_code_of(last.exits[0].ending), 137);
+  const auto last = processes.wait(signals, -1, std::nullopt);
+  ASSERT_EQ(last.size(), 1U);
+  EXPECT_EQ(last[0].index, 1U);
+  EXPECT_EQ(exit_code_of(last[0].ending), 137);
   EXPECT_FALSE(processes.has_running());
 }
 

@@ -99,8 +99,7 @@ FlightVerdict verdict_of(const nlohmann::json& json) {
 fs::path find_folder(const std::string& path) {
   for (const char* name : {"", "flight", "flight-previous"}) {
     fs::path folder = *name == '\0' ? fs::path(path) : fs::path(path) / name;
-    std::error_code absent;
-    if (fs::exists(folder / kJobName, absent)) return folder;
+    if (path_exists(folder / kJobName)) return folder;
   }
   reject("{}: has no flight records; they are in the folder of --checkpoint or --flight-record of a run that failed",
          path);
@@ -109,8 +108,8 @@ fs::path find_folder(const std::string& path) {
 /// Returns why a path is no folder of flight records; empty if it is one or absent.
 std::string other_content(const std::string& folder) {
   std::error_code absent;
-  if (!fs::exists(folder, absent)) return "";
-  if (!fs::is_directory(folder, absent)) return "is not a folder";
+  if (!path_exists(folder)) return "";
+  if (!is_folder(folder)) return "is not a folder";
   for (const auto& entry : fs::directory_iterator(folder, absent)) {
     const std::string name = entry.path().filename().string();
     const bool is_record = name == kJobName || name == kVerdictName || entry.path().extension() == ".flight" ||
@@ -213,7 +212,7 @@ void begin_flight(const std::string& folder, const FlightJob& job) {
   try {
     const std::string previous = folder + "-previous";
     require_flight_folder(folder);
-    if (fs::exists(folder)) {
+    if (path_exists(folder)) {
       fs::remove_all(previous);
       fs::rename(folder, previous);
     }
@@ -255,8 +254,7 @@ void remove_flight(const std::string& folder) {
 }
 
 bool has_flight(const std::string& path) {
-  std::error_code absent;
-  return fs::exists(fs::path(path) / kJobName, absent) || fs::exists(fs::path(path) / "flight" / kJobName, absent);
+  return path_exists(fs::path(path) / kJobName) || path_exists(fs::path(path) / "flight" / kJobName);
 }
 
 Flight read_flight_folder(const std::string& path) {
@@ -264,7 +262,7 @@ Flight read_flight_folder(const std::string& path) {
   Flight flight{.folder = folder.string()};
   try {
     flight.job = job_of(read_json(read_whole(folder / kJobName)));
-    if (fs::exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(read_whole(folder / kVerdictName)));
+    if (path_exists(folder / kVerdictName)) flight.verdict = verdict_of(read_json(read_whole(folder / kVerdictName)));
   } catch (const nlohmann::json::exception& error) {
     reject("{}: {} or {} is damaged ({})", flight.folder, kJobName, kVerdictName, error.what());
   }

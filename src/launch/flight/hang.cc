@@ -126,7 +126,7 @@ void ThreadHangWatch::run() {
 void ThreadHangWatch::end_hang() const {
   std::vector<StuckRank> stuck;
   for (int rank = 0; rank < ranks_; ++rank) stuck.push_back({.rank = rank, .progress = page_.last(rank)});
-  messages().write("chimera: " + describe_hang(find_stuck(stuck), watch_.pause()) + "\n");
+  print_message(describe_hang(find_stuck(stuck), watch_.pause()));
   messages().drain(kDrainAfterFailure);
   ::_exit(static_cast<int>(ExitCode::No));
 }

@@ -34,8 +34,6 @@ using Words = std::vector<std::string>;
 constexpr std::chrono::seconds kAnswerWithin{10};   // a busy host takes a second or two
 constexpr std::chrono::seconds kDryRunWithin{120};  // includes loading LibTorch
 
-void print_message(const std::string& line) { messages().write(fmt::format("chimera: {}\n", line)); }
-
 Words concatenate(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;

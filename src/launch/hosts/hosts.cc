@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/reject.h"
 #include "core/shell_words.h"
+#include "core/value_text.h"
 #include "launch/local/launch_plan.h"
 #include "launch/local/place.h"
 
@@ -66,9 +67,8 @@ bool is_for_others(std::string_view variable) {
 std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const char* flag) {
   std::vector<HostRanks> hosts;
   int first = 0;
-  while (true) {
-    const auto comma = list.find(',');
-    HostRanks ranks = parse_host(list.substr(0, comma), otherwise, flag);
+  for (const std::string_view word : split_at_commas(list)) {
+    HostRanks ranks = parse_host(word, otherwise, flag);
     ranks.first = first;
     first += ranks.count;
     const auto same = [&](const HostRanks& other) { return other.host == ranks.host; };
@@ -76,9 +76,8 @@ std::vector<HostRanks> parse_hosts(std::string_view list, int otherwise, const c
       reject("{} has '{}' twice; give it once, with all its ranks", flag, ranks.host);
     }
     hosts.push_back(std::move(ranks));
-    if (comma == std::string_view::npos) return hosts;
-    list.remove_prefix(comma + 1);
   }
+  return hosts;
 }
 
 std::string to_text(const HostRanks& ranks) {

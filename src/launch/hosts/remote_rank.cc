@@ -78,25 +78,6 @@ Value from_hex(const std::string& text) {
   return value;
 }
 
-struct Pipe {
-  FileDescriptor read;
-  FileDescriptor write;
-};
-
-/// `nonblocking` is for the end that this process reads.
-Pipe make_pipe(bool nonblocking) {
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
-  Pipe pipe{.read = FileDescriptor(ends[0]), .write = FileDescriptor(ends[1])};
-  if (nonblocking) check_system(::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK), "set up a pipe");
-  return pipe;
-}
-
-void read_available(LineReader& lines) {
-  while (lines.read()) {
-  }
-}
-
 /// Waits until few relays of the host are logging in; the result ends the login.
 FileDescriptor wait_to_log_in(const std::string& input_path, const HostRanks& ranks, int rank) {
   // Opened anew: a lock of this kind belongs to an open file, and all relays have inherited the same one.
@@ -138,7 +119,7 @@ class Relay {
         host_(job.host_of(self.rank)),
         login_(wait_to_log_in(self.input_path, host_.ranks, self.rank)),
         signals_(signals),
-        output_(make_pipe(true)),
+        output_(open_pipe(/*nonblocking=*/true)),
         lines_(output_.read.get()),
         agent_(start_agent()) {}
 
@@ -174,7 +155,7 @@ class Relay {
 
  private:
   ChildProcess start_agent() {
-    Pipe input = make_pipe(false);
+    PipeEnds input = open_pipe(/*nonblocking=*/false);
     // The agent may inherit this environment, for example in tests, and must not take itself for a rank.
     std::vector<std::string> words = {"-u", kLauncherVariable};
     const std::vector<std::string> command = command_on(host_, {"launch", "--agent"});
@@ -205,7 +186,7 @@ class Relay {
   }
 
   void take_lines() {
-    read_available(lines_);
+    lines_.read_available();
     while (const auto line = lines_.next()) {
       // A message may begin in the middle of a line, behind output of the rank without a line end.
       const std::size_t mark = line->find(kMark);
@@ -245,7 +226,7 @@ class Relay {
   FileDescriptor login_;  ///< Of wait_to_log_in(), until the agent answers
   SignalInbox& signals_;
   FileDescriptor input_;  ///< Pipe to the agent
-  Pipe output_;           ///< Pipe from the agent
+  PipeEnds output_;       ///< Pipe from the agent
   LineReader lines_;
   ChildProcess agent_;
   bool is_connected_ = false;
@@ -273,7 +254,7 @@ class Agent {
       : order_(order),
         lines_(lines),
         page_(order.world_size),
-        reports_(make_pipe(true)),
+        reports_(open_pipe(/*nonblocking=*/true)),
         report_lines_(reports_.read.get()),
         orders_(order.recovers ? open_order_channel() : OrderChannel()),
         rank_(start_rank()) {}
@@ -288,7 +269,7 @@ class Agent {
       take_lines();  // Also those that came with the order of the rank
       if (lines_.has_ended()) return static_cast<int>(ExitCode::PeerLost);
       const auto ending = rank_.reap();
-      read_available(report_lines_);
+      report_lines_.read_available();
       while (const auto line = report_lines_.next()) send(kReport + *line);
       send_progress_if_due();
       if (!ending) continue;
@@ -363,7 +344,7 @@ class Agent {
   const AgentOrder& order_;
   LineReader& lines_;
   ProgressPage page_;
-  Pipe reports_;
+  PipeEnds reports_;
   LineReader report_lines_;
   OrderChannel orders_;
   ChildProcess rank_;

@@ -30,23 +30,16 @@ std::string path_of(const FileDescriptor& file) {
 /// Memory files and pipes have no names, so the kernel frees them with the last process, also after SIGKILL. Each
 /// attempt has its own: a rank of an earlier attempt that still ends cannot disturb it.
 RankChannels open_channels(const LaunchPlan& plan) {
-  RankChannels channels{.store = {},
+  RankChannels channels{.store = make_memory_file("chimera-store", 0),
                         .input = {},
-                        .report_read = {},
-                        .report_write = {},
+                        .reports = open_pipe(/*nonblocking=*/true),
                         .progress = ProgressPage(plan.ranks, plan.last_step)};
-  channels.store = make_memory_file("chimera-store", 0);
   if (!plan.input.empty()) {
     channels.input = make_memory_file("chimera-input", 0);
     if (const int error = write_all(channels.input.get(), plan.input)) {
       throw Error("cannot write a file in memory: " + system_message(error));
     }
   }
-  std::array<int, 2> ends{};
-  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
-  channels.report_read = FileDescriptor(ends[0]);
-  channels.report_write = FileDescriptor(ends[1]);
-  check_system(::fcntl(ends[0], F_SETFL, O_NONBLOCK), "set up a pipe");
   return channels;
 }
 
@@ -54,7 +47,7 @@ RankChannels open_channels(const LaunchPlan& plan) {
 /// start.
 Command rank_command(const LaunchPlan& plan, int restarts, const RankChannels& channels, int rank,
                      std::int64_t generation, int orders) {
-  std::vector<int> descriptors = {channels.store.get(), channels.report_write.get(), channels.progress.descriptor()};
+  std::vector<int> descriptors = {channels.store.get(), channels.reports.write.get(), channels.progress.descriptor()};
   if (channels.input.get() >= 0) descriptors.push_back(channels.input.get());
   std::vector<std::string> arguments = plan.arguments;
   if (generation > 0)
@@ -65,7 +58,7 @@ Command rank_command(const LaunchPlan& plan, int restarts, const RankChannels& c
       .environment = {fmt::format("{}={}", kRankVariable, rank), fmt::format("{}={}", kWorldSizeVariable, plan.ranks),
                       fmt::format("{}={}", kStoreVariable, path_of(channels.store)),
                       fmt::format("{}={}", kInputVariable, path_of(channels.input)),
-                      fmt::format("{}={}", kReportVariable, channels.report_write.get()),
+                      fmt::format("{}={}", kReportVariable, channels.reports.write.get()),
                       fmt::format("{}={}", kProgressVariable, channels.progress.descriptor()),
                       fmt::format("{}={}", kStartVariable, restarts + generation),
                       fmt::format("{}={}", kLauncherVariable, ::getpid())},
@@ -84,7 +77,7 @@ void try_flight(const std::string& folder, const std::function<void()>& task) {
   try {
     if (!folder.empty()) task();
   } catch (const Error& error) {
-    messages().write(fmt::format("chimera: --flight-record: {}\n", error.what()));
+    print_message(fmt::format("--flight-record: {}", error.what()));
   }
 }
 
@@ -117,7 +110,7 @@ int run_with_restarts(const LaunchPlan& plan) {
     // The user has asked the job to save and end, so it is not restarted.
     if (outcome.asked_to_save && plan.most_restarts > 0) return static_cast<int>(kSavedExit);
     const Restarts::Advice advice = restarts.after_failure(*outcome.failed_step);
-    if (!advice.why_not.empty()) messages().write(fmt::format("chimera: {}\n", advice.why_not));
+    if (!advice.why_not.empty()) print_message(advice.why_not);
     if (!advice.again) return outcome.exit_code;
     if (const auto code = wait_between_starts(signals, advice.pause)) return *code;
     const NextStart next = plan.next_start(*outcome.failed_step);
@@ -128,8 +121,7 @@ int run_with_restarts(const LaunchPlan& plan) {
     // To place the ranks can take minutes, in which a signal may have come.
     if (const auto code = wait_between_starts(signals, std::chrono::seconds(0))) return *code;
     if (!is_placed) return outcome.exit_code;
-    messages().write(
-        fmt::format("chimera: restart {} of {}: {}\n", restarts.done(), plan.most_restarts, next.description));
+    print_message(fmt::format("restart {} of {}: {}", restarts.done(), plan.most_restarts, next.description));
   }
 }
 

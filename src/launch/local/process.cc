@@ -24,6 +24,7 @@
 #include <sstream>
 
 #include "core/console.h"
+#include "core/signals.h"
 
 // A child starts in one of two ways. spawn() runs an executable; SpawnPlan lists what the kernel changes before exec.
 // fork_entry() instead copies this process, and run_entry() undoes by hand what an exec would have undone, so that a
@@ -49,15 +50,12 @@ class SpawnPlan {
     copy(command.input, STDIN_FILENO);
     copy(command.output, STDOUT_FILENO);
     copy(command.errors, STDERR_FILENO);
-    sigset_t signals;
-    ::sigemptyset(&signals);
     // SIGINT stays blocked until the rank ignores it (rank_environment() in rank.cc), so that Ctrl-C cannot end a rank
     // in between. All signals that the launcher has blocked for itself become unblocked.
-    ::sigaddset(&signals, SIGINT);
-    ::posix_spawnattr_setsigmask(&attributes_, &signals);
-    ::sigaddset(&signals, SIGTERM);
-    ::sigaddset(&signals, SIGCHLD);
-    ::posix_spawnattr_setsigdefault(&attributes_, &signals);
+    const sigset_t blocked = signal_set({SIGINT});
+    const sigset_t defaults = signal_set({SIGINT, SIGTERM, SIGCHLD});
+    ::posix_spawnattr_setsigmask(&attributes_, &blocked);
+    ::posix_spawnattr_setsigdefault(&attributes_, &defaults);
     ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   SpawnPlan(const SpawnPlan&) = delete;
@@ -123,9 +121,7 @@ void take_signals_as_after_exec() {
     const bool ignored = ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
     if (!ignored || number == SIGINT || number == SIGTERM || number == SIGCHLD) ::signal(number, SIG_DFL);
   }
-  sigset_t interrupt;
-  ::sigemptyset(&interrupt);
-  ::sigaddset(&interrupt, SIGINT);
+  const sigset_t interrupt = signal_set({SIGINT});
   ::sigprocmask(SIG_SETMASK, &interrupt, nullptr);
 }
 
@@ -190,6 +186,14 @@ std::optional<std::string> LineReader::next() {
   return line;
 }
 
+PipeEnds open_pipe(bool nonblocking) {
+  std::array<int, 2> ends{};
+  check_system(::pipe2(ends.data(), O_CLOEXEC), "create a pipe");
+  PipeEnds pipe{.read = FileDescriptor(ends[0]), .write = FileDescriptor(ends[1])};
+  if (nonblocking) check_system(::fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK), "set up a pipe");
+  return pipe;
+}
+
 std::string describe_signal(int number) {
   const char* name = ::sigdescr_np(number);
   return fmt::format("signal {} ({})", number, name == nullptr ? "unknown signal" : name);
@@ -198,12 +202,7 @@ std::string describe_signal(int number) {
 // Signals stay blocked in this thread, so they are read from the descriptor and run no handler. Without the default
 // action of SIGCHLD, an inherited SIG_IGN would let the kernel reap children before their exit status is read.
 SignalInbox::SignalInbox() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigaddset(&signals, SIGUSR1);
-  ::sigaddset(&signals, SIGUSR2);
+  sigset_t signals = signal_set({SIGINT, SIGTERM, SIGUSR1, SIGUSR2});
   struct sigaction hang_up_action {};
   ::sigaction(SIGHUP, nullptr, &hang_up_action);
   if (hang_up_action.sa_handler != SIG_IGN) ::sigaddset(&signals, SIGHUP);
@@ -313,7 +312,8 @@ void ChildProcesses::kill_running() const {
   }
 }
 
-ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::optional<Clock::time_point> deadline) {
+std::vector<ChildExit> ChildProcesses::wait(const SignalInbox& signals, int input,
+                                            std::optional<Clock::time_point> deadline) {
   std::vector<pollfd> watched = {{signals.fd(), POLLIN, 0}, {input, POLLIN, 0}};  // poll() skips -1
   for (const ChildProcess& process : processes_) watched.push_back({process.pidfd(), POLLIN, 0});
   int timeout = -1;
@@ -324,12 +324,12 @@ ChildEvents ChildProcesses::wait(const SignalInbox& signals, int input, std::opt
   }
   if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) check_system(-1, "watch processes");
   // Reaps every process that has ended by now, not only those that poll() named: a caller judges all exits together.
-  ChildEvents events{.exits = {}, .has_input = watched[1].revents != 0};
+  std::vector<ChildExit> exits;
   for (std::size_t index = 0; index < processes_.size(); ++index) {
     const auto ending = processes_[index].is_running() ? processes_[index].reap() : std::nullopt;
-    if (ending) events.exits.push_back({index, *ending});
+    if (ending) exits.push_back({index, *ending});
   }
-  return events;
+  return exits;
 }
 
 }  // namespace chimera

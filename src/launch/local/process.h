@@ -37,6 +37,11 @@ class LineReader {
   /// Reads available bytes. Blocks if there are none, unless the descriptor is nonblocking. Returns false if there were
   /// none.
   bool read();
+  /// Reads until nothing is available; requires a nonblocking descriptor.
+  void read_available() {
+    while (read()) {
+    }
+  }
   /// Returns the next complete line without its end.
   [[nodiscard]] std::optional<std::string> next();
 
@@ -47,6 +52,14 @@ class LineReader {
   std::string text_;
   bool has_ended_ = false;
 };
+
+/// Both ends of a pipe.
+struct PipeEnds {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+/// Creates a pipe. If `nonblocking`, reads do not wait. Throws Error if the system refuses.
+[[nodiscard]] PipeEnds open_pipe(bool nonblocking);
 
 /// Signals within this time count as one, because `timeout`, batch systems and closing terminals send a signal to the
 /// process and again to its group.
@@ -168,14 +181,10 @@ class ChildProcess {
   pid_t pid_ = 0;  // not reused until the child is reaped
 };
 
-/// Result of ChildProcesses::wait().
-struct ChildEvents {
-  struct Exit {
-    std::size_t index = 0;
-    Ending ending;
-  };
-  std::vector<Exit> exits;  ///< in ascending order of index
-  bool has_input = false;   ///< whether `input` is readable
+/// The end of a process of ChildProcesses.
+struct ChildExit {
+  std::size_t index = 0;
+  Ending ending;
 };
 
 /// Child processes in the order of add(). The destructor kills running ones.
@@ -198,8 +207,9 @@ class ChildProcesses {
   /// Sends SIGKILL to all running processes.
   void kill_running() const;
   /// Waits until a process exits, a signal is pending, `input` is readable (-1: none), or `deadline`; reaps processes
-  /// that have exited. Throws Error if the system refuses.
-  [[nodiscard]] ChildEvents wait(const SignalInbox& signals, int input, std::optional<Clock::time_point> deadline);
+  /// that have exited, and returns their ends by ascending index. Throws Error if the system refuses.
+  [[nodiscard]] std::vector<ChildExit> wait(const SignalInbox& signals, int input,
+                                            std::optional<Clock::time_point> deadline);
 
  private:
   std::vector<ChildProcess> processes_;

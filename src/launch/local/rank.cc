@@ -54,7 +54,7 @@ void end_with_parent(int rank) {
   const pid_t parent = ::getppid();
   if (parent == 0) return;  // first process of a container, which ends with it
   const auto end = [rank] {
-    messages().write(fmt::format("chimera: rank {} ends: the process that started it has ended\n", rank));
+    print_message(fmt::format("rank {} ends: the process that started it has ended", rank));
     messages().drain(kDrainAfterFailure);
     ::_exit(static_cast<int>(ExitCode::PeerLost));
   };
@@ -73,9 +73,7 @@ void end_with_parent(int rank) {
 /// Ignores Ctrl-C. The launcher started this process with SIGINT blocked.
 void leave_interrupts_to_launcher() {
   ::signal(SIGINT, SIG_IGN);
-  sigset_t interrupt;
-  ::sigemptyset(&interrupt);
-  ::sigaddset(&interrupt, SIGINT);
+  const sigset_t interrupt = signal_set({SIGINT});
   ::pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
 }
 
@@ -119,7 +117,7 @@ void print_failure(const FailureReport& report) {
   const std::string message = report.own_cause
                                   ? describe_failure(report.rank, {.report = report, .ending = {}})
                                   : fmt::format("rank {} ended at {}: {}", report.rank, report.op, report.message);
-  messages().write("chimera: " + message + "\n");
+  print_message(message);
   messages().drain(kDrainAfterFailure);
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path != nullptr && *path != '\0' && report.own_cause) write_error_file(path, message);

@@ -53,8 +53,7 @@ std::vector<std::optional<CommandReply>> run_commands(const std::vector<std::vec
   const auto has_succeeded = [](const std::optional<CommandReply>& reply) { return reply && reply->exit_code == 0; };
   const auto needed = replies.begin() + static_cast<std::ptrdiff_t>(std::min(enough, replies.size()));
   while (processes.has_running() && Clock::now() < deadline) {
-    const ChildEvents events = processes.wait(signals, -1, deadline);
-    for (const auto& [index, ending] : events.exits) {
+    for (const auto& [index, ending] : processes.wait(signals, -1, deadline)) {
       replies[index] = {.exit_code = exit_code_of(ending),
                         .output = content_of(files[index].output),
                         .errors = content_of(files[index].errors)};

@@ -33,8 +33,6 @@ using Phase = RankProgress::Phase;
 constexpr std::chrono::milliseconds kTerminationGrace{500};        // from SIGTERM to SIGKILL
 constexpr std::chrono::milliseconds kRelayTerminationGrace{5000};  // while relays wait for ranks on other hosts
 
-void print_message(const std::string& line) { messages().write("chimera: " + line + "\n"); }
-
 /// Translates LaunchPlan::spare_patience, where an empty value means to wait for a replacement without a limit, and
 /// zero to start none.
 Recovery::Replacement replacement_of(const LaunchPlan& plan) {
@@ -228,7 +226,7 @@ class Supervisor {
       : kills_(out_of_memory_kills(plan.root)),
         ranks_(plan, channels.progress, start),
         outcomes_(static_cast<std::size_t>(plan.ranks)),
-        reports_(channels.report_read.get()),
+        reports_(channels.reports.read.get()),
         progress_(channels.progress),
         signals_(signals),
         plan_(plan) {
@@ -237,8 +235,9 @@ class Supervisor {
 
   [[nodiscard]] StartOutcome run() {
     while (ranks_.all().has_running()) {
-      const ChildEvents events = ranks_.all().wait(signals_, reports_.descriptor(), next_poll());
-      for (const auto& [rank, ending] : events.exits) note_end(rank, ending);
+      for (const auto& [rank, ending] : ranks_.all().wait(signals_, reports_.descriptor(), next_poll())) {
+        note_end(rank, ending);
+      }
       read_reports();
       while (const auto number = signals_.next()) handle_signal(*number);
       decide();
@@ -275,8 +274,7 @@ class Supervisor {
 
   /// Reads reports, then lists newly failed ranks: first ranks with a report, in order of arrival.
   void read_reports() {
-    while (reports_.read()) {
-    }
+    reports_.read_available();
     while (const auto line = reports_.next()) {
       // A line parses as one of the two types only: each needs fields that the other does not have.
       const auto progress = ranks_.can_recover() ? parse_note(*line) : std::nullopt;

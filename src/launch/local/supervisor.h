@@ -20,10 +20,9 @@ namespace chimera {
 
 /// Files and shared memory that the launcher passes to its ranks.
 struct RankChannels {
-  FileDescriptor store;         ///< Memory file with the key-value store for rendezvous
-  FileDescriptor input;         ///< Memory file that all ranks read (LaunchPlan::input); may be empty
-  FileDescriptor report_read;   ///< The launcher's end of the pipe for failure reports; nonblocking
-  FileDescriptor report_write;  ///< The ranks' end
+  FileDescriptor store;  ///< Memory file with the key-value store for rendezvous
+  FileDescriptor input;  ///< Memory file that all ranks read (LaunchPlan::input); may be empty
+  PipeEnds reports;      ///< Pipe for failure reports; the launcher reads it without blocking
   ProgressPage progress;
 };
 

@@ -212,10 +212,9 @@ void RendezvousStore::announce_missing(int rank, int world_size, std::chrono::mi
   if (missing.empty()) return;
   constexpr std::size_t kMaxNamed = 16;
   const auto named = std::span(missing).first(std::min(missing.size(), kMaxNamed));
-  messages().write(fmt::format("chimera: rank {} has waited {:g} s for {} of {} ranks: {}{}; {}\n", rank,
-                               std::chrono::duration<double>(waited).count(), missing.size(), world_size,
-                               fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "",
-                               rendezvous_.origin));
+  print_message(fmt::format("rank {} has waited {:g} s for {} of {} ranks: {}{}; {}", rank,
+                            std::chrono::duration<double>(waited).count(), missing.size(), world_size,
+                            fmt::join(named, ", "), named.size() < missing.size() ? ", ..." : "", rendezvous_.origin));
 }
 
 std::string RendezvousStore::own_address() const {
