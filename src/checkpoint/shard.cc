@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace chimera {
@@ -14,27 +15,12 @@ CheckpointTensors::CheckpointTensors(const std::string& checkpoint, const Manife
   } catch (const ConfigError& error) {
     throw CheckpointError(error.what());
   }
-  // `all` is sorted, so equal names are neighbors.
-  const std::vector<std::string> all = names();
-  const auto doubled = std::ranges::adjacent_find(all);
-  if (doubled != all.end()) throw CheckpointError(fmt::format("{}: has tensor {} twice", checkpoint, *doubled));
-}
-
-// Each file has a sorted table of its own; a checkpoint has few files, so they are searched one after the other.
-std::optional<WeightFiles::Found> CheckpointTensors::find(std::string_view tensor) const {
+  std::set<std::string> seen;
   for (const SafetensorsFile& file : files_) {
-    if (auto found = file.tensors().find(tensor)) return WeightFiles::Found{&file, *std::move(found)};
+    for (const std::string& name : file.tensors().names()) {
+      if (!seen.insert(name).second) throw CheckpointError(fmt::format("{}: has tensor {} twice", checkpoint, name));
+    }
   }
-  return std::nullopt;
-}
-
-std::vector<std::string> CheckpointTensors::names() const {
-  std::vector<std::string> names;
-  for (const SafetensorsFile& file : files_) {
-    for (std::string& name : file.tensors().names()) names.push_back(std::move(name));
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 namespace {

@@ -8,10 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "checkpoint/disk.h"
@@ -21,19 +19,11 @@
 
 namespace chimera {
 
-/// All tensors of a checkpoint. Only headers are in memory. Thread-safe.
-class CheckpointTensors {
+/// All tensors of a checkpoint.
+class CheckpointTensors : public TensorFiles {
  public:
   /// Throws CheckpointError if a file is unreadable or invalid, or if two contain the same tensor name.
   CheckpointTensors(const std::string& checkpoint, const Manifest& manifest);
-
-  /// Returns where the tensor is stored; nullopt if the checkpoint does not have it.
-  [[nodiscard]] std::optional<WeightFiles::Found> find(std::string_view tensor) const;
-  /// Returns all names, ascending.
-  [[nodiscard]] std::vector<std::string> names() const;
-
- private:
-  std::vector<SafetensorsFile> files_;
 };
 
 /// Content of a shard.

@@ -21,6 +21,8 @@
 
 namespace chimera {
 
+class JsonValue;
+
 /// Returns a tensor's name for messages: in quotes, printable and at most 120 characters long.
 [[nodiscard]] std::string shown_name(std::string_view name);
 
@@ -80,7 +82,6 @@ class TensorTable {
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  class HeaderReader;
   struct Row {
     std::string_view name;
     const char* shape = nullptr;  // as text, such as `2,3`
@@ -89,8 +90,8 @@ class TensorTable {
     std::uint64_t begin = 0;  // byte position from the end of the header
     std::uint64_t end = 0;
   };
+  void add(const JsonValue& tensor, std::string_view name);
   void require_cover(const std::string& path, std::uint64_t data_bytes);
-  void require_distinct(const std::string& path);
 
   TextPool texts_;
   std::deque<Row> rows_;  // a vector would need twice its size to grow

@@ -171,14 +171,14 @@ void WeightFiles::open_indexed(const std::string& folder, const std::string& ind
   }
 }
 
-std::optional<WeightFiles::Found> WeightFiles::find(std::string_view tensor) const {
+std::optional<TensorFiles::Found> TensorFiles::find(std::string_view tensor) const {
   for (const SafetensorsFile& file : files_) {
     if (auto entry = file.tensors().find(tensor)) return Found{&file, *std::move(entry)};
   }
   return std::nullopt;
 }
 
-std::vector<std::string> WeightFiles::names() const {
+std::vector<std::string> TensorFiles::names() const {
   std::vector<std::string> names;
   for (const SafetensorsFile& file : files_) {
     auto more = file.tensors().names();

@@ -35,16 +35,10 @@ inline constexpr std::size_t kMaxWeightFiles = 10'000;
 inline constexpr const char* kWeightsName = "model.safetensors";
 inline constexpr const char* kIndexName = "model.safetensors.index.json";
 
-/// Weights of a folder: one safetensors file, or several with an index. Only headers are in memory. Any number of
-/// threads may read.
-class WeightFiles {
+/// Several safetensors files, in which tensors are found by name. Only headers are in memory. Any number of threads may
+/// read.
+class TensorFiles {
  public:
-  /// Opens the files that model.safetensors.index.json names or, if it does not exist, model.safetensors. Never reads
-  /// pickles (`*.bin`), which can run code. Throws ConfigError if both are missing, both exist but the index does not
-  /// name model.safetensors, a file is missing, invalid or (through a link) outside of the folder, or index and files
-  /// have different tensors. Several files may have equal copies of a tensor.
-  explicit WeightFiles(const std::string& folder);
-
   /// A tensor and its file.
   struct Found {
     const SafetensorsFile* file = nullptr;
@@ -54,13 +48,25 @@ class WeightFiles {
   [[nodiscard]] std::optional<Found> find(std::string_view tensor) const;
   /// Returns the names of all tensors, ascending.
   [[nodiscard]] std::vector<std::string> names() const;
+
+ protected:
+  std::vector<SafetensorsFile> files_;
+};
+
+/// Weights of a folder: one safetensors file, or several with an index.
+class WeightFiles : public TensorFiles {
+ public:
+  /// Opens the files that model.safetensors.index.json names or, if it does not exist, model.safetensors. Never reads
+  /// pickles (`*.bin`), which can run code. Throws ConfigError if both are missing, both exist but the index does not
+  /// name model.safetensors, a file is missing, invalid or (through a link) outside of the folder, or index and files
+  /// have different tensors. Several files may have equal copies of a tensor.
+  explicit WeightFiles(const std::string& folder);
+
   /// Returns the files, sorted by name.
   [[nodiscard]] const std::vector<SafetensorsFile>& files() const { return files_; }
 
  private:
   void open_indexed(const std::string& folder, const std::string& index);
-
-  std::vector<SafetensorsFile> files_;
 };
 
 /// Returns whether type, shape and elements are equal, bit by bit.

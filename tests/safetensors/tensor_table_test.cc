@@ -65,31 +65,33 @@ const std::vector<Unsound>& unsound() {
       {std::string(8, '\xff') + "{}", "gives its header 18446744073709551615 bytes"},
       {file_of(" {}", 0), "does not begin with '{'"},
       {file_of("[]", 0), "does not begin with '{'"},
-      {file_of("{", 0), "no JSON"},
-      {file_of("{}x", 0), "no JSON"},
-      {file_of(std::string_view("{}\0", 3), 0), "NUL"},
-      {file_of("{\"\xff\":1}", 0), "no JSON"},
-      {file_of(R"({"a":1})", 0), "header, 'a': expected an object, found a number"},
-      {file_of(R"({"a":[]})", 0), "expected an object, found an array"},
-      {file_of(R"({"__metadata__":{"a":1}})", 0), "header, 'a': expected a text, found a number"},
-      {file_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "'__metadata__' is given twice"},
-      {file_of(R"({"__metadata__":{"a":"","a":""}})", 0), "metadata: 'a' is given twice"},
-      {file_of(R"({"a":{}})", 0), "tensor 'a': must have the fields dtype, shape and data_offsets"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[2]}})", 8), "must have the fields"},
-      {file_of(R"({"a":{"dtype":"F32","dtype":"F32",)" + std::string(kTensor) + "}", 8), "a field is given twice"},
+      {file_of("{", 0), "JSON: "},
+      {file_of("{}x", 0), "JSON: "},
+      {file_of(std::string_view("{}\0", 3), 0), "zero byte"},
+      {file_of("{\"\xff\":1}", 0), "JSON: "},
+      {file_of(R"({"a":1})", 0), "tensor 'a': expected an object, found number"},
+      {file_of(R"({"a":[]})", 0), "expected an object, found array"},
+      {file_of(R"({"__metadata__":{"a":1}})", 0), "__metadata__, 'a': expected a text, found number"},
+      {file_of(R"({"__metadata__":{},"__metadata__":{}})", 0), "__metadata__: the field is given twice"},
+      {file_of(R"({"__metadata__":{"a":"","a":""}})", 0), "__metadata__.a: the field is given twice"},
+      {file_of(R"({"a":{}})", 0), "tensor 'a': field 'dtype' is missing"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[2]}})", 8), "field 'data_offsets' is missing"},
+      {file_of(R"({"a":{"dtype":"F32","dtype":"F32",)" + std::string(kTensor) + "}", 8),
+       "a.dtype: the field is given twice"},
       {file_of(R"({"a":{"dtype":"F32","offset":3,)" + std::string(kTensor) + "}", 8), "unknown field 'offset'"},
       {file_of(R"({"a":{"dtype":"float32",)" + std::string(kTensor) + "}", 8),
        "dtype 'float32' is not a type of safetensors"},
-      {file_of(R"({"a":{"dtype":32,)" + std::string(kTensor) + "}", 8), "dtype: expected a text, found a number"},
-      {file_of(R"({"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", 8),
-       "shape: expected an array, found a number"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8), "found a negative number"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8), "found a fraction"},
-      {file_of(R"({"a":{"dtype":"F32","shape":["2"],"data_offsets":[0,8]}})", 8), "shape: expected a whole number"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", 8), "above 2^63"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8), "above 2^64"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8), "data_offsets: must be two numbers"},
-      {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}})", 8), "data_offsets: more than two"},
+      {file_of(R"({"a":{"dtype":32,)" + std::string(kTensor) + "}", 8), "dtype: expected a text, found number"},
+      {file_of(R"({"a":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", 8), "shape: expected an array, found number"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8), "found '-2'"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8), "found '2.0'"},
+      {file_of(R"({"a":{"dtype":"F32","shape":["2"],"data_offsets":[0,8]}})", 8),
+       "shape: expected whole numbers from 0 to 2^63 - 1"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,8]}})", 8),
+       "found '9223372036854775808'"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,8]}})", 8), "found '1e+20'"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8), "data_offsets must be two numbers"},
+      {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}})", 8), "data_offsets: more than 2 numbers"},
       {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8), "end 0 is before begin 8"},
       {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4),
        "F32 [2] takes 8 bytes, but data_offsets"},
@@ -101,7 +103,7 @@ const std::vector<Unsound>& unsound() {
       {file_of(R"({"a":{"dtype":"F32",)" + std::string(kTensor) +
                    R"(,"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})",
                16),
-       "tensor 'a' is in its header twice"},
+       "a: the field is given twice"},
       {file_of(R"({"a":{"dtype":"F32",)" + std::string(kTensor) +
                    R"(,"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
                12),
@@ -130,12 +132,12 @@ TEST(TensorTableTest, RejectsInvalidFilesInOneLine) {
 TEST(TensorTableTest, RejectsExcessiveNamesNumbersAndShapes) {
   const std::string deep(200'000, '[');
   EXPECT_NE(refusal_of(file_of("{\"a\":" + deep, 0)), "");
-  EXPECT_THAT(refusal_of(file_of("{\"" + std::string(2 << 20, 'a'), 0)), HasSubstr("no JSON"));
-  EXPECT_THAT(refusal_of(file_of("{\"a\":" + std::string(2 << 20, '1'), 0)), HasSubstr("no JSON"));
+  EXPECT_THAT(refusal_of(file_of("{\"" + std::string(2 << 20, 'a'), 0)), HasSubstr("JSON: "));
+  EXPECT_THAT(refusal_of(file_of("{\"a\":" + std::string(2 << 20, '1'), 0)), HasSubstr("JSON: "));
   std::string shape = "1";
   for (int i = 1; i < 65; ++i) shape += ",1";
   EXPECT_THAT(refusal_of(file_of(R"({"a":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})", 1)),
-              HasSubstr("more than 64 dimensions"));
+              HasSubstr("shape: more than 64 numbers"));
 }
 
 std::size_t allocated_bytes() {
@@ -146,7 +148,7 @@ std::size_t allocated_bytes() {
 /// A header with only empty tensors, each in as few bytes as possible.
 TEST(TensorTableTest, TakesNoMoreMemoryThanTheFile) {
   std::string header = "{";
-  for (int i = 0; header.size() < 30'000'000; ++i) {
+  for (int i = 0; header.size() < 10'000'000; ++i) {
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   }
   const std::string file = file_of(header + "}", 0);
@@ -157,8 +159,8 @@ TEST(TensorTableTest, TakesNoMoreMemoryThanTheFile) {
     most = std::max(most, allocated_bytes());
     read(offset, into);
   });
-  EXPECT_GT(table.size(), 400'000U);
-  EXPECT_LT(std::max(most, allocated_bytes()) - before, file.size() + (std::size_t{16} << 20));
+  EXPECT_GT(table.size(), 130'000U);
+  EXPECT_LT(std::max(most, allocated_bytes()) - before, file.size() + (std::size_t{5} << 20));
 }
 
 TEST(TensorTableTest, ReadsBackALayout) {
