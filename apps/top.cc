@@ -69,8 +69,9 @@ void add_top(CLI::App& program, int&) {
       "  chimera top run --once\n"
       "  chimera top run --format json\n"
       "\nSteps come from the metrics file, which may be on a shared file system. If the run is on this machine, a "
-      "table shows the current instruction and the waiting time of each rank; a rank that hardly waits while most "
-      "ranks wait is a straggler. The view updates until Ctrl-C on a terminal, and is printed once otherwise.\n"
+      "table shows the current instruction and the waiting time of each rank; a straggler is a rank whose ops "
+      "take longer than the same ops of other ranks, by the run's flight records. The view updates until Ctrl-C on a "
+      "terminal, and is printed once otherwise.\n"
       "\nMore: docs/metrics.md");
   auto options = std::make_shared<TopArguments>();
   command->add_option("RUN", options->run, "folder of a run, or its metrics file")->required();

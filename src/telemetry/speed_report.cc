@@ -90,7 +90,7 @@ double planned_seconds(const FlightJob& job, const OpTotals::key_type& key) {
 
 const RankSpeed* straggler_of(const SpeedAnalysis& report) {
   const auto slowest = std::ranges::max_element(report.ranks, {}, &RankSpeed::slowdown);
-  return slowest != report.ranks.end() && slowest->slowdown() >= kStragglerRatio ? &*slowest : nullptr;
+  return slowest != report.ranks.end() && slowest->is_straggler() ? &*slowest : nullptr;
 }
 
 bool others_are_busy(const SpeedAnalysis& report) {
@@ -197,6 +197,15 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
     report.parts.*part /= static_cast<double>(report.ranks.size());
   }
   return report;
+}
+
+std::vector<int> stragglers_of(const Flight& flight) {
+  std::vector<int> slow;
+  const auto report = speed_of(flight);
+  for (const RankSpeed& rank : report ? report->ranks : std::vector<RankSpeed>()) {
+    if (rank.is_straggler()) slow.push_back(rank.rank);
+  }
+  return slow;
 }
 
 std::string load_text(const std::optional<double>& others_share) {

@@ -63,6 +63,7 @@ struct RankSpeed {
   double elsewhere = 0;  ///< Seconds that the rank's ops take on other ranks; 0: no other rank runs all of these ops
   /// Returns how many times as long as elsewhere the ops take; 1 if unknown.
   [[nodiscard]] double slowdown() const { return elsewhere > 0 ? parts.ops / elsewhere : 1; }
+  [[nodiscard]] bool is_straggler() const { return slowdown() >= kStragglerRatio; }
 };
 
 /// Where the time of a run's steps went.
@@ -85,6 +86,8 @@ inline constexpr const char* kSpeedName = "speed.json";
 /// it touches memory for the first time. Returns nothing if the records hold no complete step.
 [[nodiscard]] std::optional<SpeedAnalysis> speed_of(const Flight& flight);
 
+/// Returns the slow ranks in flight records.
+[[nodiscard]] std::vector<int> stragglers_of(const Flight& flight);
 /// Returns a sentence about the load of other processes, or that it is unknown.
 [[nodiscard]] std::string load_text(const std::optional<double>& others_share);
 /// Returns sentences that name the causes of slow steps: a slow rank, other processes, and ops that take longer than in

@@ -15,7 +15,9 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "launch/flight/flight_record.h"
 #include "render/panel.h"
+#include "telemetry/speed_report.h"
 
 namespace chimera {
 namespace {
@@ -190,7 +192,6 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
 
 std::string ranks_as_text(const TopView& view) {
   if (view.ranks.empty()) return "";
-  const auto slow = stragglers(view.ranks);
   std::string text;
   if (const auto waiting = waiting_share(view)) {
     text += fmt::format("bubble    ranks wait for each other {:.0f} % of their time\n", 100 * *waiting);
@@ -203,7 +204,8 @@ std::string ranks_as_text(const TopView& view) {
     text += fmt::format("{:>4} {:>8} {:>8}  ", r, number(rank.process), number(rank.step));
     text += rank.is_here
                 ? fmt::format("{:<28} {} {:>3.0f} %{}\n", rank.doing.substr(0, 28), bar(rank.waiting, 10),
-                              100 * rank.waiting, std::ranges::find(slow, r) == slow.end() ? "" : "  straggler")
+                              100 * rank.waiting,
+                              std::ranges::count(view.stragglers, static_cast<int>(r)) == 0 ? "" : "  straggler")
                 : rank.doing + "\n";
   }
   if (view.ranks.size() > kMaxRanks) text += fmt::format("     and {} more\n", view.ranks.size() - kMaxRanks);
@@ -260,16 +262,13 @@ std::vector<LiveRank> LiveRun::watch(std::chrono::milliseconds time) const {
   return seen;
 }
 
-std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks) {
-  constexpr double kMuchWaiting = 0.2;
-  // Ranks wait for a straggler, which itself hardly waits.
-  const double usual = median_of(waiting_shares(ranks));
-  std::vector<std::size_t> found;
-  if (usual < kMuchWaiting) return found;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (ranks[r].is_here && ranks[r].waiting < usual / 2) found.push_back(r);
+/// Returns no ranks without records, or while the job replaces them.
+std::vector<int> recorded_stragglers(const std::string& folder) {
+  try {
+    return has_flight(folder) ? stragglers_of(read_flight_folder(folder)) : std::vector<int>();
+  } catch (const ConfigError&) {
+    return {};
   }
-  return found;
 }
 
 TopView observe_run(const std::string& path, std::chrono::milliseconds watched) {
@@ -278,6 +277,7 @@ TopView observe_run(const std::string& path, std::chrono::milliseconds watched) 
     view.process = live->process();
     view.ranks = live->watch(watched);
     view.live_steps = live->steps();
+    view.stragglers = recorded_stragglers(fs::path(view.run.metrics).parent_path().string());
     view.run = read_run(path);  // includes steps done meanwhile
   }
   std::error_code error;
@@ -322,7 +322,7 @@ std::string to_json(const TopView& view) {
                              {"waiting", rank.is_here ? OrderedJson(rank.waiting) : OrderedJson()},
                              {"process", rank.process == 0 ? OrderedJson() : OrderedJson(rank.process)}});
   }
-  json["stragglers"] = stragglers(view.ranks);
+  json["stragglers"] = view.stragglers;
   return json_text(json, 2) + "\n";
 }
 

@@ -2,7 +2,7 @@
 
 // The live view of `chimera top`. It reads the finished steps from the metrics file of a run. What each rank does now
 // is on the progress page (launch/flight/progress.h), shared memory that `chimera top` finds through /proc if the run
-// is on this machine. A rank that waits much less than the others is the straggler that they wait for.
+// is on this machine. Slow ranks (stragglers) are those that the run's flight records show (speed_report.h).
 
 #include <sys/types.h>
 
@@ -46,10 +46,6 @@ class LiveRun {
   std::optional<ProgressPage> page_;
 };
 
-/// Returns the indices of the ranks here that wait less than half as long as the median of these ranks; none if that
-/// rank waits less than a fifth of the time, or if there is only one.
-[[nodiscard]] std::vector<std::size_t> stragglers(const std::vector<LiveRank>& ranks);
-
 /// Content of the view.
 struct TopView {
   RunHistory run;
@@ -57,6 +53,7 @@ struct TopView {
   std::vector<LiveRank> ranks = {};   ///< Empty if not accessible
   double seconds_since_last = 0;      ///< since the last write to the metrics file
   std::int64_t live_steps = 0;        ///< LiveRun::steps()
+  std::vector<int> stragglers = {};   ///< Of a run here that writes flight records beside its metrics
 };
 
 /// Reads the run at `path`, a metrics file or its folder. If the run is on this machine, also samples its ranks for

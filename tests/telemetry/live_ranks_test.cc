@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <vector>
+
 #include "core/error.h"
+#include "launch/flight/flight_record.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -49,16 +53,36 @@ TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {
   EXPECT_THROW((void)ProgressPage::open_read_only(FileDescriptor(::open(path.c_str(), O_RDONLY))), Error);
 }
 
-TEST(LiveRanksTest, AStragglerHardlyWaits) {
-  const auto ranks = [](std::vector<double> waiting) {
-    std::vector<LiveRank> all;
-    for (const double share : waiting) all.push_back({0, "", share});
-    return all;
-  };
-  EXPECT_THAT(stragglers(ranks({0.6, 0.05, 0.7, 0.6})), ElementsAre(1));
-  EXPECT_THAT(stragglers(ranks({0.5, 0.4, 0.45, 0.5})), IsEmpty());
-  EXPECT_THAT(stragglers(ranks({0.1, 0.01, 0.1, 0.1})), IsEmpty()) << "nobody waits long";
-  EXPECT_THAT(stragglers({}), IsEmpty());
+/// Writes a flight record with three complete steps, each with one forward of stage 0 that lasts `milliseconds`.
+void record_forwards(const std::string& path, std::int64_t milliseconds) {
+  std::vector<std::int64_t> times;  // of the events, which a recorder notes without a pause
+  {
+    FlightRecorder recorder(path);
+    for (std::int64_t step = 7; step < 12; ++step) {
+      recorder.note({RankProgress::Phase::Steps, step, {.kind = InstructionKind::Compute}});
+      times.push_back(times.empty() ? 0 : times.back() + 1'000'000);
+      recorder.note({RankProgress::Phase::Steps, step, {.kind = InstructionKind::ReduceScalars}});
+      times.push_back(times.back() + milliseconds * 1'000'000);
+    }
+  }
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    file.seekp(static_cast<std::streamoff>(64 + i * sizeof(FlightEvent)));
+    file.write(reinterpret_cast<const char*>(&times[i]), sizeof times[i]);
+  }
+}
+
+TEST(LiveRanksTest, StragglersAreThoseOfTheFlightRecords) {
+  const testing::Scratch folder;
+  const std::string path = folder.write("metrics.jsonl", "{\"step\": 1}\n");
+  const FileDescriptor writer(::open(path.c_str(), O_WRONLY | O_APPEND));
+  EXPECT_THAT(observe_run(path, {}).stragglers, IsEmpty()) << "there are no records";
+  const std::string flight = folder.path("flight");
+  begin_flight(flight, {.schedule = "gpipe", .ranks = {2, GroupWorker{GroupId(0), WorkerId(0)}}});
+  for (const int rank : {0, 1}) record_forwards(flight_path(flight, rank), rank == 1 ? 20 : 10);
+  EXPECT_THAT(observe_run(path, {}).stragglers, ElementsAre(1));
+  folder.write("flight/job.json", "{");
+  EXPECT_THAT(observe_run(path, {}).stragglers, IsEmpty()) << "the job is about to replace its records";
 }
 
 }  // namespace

@@ -13,7 +13,9 @@
 namespace chimera {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::Scratch;
 using ::testing::ThrowsMessage;
@@ -73,6 +75,12 @@ TEST(SpeedReportTest, TheFirstStepOfARunDoesNotCount) {
   Flight flight = recorded(10, 1, 3);
   for (auto& events : flight.ranks) events->insert(events->begin(), {-1, {RankProgress::Phase::Joining}});
   EXPECT_EQ(speed_of(flight)->steps, 2);
+}
+
+TEST(SpeedReportTest, SlowRanksAreStragglers) {
+  EXPECT_THAT(stragglers_of(recorded(20, 7, 4)), ElementsAre(1));
+  EXPECT_THAT(stragglers_of(recorded(11, 7, 4)), IsEmpty()) << "ops take 13 ms, not 12";
+  EXPECT_THAT(stragglers_of(recorded(20, 7, 0)), IsEmpty()) << "no step is complete";
 }
 
 TEST(SpeedReportTest, NamesTheSlowRank) {

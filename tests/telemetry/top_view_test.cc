@@ -76,6 +76,7 @@ TEST(TopViewTest, ShowsRanksAndNamesTheStraggler) {
   TopView view = view_of(10, "");
   view.process = 17;
   view.ranks = {{11, "1F3", 0.75}, {11, "2B1", 0.0}, {11, "3F0", 0.75}, {11, "0F2", 0.7}};
+  view.stragglers = {1};
   const std::string text = to_text(view, 80);
   EXPECT_THAT(text, HasSubstr("ranks wait for each other 55 % of their time"));
   EXPECT_THAT(text, HasSubstr("   1        -       11  2B1                          "
