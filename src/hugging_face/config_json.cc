@@ -188,6 +188,7 @@ const KnownClass& class_of(const ConfigFields& config) {
   const std::string type = config.text("model_type", "");
   const KnownClass* const known = find_class(type);
   if (known == nullptr) refuse_class(config, type);
+  // A class for another task has other layers behind the last block, such as GPT2ForSequenceClassification.
   if (!config.has("architectures")) return *known;
   const Json& architectures = config["architectures"];
   if (architectures.is_array() && architectures.size() == 1 && architectures[0] == known->architecture) return *known;
@@ -195,6 +196,8 @@ const KnownClass& class_of(const ConfigFields& config) {
                           shown_value(architectures)));
 }
 
+/// Each of these fields makes another model of the same class: quantized weights, code of its own, or a decoder that
+/// also attends to an encoder.
 void require_plain(const ConfigFields& config) {
   for (const char* field :
        {"quantization_config", "auto_map", "is_encoder_decoder", "add_cross_attention", "is_decoder", "pruned_heads"}) {
@@ -328,6 +331,7 @@ void read_llama(const ConfigFields& config, const KnownClass& known, ModelConfig
   read_window(config, type, model);
 }
 
+// Names of torch's types, as the field `dtype` has them.
 constexpr std::array<Named<ElementType>, 4> kElementWords = {{{ElementType::F32, "float32"},
                                                               {ElementType::F64, "float64"},
                                                               {ElementType::BF16, "bfloat16"},
@@ -340,6 +344,7 @@ const char* word_of(ElementType type) {
 }
 
 const KnownClass& class_for(const ModelConfig& model) {
+  // GPT-2 and BERT have one class each.
   if (model.family != Family::Llama) {
     return *std::ranges::find(kClasses, model.family, &KnownClass::family);
   }
@@ -368,6 +373,7 @@ void add_llama(const ModelConfig& model, std::string_view type, Json& json) {
   json["num_key_value_heads"] = key_value_heads_of(model);
   json["head_dim"] = head_size_of(model);
   json["rope_parameters"] = rope_json(model);
+  // Only fields that the class has, because it would ignore others.
   if (type == "llama") json["mlp_bias"] = model.feed_forward_bias;
   if (type == "llama" || type == "qwen3") json["attention_bias"] = model.attention_bias == AttentionBias::All;
   if (type != "llama") json["sliding_window"] = model.sliding_window ? Json(*model.sliding_window) : Json();
@@ -443,6 +449,7 @@ std::string to_config_json(const ModelConfig& model, ElementType type) {
 
 std::string with_element_type(const std::string& config_json, ElementType type) {
   Json json = read_ordered_json(config_json);
+  // The name of the field in version 4.
   json.erase("torch_dtype");
   json["dtype"] = word_of(type);
   return json_text(json, 2) + "\n";

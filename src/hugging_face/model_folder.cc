@@ -121,6 +121,7 @@ void ModelFolder::require_whole() const {
   find_all(head_parameters(model_));
   for (const SafetensorsFile& file : weights_.files()) {
     std::vector<std::string>& names = found[&file];
+    // The names that the model uses of this file, sorted for the search below.
     std::ranges::sort(names);
     // A tensor without use is an error: the folder then holds another model than its config says.
     for (std::size_t i = 0; i < file.tensors().size(); ++i) {
@@ -177,6 +178,7 @@ ModelConfig find_model_or_folder(const std::string& name) {
 void require_no_contradiction(const ModelFolder& folder, const std::string& model, const ModelOverrides& overrides) {
   const ModelConfig& own = folder.model();
   const ModelConfig given = with_overrides(model.empty() ? own : find_model(model), overrides);
+  // As JSON, so that a new size of the model is compared without a change here.
   const nlohmann::ordered_json ours = sizes_of(own);
   const nlohmann::ordered_json theirs = sizes_of(given);
   for (const auto& [field, value] : ours.items()) {

@@ -83,6 +83,7 @@ bool hold(const FileDescriptor& folder) { return ::flock(folder.get(), LOCK_EX |
 
 bool is_removed(const FileDescriptor& folder) {
   struct stat status {};
+  // A removed folder has no name left, although its descriptor is still open.
   return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
 }
 
@@ -141,6 +142,7 @@ FolderHold::FolderHold(const std::string& folder) {
 }
 
 FolderHold::~FolderHold() {
+  // rmdir() leaves a folder with files alone.
   if (!made_.empty()) ::rmdir(made_.c_str());
 }
 

@@ -22,6 +22,7 @@ std::vector<std::string> bert_names(const ModelConfig& model, const std::string&
     if (!parameter.ends_with(ending)) return;
     names.push_back(parameter.substr(0, parameter.size() - ending.size()) + std::string(older));
   };
+  // Names of the first versions, which came from TensorFlow.
   add_older("LayerNorm.weight", "LayerNorm.gamma");
   add_older("LayerNorm.bias", "LayerNorm.beta");
   return names;

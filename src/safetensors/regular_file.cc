@@ -25,6 +25,7 @@ RegularFile::RegularFile(std::string path)
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) fail_to_read(path_, errno);
   if (!S_ISREG(status.st_mode)) throw ConfigError(path_ + ": is not a regular file");
+  // Readers check positions against this size once, so a later cut is an error of read().
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -36,6 +36,7 @@ SafetensorsLayout lay_out(std::vector<TensorEntry> tensors, const std::map<std::
   SafetensorsLayout layout;
   for (std::uint64_t length = text.size(), i = 0; i < 8; ++i)
     layout.head += static_cast<char>(length >> (8 * i) & 0xffU);
+  // The length before it is little endian, whatever the byte order of this machine.
   layout.head += text;
   // Offsets in the header count from its end; TensorEntry::begin from the start of the file.
   for (TensorEntry& tensor : tensors) tensor.begin += layout.head.size();

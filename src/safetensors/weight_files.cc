@@ -31,6 +31,7 @@ namespace fs = std::filesystem;
     reject("{}: is not a folder; give a folder with config.json and {}", folder, kWeightsName);
   }
   for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin"}) {
+    // Names that torch.save() and old versions of transformers use.
     if (!path_exists(fs::path(folder) / pickle)) continue;
     reject(
         "{}/{}: is a pickle, which can run any code when it is read, so Chimera does not read it; save the model as "
@@ -185,6 +186,7 @@ std::vector<std::string> TensorFiles::names() const {
     names.insert(names.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
   std::ranges::sort(names);
+  // A tensor with equal copies in several files counts once.
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
@@ -192,6 +194,7 @@ std::vector<std::string> TensorFiles::names() const {
 bool are_equal(const WeightFiles::Found& one, const WeightFiles::Found& other) {
   if (one.tensor.type != other.tensor.type || one.tensor.shape != other.tensor.shape) return false;
   constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
+  // Block by block, so that no tensor is in memory as a whole.
   std::vector<std::byte> left(std::min(kBlock, one.tensor.bytes));
   std::vector<std::byte> right(left.size());
   for (std::uint64_t at = 0; at < one.tensor.bytes; at += kBlock) {

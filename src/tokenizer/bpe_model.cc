@@ -166,6 +166,7 @@ class BpeModel final : public WordModel {
   }
 
   bool splits_at(std::string_view word, std::size_t place) const override {
+    // PipelineTokenizer::cuts_at() asks for a blank, or its sign, and the character before it.
     if (byte_level_ || whole_words_first_ || place == 0 || place >= word.size()) return false;
     return never_joins(character_before(word, place), first_character(word.substr(place)));
   }

@@ -63,6 +63,7 @@ SideStream::SideStream(at::Device device) : device_(device), stream_(pooled_stre
 
 StreamMark SideStream::run(const StreamMark& begin, const std::function<void()>& work) const {
   const c10::OptionalStreamGuard guard(stream_);
+  // The side stream waits for `begin`, not the thread.
   begin.await();
   work();
   return StreamMark(device_);

@@ -40,6 +40,7 @@ std::int64_t gloo_descriptors(std::int64_t world_size, const RankGroups& groups,
   std::vector<std::int64_t> sockets;  // [rank]
   for (int rank = 0; rank < world_size; ++rank) {
     const TreePlace place = place_in_tree(rank, static_cast<int>(world_size));
+    // Both ends of a connection count it, so a rank counts its parent, too.
     sockets.push_back(static_cast<std::int64_t>(place.children.size()) + (place.parent >= 0 ? 1 : 0));
   }
   for (const auto& [low, high] : pairs) {

@@ -62,6 +62,7 @@ class Starter {
 /// Returns the tensors of all members, which have one size and type. Blocks.
 std::vector<at::Tensor> gather(Starter& starts, c10d::Backend& group, const at::Tensor& own) {
   std::vector<at::Tensor> mine{own};
+  // c10d wants a list for each device of this process; there is one.
   std::vector<std::vector<at::Tensor>> all(1);
   for (int member = 0; member < group.getSize(); ++member) all.front().push_back(at::empty_like(own));
   starts([&] { return group.allgather(all, mine); })->wait();

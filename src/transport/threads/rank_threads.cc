@@ -48,6 +48,7 @@ std::optional<RankFailure> RankThreads::run(int ranks, const Body& body, const C
     const std::lock_guard lock(mutex_);
     turn_ = {.body = &body, .close = &close, .ranks = ranks, .at_work = ranks - 1};
     ++turns_;
+    // A thread compares this number with the last run that it has seen, so it takes part in each run once.
   }
   changed_.notify_all();
   play(RankId(0));
