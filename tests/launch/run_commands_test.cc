@@ -1,12 +1,9 @@
 
 #include "launch/local/run_commands.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
-#include <array>
 
 namespace chimera {
 namespace {
@@ -64,21 +61,18 @@ TEST(RunCommandsTest, SignalEndsTheCommandsAndStaysPending) {
 
 TEST(ChildProcessesTest, AnExitInputOrTheDeadlineEndsAWait) {
   const SignalInbox signals;
-  std::array<int, 2> ends{};
-  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
-  const FileDescriptor reader(ends[0]);
-  const FileDescriptor writer(ends[1]);
+  const PipeEnds pipe = open_pipe(/*nonblocking=*/false);
   ChildProcesses processes;
   for (const char* line : {"exit 7", "exec sleep 1000"}) {
     processes.add(
         ChildProcess({.executable = "/bin/sh", .arguments = {"-c", line}, .environment = {}, .descriptors = {}}));
   }
-  const auto first = processes.wait(signals, reader.get(), std::nullopt);
+  const auto first = processes.wait(signals, pipe.read.get(), std::nullopt);
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0].index, 0U);
   EXPECT_EQ(exit_code_of(first[0].ending), 7);
-  ASSERT_EQ(::write(writer.get(), "x", 1), 1);
-  EXPECT_TRUE(processes.wait(signals, reader.get(), std::nullopt).empty()) << "input has ended the wait";
+  ASSERT_EQ(::write(pipe.write.get(), "x", 1), 1);
+  EXPECT_TRUE(processes.wait(signals, pipe.read.get(), std::nullopt).empty()) << "input has ended the wait";
   EXPECT_TRUE(processes.wait(signals, -1, std::chrono::steady_clock::now()).empty());
   EXPECT_TRUE(processes.has_running());
   processes.kill_running();

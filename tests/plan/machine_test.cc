@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "plan/cluster_profile.h"
 #include "plan/machines.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -18,12 +19,7 @@ namespace {
 using nlohmann::json;
 
 std::string refusal(const json& machine) {
-  try {
-    (void)machine_from_json(json_text(machine), "here.json");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "read";
+  return testing::message_of([&] { (void)machine_from_json(json_text(machine), "here.json"); }, "read");
 }
 
 /// Error message if the entry at `path` has another value.

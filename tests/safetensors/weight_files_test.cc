@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "safetensors/bytes.h"
+#include "support/message_of.h"
 #include "support/scratch.h"
 
 namespace chimera {
@@ -23,12 +24,7 @@ std::string one(const std::string& name) {
 }
 
 std::string folder_refusal(const std::string& folder) {
-  try {
-    const WeightFiles files(folder);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return testing::message_of([&] { const WeightFiles files(folder); });
 }
 
 /// Two files, `a` in the first and `b` in the second, with this index.

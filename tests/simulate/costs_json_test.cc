@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "support/generators.h"
+#include "support/message_of.h"
 
 namespace chimera {
 namespace {
@@ -13,12 +14,7 @@ CostModel read(const std::string& text, std::int64_t stages = 2) { return costs_
 
 /// Error message for unreadable text.
 std::string refusal(const std::string& text, std::int64_t stages = 2) {
-  try {
-    (void)read(text, stages);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "read";
+  return testing::message_of([&] { (void)read(text, stages); }, "read");
 }
 
 std::string with(const std::string& fields) {

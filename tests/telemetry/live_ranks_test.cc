@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <vector>
 
 #include "core/error.h"
 #include "launch/flight/flight_record.h"
@@ -55,20 +54,19 @@ TEST(LiveRanksTest, RefusesAFileOfAnotherKind) {
 
 /// Writes a flight record with three complete steps, each with one forward of stage 0 that lasts `milliseconds`.
 void record_forwards(const std::string& path, std::int64_t milliseconds) {
-  std::vector<std::int64_t> times;  // of the events, which a recorder notes without a pause
+  constexpr int kEvents = 10;
   {
     FlightRecorder recorder(path);
-    for (std::int64_t step = 7; step < 12; ++step) {
-      recorder.note({RankProgress::Phase::Steps, step, {.kind = InstructionKind::Compute}});
-      times.push_back(times.empty() ? 0 : times.back() + 1'000'000);
-      recorder.note({RankProgress::Phase::Steps, step, {.kind = InstructionKind::ReduceScalars}});
-      times.push_back(times.back() + milliseconds * 1'000'000);
+    for (int i = 0; i < kEvents; ++i) {
+      const auto kind = i % 2 == 0 ? InstructionKind::Compute : InstructionKind::ReduceScalars;
+      recorder.note({RankProgress::Phase::Steps, 7 + i / 2, {.kind = kind}});
     }
   }
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    file.seekp(static_cast<std::streamoff>(64 + i * sizeof(FlightEvent)));
-    file.write(reinterpret_cast<const char*>(&times[i]), sizeof times[i]);
+  for (int i = 0; i < kEvents; ++i) {  // the recorder notes them without a pause
+    const std::int64_t time = (i / 2 * (milliseconds + 1) + i % 2 * milliseconds) * 1'000'000;
+    file.seekp(static_cast<std::streamoff>(64 + static_cast<std::size_t>(i) * sizeof(FlightEvent)));
+    file.write(reinterpret_cast<const char*>(&time), sizeof time);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "generate/registry.h"
+#include "support/message_of.h"
 #include "traces/torch_trace.h"
 
 namespace chimera {
@@ -17,12 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string refusal_of(const std::string& text) {
-  try {
-    (void)read_trace_text(text, "rank0.json");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return testing::message_of([&] { (void)read_trace_text(text, "rank0.json"); }, "accepted");
 }
 
 std::string one_trace() {
