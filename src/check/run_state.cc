@@ -1,3 +1,6 @@
+// What is left over at the end of a program: gradients, weights, ops and waits. What runs for every instruction is in
+// the header.
+
 #include "check/run_state.h"
 
 #include <fmt/format.h>

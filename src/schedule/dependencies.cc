@@ -39,6 +39,7 @@ std::vector<std::int64_t> unit_start_times(const OpTable& table, Pairs pairs,
   };
   std::vector<std::int64_t> start(table.size(), 0);
   std::vector<std::int64_t> worker_free(table.schedule().workers.size(), 0);
+  // Ops are visited after their inputs and in the order of their workers, so one pass over them suffices.
   OpIndex visited = 0;
   OpIndex second = kNoOp;  // Second op of the pair whose first op was visited last
   const auto visit = [&](OpIndex index) {
