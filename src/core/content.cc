@@ -69,11 +69,21 @@ std::string_view begin_of_text(std::string_view head) {
   return head.substr(std::min(head.find_first_not_of(kBlanks), head.size()));
 }
 
-// A failed download leaves the error page of the server under the name of the file.
-bool is_web_page(std::string_view head) {
+std::string lower_begin(std::string_view head) {
   std::string begin(begin_of_text(head).substr(0, 14));
   std::ranges::transform(begin, begin.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return begin;
+}
+
+// A failed download leaves the error page of the server under the name of the file.
+bool is_web_page(std::string_view head) {
+  const std::string begin = lower_begin(head);
   return begin == "<!doctype html" || begin.starts_with("<html");
+}
+
+bool is_xml(std::string_view head) {
+  const std::string begin = lower_begin(head);
+  return begin.starts_with("<?xml") || begin.starts_with("<svg") || begin.starts_with("<mediawiki");
 }
 
 std::string_view inside_of(std::string_view begin) { return begin_of_text(begin.substr(begin.empty() ? 0 : 1)); }
@@ -146,8 +156,9 @@ void require_text_content(const std::string& path, std::string_view head, const 
   require_utf8(path, head);
   const std::string_view begin = begin_of_text(head);
   if (lines_remedy.empty() || path.ends_with(".txt")) return;
-  if (is_web_page(begin)) {
-    refuse(path, "is a web page (HTML), not text", "write its text to a file; a name with .txt keeps the markup");
+  if (const bool is_xml_file = is_xml(begin); is_xml_file || is_web_page(begin)) {
+    refuse(path, is_xml_file ? "is XML, not text" : "is a web page (HTML), not text",
+           "write its text to a file; a name with .txt keeps the markup");
   }
   if (!is_json(begin)) return;
   if (has_object_in_line(begin)) refuse(path, "is JSON with an object per line, not text", lines_remedy);

@@ -73,6 +73,9 @@ TEST(ContentTest, TextIsUtf8WithoutMarkup) {
       {std::string("ab\0\0\0\0cd", 8), "not text: it has many zero bytes"},
       {"<!DOCTYPE html>\n<html>", "a web page (HTML), not text; write its text to a file; a name with .txt keeps"},
       {" <HTML lang=\"en\">", "a web page (HTML), not text"},
+      {"<?xml version=\"1.0\"?>\n<feed>", "XML, not text; write its text to a file; a name with .txt keeps the markup"},
+      {"<svg xmlns=\"http", "XML, not text"},
+      {"<mediawiki xml:lang=\"en\">", "XML, not text"},
       {"\xFF\xD8" + std::string(16, '\x01') + std::string(700, 'a'), "not text: it has many control characters"},
       {std::string("\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\"", 20), "a safetensors file; give the folder of its model"},
       {"{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSON with an object per line, not text; read it"},
@@ -87,7 +90,7 @@ TEST(ContentTest, TextIsUtf8WithoutMarkup) {
                 ThrowsMessage<ConfigError>(StartsWith("a: is " + name)));
   }
   for (const auto& [head, name] : refusals) {
-    if (name.starts_with("JSON") || name.starts_with("a web page")) {
+    if (name.starts_with("JSON") || name.starts_with("a web page") || name.starts_with("XML")) {
       EXPECT_NO_THROW(require_text_content("a.txt", head, "read it")) << "named as text";
       EXPECT_NO_THROW(require_text_content("a", head, "")) << "welcome";
     }
