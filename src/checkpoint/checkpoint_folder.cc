@@ -78,10 +78,9 @@ std::vector<std::string> passed_over(const std::string& folder, std::int64_t aft
 /// Returns the checkpoint or folder that the user means with one of its files, `latest` or `manifest.json`.
 std::string folder_of(const std::string& path) {
   const fs::path file(path);
-  if (!is_file(path)) return path;
   const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (file.filename() == kManifestName) return parent.string();
-  if (file.filename() != kLatestName) return path;
+  if (file.filename() == kManifestName && !is_folder(path)) return folder_of(parent.string());
+  if (file.filename() != kLatestName || !is_file(path)) return path;
   // The file has the name of a checkpoint, and a line end.
   const std::string name = read_small_file(path);
   return (parent / name.substr(0, name.find('\n'))).string();
@@ -194,7 +193,12 @@ std::string resolve_model_folder(const std::string& given, int threads) {
   const std::string path = folder_of(given);
   const bool is_checkpoint = path_exists(path + "/" + kManifestName);
   for (;;) {
-    const std::vector<std::int64_t> steps = is_checkpoint ? std::vector<std::int64_t>() : list_steps(path);
+    std::vector<std::int64_t> steps;
+    try {
+      if (!is_checkpoint) steps = list_steps(path);
+    } catch (const CheckpointError& error) {
+      throw ConfigError(error.what());
+    }
     if (!is_checkpoint && steps.empty()) return path;
     try {
       const NewestCheckpoint newest = find_checkpoint(path, threads);

@@ -95,6 +95,7 @@ TEST(CheckpointFolderTest, ItsFilesNameACheckpoint) {
     return find_checkpoint(scratch.path(path), 1).checkpoint->manifest.step;
   };
   EXPECT_EQ(step_of("run/latest"), 20);
+  EXPECT_EQ(step_of("run/latest/manifest.json"), 20) << "latest is a file";
   EXPECT_EQ(step_of("run/step-00000010/manifest.json"), 10);
   EXPECT_EQ(resolve_model_folder(scratch.path("run/latest"), 1), scratch.path("run/step-00000020"));
 }
