@@ -34,7 +34,9 @@ std::string read_all(std::istream& in, const std::string& name, std::size_t most
 }
 
 [[noreturn]] void fail(const std::string& path, int cause) {
-  throw ConfigError(path + ": cannot be written (" + std::generic_category().message(cause) + ")");
+  const std::string what = path + ": cannot be written (" + std::generic_category().message(cause) + ")";
+  if (cause == ENOSPC || cause == EDQUOT || cause == EIO) throw Error(what);  // Not the fault of the flags
+  throw ConfigError(what);
 }
 
 bool is_replaced(const std::string& path) { return !path_exists(path) || is_file(path); }
