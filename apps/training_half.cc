@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -73,8 +74,12 @@ int run_training_half(int argc, char** argv) {
   void* library = ::dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   void* entry = library == nullptr ? nullptr : ::dlsym(library, "chimera_training_main");
   if (entry == nullptr) {
-    std::cerr << fmt::format("chimera: `{}` needs the library of the training half: {}; build or install it anew\n",
-                             argv[1], ::dlerror())
+    rlimit space{};
+    const bool is_limited = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+    std::cerr << fmt::format("chimera: `{}` needs the library of the training half: {}; {}\n", argv[1], ::dlerror(),
+                             is_limited
+                                 ? fmt::format("a process may have {} MiB (ulimit -v): raise it", space.rlim_cur >> 20)
+                                 : "build or install it anew")
               << std::flush;
     return 1;
   }
