@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/cgroup.h"
@@ -27,7 +28,8 @@ std::string given_folder(const RankEnvironment& rank) {
 
 void use_threads(const ModelRunOptions& model) {
   // One op at a time: the ops of a forward depend on each other.
-  at::set_num_interop_threads(1);
+  static std::once_flag once;  // LibTorch refuses a second call, after a checkpoint that was removed meanwhile
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
   at::set_num_threads(
       static_cast<int>(model.threads > 0 ? model.threads : std::max<std::int64_t>(available_cores() / model.ranks, 1)));
 }
