@@ -39,8 +39,8 @@ Schedule load_schedule(const std::string& path) {
   ReadSchedule result = schedule_from_text(read_whole(path, kMostBytes), path);
   for (const std::string& note : result.notes) std::cerr << "chimera: note: " << note << '\n';
   // A plain CSV file has no name for its schedule.
-  if (result.schedule.name == "csv" && path.ends_with(".csv"))
-    result.schedule.name = std::filesystem::path(path).stem().string();
+  if (result.schedule.name == "csv")
+    result.schedule.name = path == "-" ? "stdin" : std::filesystem::path(path).stem().string();
   return std::move(result.schedule);
 }
 

@@ -238,7 +238,7 @@ TEST(CheckCommandTest, ReadsCsvAndNotesDroppedActions) {
   const std::string cells = "0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD\n1RECV_F0,1F0,1B0,1SEND_B0\n";
   const ProgramResult result = run_program({"check", "-"}, cells);
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.output, HasSubstr("valid: csv, 2 stages, 1 micro-batch, 1 replica, 2 workers"));
+  EXPECT_THAT(result.output, HasSubstr("valid: stdin, 2 stages, 1 micro-batch, 1 replica, 2 workers"));
   const auto notes = lines_of(result.messages);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_THAT(notes[0], HasSubstr("4 sends and receives are dropped"));
