@@ -32,7 +32,12 @@ class Contest {
     for (std::int64_t round = 0; round < options_.rounds; ++round) {
       say_(fmt::format("round {}, load {}:", round + 1, load()));
       // All contenders run in every round, so that a slow period of the machine hits all of them.
-      for (std::size_t c = 0; c < contenders_.size(); ++c) add(scores_[c], measure(contenders_[c], scores_[c]));
+      try {
+        for (std::size_t c = 0; c < contenders_.size(); ++c) add(scores_[c], measure(contenders_[c], scores_[c]));
+      } catch (...) {
+        say_("\n");  // The message of the failed run begins a line
+        throw;
+      }
       say_("\n");
     }
     return std::move(scores_);
