@@ -192,7 +192,7 @@ void merge_config_text(CLI::App& command, const std::string& text, const std::st
     const std::string key(name.str());
     const std::string at = fmt::format("{}:{}", path, node.source().begin.line);
     if (key == "report-stragglers") throw ConfigError(fmt::format("{}: '{}' is now `chimera diagnose`", at, key));
-    if (node.is_table()) {
+    if (node.is_table() || node.is_array_of_tables()) {
       throw ConfigError(
           fmt::format("{}: [{}] is a section, and flags have none; write `steps = 4`, before any section", at, key));
     }

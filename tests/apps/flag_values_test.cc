@@ -103,6 +103,7 @@ TEST(FlagValuesTest, ListsOfAFileAreJoinedAndSectionsRefused) {
   EXPECT_EQ(command.app.get_option("--schedule")->results(), std::vector<std::string>{"a,b"});
   EXPECT_THAT(to_toml(command.app), ::testing::HasSubstr("schedule = \"a,b\"\n"));
   for (const auto& [text, words] : {std::pair("[train]\nstages = 4\n", "run.toml:1: [train] is a section"),
+                                    std::pair("[[train]]\nstages = 4\n", "run.toml:1: [train] is a section"),
                                     std::pair("schedule = [[1]]\n", "has a list in a list"),
                                     std::pair("report-stragglers = true\n", "is now `chimera diagnose`")}) {
     const std::string file = text;
