@@ -231,7 +231,7 @@ Grid grid_of(const Schedule& schedule, const Timeline& timeline, double unit) {
 std::string list_micro_batches(const std::vector<MicroBatchId>& ids) {
   constexpr std::size_t kMax = 6;
   if (ids.empty()) return "no micro-batch";
-  std::string text = "micro-batches ";
+  std::string text = ids.size() == 1 ? "micro-batch " : "micro-batches ";
   for (std::size_t i = 0; i < std::min(ids.size(), kMax); ++i)
     text += fmt::format("{}{}", i == 0 ? "" : ", ", ids[i].value());
   if (ids.size() > kMax) text += fmt::format(", ... ({} in all)", ids.size());
@@ -264,16 +264,19 @@ class TextPicture {
     const bool folds = style_.columns > 0 && grid_.columns * step > room;
     const std::size_t block = std::max<std::size_t>(folds ? room / step : grid_.columns, 1);
     const auto notes = legend();
+    std::size_t longest = 0;
+    for (const std::string& note : notes) longest = std::max(longest, note.size());
+    const bool lists = folds || (style_.columns > 0 && grid_.columns * step + kGap + longest > room);
     std::string text;
     // A schedule without ops still shows its workers.
     for (std::size_t first = 0; first == 0 || first < grid_.columns; first += block) {
       if (first > 0) text += "\n";
       for (std::size_t w = 0; w < grid_.rows.size(); ++w) {
-        text += row(w, first, std::min(first + block, grid_.columns), !folds && w < notes.size() ? notes[w] : "");
+        text += row(w, first, std::min(first + block, grid_.columns), !lists && w < notes.size() ? notes[w] : "");
       }
     }
     // Notes stand beside the rows if there is room, one per row, and the others below.
-    for (std::size_t i = folds ? 0 : grid_.rows.size(); i < notes.size(); ++i) text += notes[i] + "\n";
+    for (std::size_t i = lists ? 0 : grid_.rows.size(); i < notes.size(); ++i) text += notes[i] + "\n";
     if (grid_.left_out > 0) {
       text += fmt::format("... cut: {} of {} columns are not shown; another --format has them all\n", grid_.left_out,
                           grid_.left_out + grid_.columns);
@@ -283,6 +286,7 @@ class TextPicture {
 
  private:
   static constexpr std::size_t kNames = 9;  // "worker ", " |"
+  static constexpr std::size_t kGap = 8;    // Between a row and a note
 
   [[nodiscard]] std::vector<std::string> legend() const {
     std::vector<std::string> lines;
@@ -331,7 +335,7 @@ class TextPicture {
   }
 
   static std::string finished(std::string line, const std::string& note) {
-    if (!note.empty()) line += std::string(8, ' ') + note;
+    if (!note.empty()) line += std::string(kGap, ' ') + note;
     line.erase(line.find_last_not_of(' ') + 1);
     return line + "\n";
   }

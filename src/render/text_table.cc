@@ -34,6 +34,12 @@ Line characters_of(const std::string& text) {
 
 bool is_blank(const Line& line, std::size_t at) { return at >= line.size() || line[at] == " "; }
 
+/// Returns whether blanks separate columns in the line. A sentence has single blanks.
+bool has_columns(const Line& line) {
+  const auto first = std::ranges::find_if(line, [](const std::string& letter) { return letter != " "; });
+  return std::search_n(first, line.end(), 2, " ") != line.end();
+}
+
 std::string part_of(const Line& line, std::size_t begin, std::size_t end) {
   std::string text;
   for (std::size_t at = begin; at < std::min(end, line.size()); ++at) text += line[at];
@@ -135,8 +141,8 @@ std::string fitted(const std::string& text, std::size_t columns) {
   std::string result;
   for (Lines rest(all); !rest.empty();) {
     const auto is_long = [&](const Line& line) { return line.size() > columns; };
-    // A table ends before an empty line, or before lines without its columns.
-    auto count = static_cast<std::size_t>(std::ranges::find_if(rest, &Line::empty) - rest.begin());
+    // A table ends before a line without columns, or before lines without its columns.
+    auto count = static_cast<std::size_t>(std::ranges::find_if_not(rest, has_columns) - rest.begin());
     std::vector<std::size_t> starts;
     while (count > 1 && (starts = column_starts(rest.first(count))).empty()) --count;
     if (count > 1 && std::ranges::any_of(rest.first(count), is_long)) {

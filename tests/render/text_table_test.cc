@@ -35,6 +35,12 @@ TEST(TextTableTest, ASentenceBehindATableIsNoRow) {
             "name  a\nx     1\na sentence\n    that is\n    long\n");
 }
 
+/// The last columns are behind the end of the sentence.
+TEST(TextTableTest, AShortSentenceBehindATableIsNoRow) {
+  EXPECT_EQ(fitted("name  a  b    c\nx     1  2  345\nshort words\n", 12),
+            "name  a  b\nx     1  2\n\nname    c\nx     345\nshort words\n");
+}
+
 TEST(TextTableTest, AColumnThatIsTooWideIsBroken) {
   EXPECT_EQ(fitted("name  source\na     Narayanan et al.\nb     Qi\n", 16),
             "name  source\na     Narayanan\n      et al.\nb     Qi\n");

@@ -112,6 +112,7 @@ TEST(TextTest, FoldsToTheTerminal) {
             "worker 1 | 1F2 1B2 1F3 1B3  .\n"
             ". a bubble, found by simulate()\n");
   EXPECT_EQ(picture("1f1b", {2, 4}, {.columns = 50}).substr(0, 50), picture("1f1b", {2, 4}).substr(0, 50));
+  EXPECT_THAT(picture("chimera", {4, 4}, {.columns = 80}), HasSubstr("\ndown: micro-batches 0, 1\n"));
   EXPECT_THAT(picture("1f1b", {2, 4}, {.columns = 1}), HasSubstr("worker 1 | 1B3\n")) << "at least a cell a line";
 }
 
