@@ -1,14 +1,17 @@
 #include "core/core_use.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "core/clock.h"
@@ -35,6 +38,54 @@ std::vector<int> own_cores() {
     if (CPU_ISSET(core, &set)) cores.push_back(core);
   }
   return cores;
+}
+
+// The name stands in parentheses and may have any letters (proc(5)).
+std::map<pid_t, ProcessUse> all_processes() {
+  std::map<pid_t, ProcessUse> found;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", none)) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    std::ifstream file(entry.path() / "stat");
+    std::string line;
+    if (process == 0 || !std::getline(file, line)) continue;
+    const auto begin = line.find('(');
+    const auto end = line.rfind(')');
+    if (begin == line.npos || end == line.npos) continue;
+    std::istringstream words(line.substr(end + 1));
+    char state = ' ';
+    ProcessUse use{.name = line.substr(begin + 1, end - begin - 1)};
+    words >> state >> use.parent;
+    std::string skipped;
+    for (int field = 5; field < 14; ++field) words >> skipped;
+    double user = 0;
+    double system = 0;
+    if (words >> user >> system) use.cpu_seconds = (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+    found.emplace(process, std::move(use));
+  }
+  return found;
+}
+
+double seconds_between(const CoreUse& begin, const CoreUse& end, pid_t process) {
+  const auto before = begin.processes.find(process);
+  return end.processes.at(process).cpu_seconds - (before == begin.processes.end() ? 0 : before->second.cpu_seconds);
+}
+
+/// Returns the processes of the job of `member`, as job_seconds() defines it.
+std::set<pid_t> job_of(const CoreUse& use, pid_t member) {
+  const auto get = [&](pid_t process) {
+    const auto found = use.processes.find(process);
+    return found == use.processes.end() ? ProcessUse() : found->second;
+  };
+  pid_t top = member;
+  while (get(top).parent > 0 && get(get(top).parent).name == get(member).name) top = get(top).parent;
+  std::set<pid_t> job = {top};
+  for (const auto& [process, ignored] : use.processes) {
+    pid_t above = process;
+    while (above > 0 && above != top) above = get(above).parent;
+    if (above == top) job.insert(process);
+  }
+  return job;
 }
 
 }  // namespace
@@ -71,7 +122,8 @@ std::optional<CoreUse> sample_core_use() {
   return CoreUse{.time = monotonic_seconds(),
                  .busy_seconds = *busy,
                  .own_seconds = cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN),
-                 .cores = static_cast<int>(cores.size())};
+                 .cores = static_cast<int>(cores.size()),
+                 .processes = all_processes()};
 }
 
 // Counters advance in ticks of 10 ms, so over less than half a second the difference is mostly rounding.
@@ -80,6 +132,27 @@ std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, d
   if (elapsed < 0.5) return std::nullopt;
   const double others = end.busy_seconds - begin.busy_seconds - own_seconds;
   return std::clamp(others / (elapsed * end.cores), 0.0, 1.0);
+}
+
+double job_seconds(const CoreUse& begin, const CoreUse& end, pid_t member) {
+  double seconds = 0;
+  for (const pid_t process : job_of(end, member))
+    if (end.processes.contains(process)) seconds += seconds_between(begin, end, process);
+  return seconds;
+}
+
+std::string busiest_other(const CoreUse& begin, const CoreUse& end, pid_t member) {
+  const std::set<pid_t> job = job_of(end, member);
+  double most = 0.1 * (end.time - begin.time);
+  std::string text;
+  for (const auto& [process, use] : end.processes) {
+    const double seconds = seconds_between(begin, end, process);
+    if (job.contains(process) || seconds < most) continue;
+    most = seconds;
+    text =
+        fmt::format("{} (process {}), {:.0f} % of a core", use.name, process, 100 * seconds / (end.time - begin.time));
+  }
+  return text;
 }
 
 std::optional<double> load_of_others_since(const std::optional<CoreUse>& begin) {

@@ -5,11 +5,21 @@
 // count the run's own threads, and take a minute to react. Training runs report this load, and `chimera bench` repeats
 // disturbed runs.
 
+#include <sys/types.h>
+
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace chimera {
+
+/// A process of the machine.
+struct ProcessUse {
+  pid_t parent = 0;
+  std::string name;        ///< At most 15 characters, as in `ps -o comm`
+  double cpu_seconds = 0;  ///< So far
+};
 
 /// CPU time so far on the cores that this process may use.
 struct CoreUse {
@@ -17,6 +27,7 @@ struct CoreUse {
   double busy_seconds = 0;  ///< Of the cores, by all processes since the machine's start
   double own_seconds = 0;   ///< Of this process and of its children that it has waited for
   int cores = 0;            ///< Cores that this process may use
+  std::map<pid_t, ProcessUse> processes = {};
 };
 
 /// Returns the busy seconds of `cores` since the machine's start. `stat` is the text of /proc/stat (proc(5)). Idle time
@@ -31,6 +42,14 @@ struct CoreUse {
 /// `own_seconds` is the CPU time of all processes of this job in between. Returns nullopt if the samples are less than
 /// half a second apart, because the kernel counts in units of 10 ms.
 [[nodiscard]] std::optional<double> load_of_others(const CoreUse& begin, const CoreUse& end, double own_seconds);
+
+/// Returns the CPU seconds that a job used between two samples. The job is the highest process above `member` with the
+/// name of `member`, and all processes below it: a launcher and its ranks.
+[[nodiscard]] double job_seconds(const CoreUse& begin, const CoreUse& end, pid_t member);
+
+/// Returns the process outside of the job of `member` that used the cores most between two samples, such as `python3
+/// (process 71), 98 % of a core`. Empty if none used a tenth of a core.
+[[nodiscard]] std::string busiest_other(const CoreUse& begin, const CoreUse& end, pid_t member);
 
 /// Returns the fraction of the cores' time, 0 to 1, that other processes used from `begin` until now. Requires that the
 /// job consists of this process and of children that it has waited for, because own_seconds counts only these. Returns

@@ -37,14 +37,36 @@ TEST(CoreUseTest, OthersHaveWhatTheJobHasNot) {
   EXPECT_EQ(load_of_others(begin, {.time = 10.4, .busy_seconds = 101, .cores = 4}, 0), std::nullopt) << "too short";
 }
 
+/// A launcher (10) has two ranks. A shell (5) started it, and a program of another job (20) with a child (21).
+TEST(CoreUseTest, NamesTheBusiestProcessOfOtherJobs) {
+  const auto at = [](double time, double ranks, double python, double child) {
+    return CoreUse{.time = time,
+                   .processes = {{5, {1, "sh", 0}},
+                                 {10, {5, "chimera", 1}},
+                                 {11, {10, "chimera", ranks}},
+                                 {12, {10, "chimera", ranks}},
+                                 {20, {5, "python3", python}},
+                                 {21, {20, "cc1", child}}}};
+  };
+  const CoreUse begin = at(0, 1, 50, 0);
+  EXPECT_EQ(busiest_other(begin, at(2, 9, 51, 1.9), 11), "cc1 (process 21), 95 % of a core");
+  EXPECT_EQ(busiest_other(begin, at(2, 9, 50.1, 0.1), 11), "") << "less than a tenth of a core";
+  EXPECT_EQ(busiest_other(begin, at(2, 9, 50, 0), 20), "chimera (process 11), 400 % of a core");
+  EXPECT_EQ(job_seconds(begin, at(2, 9, 51, 1.9), 12), 16);
+  EXPECT_EQ(job_seconds(begin, at(2, 9, 51, 1.5), 20), 2.5);
+}
+
 TEST(CoreUseTest, OwnWorkIsCounted) {
   const auto begin = sample_core_use();
   if (!begin) return;  // A kernel without /proc/stat
-  const double end = monotonic_seconds() + 0.05;
+  const double end = monotonic_seconds() + 0.1;
   while (monotonic_seconds() < end) {
   }
   EXPECT_GT(sample_core_use()->own_seconds, begin->own_seconds);
-  EXPECT_GE(sample_core_use()->busy_seconds, begin->busy_seconds);
+  const auto after = sample_core_use();
+  EXPECT_GE(after->busy_seconds, begin->busy_seconds);
+  EXPECT_EQ(after->processes.at(::getpid()).parent, ::getppid());
+  EXPECT_GT(job_seconds(*begin, *after, ::getpid()), 0);
 }
 
 }  // namespace
