@@ -6,6 +6,7 @@
 // list_candidates() lists the configurations, and make_plan() (plan/plan.h) simulates and ranks them.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,7 @@ struct PlanOptions {
   bool may_shard = false;      // whether to try a sharded optimizer if memory is short
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   std::int64_t top = 10;       // number of best candidates to return; 0: all, without pruning
+  std::function<void(std::int64_t tried)> progress = {};  // called before each candidate
 };
 
 /// Returns the names of all schedules that update once per step, 1f1b first.

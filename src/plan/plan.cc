@@ -182,6 +182,7 @@ class Planner {
   /// `memory` decreases until enough stages are chosen.
   Outcome try_out(Candidate& candidate, double seconds, const PlanOptions& options) {
     throw_if_interrupted();
+    if (options_.progress) options_.progress(++tried_);
     double memory = predictor_.problem().memory_bytes;
     while (const auto planned = fit_in_memory(predictor_, candidate, options, memory)) {
       const auto prediction = predictor_.predict_below(seconds, *planned, candidate);
@@ -210,6 +211,7 @@ class Planner {
   PlanOptions offloading_;
   std::size_t top_;   // final number of ranked candidates
   std::size_t kept_;  // number to keep until balancing
+  std::int64_t tried_ = 0;
   Plan plan_;
 };
 

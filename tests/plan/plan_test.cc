@@ -110,7 +110,10 @@ TEST(PlanTest, PruningKeepsTheBest) {
   options.top = 0;
   const Plan all = planned(problem, options);
   options.top = 5;
+  std::int64_t tried = 0;
+  options.progress = [&](std::int64_t now) { EXPECT_EQ(now, ++tried); };
   const Plan pruned = planned(problem, options);
+  EXPECT_GT(tried, 5);
   EXPECT_EQ(all.pruned, 0);
   EXPECT_GT(pruned.pruned, 0);
   ASSERT_EQ(pruned.ranked.size(), 5U);
