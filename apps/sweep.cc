@@ -70,6 +70,8 @@ std::string print_rows(const SweepResult& result, Format format) {
 void run(const SweepArguments& options, const CLI::App& command) {
   require_fitting_flags(options, command);
   const bool is_trained = !options.train.empty();
+  if (options.train.starts_with("--"))
+    reject("--train {}: expected data, as for `chimera train --data`", options.train);
   // The front is taken before training, which would else train rows that it leaves out.
   SweepResult result = answer(options.request);
   if (is_trained) {
@@ -104,15 +106,12 @@ void add_sweep(CLI::App& program, int&) {
       "  chimera sweep --schedules zb-v,chimera-zb --stages 8 --micro-batches 16 --chunks 1..4 --pareto --chart "
       "memory.svg\n"
       "\nWithout --schedules, every synchronous schedule is tried with all useful values of the parameters that no "
-      "flag "
-      "gives, and has one row, with its best parameters. `chimera plan` also chooses the number of stages, for a model "
-      "and a machine.\n"
+      "flag gives, and has one row, with its best parameters. `chimera plan` also chooses the number of stages, for a "
+      "model and a machine.\n"
       "\nA LIST is 4,8,16 or 1..4; --micro-batches also accepts multiples of the stages, such as D,2D,4D or D..4D. "
-      "Rows "
-      "of equal D, N and times are sorted by makespan.\n"
+      "Rows of equal D, N and times are sorted by makespan.\n"
       "\nWith --train, flags that are not listed here go to `chimera train`. --output is CSV that is written after "
-      "each "
-      "row, and a restarted sweep continues after the last row.\n"
+      "each row, and a restarted sweep continues after the last row.\n"
       "\nMore: docs/sweeps.md");
   command->allow_extras();
   auto options = std::make_shared<SweepArguments>();

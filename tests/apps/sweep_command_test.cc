@@ -92,6 +92,8 @@ TEST(SweepCommandTest, RefusesUndrawableRequests) {
                    "--value", "makespam"},
                   {"makespam", "makespan"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--steps", "3"}, {"--steps", "--train"}});
+  expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--train", "--model", "gpt2-tiny"},
+                  {"--train --model: expected data"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,x"}, {"--latency", "'x'"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,1", "--train", "corpus/tiny.txt"},
                   {"--train", "--latency"}});
