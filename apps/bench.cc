@@ -13,6 +13,7 @@
 #include "bench/machine_line.h"
 #include "commands.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -76,11 +77,11 @@ std::string as_text(const std::vector<Contender>& list, const std::vector<Score>
     const Spread speed = spread_of(scores[i].tokens_per_second);
     // Ratios compare runs of the same round, which a slow change of the machine affects alike.
     const Spread ratio = speed_ratio(scores[i], scores.front());
-    text +=
-        fmt::format("{:<{}}  {:>9.0f}  {:>6.0f} .. {:<6.0f}  {:>8.4f}  {:>6.3f}  {:>5.3f} .. {:<5.3f}  {:>8.1e}{}\n",
-                    list[i].name, width, speed.median, speed.low, speed.high, spread_of(scores[i].step_seconds).median,
-                    ratio.median, ratio.low, ratio.high, scores[i].loss_difference,
-                    scores[i].disturbed == 0 ? "" : fmt::format("  disturbed in {} rounds", scores[i].disturbed));
+    text += fmt::format(
+        "{:<{}}  {:>9.0f}  {:>6.0f} .. {:<6.0f}  {:>8.4f}  {:>6.3f}  {:>5.3f} .. {:<5.3f}  {:>8.1e}{}\n", list[i].name,
+        width, speed.median, speed.low, speed.high, spread_of(scores[i].step_seconds).median, ratio.median, ratio.low,
+        ratio.high, scores[i].loss_difference,
+        scores[i].disturbed == 0 ? "" : fmt::format("  disturbed in {}", counted(scores[i].disturbed, "round")));
   }
   return text;
 }
@@ -95,7 +96,7 @@ std::string as_json(const std::vector<Contender>& list, const std::vector<Score>
                     {"loss_difference", scores[i].loss_difference},
                     {"disturbed_rounds", scores[i].disturbed}});
   }
-  return json_text(nlohmann::ordered_json{{"machine", machine_line()}, {"runs", runs}}, 1) + "\n";
+  return json_report({{"machine", machine_line()}, {"runs", runs}});
 }
 
 void compare(Options options, const Words& shared) {

@@ -74,7 +74,7 @@ Checkpoint one_checkpoint(const std::string& path) {
 /// Returns the exit code.
 int print(const CheckpointCommand& command, const Json& json, const std::string& text,
           ExitCode code = ExitCode::Success) {
-  write_output("", command.format == Format::Json ? json_text(json, 2) + "\n" : text, command.format);
+  write_output("", command.format == Format::Json ? json_report(json) : text, command.format);
   return static_cast<int>(code);
 }
 

@@ -189,8 +189,7 @@ void show_train(DemoStage& stage) {
   print_title("Training: the same gradients, through a pipeline");
   print_paragraph(
       "A small GPT learns this program's own --help-all, byte by byte, on four processes with the Chimera schedule. "
-      "Each "
-      "process holds one stage of either direction.");
+      "Each process holds one stage of either direction.");
   const std::string pipelined = stage.file("chimera.jsonl");
   stage.run(
       training(stage, {"--model", "gpt2-tiny", "--schedule", "chimera", "--stages", "4", "--micro-batches", "4",
@@ -264,8 +263,7 @@ void show_performance(DemoStage& stage) {
   if (std::ranges::any_of(measured, &MeasuredSchedule::is_disturbed)) {
     return print_paragraph(
         "Other programs used the cores during some of these runs, also when they were repeated. The speeds therefore "
-        "do "
-        "not say which schedule is faster. Run the demo again when the machine is idle.");
+        "do not say which schedule is faster. Run the demo again when the machine is idle.");
   }
   const auto times = [&](std::size_t other) { return measured.back().measured / measured.at(other).measured; };
   print_paragraph(fmt::format(

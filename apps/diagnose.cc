@@ -4,13 +4,17 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/manifest.h"
 #include "commands.h"
+#include "core/core_use.h"
+#include "core/files.h"
 #include "core/json.h"
 #include "core/reject.h"
 #include "flags/outputs.h"
@@ -21,6 +25,7 @@
 #include "schedule/schedule_csv.h"
 #include "simulate/costs_json.h"
 #include "telemetry/speed_report.h"
+#include "telemetry/top_view.h"
 #include "traces/diagnosis.h"
 
 namespace chimera::apps {
@@ -53,10 +58,22 @@ std::string newest_of_run(const std::filesystem::path& run) {
 void print_speed(const DiagnoseCommand& command, const nlohmann::ordered_json& speed) {
   if (command.format == Format::Json) {
     const nlohmann::ordered_json json = {{"folder", command.run}, {"speed", speed}};
-    return write_output("", json_text(json, 2) + "\n");
+    return write_output("", json_report(json));
   }
   const auto text = speed.at("text").get<std::string>();
   write_output("", fmt::format("{}: the last run has ended well\n{}", command.run, text));
+}
+
+/// Measures how much other processes use the cores of a job that runs here.
+void measure_others(const std::string& folder, SpeedAnalysis& speed) {
+  const auto live = LiveRun::find(folder + "/metrics.jsonl");
+  const auto begin = live ? sample_core_use() : std::nullopt;
+  if (!begin) return;
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const auto end = sample_core_use();
+  if (!end) return;
+  speed.others_share = load_of_others(*begin, *end, job_seconds(*begin, *end, live->process()));
+  speed.busiest_other = busiest_other(*begin, *end, live->process());
 }
 
 void print_diagnosis(const DiagnoseCommand& command) {
@@ -65,7 +82,8 @@ void print_diagnosis(const DiagnoseCommand& command) {
     if (const auto speed = read_speed(command.run)) return print_speed(command, *speed);
   }
   const Flight flight = read_flight_folder(command.run);
-  const auto speed = speed_of(flight);
+  auto speed = speed_of(flight);
+  if (speed && !flight.verdict) measure_others(command.run, *speed);
   Diagnosis diagnosis = diagnose(flight);
   // Flight records are in a folder below the folder of checkpoints.
   diagnosis.newest_checkpoint = newest_of_run(std::filesystem::path(flight.folder).parent_path());
@@ -73,7 +91,7 @@ void print_diagnosis(const DiagnoseCommand& command) {
   if (command.format == Format::Json) {
     auto json = read_ordered_json(to_json(diagnosis, flight, events));
     json["speed"] = speed ? to_json(*speed) : nullptr;
-    return write_output("", json_text(json, 2) + "\n");
+    return write_output("", json_report(json));
   }
   write_output("", to_text(diagnosis, flight, events) + (speed ? to_text(*speed) : ""), Format::Text);
 }
@@ -94,7 +112,7 @@ void print_trace_diagnosis(const DiagnoseCommand& command) {
   if (!command.output.empty()) write_diagnosis(diagnosis, command.output);
   switch (command.format) {
     case Format::Text: return write_output("", to_text(diagnosis), Format::Text);
-    case Format::Json: return write_output("", json_text(to_json(diagnosis), 2) + "\n");
+    case Format::Json: return write_output("", json_report(to_json(diagnosis)));
     case Format::Csv: return write_output("", to_csv(diagnosis.trace.schedule));
     case Format::Costs: return write_output("", costs_to_json(diagnosis.costs) + "\n");
     default: return write_output("", draw_panels(command.format, panels_of(diagnosis)));
@@ -146,9 +164,8 @@ void add_diagnose(CLI::App& program, int&) {
       "ops beside the profile of --machine, slow ranks, and other processes. It is about the last steps in the records "
       "or, after a run that has ended well, about all of it.\n"
       "\nTraces are files of torch.profiler's export_chrome_trace(), one for each rank of "
-      "torch.distributed.pipelining, "
-      "or a file of `chimera train --trace`. The command prints the schedule that ran, where the time went, costs, a "
-      "replay, and faster schedules. --output writes them as files.\n"
+      "torch.distributed.pipelining, or a file of `chimera train --trace`. The command prints the schedule that ran, "
+      "where the time went, costs, a replay, and faster schedules. --output writes them as files.\n"
       "\nMore: docs/faults.md, docs/why_slow.md");
   auto command = std::make_shared<DiagnoseCommand>();
   diagnose->add_option("PATH", command->paths, "folder of --checkpoint or --flight-record; or traces and their folders")

@@ -68,8 +68,7 @@ Json rank_json(const Forecast& forecast, const RankForecast& rank, std::int64_t 
 /// bubble ratio of the same schedule is lower.
 std::string shared_cores_text(const Job& job, const Forecast& forecast) {
   if (forecast.shared_cores == 0) return "";
-  return fmt::format(" ({} ranks on {} core{})", job.num_ranks(), forecast.shared_cores,
-                     forecast.shared_cores == 1 ? "" : "s");
+  return fmt::format(" ({} ranks on {})", job.num_ranks(), counted(forecast.shared_cores, "core"));
 }
 
 /// W x D, or W x T x D.
@@ -173,7 +172,7 @@ std::string dry_run_json(const Job& job, const Forecast& forecast, const std::op
   for (const RankForecast& rank : forecast.ranks)
     json["ranks"].push_back(rank_json(forecast, rank, job.ranks().place(rank.rank).rank));
   if (gpus) json["gpu"] = gpu_json(job, *gpus);
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 }  // namespace chimera::apps

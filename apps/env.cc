@@ -61,7 +61,7 @@ std::string as_json(const std::optional<RankPlace>& place, const std::string& re
       {"meeting", place->world_size > 1 ? nlohmann::ordered_json(rendezvous) : nullptr},
       {"conflict", place->conflict.empty() ? nullptr : nlohmann::ordered_json(place->conflict)},
       {"variables", place->read}};
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 }  // namespace
@@ -75,10 +75,8 @@ void add_env(CLI::App& program, int&) {
       "  mpirun -n 2 chimera env --format json\n"
       "\n`chimera train` takes its rank from the first of these whose variables are set: CHIMERA_RANK and "
       "CHIMERA_WORLD_SIZE, torchrun, Open MPI, SLURM, MPICH. Without any of them it starts the ranks itself. Variables "
-      "of a "
-      "launcher that do not tell the place of a process, such as PMIX_RANK alone, are refused: each process would "
-      "train a "
-      "model of its own. `chimera env` lists the variables that it has seen.\n"
+      "of a launcher that do not tell the place of a process, such as PMIX_RANK alone, are refused: each process would "
+      "train a model of its own. `chimera env` lists the variables that it has seen.\n"
       "\nMore: docs/clusters.md");
   auto format = std::make_shared<Format>();
   begin_group(*command, heading::kOutput);

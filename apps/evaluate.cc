@@ -1,4 +1,5 @@
 #include "train/loop/evaluate.h"
+#include "core/counted.h"
 #include "flags/outputs.h"
 #include "flags/values.h"
 
@@ -34,8 +35,9 @@ std::string progress(const EvaluationProgress& now) {
 }
 
 std::string report(const Evaluation& evaluation) {
-  return fmt::format("data: {}\nloss {:.6f}, perplexity {:.4f}; mean over {} targets of {} windows\n", evaluation.data,
-                     evaluation.loss, std::exp(evaluation.loss), evaluation.tokens, evaluation.windows);
+  return fmt::format("data: {}\nloss {:.6f}, perplexity {:.4f}; mean over {} of {}\n", evaluation.data, evaluation.loss,
+                     std::exp(evaluation.loss), counted(evaluation.tokens, "target"),
+                     counted(evaluation.windows, "window"));
 }
 
 std::string report_json(const Evaluation& evaluation) {
@@ -43,7 +45,7 @@ std::string report_json(const Evaluation& evaluation) {
                                        {"perplexity", std::exp(evaluation.loss)},
                                        {"tokens", evaluation.tokens},
                                        {"windows", evaluation.windows}};
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 void evaluate_and_print(const EvaluateFlags& flags) {

@@ -34,9 +34,8 @@ void add_export(CLI::App& program, const Invocation& invocation, int& exit_code)
       "  chimera export path/to/llama --output path/to/sharded --shard-size 300MB\n"
       "  chimera export path/to/bytes --output path/to/named --tokenizer bytes\n"
       "\nThe command reads a checkpoint, or a folder of `chimera train --export` or save_pretrained, and writes a "
-      "folder "
-      "that from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it is "
-      "complete.\n"
+      "folder that from_pretrained loads. It holds at most one block of a tensor in memory. The folder appears when it "
+      "is complete.\n"
       "\nMore: docs/folders.md");
   auto options = std::make_shared<ExportOptions>();
   command->add_option("RUN", options->source, "folder of a model, a checkpoint, or a folder of checkpoints")

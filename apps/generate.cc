@@ -21,6 +21,7 @@
 #include "commands.h"
 #include "core/choices.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/reject.h"
@@ -160,16 +161,16 @@ class Writer {
     const bool is_blank = continuation.text.find_first_not_of(" \t\r\n\v\f") == std::string::npos;
     if (!is_json() && job_.tokenizer != nullptr && is_blank && !continuation.ids.empty()) {
       messages().write(
-          fmt::format("chimera: the model continues with {} tokens of blanks only; see --prompt and "
+          fmt::format("chimera: the model continues with {} of blanks only; see --prompt and "
                       "--temperature, or train it longer\n",
-                      continuation.ids.size()));
+                      counted(continuation.ids.size(), "token")));
     }
     nlohmann::ordered_json entry = {{"ids", continuation.ids}, {"text", nullptr}};
     if (job_.tokenizer != nullptr) entry["text"] = continuation.text;
     json_["prompts"].push_back(std::move(entry));
   }
   void finish() const {
-    if (is_json()) write(json_text(json_, 2) + "\n");
+    if (is_json()) write(json_report(json_));
   }
 
  private:

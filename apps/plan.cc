@@ -18,6 +18,7 @@
 #include "answers/plan_answer.h"
 #include "commands.h"
 #include "core/choices.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/reject.h"
@@ -32,6 +33,7 @@
 #include "model_config/parameters.h"
 #include "plan_run.h"
 #include "program.h"
+#include "progress_line.h"
 #include "simulate/costs_json.h"
 
 namespace chimera::apps {
@@ -114,9 +116,9 @@ std::string description(const PlanAnalysis& report, const std::string& seconds) 
   // A file should say on its own what it is for.
   const RankedCandidate& chosen = report.plan.ranked.front();
   std::string text = fmt::format(
-      "Written by `chimera plan` for {} workers of {}, {:.4g} GiB each, mini-batch {}.\n"
+      "Written by `chimera plan` for {} of {}, {:.4g} GiB each, mini-batch {}.\n"
       "Predicted: {}{:.4g} GiB on the fullest worker.\n",
-      report.problem.workers, machine_text(report.problem), report.problem.memory_bytes / kGiB,
+      counted(report.problem.workers, "worker"), machine_text(report.problem), report.problem.memory_bytes / kGiB,
       report.problem.mini_batch, seconds, chosen.prediction.peak_memory_bytes / kGiB);
   for (const std::string& note : report.notes) text += note + "\n";
   for (const std::string& line : report.assumptions) text += line + "\n";
@@ -298,7 +300,12 @@ void add_plan(CLI::App& program, int& exit_code) {
   command->callback([command, options, &exit_code] {
     check_flags(*command, *options);
     // Files are written before the table, so that a reader that closes the pipe early loses none.
+    ProgressLine line;
+    options->request.progress = [&line](std::int64_t tried) {
+      line.show([&] { return fmt::format("planning: {} simulated", counted(tried, "candidate")); });
+    };
     PlanAnalysis report = answer(options->request);
+    line.clear();
     measure(*options, report);
     write_plan(*options, report);
     write_costs(*options, report);

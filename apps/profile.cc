@@ -16,6 +16,7 @@
 #include "core/cgroup.h"
 #include "core/choices.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/resident_memory.h"
@@ -130,7 +131,8 @@ void merge(const Flags& flags) {
   MachineProfile machine = merge_machines(machines);
   if (!flags.name.empty()) machine.name = flags.name;
   print(flags, machine,
-        fmt::format("{}: {} layers of {} profiles\n", machine.name, machine.layers.size(), machines.size()));
+        fmt::format("{}: {} of {}\n", machine.name, counted(machine.layers.size(), "layer"),
+                    counted(machines.size(), "profile")));
 }
 
 int measure_as_rank(const Flags& flags, const RankEnvironment& rank) {
@@ -218,8 +220,9 @@ int measure_hosts(const Flags& flags) {
                         machine.node_message_copy,
                         machine.step_overhead,
                         ""};
-  print(flags, machine,
-        fmt::format("{}: {} layers; between nodes:\n{}", machine.name, machine.layers.size(), to_text(links)));
+  print(
+      flags, machine,
+      fmt::format("{}: {}; between nodes:\n{}", machine.name, counted(machine.layers.size(), "layer"), to_text(links)));
   return static_cast<int>(ExitCode::Success);
 }
 
@@ -229,9 +232,9 @@ void warn_if_busy() {
   const int cores = available_cores();
   if (!minute || *minute < kBusy * cores) return;
   messages().write(fmt::format(
-      "chimera: the machine is busy (load {:.1f} on {} cores); the profile will have too long times, so measure again "
+      "chimera: the machine is busy (load {:.1f} on {}); the profile will have too long times, so measure again "
       "when it is idle\n",
-      *minute, cores));
+      *minute, counted(cores, "core")));
 }
 
 int run(const Flags& flags, const Invocation& invocation) {

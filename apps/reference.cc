@@ -74,7 +74,7 @@ void add_reference(CLI::App& program, int&) {
   command->callback([&program] {
     Json json = command_json(program);
     json["version"] = version();
-    write_output("", json_text(json, 1) + "\n");
+    write_output("", json_report(json));
   });
 }
 

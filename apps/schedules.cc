@@ -32,7 +32,7 @@ std::string as_json() {
                     {"flags", flags_of(g)},
                     {"figure", {{"stages", g.figure.stages}, {"micro_batches", g.figure.micro_batches}}}});
   }
-  return json_text(list, 2) + "\n";
+  return json_report(list);
 }
 
 std::string as_table() {

@@ -2,6 +2,7 @@
 // that a file holds together with the best schedule known for it. Only the second has a yes or no as its exit code.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/console.h"
 #include "core/error.h"
 #include "core/files.h"
+#include "core/terminal.h"
 #include "flags/flag_door.h"
 #include "flags/outputs.h"
 #include "flags/shape.h"
@@ -50,7 +52,8 @@ std::string print_search(SearchArguments& options) {
   print_notes(found.notes);
   // The file is written first: a closed pipe then loses only the report.
   if (!options.output.empty()) write_schedule(options.output, found.result.schedule);
-  return options.format == Format::Json ? search_json(found.result, found.placement) : search_text(found);
+  return options.format == Format::Json ? search_json(found.result, found.placement)
+                                        : search_text(found, {.columns = terminal_columns(STDOUT_FILENO)});
 }
 
 /// Refuses flags that would change the problem of a record.

@@ -46,10 +46,9 @@ void add_simulate(CLI::App& program, int&) {
       "  chimera simulate chimera --stages 4 --micro-batches 4 --cores 2   # four processes on two cores\n"
       "  chimera simulate chimera-zb --stages 8 --micro-batches 16 --slow 0:2    # worker 0 has half the speed\n"
       "\nEach worker runs its ops in order, each as soon as its inputs have arrived. Times are those of one worker's "
-      "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). "
-      "If a schedule has two orders and --order is not given, the order that ends first is timed. `chimera sweep` "
-      "ranks "
-      "schedules, for lists of shapes and times.\n"
+      "whole share of the model. With --cores, k busy workers each run at the rate min(1, cores / k). If a schedule "
+      "has two orders and --order is not given, the order that ends first is timed. `chimera sweep` ranks schedules, "
+      "for lists of shapes and times.\n"
       "\nMore: docs/schedules.md");
   auto options = std::make_shared<SimulateArguments>();
   SimulateRequest& request = options->request;

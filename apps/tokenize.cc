@@ -73,7 +73,7 @@ std::string summary_json(const TokenizeProgress& report) {
                                        {"megabytes_per_second", rate(bytes, report) / kMega},
                                        {"documents_per_second", rate(static_cast<double>(report.documents), report)},
                                        {"files", report.files}};
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 void run(TokenizeFlags& flags) {

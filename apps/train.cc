@@ -23,6 +23,7 @@
 #include "commands.h"
 #include "core/cgroup.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/file_descriptor.h"
 #include "core/files.h"
@@ -366,10 +367,12 @@ ExitCode print_dry_run(CLI::App& command, const TrainOptions& options, const Tra
   Forecast expected = forecast(job, machine_of(job, flags.planner.machine));
   expected.shares_memory = flags.planner.machine.empty() && !uses_gpu(options);
   set_usual_flags(command, job);
-  const bool is_json = flags.format == Format::Json;
-  write_output("", is_json
-                       ? dry_run_json(job, expected, gpus)
-                       : dry_run_text(job, expected, gpus) + "\nflags, as in a file of --config:\n" + to_toml(command));
+  if (flags.format == Format::Json) {
+    write_output("", dry_run_json(job, expected, gpus));
+  } else {
+    write_output("", dry_run_text(job, expected, gpus), flags.format);
+    write_output("", "\nflags, as in a file of --config:\n" + to_toml(command));  // To be copied
+  }
   if (expected.fits() || options.memory.ignores) return ExitCode::Success;
   messages().write(fmt::format(
       "chimera: DOES NOT FIT: a rank needs {} and has {}; use more --stages, a smaller --micro-batch-size or "
@@ -394,7 +397,7 @@ void report_threads(const Job& job) {
   if (const int threads = intra_op_threads(job.options, job.local_ranks()); std::to_string(threads) != usual) {
     messages().write(
         fmt::format("chimera: OMP_NUM_THREADS={} has no effect; each rank has {}, and --threads changes that\n", usual,
-                    threads == 1 ? "1 thread" : fmt::format("{} threads", threads)));
+                    counted(threads, "thread")));
   }
 }
 

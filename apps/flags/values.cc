@@ -9,6 +9,7 @@
 #include "core/cgroup.h"
 #include "core/complete_name.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/reject.h"
 
@@ -113,7 +114,7 @@ void warn_about_surplus_threads(const char* flag, std::int64_t threads, std::int
   if (threads <= 1 || threads > kMaxThreads || threads * processes <= cores) return;
   messages().write(fmt::format("chimera: {} {}: {}{} threads share {}, and wait for each other\n", flag, threads,
                                processes > 1 ? fmt::format("{} times ", processes) : "", threads,
-                               cores == 1 ? "1 core" : fmt::format("{} cores", cores)));
+                               counted(cores, "core")));
 }
 
 }  // namespace chimera::apps

@@ -152,8 +152,8 @@ std::string check_text(const CheckResult& result) {
   text += fmt::format("  schedule: complete, placed right, no deadlock (no cycle of waits){}\n",
                       schedule.updates ? ", weight versions right" : "");
   for (const Proof& proof : result.proofs) {
-    text += fmt::format("  {}: cannot deadlock; at most {} receives posted ahead on a worker\n", proof.level,
-                        proof.receives_ahead);
+    text += fmt::format("  {}: cannot deadlock; at most {} posted ahead on a worker\n", proof.level,
+                        counted(proof.receives_ahead, "receive"));
   }
   if (result.waits) {
     text += fmt::format(
@@ -174,7 +174,7 @@ std::string check_json(const CheckResult& result) {
   if (result.waits) {
     json["receive_waits"] = {{"worker", result.waits->worker.value()}, {"beside_an_op", result.waits->mean_waiting}};
   }
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 }  // namespace chimera

@@ -245,8 +245,7 @@ Schedule PairRequest::apply_to(Schedule schedule) const {
     case PairChoice::Neighbors:
       if (schedule.slices > 1) {
         throw ConfigError("--pairs neighbors: " + schedule.name +
-                          " has slices, which run one after the other; leave "
-                          "out --pairs or --slices");
+                          " has slices, which run one after the other; leave out --pairs or --slices");
       }
       return pair_neighbors(std::move(schedule));
     case PairChoice::None: return without_pairs(std::move(schedule));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/counted.h"
 #include "core/json.h"
 #include "model_config/config.h"
 #include "model_config/parameters.h"
@@ -155,7 +156,7 @@ std::string worker_table(const ModelSummary& report) {
 }
 
 std::string head_words(const ModelConfig& model) {
-  std::string words = fmt::format("{} heads", model.heads);
+  std::string words = counted(model.heads, "head");
   // Only this family has fewer heads of keys and values, and a size of heads that is not the width divided by their
   // number.
   if (model.family != Family::Llama) return words;
@@ -203,10 +204,10 @@ std::string model_text(const ModelSummary& report) {
   // The order is: model, layers, stages, a picture of the stages, workers.
   const auto stages = footprints(report);
   return fmt::format(
-             "{}: {} parameters\n  {}, {} layers, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
+             "{}: {} parameters\n  {}, {}, {} wide, {}, feed-forward {}, vocabulary {}, {} positions, "
              "head {}\n  for {}\n\n",
-             model.name, parameter_count(model), to_text(model.family), model.layers, model.hidden, head_words(model),
-             model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
+             model.name, parameter_count(model), to_text(model.family), counted(model.layers, "layer"), model.hidden,
+             head_words(model), model.feed_forward, model.vocabulary, model.positions, model.tied ? "tied" : "untied",
              workload_words(report)) +
          layer_table(report) +
          // Otherwise the head's backward looks like half of a product too few.
@@ -221,7 +222,7 @@ std::string model_json(const ModelSummary& report) {
   json.update({{"micro_batch_size", report.workload.micro_batch_size},
                {"sequence", report.workload.sequence},
                {"dtype", to_text(report.dtype)},
-               {"optimizer", report.optimizer},
+               {"optimizer", to_text(report.optimizer)},
                {"dropout", report.workload.dropout}});
   for (const LayerKind kind : kKinds) {
     const LayerFootprint layer = layer_footprint(model, kind, report.workload);
@@ -237,7 +238,7 @@ std::string model_json(const ModelSummary& report) {
     json["workers"].push_back(
         {{"stages", stages_of(worker)}, {"held_bytes", worker.held_bytes}, {"peak_bytes", worker.peak_bytes}});
   }
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 std::string model_svg(const ModelSummary& report) { return to_svg(chart_of(report, footprints(report))); }

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/reject.h"
@@ -303,8 +304,7 @@ std::string no_pipeline_text(const PlanAnalysis& report) {
   const double seconds = chosen.ranked.prediction.step_seconds;
   const std::string text = fmt::format(
       "no pipeline is best here: the model fits on {}, which never wait in a bubble, and exposed sums of gradients "
-      "take "
-      "{:.1f} % of the step",
+      "take {:.1f} % of the step",
       chosen.ranked.candidate.tensor_parallel > 1 ? "the workers that share its layers" : "each of the workers",
       100 * (1 - chosen.gains.free_network_seconds / seconds));
   // The table may contain a pipeline further down, and the reader wants to know how far it is behind.
@@ -319,7 +319,7 @@ std::string no_pipeline_text(const PlanAnalysis& report) {
 Json idle_json(const Prediction& prediction) {
   Json idle = Json::object();
   for (int cause = 0; cause < kIdleCauses; ++cause)
-    idle[to_text(static_cast<IdleCause>(cause))] = prediction.idle_seconds[static_cast<std::size_t>(cause)];
+    idle[json_key(to_text(static_cast<IdleCause>(cause)))] = prediction.idle_seconds[static_cast<std::size_t>(cause)];
   return idle;
 }
 
@@ -342,7 +342,7 @@ Json equation_json(const EquationOne& equation, const std::optional<ModelCompari
 
 Json parts_json(const StepParts& parts) {
   Json json = Json::object();
-  for (const Named<StepPart>& part : kNames<StepPart>) json[part.name] = parts.of(part.value);
+  for (const Named<StepPart>& part : kNames<StepPart>) json[json_key(std::string(part.name))] = parts.of(part.value);
   return json;
 }
 
@@ -454,8 +454,8 @@ PlanAnalysis analyze_plan(const PlanProblem& problem, const PlanOptions& options
 std::string plan_text(const PlanAnalysis& report) {
   const PlanProblem& problem = report.problem;
   std::string text =
-      fmt::format("{}: {} parameters, sequences of {}; {} workers ({}) of {:.4g} GiB, mini-batch {}\n",
-                  problem.model.name, parameter_count(problem.model), problem.workload.sequence, problem.workers,
+      fmt::format("{}: {} parameters, sequences of {}; {} ({}) of {:.4g} GiB, mini-batch {}\n", problem.model.name,
+                  parameter_count(problem.model), problem.workload.sequence, counted(problem.workers, "worker"),
                   machine_text(problem), problem.memory_bytes / kGiB, problem.mini_batch);
   for (const std::string& note : report.notes) text += "  " + note + "\n";
   text += "\n" + plan_rows(problem, report.candidates);
@@ -473,8 +473,8 @@ std::string plan_text(const PlanAnalysis& report) {
   if (!report.frontier.empty())
     text += "\ntime against memory: the fastest, then the fastest in at least 5 % less, and so on\n" +
             plan_rows(problem, report.frontier) + "\n";
-  text += fmt::format("{} candidates: {} do not fit, {} cannot be faster than the slowest above\n",
-                      report.plan.considered, report.plan.too_large, report.plan.pruned);
+  text += fmt::format("{}: {} do not fit, {} cannot be faster than the slowest above\n",
+                      counted(report.plan.considered, "candidate"), report.plan.too_large, report.plan.pruned);
   for (const std::string& line : report.assumptions) text += line + "\n";
   return text;
 }
@@ -508,7 +508,7 @@ std::string plan_json(const PlanAnalysis& report) {
     for (const char* unknown : {"free_network_seconds", "without_recomputation_seconds"})
       json["with_twice_the_memory"].erase(unknown);
   }
-  return json_text(json, 1) + "\n";
+  return json_report(json);
 }
 
 std::string plan_csv(const PlanAnalysis& report) {

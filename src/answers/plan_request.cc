@@ -11,6 +11,7 @@
 #include <charconv>
 
 #include "core/complete_name.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/limits.h"
 #include "core/reject.h"
@@ -71,8 +72,9 @@ std::vector<std::string> notes_of(const PlanRequest& request, const PlanProblem&
   if (!request.dtype) usual.push_back(fmt::format("--dtype {}", to_text(request.dtype_for(problem.model))));
   if (!usual.empty()) notes.push_back(fmt::format("not given, so by default: {}", fmt::join(usual, ", ")));
   if (shares_cores(problem)) {
-    notes.push_back(fmt::format("{} workers share {} cores of a node, so bubbles include waits for a core",
-                                std::min(problem.workers, problem.machine.workers_per_node), problem.machine.cores));
+    notes.push_back(fmt::format("{} workers share {} of a node, so bubbles include waits for a core",
+                                std::min(problem.workers, problem.machine.workers_per_node),
+                                counted(problem.machine.cores, "core")));
   }
   if (problem.machine.reserved.all() > 0)
     notes.push_back("the memory of a worker includes " + to_text(problem.machine.reserved));
@@ -292,7 +294,8 @@ PlanAnalysis answer(const PlanRequest& request) {
                                       .offload = request.offload,
                                       .may_shard = !request.shard_optimizer,
                                       .recompute_all = request.recompute_all,
-                                      .top = request.top},
+                                      .top = request.top,
+                                      .progress = request.progress},
                                      request.rule, request.questions);
   report.notes = notes_of(request, report.problem);
   if (report.plan.ranked.front().candidate.shard_optimizer)

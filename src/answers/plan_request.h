@@ -68,6 +68,7 @@ struct PlanRequest : ProblemRequest {
   bool recompute_all = false;  // whether to recompute all stages if memory requires any recomputation
   PlanQuestions questions = {};
   std::int64_t top = 10;
+  std::function<void(std::int64_t tried)> progress = {};  // PlanOptions::progress
 
   void visit(Door& door);
 };

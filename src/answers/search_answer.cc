@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "render/text.h"
@@ -237,11 +238,11 @@ SearchAnswer answer(const SearchRequest& request, const std::function<void(const
   return answer;
 }
 
-std::string search_text(const SearchAnswer& answer) {
+std::string search_text(const SearchAnswer& answer, const TextStyle& style) {
   const SearchResult& result = answer.result;
   std::string text;
   if (num_ops(result.schedule) <= kMaxDrawnOps) {
-    text = to_text(result.schedule, simulate(result.schedule, answer.costs)) + "\n";
+    text = to_text(result.schedule, simulate(result.schedule, answer.costs), style) + "\n";
   }
   text += fmt::format("makespan {:.6g}, lower bound {:.6g}, gap {:.2f} %{}\n", result.makespan, result.lower_bound,
                       100 * result.gap, result.gap == 0 ? " (optimal)" : "");
@@ -251,7 +252,7 @@ std::string search_text(const SearchAnswer& answer) {
     text += fmt::format("{:>10.6g} {:>15.6g}  {}\n", point.makespan, point.peak_in_flight, point.origin);
   }
   if (answer.placement == kAnyPlacement) {
-    return text + fmt::format("\n{} placements searched; the best:\n{}", answer.placements.size(),
+    return text + fmt::format("\n{} searched; the best:\n{}", counted(answer.placements.size(), "placement"),
                               placement_text(result.schedule));
   }
   if (answer.placements.size() == 1) return text + fmt::format("\nplacement {}\n", answer.placement);
@@ -265,12 +266,12 @@ std::string search_json(const SearchResult& result, const std::string& placement
       "\"makespan\": {}, \"lower_bound\": {}, \"gap\": {}, \"optimal\": {},\n"
       " \"peak_in_flight\": {}, \"origin\": {},\n"
       " \"pareto\": [",
-      result.makespan, result.lower_bound, result.gap, result.gap == 0, result.peak_in_flight,
-      json_text(nlohmann::json(result.origin)));
-  for (std::size_t i = 0; i < result.pareto.size(); ++i) {
-    const ParetoPoint& point = result.pareto[i];
-    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": {}}}", i == 0 ? "" : ",\n  ",
-                        point.makespan, point.peak_in_flight, json_text(nlohmann::json(point.origin)));
+      json_number(result.makespan), json_number(result.lower_bound), json_number(result.gap), result.gap == 0,
+      json_number(result.peak_in_flight), json_text(nlohmann::json(result.origin)));
+  for (const ParetoPoint& point : result.pareto) {
+    text += fmt::format("{}{{\"makespan\": {}, \"peak_in_flight\": {}, \"origin\": {}}}",
+                        &point == &result.pareto.front() ? "" : ",\n  ", json_number(point.makespan),
+                        json_number(point.peak_in_flight), json_text(nlohmann::json(point.origin)));
   }
   // The schedule is text already, in the form of a schedule file.
   return text + "],\n \"schedule\": " + to_json(result.schedule) + "}\n";

@@ -16,7 +16,9 @@
 #include <utility>
 
 #include "check/check_limits.h"
+#include "core/counted.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "passes/unroll.h"
 #include "render/timeline_json.h"
 #include "simulate/explain.h"
@@ -160,7 +162,8 @@ std::string steps_as_text(const Timeline& timeline) {
   if (timeline.step_ends.size() < 2) return "";
   // The ends of further steps follow from the time between two of them.
   constexpr std::size_t kMax = 8;
-  std::string text = fmt::format("{} steps, one every {:.6g}; they end at", timeline.step_ends.size(), timeline.period);
+  std::string text =
+      fmt::format("{}, one every {:.6g}; they end at", counted(timeline.step_ends.size(), "step"), timeline.period);
   for (std::size_t k = 0; k < std::min(kMax, timeline.step_ends.size()); ++k)
     text += fmt::format(" {:.6g}", timeline.step_ends[k]);
   return text + (timeline.step_ends.size() > kMax ? " ...\n" : "\n");
@@ -239,10 +242,10 @@ Simulation answer(const SimulateRequest& asked) {
 
 std::string simulation_json(const Simulation& simulation) {
   std::string more;
-  if (simulation.kept_makespan) more += fmt::format(", \"kept_makespan\": {}", *simulation.kept_makespan);
+  if (simulation.kept_makespan) more += fmt::format(", \"kept_makespan\": {}", json_number(*simulation.kept_makespan));
   if (!simulation.micro_batch_of_place.empty())
     more += fmt::format(", \"micro_batch_of_place\": [{}]", fmt::join(simulation.micro_batch_of_place, ", "));
-  if (simulation.bound) more += fmt::format(", \"bound\": {}", *simulation.bound);
+  if (simulation.bound) more += fmt::format(", \"bound\": {}", json_number(*simulation.bound));
   const Panel& panel = simulation.panels.front();
   return to_json(panel.schedule, panel.timeline, panel.explanation, more);
 }

@@ -24,4 +24,14 @@ enum class JsonEncoding { Utf8, Ascii };  ///< Ascii escapes all other character
 [[nodiscard]] std::string json_text(const nlohmann::ordered_json& json, int indent = -1,
                                     JsonEncoding encoding = JsonEncoding::Utf8);
 
+/// Returns the lines of a report, indented by two spaces. Whole numbers of a field whose name ends in `bytes` or
+/// `flops`, and of its members, are integers.
+[[nodiscard]] std::string json_report(nlohmann::ordered_json report);
+
+/// Returns the words as a name of a field: `tensor_parallel_sums` for `tensor-parallel sums`.
+[[nodiscard]] std::string json_key(std::string words);
+
+/// Returns a number that reads back as the same double, and has a fraction or an exponent for readers of floats.
+[[nodiscard]] std::string json_number(double value);
+
 }  // namespace chimera

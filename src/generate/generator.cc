@@ -45,9 +45,8 @@ constexpr std::array kAxes = {
     field<&PipelineShape::scale>(Axis::Scale, "scale", "", "rule for more than D micro-batches", 0, kScales),
     field<&PipelineShape::order>(
         Axis::Order, "order", "",
-        "op order: slots, fastest for equal times; deepest, what is farthest along first, for latency and "
-        "unequal times; auto, the better one for the costs of simulate, else deepest for "
-        "whole units of more than one chunk",
+        "op order: slots, fastest for equal times; deepest, what is farthest along first, for latency and unequal "
+        "times; auto, the better one for the costs of simulate, else deepest for whole units of more than one chunk",
         0, kOrders),
     field<&PipelineShape::slices>(Axis::Slices, "slices", "k", "slices of consecutive tokens per micro-batch (k)", 1),
 };

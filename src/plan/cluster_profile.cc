@@ -140,7 +140,7 @@ std::string to_json(const NodeLinks& links) {
   const nlohmann::ordered_json json = {{"messages", link_json(links.messages)}, {"sums", link_json(links.sums)},
                                        {"transfers", links.transfers},          {"copies", link_json(links.copies)},
                                        {"step_overhead", links.step_overhead},  {"source", links.source}};
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 NodeLinks node_links_from_json(const std::string& text, const std::string& source) {

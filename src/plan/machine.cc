@@ -353,7 +353,7 @@ std::string to_json(const MachineProfile& machine) {
   if (machine.reserved.all() > 0) json["reserved"] = numbers_json(machine.reserved, kReservedNumbers);
   if (machine.op_sum != LinkTimes{}) json["op_sum"] = link_json(machine.op_sum);
   if (machine.host_bandwidth == 0) json.erase("host_bandwidth");
-  return json_text(json, 1) + "\n";
+  return json_report(json);
 }
 
 LinkTimes read_link(const JsonValue& value) { return read_struct<LinkTimes>(value, kLinkNumbers); }

@@ -14,6 +14,7 @@
 #include "bench/machine_line.h"
 #include "bench/statistics.h"
 #include "core/cgroup.h"
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/host_name.h"
 #include "core/reject.h"
@@ -416,8 +417,8 @@ MachineProfile remeasure_links(Transport& transport, const ProfileOptions& optio
 std::string to_text(const MachineMeasurement& report) {
   const MachineProfile& machine = report.machine;
   std::string text = machine.sources.front() + "\n";
-  text += fmt::format("{} rounds; medians over them, of {} cores at once, milliseconds of one layer\n\n", report.rounds,
-                      machine.cores / machine.threads);
+  text += fmt::format("{}; medians over them, of {} at once, milliseconds of one layer\n\n",
+                      counted(report.rounds, "round"), counted(machine.cores / machine.threads, "core"));
   text += fmt::format("{:<12} {:<13} {:>5} {:>11} {:>11} {:>11} {:>11} {:>8}\n", "model", "layer", "b", "forward",
                       "input", "weights", "recompute", "+- %");
   for (const LayerTimes& layer : machine.layers) {

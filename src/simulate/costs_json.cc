@@ -299,7 +299,7 @@ std::string costs_to_json(const CostModel& costs) {
   if (costs.buffers.receives_ahead > 0 || costs.buffers.sends_behind > 0) {
     json["buffers"] = {{"receives_ahead", costs.buffers.receives_ahead}, {"sends_behind", costs.buffers.sends_behind}};
   }
-  return json_text(json, 1) + "\n";
+  return json_report(json);
 }
 
 CostModel costs_from_json(const std::string& text, const std::string& source, std::int64_t stages) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/files.h"
 #include "core/json.h"
@@ -166,7 +167,10 @@ std::optional<SpeedAnalysis> speed_of(const Flight& flight) {
     ops_of_ranks.push_back(all.back().ops);
   }
   SpeedAnalysis report{.planned = flight.job.planned_step_seconds, .profile = flight.job.planned_by};
-  if (flight.verdict) report.others_share = flight.verdict->others_share;
+  if (flight.verdict) {
+    report.others_share = flight.verdict->others_share;
+    report.busiest_other = flight.verdict->busiest_other;
+  }
   std::vector<double> step_seconds;
   OpTotals ops;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
@@ -208,10 +212,30 @@ std::vector<int> stragglers_of(const Flight& flight) {
   return slow;
 }
 
-std::string load_text(const std::optional<double>& others_share) {
-  if (others_share) return fmt::format("other processes used {:.0f} % of the cores meanwhile", 100 * *others_share);
+std::string load_text(const std::optional<double>& others_share, const std::string& busiest_other) {
+  if (others_share) {
+    return fmt::format("other processes used {:.0f} % of the cores meanwhile{}", 100 * *others_share,
+                       busiest_other.empty() ? "" : ", most of all " + busiest_other);
+  }
   return "it is unknown how much other processes used the cores, which is measured at the end of a run, on one host, "
          "over at least half a second";
+}
+
+/// Returns a sentence on a rank whose ops take far longer than those of the others, if no two ranks run the same ops. A
+/// head makes a stage up to about three times as long as others, so less says nothing.
+std::string lone_straggler(const SpeedAnalysis& report) {
+  constexpr double kFar = 4;
+  const auto has_copies = [](const RankSpeed& rank) { return rank.elsewhere > 0; };
+  if (report.ranks.size() < 2 || std::ranges::any_of(report.ranks, has_copies)) return "";
+  const auto ops_of = [](const RankSpeed& rank) { return rank.parts.ops; };
+  const auto slowest = std::ranges::max_element(report.ranks, {}, ops_of);
+  std::vector<double> others;
+  for (const RankSpeed& rank : report.ranks)
+    if (rank.rank != slowest->rank) others.push_back(ops_of(rank));
+  const double usual = median_of(std::move(others));
+  if (usual <= 0 || ops_of(*slowest) < kFar * usual) return "";
+  return fmt::format("rank {} is slow: its ops take {:.1f} times as long as those of the other stages", slowest->rank,
+                     ops_of(*slowest) / usual);
 }
 
 /// A straggler makes all other ranks wait, so it explains waits, and comes first. Ops alone cannot explain a step that
@@ -224,12 +248,13 @@ std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
         fmt::format("rank {} is slow: the same ops take {:.2f} times as long as on other ranks, up to {:.4f} s a step",
                     slow->rank, slow->slowdown(), slow->parts.ops - slow->elsewhere));
   }
+  if (const std::string lone = lone_straggler(report); !lone.empty()) causes.push_back(lone);
   if (others_are_busy(report)) {
     const std::string effect = waits < kStragglerRatio
                                    ? ", but ops hardly waited for a core"
                                    : fmt::format(": ops took {}{:.2f} times as long, because they waited for a core",
                                                  has_cpu_times(report) ? "" : "up to ", waits);
-    causes.push_back(load_text(report.others_share) + effect);
+    causes.push_back(load_text(report.others_share, report.busiest_other) + effect);
   }
   const std::string ops = slow_ops(report, waits);
   if (!ops.empty()) causes.push_back(ops);
@@ -240,13 +265,13 @@ std::vector<std::string> slow_causes(const SpeedAnalysis& report) {
     causes.push_back(fmt::format("beside ops, most time goes to {} ({:.0f} % of a step)", part->first,
                                  100 * report.parts.*part->second / report.step_seconds));
   }
-  if (!others_are_busy(report)) causes.push_back(load_text(report.others_share));
+  if (!others_are_busy(report)) causes.push_back(load_text(report.others_share, report.busiest_other));
   return causes;
 }
 
 std::string to_text(const SpeedAnalysis& report) {
-  std::string text =
-      fmt::format("\nspeed of the last {} steps: {:.4f} s a step (median)", report.steps, report.step_seconds);
+  std::string text = fmt::format("\nspeed of the last {}: {:.4f} s a step (median)", counted(report.steps, "step"),
+                                 report.step_seconds);
   if (report.planned > 0) {
     text +=
         fmt::format("; planned {:.4f} s ({:+.1f} %)", report.planned, 100 * (report.planned / report.step_seconds - 1));
@@ -273,7 +298,7 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
   const auto known = [](double value) { return value > 0 ? nlohmann::ordered_json(value) : nullptr; };
   const auto parts_json = [](const SpeedParts& parts) {
     nlohmann::ordered_json json;
-    for (const auto& [name, part] : kParts) json[name] = parts.*part;
+    for (const auto& [name, part] : kParts) json[json_key(name)] = parts.*part;
     return json;
   };
   nlohmann::ordered_json ops = nlohmann::ordered_json::array();
@@ -292,6 +317,7 @@ nlohmann::ordered_json to_json(const SpeedAnalysis& report) {
           {"planned_step_seconds", known(report.planned)},
           {"simulated_step_seconds", known(report.simulated)},
           {"others_share", report.others_share ? nlohmann::ordered_json(*report.others_share) : nullptr},
+          {"busiest_other", report.busiest_other.empty() ? nullptr : nlohmann::ordered_json(report.busiest_other)},
           {"seconds", parts_json(report.parts)},
           {"ops", ops},
           {"ranks", ranks},

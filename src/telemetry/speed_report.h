@@ -73,6 +73,7 @@ struct SpeedAnalysis {
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
   double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
   std::optional<double> others_share = {};  ///< Fraction of the cores' time that other processes used; empty: not known
+  std::string busiest_other = {};           ///< busiest_other(); empty: none
   std::string profile = {};                 ///< Name, file and date of the profile of OpSpeed::planned
   SpeedParts parts;                         ///< Mean over ranks
   std::vector<OpSpeed> ops;                 ///< By stage and kind
@@ -89,7 +90,7 @@ inline constexpr const char* kSpeedName = "speed.json";
 /// Returns the slow ranks in flight records.
 [[nodiscard]] std::vector<int> stragglers_of(const Flight& flight);
 /// Returns a sentence about the load of other processes, or that it is unknown.
-[[nodiscard]] std::string load_text(const std::optional<double>& others_share);
+[[nodiscard]] std::string load_text(const std::optional<double>& others_share, const std::string& busiest_other);
 /// Returns sentences that name the causes of slow steps: a slow rank, other processes, and ops that take longer than in
 /// the profile beyond the load of other processes. Without these, a sentence names the longest wait. One sentence is
 /// about the load of other processes in any case. The end of a run and `chimera diagnose` print them.

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/counted.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "launch/flight/flight_record.h"
@@ -162,7 +163,7 @@ std::string steps_as_text(const TopView& view, std::size_t columns) {
   if (const auto left = seconds_left(view)) text += "   ETA " + duration_text(*left);
   text += fmt::format("\nloss      {:.4f}", last.loss);
   const auto losses = recent(run, &MetricsLine::loss, kRecent);
-  text += fmt::format("   {} of the last {} steps {:.4f}", "median", losses.size(), median_of(losses));
+  text += fmt::format("   median of the last {} {:.4f}", counted(losses.size(), "step"), median_of(losses));
   for (auto step = run.steps.rbegin(); step != run.steps.rend(); ++step) {
     if (!step->validation_loss) continue;
     text += fmt::format("   validation {:.4f} (step {})", *step->validation_loss, step->step);
@@ -309,7 +310,7 @@ std::string to_json(const TopView& view) {
   if (has_steps) {
     const MetricsLine& last = view.run.steps.back();
     json["loss"] = last.loss;
-    json["workers"] = or_null(last.workers);
+    json["workers"] = last.workers ? OrderedJson(std::llround(*last.workers)) : OrderedJson();
     json["tokens_per_second"] = median_of(recent(view.run, &MetricsLine::tokens_per_second, kRecent));
     json["step_seconds"] = median_of(recent(view.run, &MetricsLine::step_seconds, kRecent));
     json["peak_memory_bytes"] = last.peak_memory_bytes;
@@ -323,7 +324,7 @@ std::string to_json(const TopView& view) {
                              {"process", rank.process == 0 ? OrderedJson() : OrderedJson(rank.process)}});
   }
   json["stragglers"] = view.stragglers;
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 }  // namespace chimera

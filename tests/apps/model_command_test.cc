@@ -35,6 +35,10 @@ TEST(ModelCommandTest, JsonHasTheFieldsOfEveryStage) {
   EXPECT_EQ(report["sequence"], 128);
   ASSERT_EQ(report["stages"].size(), 32U);
   std::int64_t parameters = 0;
+  EXPECT_EQ(report["optimizer"], "adamw");
+  EXPECT_TRUE(report["stages"][7]["weights_bytes"].is_number_integer());
+  EXPECT_TRUE(report["stages"][7]["working_set_bytes"]["F"].is_number_integer());
+  EXPECT_TRUE(report["layer_kinds"]["block"]["forward_flops"].is_number_integer());
   for (const json& stage : report["stages"]) parameters += stage["parameters"].get<std::int64_t>();
   EXPECT_EQ(parameters, 1'389'327'360);
   const json& inner = report["stages"][7];

@@ -162,7 +162,8 @@ TEST(PlanCommandTest, ExplainsARowAgainstTheNext) {
     double sum = 0;
     for (const auto& [part, seconds] : candidate["step_parts"].items()) sum += seconds.get<double>();
     EXPECT_NEAR(sum, candidate["step_seconds"], 1e-9);
-    EXPECT_GT(candidate["step_parts"]["exposed messages"], 0);
+    EXPECT_GT(candidate["step_parts"]["exposed_messages"], 0);
+    EXPECT_TRUE(candidate["idle_seconds"].contains("warm_up"));
     EXPECT_EQ(candidate["pipelines"], 2);
   }
   Words third = bert_48(asked);

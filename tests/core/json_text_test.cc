@@ -21,6 +21,14 @@ TEST(JsonTextTest, BytesThatAreNotUtf8AreReplaced) {
   EXPECT_EQ(json_text(nlohmann::json("\xFF"), -1, JsonEncoding::Ascii), "\"\\ufffd\"");
 }
 
+TEST(JsonTextTest, ReportsCountBytesAndFlopsInIntegers) {
+  EXPECT_EQ(json_report({{"peak_bytes", 3.0}, {"seconds", 3.0}, {"flops", {{"F", 1e15}}}, {"bytes", {1.5, 2.0}}}),
+            "{\n  \"peak_bytes\": 3,\n  \"seconds\": 3.0,\n  \"flops\": {\n    \"F\": 1000000000000000\n  },\n"
+            "  \"bytes\": [\n    1.5,\n    2\n  ]\n}\n");
+  EXPECT_EQ(json_key("tensor-parallel sums"), "tensor_parallel_sums");
+  EXPECT_EQ(json_number(13) + " " + json_number(0.1), "13.0 0.1");
+}
+
 /// The library's own writers throw for such bytes.
 TEST(JsonTextTest, OnlyJsonTextWritesJson) {
   for (const char* root : {"/src", "/apps", "/python"}) {

@@ -122,6 +122,14 @@ TEST(SpeedReportTest, SmallDifferencesAreIgnored) {
   EXPECT_THAT(to_text(report), Not(HasSubstr("is slow")));
 }
 
+TEST(SpeedReportTest, ARankFarSlowerThanOtherStagesIsNamed) {
+  SpeedAnalysis report{.steps = 1, .step_seconds = 0.5, .others_share = 0.3};
+  report.ranks = {{.rank = 0, .parts = {.ops = 0.01}}, {.rank = 1, .parts = {.ops = 0.32}}};
+  EXPECT_THAT(to_text(report), HasSubstr("rank 1 is slow: its ops take 32.0 times as long as those of the other "));
+  report.ranks[1].parts.ops = 0.03;
+  EXPECT_THAT(to_text(report), Not(HasSubstr("is slow"))) << "the last stage has the head";
+}
+
 TEST(SpeedReportTest, ComparesOpsWithTheProfile) {
   Flight flight = recorded(10, 7, 4);
   EXPECT_THAT(to_text(*speed_of(flight)), HasSubstr("beside ops, most time goes to slowest rank (20 % of a step)"));
@@ -183,6 +191,7 @@ TEST(SpeedReportTest, IsReadBackFromTheFileOfARun) {
   SpeedAnalysis report = *speed_of(recorded(20, 7, 4));
   report.simulated = 0.02;
   report.others_share = 0.4;
+  report.busiest_other = "python3 (process 71), 98 % of a core";
   report.ops[0].planned = 0.004;
   scratch.write(kSpeedName, json_text(to_json(report), 2));
   const auto read = read_speed(scratch.path(""));
@@ -190,7 +199,11 @@ TEST(SpeedReportTest, IsReadBackFromTheFileOfARun) {
   EXPECT_EQ(*read, to_json(report));
   EXPECT_EQ(read->at("text"), to_text(report));
   EXPECT_EQ(read->at("others_share"), 0.4);
-  EXPECT_THAT(to_text(report), HasSubstr("other processes used 40 % of the cores meanwhile"));
+  EXPECT_EQ(read->at("busiest_other"), report.busiest_other);
+  EXPECT_TRUE(read->at("seconds").contains("slowest_rank"));
+  EXPECT_THAT(to_text(report),
+              HasSubstr("used 40 % of the cores meanwhile, most of all python3 (process 71), 98 % of "));
+  report.busiest_other = "";
   report.ranks.clear();
   EXPECT_THAT(to_text(report), HasSubstr("\n  other processes used 40 % of the cores meanwhile: ops took up to 1.67 "));
   scratch.write(kSpeedName, "{\"steps\": 3}");

@@ -97,8 +97,10 @@ function planRoom(room) {
                      bars: report.candidates.map((candidate, i) => ({
                        label: `${i + 1}. ${candidate.schedule}`,
                        parts: [{name: "ops", amount: candidate.busy_seconds, color: catalog.op_colors[0]},
-                               ...Object.entries(candidate.idle_seconds).map(([name, amount]) => (
-                                   {name: `idle: ${name}`, amount, color: kCauseColors[name]}))]}))}),
+                               ...Object.entries(candidate.idle_seconds).map(([field, amount]) => {
+                                 const name = field.replace("_", "-");
+                                 return {name: `idle: ${name}`, amount, color: kCauseColors[name]};
+                               })]}))}),
         table("Candidates, fastest first",
               ["", "", "schedule", "step", "bound", "seq/s", "bubble", "memory", "recompute", "partition",
                "equation 1"],

@@ -246,7 +246,7 @@ std::string to_json(const Diagnosis& diagnosis, const Flight& flight, std::size_
                      {"inferred", diagnosis.is_inferred},
                      {"op", diagnosis.op},
                      {"ranks", findings_json(diagnosis, flight, events)}};
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 }  // namespace chimera

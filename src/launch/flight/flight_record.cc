@@ -92,6 +92,7 @@ FlightVerdict verdict_of(const nlohmann::json& json) {
   if (!json.at("culprit").is_null()) verdict.culprit = json.at("culprit").get<int>();
   if (const auto share = json.find("others_share"); share != json.end() && !share->is_null())
     verdict.others_share = share->get<double>();
+  verdict.busiest_other = json.value("busiest_other", "");
   return verdict;
 }
 
@@ -236,14 +237,14 @@ void write_flight_job(const std::string& folder, const FlightJob& job) {
 }
 
 void write_verdict(const std::string& folder, const FlightVerdict& verdict) {
-  const nlohmann::json json = {
-      {"reason", verdict.reason},
-      {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
-      {"op", verdict.op},
-      {"nanoseconds", verdict.nanoseconds},
-      {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
-      {"host", host_name()},
-      {"others_share", verdict.others_share ? nlohmann::json(*verdict.others_share) : nullptr}};
+  const nlohmann::json json = {{"reason", verdict.reason},
+                               {"culprit", verdict.culprit ? nlohmann::json(*verdict.culprit) : nlohmann::json()},
+                               {"op", verdict.op},
+                               {"nanoseconds", verdict.nanoseconds},
+                               {"unix_seconds", static_cast<std::int64_t>(std::time(nullptr))},
+                               {"host", host_name()},
+                               {"others_share", verdict.others_share ? nlohmann::json(*verdict.others_share) : nullptr},
+                               {"busiest_other", verdict.busiest_other}};
   const std::string text = json_text(json);
   write_whole((fs::path(folder) / kVerdictName).string(), text + "\n");
 }

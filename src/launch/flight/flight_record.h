@@ -81,6 +81,7 @@ struct FlightVerdict {
   std::string host = {};            ///< Set by write_verdict(); empty: unknown
   /// Fraction of the cores' time that other processes used during the attempt; empty: not known
   std::optional<double> others_share = {};
+  std::string busiest_other = {};  ///< The process that used most of it (core/core_use.h); may be empty
 };
 
 /// Returns `folder`/rank-0003.flight.

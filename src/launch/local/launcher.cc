@@ -92,6 +92,8 @@ StartOutcome run_start(const LaunchPlan& plan, int restarts, SignalInbox& signal
     const bool is_well = !outcome.verdict || outcome.exit_code == static_cast<int>(kSavedExit);
     if (is_well) return remove_flight(plan.flight_folder);
     outcome.verdict->others_share = load_of_others_since(begin);  // All ranks have been waited for
+    if (const auto end = sample_core_use(); begin && end)
+      outcome.verdict->busiest_other = busiest_other(*begin, *end, ::getpid());
     write_verdict(plan.flight_folder, *outcome.verdict);
   });
   return outcome;

@@ -123,7 +123,7 @@ std::optional<StopSignals> stop_signals(const std::string& folder, StopSignals::
 /// Keeps the figures of the summary for `chimera diagnose`. They must not cost the result of the training.
 void write_speed(const std::string& folder, const SpeedAnalysis& report) {
   try {
-    write_whole(folder + "/" + kSpeedName, json_text(to_json(report), 2) + "\n");
+    write_whole(folder + "/" + kSpeedName, json_report(to_json(report)));
   } catch (const Error& error) {
     messages().write(fmt::format("chimera: {}\n", error.what()));
   }

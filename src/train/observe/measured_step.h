@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/tracer.h"
@@ -33,6 +34,7 @@ struct RunSummary {
   WaitTimes waits;                     // Per step, mean over ranks
   double compute_seconds = 0;          // Wall-clock seconds of ops per step, mean over ranks
   std::optional<double> others_share;  // Fraction of the cores that other processes used; empty: unknown
+  std::string busiest_other = {};      // Of busiest_other()
   double peak_memory_bytes = 0;        // As in StepMetrics
   double used_memory_bytes = 0;        // As in StepMetrics; 0 on the CPU
   std::vector<RankTimes> ranks;        // [rank]

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/cgroup.h"
+#include "core/counted.h"
 #include "render/html.h"
 #include "render/perfetto.h"
 #include "runtime/gather.h"
@@ -23,9 +24,9 @@ namespace {
 
 std::string subtitle_of(const JobShape& job, std::int64_t sequence, DataType dtype) {
   const std::int64_t ranks = job.num_ranks();
-  return fmt::format("{} stages on {} {}, {} micro-batches of {} x {} tokens a step, {}", job.run.schedule.stages,
-                     ranks, ranks == 1 ? "worker" : "workers", job.run.micro_batches(), job.run.samples_per_op(),
-                     sequence, to_text(dtype));
+  return fmt::format("{} on {}, {} of {} x {} tokens a step, {}", counted(job.run.schedule.stages, "stage"),
+                     counted(ranks, "worker"), counted(job.run.micro_batches(), "micro-batch"),
+                     job.run.samples_per_op(), sequence, to_text(dtype));
 }
 
 std::string note_of(const JobShape& job, const StepForecast& made, int cores) {
@@ -33,9 +34,9 @@ std::string note_of(const JobShape& job, const StepForecast& made, int cores) {
       "Predicted by the simulator, fed with the mean of every op of this run; measured is the median step.";
   if (made.turns > 0) {
     note += fmt::format(
-        " {} ranks shared {} cores and took turns, so a step takes at least the sum of their ops over "
+        " {} ranks shared {} and took turns, so a step takes at least the sum of their ops over "
         "the cores.",
-        job.local_ranks(), cores);
+        job.local_ranks(), counted(cores, "core"));
   }
   return note;
 }

@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint_folder.h"
 #include "core/console.h"
+#include "core/counted.h"
 #include "core/shell_words.h"
 #include "core/signals.h"
 #include "core/terminal.h"
@@ -206,7 +207,7 @@ void Progress::watch(const std::stop_token& stopped) {
 
 std::string data_line(const Corpus& corpus) {
   const std::size_t files = corpus.opened.files.size();
-  return fmt::format("data: {} file{}, {} tokens for training, {} for validation", files, files == 1 ? "" : "s",
+  return fmt::format("data: {}, {} tokens for training, {} for validation", counted(files, "file"),
                      amount_in_words(tokens_of(corpus.split(Split::Train))),
                      amount_in_words(tokens_of(corpus.split(Split::Validation))));
 }
@@ -244,7 +245,8 @@ std::string partition_line(const JobShape& job, PartitionRule rule) {
 
 std::string learning_rate_line(const TrainOptions& options) {
   const LearningRate& rate = options.updates.learning_rate;
-  return fmt::format("learning rate: {:g}, {} steps of warm-up, {}\n", rate.peak, rate.warmup, to_text(rate.shape));
+  return fmt::format("learning rate: {:g}, {} of warm-up, {}\n", rate.peak, counted(rate.warmup, "step"),
+                     to_text(rate.shape));
 }
 
 std::string schedule_line(const Job& job) {
@@ -256,13 +258,12 @@ std::string schedule_line(const Job& job) {
 
 std::string describe(const Job& job) {
   const TrainOptions& options = job.options;
-  std::string text =
-      fmt::format("{}: {} parameters, {} layers, {} wide; {}\n", job.model.name, parameter_count(job.model),
-                  job.model.layers, job.model.hidden, to_text(options.numbers.dtype));
+  std::string text = fmt::format("{}: {} parameters, {}, {} wide; {}\n", job.model.name, parameter_count(job.model),
+                                 counted(job.model.layers, "layer"), job.model.hidden, to_text(options.numbers.dtype));
   const std::string ranks = job.num_ranks() == 1 ? "worker" : to_text(options.device.transport);
-  text += fmt::format("schedule {}: {} stages on {} {}{}, {} micro-batches of {} x {} tokens a step\n",
-                      job.run.schedule.name, job.run.schedule.stages, job.num_ranks(), ranks, groups_in_words(job),
-                      job.run.micro_batches(), job.run.samples_per_op(), options.data.sequence);
+  text += fmt::format("schedule {}: {} on {} {}{}, {} of {} x {} tokens a step\n", job.run.schedule.name,
+                      counted(job.run.schedule.stages, "stage"), job.num_ranks(), ranks, groups_in_words(job),
+                      counted(job.run.micro_batches(), "micro-batch"), job.run.samples_per_op(), options.data.sequence);
   text += schedule_line(job);
   if (job.data.corpus) text += data_line(*job.data.corpus) + "\n";
   if (job.data.corpus && !job.data.corpus->opened.is_plain_text)

@@ -1,5 +1,7 @@
 #include "train/observe/run_times.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -47,7 +49,10 @@ RunSummary RunTimes::summarize(const Executor& own, const RankContext& self) con
   }
   // Thread ranks are one process. Ranks of other hosts use other cores.
   if (self.job.options.device.transport == TransportKind::Threads) job_cpu_seconds = cpu_seconds;
-  if (end && self.job.local_ranks() == ranks) summary.others_share = load_of_others(*begin_, *end, job_cpu_seconds);
+  if (end && self.job.local_ranks() == ranks) {
+    summary.others_share = load_of_others(*begin_, *end, job_cpu_seconds);
+    summary.busiest_other = busiest_other(*begin_, *end, ::getpid());
+  }
   const auto op_times = gather(own.op_times().numbers(), self.world_rank, ranks, self.transport);
   for (std::size_t rank = 0; rank < op_times.size(); ++rank) summary.ranks[rank].op_times = OpTimes(op_times[rank]);
   return summary;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/counted.h"
 #include "passes/unroll.h"
 #include "simulate/simulate.h"
 #include "train/observe/progress_report.h"
@@ -29,7 +30,7 @@ std::string compared(double seconds, double measured) {
 }
 
 std::string load_line(const RunSummary& run) {
-  return run.others_share ? "  " + load_text(run.others_share) + "\n" : "";
+  return run.others_share ? "  " + load_text(run.others_share, run.busiest_other) + "\n" : "";
 }
 
 std::string explain_difference(const JobShape& job, const PlannedTimes& times, const RunSummary& run,
@@ -119,9 +120,9 @@ std::string speed_summary(const JobShape& job, const TrainOptions& options, cons
       run.optimizer_seconds);
   if (made.turns > 0) {
     text += fmt::format(
-        "  {} ranks share {} cores here and take turns: ops are measured in core time, and the step takes at\n"
+        "  {} ranks share {} here and take turns: ops are measured in core time, and the step takes at\n"
         "  least their sum over the cores, {:.4f} s\n",
-        job.local_ranks(), cores, made.turns);
+        job.local_ranks(), counted(cores, "core"), made.turns);
   }
   // Times of ops on a device are those of launching them, so they explain nothing there.
   text += uses_gpu(options) ? load_line(run) : explain_difference(job, options.planned, run, made, cores);
@@ -138,6 +139,7 @@ SpeedAnalysis analyze_speed(const JobShape& job, const PlannedTimes& planned, co
                        .planned = planned.step_seconds,
                        .simulated = forecast(job, run, cores).step_seconds,
                        .others_share = run.others_share,
+                       .busiest_other = run.busiest_other,
                        .profile = planned.by,
                        .parts = {.ops = run.compute_seconds,
                                  .messages = run.waits.messages,
