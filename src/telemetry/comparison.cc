@@ -97,35 +97,57 @@ std::string rows_as_html(const std::vector<RunHistory>& runs, const std::vector<
   return html_table(head, cells);
 }
 
-/// Returns a curve per run over its steps.
+/// Appends a curve, and marks of the same color that have points.
+void add_curve(std::vector<Series>& curves, Series curve, std::vector<Series> marks) {
+  const int like = static_cast<int>(curves.size());
+  curves.push_back(std::move(curve));
+  for (Series& each : marks) {
+    if (each.points.empty()) continue;
+    each.like = like;
+    each.style = CurveStyle::Marks;
+    curves.push_back(std::move(each));
+  }
+}
+
+Series marks_of_ranks(const RunHistory& run) { return {run.name + ", ranks lost or back"}; }
+
+/// Returns whether another number of ranks ran the step before.
+bool changes_ranks(const RunHistory& run, const MetricsLine& step) {
+  return step.workers != (&step == &run.steps.front() ? std::nullopt : (&step - 1)->workers);
+}
+
+/// Returns a curve per run over its steps, with a mark where ranks are lost.
 std::vector<Series> step_curves(const std::vector<RunHistory>& runs, double MetricsLine::*field) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
-    auto& points = curves.emplace_back(Series{run.name}).points;
-    for (const MetricsLine& step : run.steps) points.emplace_back(step.step, step.*field);
+    Series curve{run.name};
+    Series ranks = marks_of_ranks(run);
+    for (const MetricsLine& step : run.steps) {
+      curve.points.emplace_back(step.step, step.*field);
+      if (changes_ranks(run, step)) ranks.points.push_back(curve.points.back());
+    }
+    add_curve(curves, std::move(curve), {std::move(ranks)});
   }
   return curves;
 }
 
-/// Returns the training loss of each run and, with marks in the same color, its validation loss.
+/// Returns the training loss of each run, with marks for its validation loss and for lost ranks.
 std::vector<Series> loss_curves(const std::vector<RunHistory>& runs, CurveOver over) {
   std::vector<Series> curves;
   for (const RunHistory& run : runs) {
     Series training{run.name};
     Series validation{run.name + ", validation"};
     // Sums of step times, not clock times: a pause between two attempts of a run does not count.
+    Series ranks = marks_of_ranks(run);
     double seconds = 0;
     for (const MetricsLine& step : run.steps) {
       seconds += step.step_seconds;
       const double x = over == CurveOver::Steps ? static_cast<double>(step.step) : seconds;
       training.points.emplace_back(x, step.loss);
       if (step.validation_loss) validation.points.emplace_back(x, *step.validation_loss);
+      if (changes_ranks(run, step)) ranks.points.push_back(training.points.back());
     }
-    // The index of the training curve, whose color it takes.
-    validation.like = static_cast<int>(curves.size());
-    validation.style = CurveStyle::Marks;
-    curves.push_back(std::move(training));
-    if (!validation.points.empty()) curves.push_back(std::move(validation));
+    add_curve(curves, std::move(training), {std::move(validation), std::move(ranks)});
   }
   return curves;
 }
@@ -194,7 +216,7 @@ std::string comparison_json(const std::vector<RunHistory>& runs) {
          {"configuration", std::move(configuration)}});
   }
   for (const Difference& difference : differences_of(runs)) json["differences"][difference.field] = difference.values;
-  return json_text(json, 2) + "\n";
+  return json_report(json);
 }
 
 std::string comparison_svg(const std::vector<RunHistory>& runs) { return to_svg(loss_chart(runs, CurveOver::Steps)); }

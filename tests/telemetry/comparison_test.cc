@@ -55,6 +55,16 @@ TEST(ComparisonTest, PagesAndPicturesEscapeNames) {
   EXPECT_THAT(comparison_svg(runs), HasSubstr("b&amp;c, validation"));
 }
 
+TEST(ComparisonTest, ChartsMarkLostRanks) {
+  std::vector<RunHistory> runs = {run_of("a", 1), run_of("b", 2)};
+  EXPECT_THAT(comparison_page(runs), Not(HasSubstr("ranks lost or back")));
+  runs[1].steps[1].workers = runs[1].steps[2].workers = 3;
+  const std::string chart = to_svg(speed_chart(runs));
+  EXPECT_THAT(chart, HasSubstr("b, ranks lost or back"));
+  EXPECT_THAT(chart, Not(HasSubstr("a, ranks")));
+  EXPECT_THAT(comparison_svg(runs), HasSubstr("b, ranks lost or back"));
+}
+
 TEST(ComparisonTest, ARunWithoutStepsIsNamed) {
   EXPECT_THAT(
       [&] {
