@@ -167,6 +167,7 @@ std::string head_words(const ModelConfig& model) {
 
 std::vector<WorkerFootprint> worker_footprints(const Schedule& schedule, const StageModel& model,
                                                const std::set<StageId>& recompute) {
+  // What a worker holds at once depends on the order of its ops and not on their times.
   const std::vector<double> peaks = peaks_by_order(schedule, model, recompute);
   std::vector<WorkerFootprint> workers(schedule.workers.size());
   const auto holders = stage_groups(schedule.placement);

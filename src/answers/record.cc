@@ -35,6 +35,7 @@ Record record_from_json(const std::string& text, const std::string& source) {
   if (!violations.empty()) value.field("schedule").fail(violations.front().message);
   require_count(value, "stages", static_cast<std::int64_t>(record.schedule.workers.size()));
   require_count(value, "micro_batches", record.schedule.micro_batches);
+  // The field `placement` is only a name: stages are where the schedule has them.
   record.problem.layout = search_layout_of(record.schedule);
   // The readers of schedules and costs take texts, so the parts of the file are written as text again.
   const JsonValue costs = value.field("costs");

@@ -58,6 +58,7 @@ std::string drawing_text(const Drawing& drawing, const TextStyle& style) {
 }
 
 std::string schedule_csv(const Schedule& schedule, bool communication) {
+  // PyTorch adds the messages itself when it loads compute_only cells.
   if (!communication) return to_csv(schedule);
   if (schedule.updates)
     throw ConfigError("schedule: PyTorch's CSV has no updates between ops; leave out --communication");

@@ -32,6 +32,7 @@ constexpr const char* kAnyPlacement = "any";
 
 /// Returns the parameters of --placement any, which is not a placement itself.
 const NamedPlacement& any_placement() {
+  // Only name and parameters count: all_layouts() takes the place of a kind.
   static const NamedPlacement placement{kAnyPlacement, PlacementKind::Bidirectional, {Axis::Pipelines, Axis::Chunks}};
   return placement;
 }

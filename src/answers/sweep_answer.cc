@@ -240,6 +240,7 @@ class Sweeper {
     if (known == result_.left_out.end()) {
       result_.left_out.push_back({name, reason});
     } else {
+      // The first reason stands for all of them.
       ++known->more;
     }
   }

@@ -45,6 +45,7 @@ bool Collectives::start(std::size_t worker, ParameterGroupId group) {
 }
 
 void Collectives::restart(std::size_t worker, ParameterGroupId group) {
+  // As before the first all-reduce: neither started nor awaited.
   *find(worker, group) = {group};
   --num_started_[group.index()];
 }

@@ -82,6 +82,7 @@ class BarPicture {
              escape_markup(bar.label));
     double before = 0;
     for (std::size_t p = 0; p < chart_.parts.size(); ++p) {
+      // A part without bytes has no area for a tooltip.
       if (!(bar.amounts[p] > 0)) continue;
       out_.put("<rect fill=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}, {}: {}</title></rect>\n",
                to_hex(chart_.parts[p].color), pixels(left_ + before * scale_), pixels(top),

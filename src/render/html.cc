@@ -63,6 +63,7 @@ std::string fill_template(std::string_view text, const std::vector<std::pair<std
 
 std::string to_html(const std::vector<Panel>& panels) {
   if (panels.empty()) throw ConfigError("HTML page: no schedule is given");
+  // The limit is for all panels of the page together.
   const auto ops = std::accumulate(panels.begin(), panels.end(), std::int64_t{0},
                                    [](std::int64_t sum, const Panel& panel) { return sum + num_ops(panel.schedule); });
   if (ops > kMaxPageOps) {

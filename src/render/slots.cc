@@ -39,6 +39,7 @@ CostModel slot_costs(const Schedule& schedule, double whole_backward) {
 }  // namespace
 
 Timeline slot_timeline(const Schedule& schedule, double whole_backward) {
+  // Without latency and all-reduces: a figure shows the order only.
   const CostModel slots = slot_costs(schedule, whole_backward);
   Timeline timeline = simulate(schedule, slots);
   return schedule.late_forwards ? forwards_just_in_time(schedule, slots, std::move(timeline)) : timeline;

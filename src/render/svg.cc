@@ -260,6 +260,7 @@ class SvgPicture {
     const double legend_width = std::max(legend_.width(), static_cast<double>(sums.size()) * kLetterWidth);
     const double width = axis_ ? axis_->width : std::max(layout_.x(panel_.timeline.makespan), legend_width) + kRight;
     const double legend_top = layout_.y(num_workers()) + 16;
+    // Drawn for the end of its last line alone.
     SvgText unused;
     const double height = legend_.draw(unused, legend_top, width) + 30;
     out_.begin(width, height, panel_.title);

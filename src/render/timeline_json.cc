@@ -62,6 +62,7 @@ std::string memory_json(const std::vector<MemoryPoint>& points) {
 
 std::string worker_json(const Schedule& schedule, const WorkerTimeline& worker, std::size_t w,
                         const Explanation& explanation) {
+  // Only sliced schedules have the field, as in schedule files.
   const bool sliced = schedule.slices > 1;
   std::string out = worker.lost ? "{\"lost\": true, " : "{";
   out += fmt::format(
