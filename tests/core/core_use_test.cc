@@ -51,7 +51,7 @@ TEST(CoreUseTest, NamesTheBusiestProcessOfOtherJobs) {
   const CoreUse begin = at(0, 1, 50, 0);
   EXPECT_EQ(busiest_other(begin, at(2, 9, 51, 1.9), 11), "cc1 (process 21), 95 % of a core");
   EXPECT_EQ(busiest_other(begin, at(2, 9, 50.1, 0.1), 11), "") << "less than a tenth of a core";
-  EXPECT_EQ(busiest_other(begin, at(2, 9, 50, 0), 20), "chimera (process 11), 400 % of a core");
+  EXPECT_EQ(busiest_other(begin, at(2, 9, 50, 0), 20), "chimera (process 12), 400 % of a core");
   EXPECT_EQ(job_seconds(begin, at(2, 9, 51, 1.9), 12), 16);
   EXPECT_EQ(job_seconds(begin, at(2, 9, 51, 1.5), 20), 2.5);
 }

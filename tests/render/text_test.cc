@@ -78,10 +78,10 @@ TEST(TextTest, WithoutOpsThereAreNoColumns) {
 }
 
 TEST(TextTest, ListsTheMicroBatchesOfEachDirection) {
-  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("down: micro-batches 0\n"));
+  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("down: micro-batch 0\n"));
   EXPECT_THAT(picture("chimera", {.stages = 4, .micro_batches = 4, .chunks = 2}),
               HasSubstr("up:   micro-batches 2, 3\n"));
-  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("up:   micro-batches 1\n"));
+  EXPECT_THAT(picture("chimera", {2, 2}), HasSubstr("up:   micro-batch 1\n"));
   EXPECT_THAT(picture("chimera", {4, 1}), HasSubstr("up:   no micro-batch"));
   EXPECT_THAT(picture("chimera", {8, 64}), HasSubstr("(32 in all)"));
 }
