@@ -127,7 +127,7 @@ def unchanged(*roots: Any) -> Iterator[None]:
 
 
 _DEPTH, _MOST_ITEMS = 8, 1000  # Of containers and objects in an attribute; of a container whose items are looked at
-_STANDARD = sys.stdlib_module_names - {"types", "__main__"} | {"torch"}
+_STANDARD = sys.stdlib_module_names - {"types", "__main__"} | {"torch", "chimerapipe"}
 
 
 class _Replays:
