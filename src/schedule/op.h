@@ -35,6 +35,17 @@ struct Op {
 };
 static_assert(sizeof(Op) == 20);
 
+/// Updates of an asynchronous schedule. A worker updates a stage after the last backward (B or W) of each
+/// `micro_batches` consecutive micro-batches. Update t, from 0, makes weight version t + 1. All ops of a micro-batch at
+/// a stage use the same version (weight stashing). Without a delay, this is the newest version when the forward starts.
+/// With a delay d, a micro-batch whose gradients go into update t uses version max(0, t - d).
+struct AsynchronousUpdates {
+  std::int64_t micro_batches = 1;                    // Micro-batches per update
+  std::int64_t versions = 1;                         // Maximum number of weight versions of a stage kept at once
+  std::optional<std::int64_t> delay = std::nullopt;  // d; empty: newest version
+  friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
+};
+
 /// Returns F, B, I or W.
 [[nodiscard]] char letter(OpKind kind);
 /// Returns the kind of a letter, or nothing for other letters.

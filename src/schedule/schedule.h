@@ -18,87 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "core/choices.h"
 #include "core/ids.h"
 #include "schedule/op.h"
+#include "schedule/pipeline_shape.h"
+#include "schedule/placement.h"
 
 namespace chimera {
-
-/// How Chimera schedules N > D micro-batches (Li and Hoefler, SC'21, section 3.5). A *unit* is a complete schedule of
-/// some micro-batches, which is repeated.
-enum class ScaleMethod : std::uint8_t {
-  Direct,    ///< Units of D micro-batches, one after the other
-  Doubling,  ///< Units of 2D micro-batches, with two forwards before each backward
-  Halving,   ///< Like Doubling, but with twice as many micro-batches of half the size
-};
-template <>
-inline constexpr auto kNames<ScaleMethod> = std::to_array<Named<ScaleMethod>>({{ScaleMethod::Direct, "direct"},
-                                                                               {ScaleMethod::Doubling, "doubling"},
-                                                                               {ScaleMethod::Halving, "halving"}});
-
-/// The rule that orders the ops, for generators that have two rules (--order).
-enum class OpOrder : std::uint8_t {
-  Auto,     ///< Deepest if PipelineShape has several chunks, one slice, and a multiple of D micro-batches; else Slots
-  Slots,    ///< Each op has a time slot in a regular pattern
-  Deepest,  ///< A worker first runs the op of the micro-batch that has passed most stages
-};
-template <>
-inline constexpr auto kNames<OpOrder> =
-    std::to_array<Named<OpOrder>>({{OpOrder::Auto, "auto"}, {OpOrder::Slots, "slots"}, {OpOrder::Deepest, "deepest"}});
-
-/// The parameters from which a generator makes a schedule. Each schedule takes D, N and some of the others
-/// (generate/generator.h).
-struct PipelineShape {
-  std::int64_t stages = 0;         // D: workers of a pipeline
-  std::int64_t micro_batches = 0;  // N: micro-batches per step, all directions together
-  std::int64_t pipelines = 2;      // 2f: pipelines of Chimera, half of them down the workers and half up
-  std::int64_t chunks = 1;         // v: stages of a replica on each worker (virtual stages)
-  std::int64_t waves = 1;          // w: how often the stages of Hanayo go down the workers and up again
-  ScaleMethod scale = ScaleMethod::Direct;
-  OpOrder order = OpOrder::Auto;
-  std::int64_t slices = 1;  // k: slices of a micro-batch
-};
-
-/// Maximum number of ops in a schedule.
-inline constexpr std::int64_t kMaxOps = 100'000'000;
-
-/// Maximum number of slices of a micro-batch.
-inline constexpr std::int64_t kMaxSlices = 256;
-
-/// worker_of[r][s]: the worker that holds stage s of replica r.
-struct Placement {
-  std::vector<std::vector<WorkerId>> worker_of;
-  [[nodiscard]] WorkerId worker(ReplicaId replica, StageId stage) const {
-    return worker_of[replica.index()][stage.index()];
-  }
-  [[nodiscard]] std::size_t num_replicas() const { return worker_of.size(); }
-  friend bool operator==(const Placement&, const Placement&) = default;
-};
-
-/// How a worker runs its pairs. A pair is a forward (Op::paired) and, right after it, a backward (B or I) of another
-/// micro-batch. Together they can use hardware that one of them leaves idle.
-enum class Pairs : std::uint8_t {
-  InOrder,   ///< As if unpaired
-  Together,  ///< Both start when all inputs are ready; both results are ready when both are done
-};
-
-/// Position of an op or instruction in a worker's list.
-struct Place {
-  std::size_t worker = 0;
-  std::size_t position = 0;
-  friend bool operator==(const Place&, const Place&) = default;
-};
-
-/// Updates of an asynchronous schedule. A worker updates a stage after the last backward (B or W) of each
-/// `micro_batches` consecutive micro-batches. Update t, from 0, makes weight version t + 1. All ops of a micro-batch at
-/// a stage use the same version (weight stashing). Without a delay, this is the newest version when the forward starts.
-/// With a delay d, a micro-batch whose gradients go into update t uses version max(0, t - d).
-struct AsynchronousUpdates {
-  std::int64_t micro_batches = 1;                    // Micro-batches per update
-  std::int64_t versions = 1;                         // Maximum number of weight versions of a stage kept at once
-  std::optional<std::int64_t> delay = std::nullopt;  // d; empty: newest version
-  friend bool operator==(const AsynchronousUpdates&, const AsynchronousUpdates&) = default;
-};
 
 struct Schedule {
   std::string name;                // Name of its generator, or a name that the user gave
@@ -115,6 +40,26 @@ struct Schedule {
   /// and others run their stages (generate/detours.h); otherwise all groups run the same schedule.
   std::int64_t groups = 1;
   friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+/// Maximum number of ops in a schedule.
+inline constexpr std::int64_t kMaxOps = 100'000'000;
+
+/// Maximum number of slices of a micro-batch.
+inline constexpr std::int64_t kMaxSlices = 256;
+
+/// How a worker runs its pairs. A pair is a forward (Op::paired) and, right after it, a backward (B or I) of another
+/// micro-batch. Together they can use hardware that one of them leaves idle.
+enum class Pairs : std::uint8_t {
+  InOrder,   ///< As if unpaired
+  Together,  ///< Both start when all inputs are ready; both results are ready when both are done
+};
+
+/// Position of an op or instruction in a worker's list.
+struct Place {
+  std::size_t worker = 0;
+  std::size_t position = 0;
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
 /// Returns D: the number of workers of a data-parallel group.
