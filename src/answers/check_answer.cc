@@ -22,9 +22,9 @@ namespace {
 // Gloo has a channel per direction, NCCL one serial queue per pair of ranks. A program may be right for one only.
 constexpr ChannelDiscipline kDisciplines[] = {ChannelDiscipline::PerDirection, ChannelDiscipline::SerialPair};
 
-void add(const std::vector<Violation>& violations, CheckResult& report) {
+void add(const std::vector<Violation>& violations, CheckResult& report, bool are_notes = false) {
   for (const Violation& violation : violations) {
-    report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places)});
+    report.findings.push_back({"schedule", violation, excerpt(report.schedule, violation.places), are_notes});
   }
 }
 
@@ -83,8 +83,6 @@ bool can_deadlock(const CheckResult& report) {
   });
 }
 
-const char* to_text(Severity severity) { return severity == Severity::Violation ? "violation" : "note"; }
-
 nlohmann::ordered_json finding_json(const Finding& finding) {
   nlohmann::ordered_json places = nlohmann::ordered_json::array();
   for (const Place& place : finding.violation.places) {
@@ -98,10 +96,8 @@ nlohmann::ordered_json finding_json(const Finding& finding) {
 
 }  // namespace
 
-std::size_t CheckResult::count(Severity severity) const {
-  return static_cast<std::size_t>(std::count_if(findings.begin(), findings.end(), [&](const Finding& finding) {
-    return finding.violation.severity == severity;
-  }));
+std::size_t CheckResult::num_violations() const {
+  return static_cast<std::size_t>(std::ranges::count(findings, false, &Finding::is_note));
 }
 
 void CheckRequest::visit(Door& door) {
@@ -124,7 +120,7 @@ CheckResult check_everything(Schedule schedule, const Limits& limits, bool stric
   if (!report.findings.empty()) return report;
   add(check_limits(report.schedule, limits), report);
   // The order of gradient sums changes results by rounding only, unless the user wants it strict.
-  add(check_sample_order(report.schedule, strict_order ? Severity::Violation : Severity::Note), report);
+  add(check_sample_order(report.schedule), report, /*are_notes=*/!strict_order);
   add_programs(report, Pairs::InOrder);
   if (has_pairs(report.schedule)) add_programs(report, Pairs::Together);
   // A program with a deadlock has no times.
@@ -136,11 +132,11 @@ std::string check_text(const CheckResult& result) {
   const Schedule& schedule = result.schedule;
   std::string text;
   for (const Finding& finding : result.findings) {
-    text += fmt::format("{} ({}): {}\n{}", to_text(finding.violation.severity), finding.level,
+    text += fmt::format("{} ({}): {}\n{}", finding.is_note ? "note" : "violation", finding.level,
                         finding.violation.message, finding.excerpt);
   }
   if (!result.is_valid()) {
-    const std::size_t violations = result.count(Severity::Violation);
+    const std::size_t violations = result.num_violations();
     return text + fmt::format("invalid: {}{}\n", counted(violations, "violation"),
                               can_deadlock(result) ? ", among them a deadlock: workers that wait in a cycle" : "");
   }
@@ -169,7 +165,7 @@ std::string check_json(const CheckResult& result) {
                                  {"violations", nlohmann::ordered_json::array()},
                                  {"notes", nlohmann::ordered_json::array()}};
   for (const Finding& finding : result.findings) {
-    json[finding.violation.severity == Severity::Violation ? "violations" : "notes"].push_back(finding_json(finding));
+    json[finding.is_note ? "notes" : "violations"].push_back(finding_json(finding));
   }
   if (result.waits) {
     json["receive_waits"] = {{"worker", result.waits->worker.value()}, {"beside_an_op", result.waits->mean_waiting}};

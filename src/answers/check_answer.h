@@ -25,7 +25,8 @@ namespace chimera {
 struct Finding {
   std::string level;  // what was checked: `schedule`, or for example `program, per-direction channels, pairs together`
   Violation violation;
-  std::string excerpt;  // the workers' ops or instructions around the violation, as text
+  std::string excerpt;   // the workers' ops or instructions around the violation, as text
+  bool is_note = false;  // whether the schedule is valid all the same
 };
 
 /// A program in which check() found no violation, so it cannot deadlock.
@@ -49,8 +50,8 @@ struct CheckResult {
   std::vector<Proof> proofs;
   std::optional<ReceiveWaits> waits = std::nullopt;  // of a valid schedule with messages
 
-  [[nodiscard]] std::size_t count(Severity severity) const;
-  [[nodiscard]] bool is_valid() const { return count(Severity::Violation) == 0; }
+  [[nodiscard]] std::size_t num_violations() const;
+  [[nodiscard]] bool is_valid() const { return num_violations() == 0; }
 };
 
 struct CheckRequest {

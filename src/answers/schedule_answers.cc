@@ -48,7 +48,7 @@ bool can_be_drawn(const CheckResult& report) {
 Json counter_examples(const CheckResult& report) {
   Json texts = Json::array();
   for (const Finding& finding : report.findings) {
-    if (finding.violation.severity == Severity::Violation) texts.push_back(finding.excerpt);
+    if (!finding.is_note) texts.push_back(finding.excerpt);
   }
   return texts;
 }

@@ -122,12 +122,6 @@ bool names_schedule_file(const std::string& name) {
   return name == "-" || name.ends_with(".json") || name.ends_with(".csv") || name.find('/') != std::string::npos;
 }
 
-bool has_split_backwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
-  });
-}
-
 MakeSchedule fastest(const ShapeRequest& shape, const PairRequest& pairs,
                      const std::function<double(const Schedule&)>& makespan) {
   return [&shape, &pairs, makespan](const Generator& generator, const PipelineShape& asked) {

@@ -50,9 +50,6 @@ struct ScheduleRequest {
 /// or is `-` (standard input).
 [[nodiscard]] bool names_schedule_file(const std::string& name);
 
-/// Returns whether an op of the schedule is an input-gradient op, so that backwards are split.
-[[nodiscard]] bool has_split_backwards(const Schedule& schedule);
-
 /// Returns a function that generates a schedule with the parameters that make it fastest. The best values of some
 /// parameters of a generator depend on the costs (VariedParameters::ByCosts). For each such parameter that is not
 /// given, the function tries all values, applies `pairs` to each schedule, and returns the schedule with the least

@@ -18,19 +18,6 @@ namespace {
 /// Allows for rounding in sums of a few thousand shares.
 constexpr double kRounding = 1e-9;
 
-std::size_t num_copies(const Schedule& schedule) {
-  return schedule.placement.num_replicas() * static_cast<std::size_t>(schedule.stages);
-}
-
-std::size_t copy_of(const Schedule& schedule, const Op& op) {
-  return op.replica.index() * static_cast<std::size_t>(schedule.stages) + op.stage.index();
-}
-
-std::string describe_op(const Schedule& schedule, Place place) {
-  return fmt::format("worker {}, op {} ({})", place.worker, place.position,
-                     to_text(schedule.workers[place.worker][place.position], schedule.slices));
-}
-
 /// What a worker holds during each op.
 struct Held {
   std::vector<double> activations;  // [op], stage units
@@ -45,11 +32,7 @@ class Accounts {
       : schedule_(schedule),
         unit_(static_cast<double>(workers_per_group(schedule)) / static_cast<double>(schedule.stages)),
         slice_(schedule.micro_batch_scale / static_cast<double>(schedule.slices)),
-        stages_held_(schedule.workers.size(), 0) {
-    for (const auto& holders : stage_groups(schedule.placement)) {
-      for (const WorkerId worker : holders) ++stages_held_[worker.index()];
-    }
-  }
+        stages_held_(stages_held(schedule)) {}
 
   Held of(std::size_t worker) {
     const auto& ops = schedule_.workers[worker];
@@ -136,28 +119,25 @@ std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limi
 
 // Sums of floating-point numbers depend on their order. A run adds gradients in the order of its ops, so equal results
 // with other schedules need the order of the samples.
-std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity) {
+std::vector<Violation> check_sample_order(const Schedule& schedule) {
   Findings findings;
-  std::vector<MicroBatchId> newest(num_copies(schedule), MicroBatchId(-1));
+  const auto stages = static_cast<std::size_t>(schedule.stages);
+  std::vector<MicroBatchId> newest(schedule.placement.num_replicas() * stages, MicroBatchId(-1));
   std::vector<bool> reported(newest.size(), false);
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     for (std::size_t i = 0; i < schedule.workers[w].size(); ++i) {
       const Op& op = schedule.workers[w][i];
       if (!gives_weight_gradient(op.kind)) continue;
-      const std::size_t copy = copy_of(schedule, op);
+      const std::size_t copy = op.replica.index() * stages + op.stage.index();
       if (op.micro_batch < newest[copy] && !reported[copy]) {
         reported[copy] = true;
-        findings.add(ViolationKind::SampleOrder, {{w, i}}, [&] {
-          return fmt::format("{}: accumulates after micro-batch {} of its replica, out of sample order",
-                             describe_op(schedule, {w, i}), newest[copy].value());
-        });
+        findings.add_at(schedule, ViolationKind::SampleOrder, {w, i},
+                        "accumulates after micro-batch {} of its replica, out of sample order", newest[copy].value());
       }
       newest[copy] = std::max(newest[copy], op.micro_batch);
     }
   }
-  auto violations = findings.take();
-  for (Violation& violation : violations) violation.severity = severity;
-  return violations;
+  return findings.take();
 }
 
 }  // namespace chimera

@@ -35,8 +35,8 @@ struct Limits {
 [[nodiscard]] std::vector<Violation> check_limits(const Schedule& schedule, const Limits& limits);
 
 /// Returns, for each stage of each replica, the first op that accumulates gradients out of ascending micro-batch order,
-/// as a violation with `severity`. Training without a pipeline sums in ascending order, so another order gives slightly
-/// different rounding. Requires a schedule that check() accepts.
-[[nodiscard]] std::vector<Violation> check_sample_order(const Schedule& schedule, Severity severity);
+/// as a violation. Training without a pipeline sums in ascending order, so another order gives slightly different
+/// rounding. Requires a schedule that check() accepts.
+[[nodiscard]] std::vector<Violation> check_sample_order(const Schedule& schedule);
 
 }  // namespace chimera

@@ -13,4 +13,9 @@ const char* to_text(ViolationKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::string describe_op(const Schedule& schedule, Place place) {
+  return fmt::format("worker {}, op {} ({})", place.worker, place.position,
+                     to_text(schedule.workers[place.worker][place.position], schedule.slices));
+}
+
 }  // namespace chimera

@@ -44,17 +44,14 @@ enum class ViolationKind : std::uint8_t {
 /// Returns the name in JSON, for example `missing_op`.
 [[nodiscard]] const char* to_text(ViolationKind kind);
 
-enum class Severity : std::uint8_t {
-  Violation,  ///< The schedule is invalid
-  Note,       ///< A remark on a valid schedule
-};
-
 struct Violation {
   ViolationKind kind;
   std::string message;        // One line; the workers or ops of a cycle are separated by "; "
   std::vector<Place> places;  // Counterexample: worker and index in its list; may be empty
-  Severity severity = Severity::Violation;
 };
+
+/// Returns, for example, `worker 0, op 3 (0B1)`.
+[[nodiscard]] std::string describe_op(const Schedule& schedule, Place place);
 
 /// Collects violations: the first kMaxListed of each kind, and the number of the others. The limit exists because even
 /// a small file can have 10^8 violations: ops that are missing.
@@ -73,11 +70,8 @@ class Findings {
   template <class... Parts>
   void add_at(const Schedule& schedule, ViolationKind kind, Place place, fmt::format_string<Parts...> format,
               Parts... parts) {
-    add(kind, {place}, [&] {
-      return fmt::format("worker {}, op {} ({}): {}", place.worker, place.position,
-                         to_text(schedule.workers[place.worker][place.position], schedule.slices),
-                         fmt::vformat(format, fmt::make_format_args(parts...)));
-    });
+    add(kind, {place},
+        [&] { return describe_op(schedule, place) + ": " + fmt::vformat(format, fmt::make_format_args(parts...)); });
   }
 
   [[nodiscard]] bool empty() const { return listed_.empty(); }

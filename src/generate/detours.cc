@@ -24,23 +24,10 @@ namespace {
 constexpr double kRounding = 1e-9;
 constexpr std::int64_t kMaxRows = std::numeric_limits<std::int16_t>::max();  // Range of ReplicaId
 
-bool splits_backwards(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
-  });
-}
-
 /// Returns the most activations (replica, stage, slice) in flight on a worker.
 std::int64_t most_in_flight(const Schedule& schedule) {
   std::int64_t most = 0;
-  for (const auto& ops : schedule.workers) {
-    std::int64_t in_flight = 0;
-    for (const Op& op : ops) {
-      in_flight += op.kind == OpKind::Forward;
-      most = std::max(most, in_flight);
-      in_flight -= gives_weight_gradient(op.kind);
-    }
-  }
+  for (const auto& ops : schedule.workers) most = std::max(most, peak_in_flight(ops));
   return most;
 }
 
@@ -105,7 +92,7 @@ class Ordering {
         worker_ticks_(std::move(worker_ticks)),
         table_(healthy),
         start_(unit_start_times(table_)),
-        is_split_(splits_backwards(healthy)),
+        is_split_(has_split_backwards(healthy)),
         effort_(effort) {}
 
   /// Whether enough orders were tried.

@@ -15,15 +15,6 @@
 namespace chimera {
 namespace {
 
-/// [worker]: number of stages.
-std::vector<std::int64_t> stages_held(const Schedule& schedule) {
-  std::vector<std::int64_t> held(schedule.workers.size());
-  for (const auto& holders : stage_groups(schedule.placement)) {
-    for (const WorkerId worker : holders) ++held[worker.index()];
-  }
-  return held;
-}
-
 /// [stage]: bytes of a full micro-batch's input; empty if unknown.
 std::vector<double> input_bytes(const CostModel& costs) {
   std::vector<double> bytes;

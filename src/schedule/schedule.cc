@@ -24,6 +24,14 @@ std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement) {
   return groups;
 }
 
+std::vector<std::int64_t> stages_held(const Schedule& schedule) {
+  std::vector<std::int64_t> held(schedule.workers.size());
+  for (const auto& holders : stage_groups(schedule.placement)) {
+    for (const WorkerId worker : holders) ++held[worker.index()];
+  }
+  return held;
+}
+
 bool uses_tied_matrix(StageId stage, std::int64_t stages) { return stage.value() == 0 || stage.value() + 1 == stages; }
 
 std::vector<std::vector<WorkerId>> gradient_groups(const Placement& placement, bool tied) {
@@ -54,6 +62,23 @@ std::int64_t num_ops(const Schedule& schedule) {
   std::int64_t count = 0;
   for (const auto& ops : schedule.workers) count += static_cast<std::int64_t>(ops.size());
   return count;
+}
+
+std::int64_t peak_in_flight(const std::vector<Op>& ops) {
+  std::int64_t in_flight = 0;
+  std::int64_t peak = 0;
+  for (const Op& op : ops) {
+    in_flight += op.kind == OpKind::Forward;
+    peak = std::max(peak, in_flight);
+    in_flight -= gives_weight_gradient(op.kind);
+  }
+  return peak;
+}
+
+bool has_split_backwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
+    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
+  });
 }
 
 bool has_pairs(const Schedule& schedule) {

@@ -70,6 +70,9 @@ struct Place {
 /// Returns for each stage the distinct workers that hold it, ascending. They sum its gradients.
 [[nodiscard]] std::vector<std::vector<WorkerId>> stage_groups(const Placement& placement);
 
+/// Returns [worker]: the number of its stages. A stage counts once, even if the worker holds it for several replicas.
+[[nodiscard]] std::vector<std::int64_t> stages_held(const Schedule& schedule);
+
 /// Returns whether the stage uses the tied matrix of a tied model (its token embedding and output matrix are one): it
 /// is the first or the last stage.
 [[nodiscard]] bool uses_tied_matrix(StageId stage, std::int64_t stages);
@@ -93,6 +96,10 @@ struct Place {
   return std::span(ops).subspan(position, num_concurrent(ops, position, pairs));
 }
 
+/// Returns the most forwards (of a slice at a stage) whose activations a worker with these ops holds at once.
+[[nodiscard]] std::int64_t peak_in_flight(const std::vector<Op>& ops);
+/// Returns whether a backward of the schedule is split into input and weight gradient.
+[[nodiscard]] bool has_split_backwards(const Schedule& schedule);
 /// Returns whether an op of the schedule is Op::paired.
 [[nodiscard]] bool has_pairs(const Schedule& schedule);
 /// Returns the same order of ops without pairs.

@@ -17,30 +17,16 @@
 namespace chimera {
 namespace {
 
-bool splits_some_backward(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.workers, [](const std::vector<Op>& ops) {
-    return std::ranges::find(ops, OpKind::BackwardInput, &Op::kind) != ops.end();
-  });
-}
-
 /// Most activations of stages that a worker has in flight.
 double most_in_flight(const Schedule& schedule) {
-  const double part = 1 / static_cast<double>(schedule.slices);
-  double most = 0;
-  for (const auto& ops : schedule.workers) {
-    double held = 0;
-    for (const Op& op : ops) {
-      if (op.kind == OpKind::Forward) most = std::max(most, held += part);
-      if (gives_weight_gradient(op.kind)) held -= part;
-    }
-  }
-  return most;
+  std::int64_t most = 0;
+  for (const auto& ops : schedule.workers) most = std::max(most, peak_in_flight(ops));
+  return static_cast<double>(most) / static_cast<double>(schedule.slices);
 }
 
 SearchProblem problem_of(const Schedule& schedule, const CostModel& costs) {
   constexpr double kRoom = 1.25;
-  SearchProblem problem{
-      .layout = layout_of(schedule), .costs = costs, .split_backward = splits_some_backward(schedule)};
+  SearchProblem problem{.layout = layout_of(schedule), .costs = costs, .split_backward = has_split_backwards(schedule)};
   problem.limits.push_back(
       {.flag = "the room of the healthy schedule",
        .size_of_stage = std::vector<double>(static_cast<std::size_t>(schedule.stages), 1),
@@ -120,7 +106,7 @@ FollowedCosts follow_costs(const FollowTask& task) {
   even.workers.clear();
   result.healthy_makespan = simulate(healthy, even).makespan;
   if (!loses) result.kept_makespan = simulate(healthy, costs).makespan;
-  detours.times = stage_times(healthy, costs, splits_some_backward(healthy));
+  detours.times = stage_times(healthy, costs, has_split_backwards(healthy));
   const double unit_time = normalize(detours.times, healthy.slices);
   BalancedDetours found = balance_detours(detours, task.extra_copies);
   result.copies = found.copies;

@@ -45,12 +45,7 @@ void end_steps_with_ops(const Schedule& schedule, std::int64_t steps, Timeline& 
 void count_peaks(const Schedule& schedule, Timeline& timeline) {
   for (std::size_t w = 0; w < schedule.workers.size(); ++w) {
     WorkerTimeline& worker = timeline.workers[w];
-    std::int64_t in_flight = 0;
-    for (const Op& op : schedule.workers[w]) {
-      if (op.kind == OpKind::Forward) ++in_flight;
-      worker.peak_in_flight = std::max(worker.peak_in_flight, in_flight);
-      if (gives_weight_gradient(op.kind)) --in_flight;
-    }
+    worker.peak_in_flight = peak_in_flight(schedule.workers[w]);
     worker.peak_stage_units =
         micro_batches_in_flight(schedule, worker) * stage_fraction(schedule) * schedule.micro_batch_scale;
     worker.peak_weight_versions = peak_weight_versions(schedule, w);
