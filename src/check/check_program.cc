@@ -312,20 +312,16 @@ class Computation {
     if (!run_.is_placed(worker, op)) return;
     check_version(worker, op);
     require_on_device(worker, op);
-    const std::int64_t stage = op.stage.value();
-    const auto is_on = [&](OpKind kind) { return tensors_.is_on(worker, kind, stage, op.micro_batch, op.slice); };
-    if (!is_on(OpKind::Forward)) run_.bad(worker, "its forward has not run on this worker");
-    if (is_on(op.kind)) run_.bad(worker, "its backward has run before");
+    if (!has_run(worker, OpKind::Forward, op)) run_.bad(worker, "its forward has not run on this worker");
+    if (has_run(worker, op.kind, op)) run_.bad(worker, "its backward has run before");
   }
 
   void offload(std::size_t worker, const Op& op) {
     if (op.kind != OpKind::Forward) return run_.bad(worker, "only an F makes activations");
     if (!run_.is_placed(worker, op)) return;
-    const auto is_on = [&](OpKind kind) {
-      return tensors_.is_on(worker, kind, op.stage.value(), op.micro_batch, op.slice);
-    };
-    if (!is_on(OpKind::Forward)) return run_.bad(worker, "the forward has not run on this worker");
-    if (is_on(OpKind::Backward) || is_on(OpKind::BackwardInput)) return run_.bad(worker, "its backward has run before");
+    if (!has_run(worker, OpKind::Forward, op)) return run_.bad(worker, "the forward has not run on this worker");
+    if (has_run(worker, OpKind::Backward, op) || has_run(worker, OpKind::BackwardInput, op))
+      return run_.bad(worker, "its backward has run before");
     if (offloaded_.in_host(op)) return run_.bad(worker, "its activations are in host memory");
     offloaded_.offload(worker, op);
   }
@@ -372,6 +368,10 @@ class Computation {
   }
 
  private:
+  /// Returns whether the op of this kind at the stage, micro-batch and slice of `op` has run on the worker.
+  [[nodiscard]] bool has_run(std::size_t worker, OpKind kind, const Op& op) const {
+    return tensors_.is_on(worker, kind, op.stage.value(), op.micro_batch, op.slice);
+  }
   void check_version(std::size_t worker, const Op& op) {
     if (versions_.holds(op)) return;
     run_.report(ViolationKind::MissingVersion, worker, "weight version {} of its stage is not stored; the newest is {}",

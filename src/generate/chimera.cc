@@ -139,31 +139,13 @@ void lay_out(const Unit& unit, const PipelineShape& shape, ReplicaId replica, St
   }
 }
 
-// A counting sort: the slots of a worker are distinct, and nearly all of them are taken. It also proves that no two ops
-// of a worker want one slot.
-/// Takes linear time unless N is far below D.
-std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted, std::vector<const Op*>& at) {
+std::vector<Op> in_slot_order(std::vector<SlottedOp>& slotted) {
+  std::ranges::sort(slotted, {}, &SlottedOp::slot);
+  const bool is_distinct = std::ranges::adjacent_find(slotted, {}, &SlottedOp::slot) == slotted.end();
+  require_invariant(is_distinct, "two ops of a worker have one slot of Chimera");
   std::vector<Op> ops;
-  if (slotted.empty()) return ops;
-  const auto by_slot = [](const SlottedOp& a, const SlottedOp& b) { return a.slot < b.slot; };
-  const auto [first, last] = std::minmax_element(slotted.begin(), slotted.end(), by_slot);
-  const std::int64_t begin = first->slot;
-  const auto span = static_cast<std::size_t>(last->slot - begin) + 1;
   ops.reserve(slotted.size());
-  if (span > 8 * slotted.size()) {
-    std::sort(slotted.begin(), slotted.end(), by_slot);
-    for (const SlottedOp& entry : slotted) ops.push_back(entry.op);
-    return ops;
-  }
-  at.assign(span, nullptr);
-  for (const SlottedOp& entry : slotted) {
-    const Op*& place = at[static_cast<std::size_t>(entry.slot - begin)];
-    require_invariant(place == nullptr, "two ops of a worker have one slot of Chimera");
-    place = &entry.op;
-  }
-  for (const Op* op : at) {
-    if (op != nullptr) ops.push_back(*op);
-  }
+  for (const SlottedOp& entry : slotted) ops.push_back(entry.op);
   return ops;
 }
 
@@ -197,7 +179,6 @@ Schedule chimera(const PipelineShape& shape) {
 
   const auto units = units_of(shape, schedule.micro_batches);
   std::vector<SlottedOp> slotted;
-  std::vector<const Op*> at;
   for (std::int64_t w = 0; w < shape.stages; ++w) {
     slotted.clear();
     for (const Unit& unit : units) {
@@ -207,7 +188,7 @@ Schedule chimera(const PipelineShape& shape) {
         }
       }
     }
-    schedule.workers[static_cast<std::size_t>(w)] = in_slot_order(slotted, at);
+    schedule.workers[static_cast<std::size_t>(w)] = in_slot_order(slotted);
   }
   return schedule;
 }

@@ -68,8 +68,6 @@ SupportedAxis slices() {
       .axis = Axis::Slices, .usual = 1, .planned = [](const PipelineShape&) { return std::vector<std::int64_t>{1}; }};
 }
 
-Placement linear_placement(std::int64_t stages) { return loop_placement(stages, 1); }
-
 Placement opposite_placement(std::int64_t stages) {
   return placement_by(2, stages, [&](std::int64_t r, std::int64_t s) { return r == 0 ? s : stages - 1 - s; });
 }

@@ -52,9 +52,6 @@ template <class WorkerOf>
   return placement;
 }
 
-/// Returns a placement with one replica: stage s on worker s.
-[[nodiscard]] Placement linear_placement(std::int64_t stages);
-
 /// Returns a placement with two replicas in opposite directions: stage s on worker s in the first, and on worker D-1-s
 /// in the second.
 [[nodiscard]] Placement opposite_placement(std::int64_t stages);

@@ -31,23 +31,18 @@ std::vector<std::uint32_t> firsts(const std::vector<std::vector<T>>& workers, st
   return first;
 }
 
-template <class T, class F>
-Json integers(const std::vector<std::vector<T>>& workers, F number) {
-  std::vector<std::uint32_t> values;
+template <class Number, class T, class F>
+Json numbers_of(const std::vector<std::vector<T>>& workers, F number) {
+  std::vector<Number> values;
   for (const auto& entries : workers) {
-    for (const T& entry : entries) values.push_back(static_cast<std::uint32_t>(number(entry)));
+    for (const T& entry : entries) values.push_back(static_cast<Number>(number(entry)));
   }
   return column(values);
 }
 
-template <class T, class F>
-Json times(const std::vector<std::vector<T>>& workers, F number) {
-  std::vector<float> values;
-  for (const auto& entries : workers) {
-    for (const T& entry : entries) values.push_back(static_cast<float>(number(entry)));
-  }
-  return column(values);
-}
+Json integers(const auto& workers, auto number) { return numbers_of<std::uint32_t>(workers, number); }
+
+Json times(const auto& workers, auto number) { return numbers_of<float>(workers, number); }
 
 /// Numbers ops as the page does: consecutively, in order of workers.
 class OpNumbers {

@@ -207,25 +207,20 @@ constexpr std::array<const char*, 3> kNotes = {
     "UNSHARD and RESHARD are dropped: a schedule does not contain how stages are stored",
     "REDUCE_GRAD are dropped: gradients are summed after the last backward of a stage"};
 
-struct Action {
-  std::string_view name;
-  Dropped dropped;
-  bool has_micro_batch;
-};
 /// A name comes before its prefixes. SEND_F_RECV_B and SEND_B_RECV_F are of torch 2.5; other tools write the waits.
-constexpr std::array<Action, 13> kActions = {{{"SEND_F_RECV_B", kMessages, true},
-                                              {"SEND_B_RECV_F", kMessages, true},
-                                              {"SEND_F", kMessages, true},
-                                              {"RECV_F", kMessages, true},
-                                              {"SEND_B", kMessages, true},
-                                              {"RECV_B", kMessages, true},
-                                              {"WAIT_SEND_F", kMessages, true},
-                                              {"WAIT_RECV_F", kMessages, true},
-                                              {"WAIT_SEND_B", kMessages, true},
-                                              {"WAIT_RECV_B", kMessages, true},
-                                              {"UNSHARD", kSharding, false},
-                                              {"RESHARD", kSharding, false},
-                                              {"REDUCE_GRAD", kReduction, false}}};
+constexpr std::array<std::pair<std::string_view, Dropped>, 13> kActions = {{{"SEND_F_RECV_B", kMessages},
+                                                                            {"SEND_B_RECV_F", kMessages},
+                                                                            {"SEND_F", kMessages},
+                                                                            {"RECV_F", kMessages},
+                                                                            {"SEND_B", kMessages},
+                                                                            {"RECV_B", kMessages},
+                                                                            {"WAIT_SEND_F", kMessages},
+                                                                            {"WAIT_RECV_F", kMessages},
+                                                                            {"WAIT_SEND_B", kMessages},
+                                                                            {"WAIT_RECV_B", kMessages},
+                                                                            {"UNSHARD", kSharding},
+                                                                            {"RESHARD", kSharding},
+                                                                            {"REDUCE_GRAD", kReduction}}};
 
 // Without a header, the shape of the schedule follows from the ops; the largest ids are kept with their cells, so that
 // an id far beyond the number of ops is refused before memory for it is allocated.
@@ -361,11 +356,12 @@ class CsvReader {
 
   [[nodiscard]] std::optional<Dropped> as_dropped(std::string_view cell) const {
     if (!take_number(cell)) return std::nullopt;
-    for (const Action& action : kActions) {
-      if (!cell.starts_with(action.name)) continue;
-      cell.remove_prefix(action.name.size());
-      if (action.has_micro_batch && !take_tensor(cell)) break;
-      if (cell.empty()) return action.dropped;
+    for (const auto& [name, dropped] : kActions) {
+      if (!cell.starts_with(name)) continue;
+      cell.remove_prefix(name.size());
+      // Only messages name a micro-batch: the other actions are of a whole stage.
+      if (dropped == kMessages && !take_tensor(cell)) break;
+      if (cell.empty()) return dropped;
     }
     return std::nullopt;
   }

@@ -1,13 +1,12 @@
 // The schedule is written by hand and read over the tree of the JSON library. A `Value` is a place in this tree, and an
-// `Object` checks the names of an object's fields once, and then finds the fields by number. The functions read_...()
-// follow the grammar of docs/schedule_format.md. They refuse what the grammar excludes. Ids are only clamped to their
-// types: whether they exist is for check() to decide, which names the op.
+// `Object` is a Value with known names of fields. The functions read_...() follow the grammar of
+// docs/schedule_format.md. They refuse what the grammar excludes. Ids are only clamped to their types: whether they
+// exist is for check() to decide, which names the op.
 
 #include "schedule/schedule_json.h"
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -102,47 +101,43 @@ struct Value {
   }
 };
 
-/// The fields of an object by their places in `names`, of which the first `required` must be there. Borrows both.
+/// An object with no other fields than `names`. Borrows the value.
 class Object {
  public:
-  Object(const Value& value, std::span<const char* const> names, std::size_t required) : value_(value), names_(names) {
+  Object(const Value& value, std::span<const char* const> names) : value_(value) {
     value.require(value.json.is_object(), "an object");
     for (const auto& [name, field] : value.json.get_ref<const Json::object_t&>()) {
-      const auto place = std::find(names.begin(), names.end(), name);
-      if (place == names.end()) {
-        // Throws, and names the nearest known field.
-        JsonValue(value.json, value.source, value.path()).expect_object({names.begin(), names.end()});
-      }
-      fields_[static_cast<std::size_t>(place - names.begin())] = &field;
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      // Throws, and names the nearest known field.
+      JsonValue(value.json, value.source, value.path()).expect_object({names.begin(), names.end()});
     }
-    for (std::size_t i = 0; i < required; ++i) require_field(i);
   }
 
-  [[nodiscard]] bool has(std::size_t i) const { return fields_[i] != nullptr; }
-  void require_field(std::size_t i) const {
-    if (!has(i)) value_.fail(fmt::format("field '{}' is missing", names_[i]));
+  [[nodiscard]] bool has(const char* name) const { return value_.json.contains(name); }
+  /// Fails if the field is missing.
+  [[nodiscard]] Value operator[](const char* name) const {
+    const auto found = value_.json.find(name);
+    if (found == value_.json.end()) value_.fail(fmt::format("field '{}' is missing", name));
+    return {*found, value_.source, &value_, name};
   }
-  /// Requires the field.
-  [[nodiscard]] Value operator[](std::size_t i) const { return {*fields_[i], value_.source, &value_, names_[i]}; }
 
   /// An integer that is too large becomes the largest one.
-  [[nodiscard]] std::int64_t integer(std::size_t i) const { return to_integer((*this)[i]); }
-  [[nodiscard]] std::int64_t integer(std::size_t i, std::int64_t least, std::int64_t most) const {
-    const std::int64_t value = integer(i);
-    if (value < least || value > most) (*this)[i].fail(fmt::format("expected {} to {}, found {}", least, most, value));
+  [[nodiscard]] std::int64_t integer(const char* name) const { return to_integer((*this)[name]); }
+  [[nodiscard]] std::int64_t count(const char* name, std::int64_t most = kMaxOps) const {
+    const std::int64_t value = integer(name);
+    if (value < 1 || value > most) (*this)[name].fail(fmt::format("expected 1 to {}, found {}", most, value));
     return value;
   }
-  [[nodiscard]] std::int64_t count_or_one(std::size_t i, std::int64_t most = kMaxOps) const {
-    return has(i) ? integer(i, 1, most) : 1;
+  [[nodiscard]] const std::string& text(const char* name, const char* expected = "a string") const {
+    const Value field = (*this)[name];
+    field.require(field.json.is_string(), expected);
+    return field.json.get_ref<const std::string&>();
   }
-  [[nodiscard]] const std::string& text(std::size_t i, const char* expected = "a string") const {
-    (*this)[i].require(fields_[i]->is_string(), expected);
-    return fields_[i]->get_ref<const std::string&>();
-  }
-  [[nodiscard]] bool truth(std::size_t i, bool otherwise) const {
-    if (!has(i)) return otherwise;
-    (*this)[i].require(fields_[i]->is_boolean(), "true or false");
-    return fields_[i]->get<bool>();
+  [[nodiscard]] bool truth(const char* name, bool otherwise) const {
+    if (!has(name)) return otherwise;
+    const Value field = (*this)[name];
+    field.require(field.json.is_boolean(), "true or false");
+    return field.json.get<bool>();
   }
 
   static std::int64_t to_integer(const Value& value) {
@@ -155,9 +150,6 @@ class Object {
 
  private:
   const Value& value_;
-  std::span<const char* const> names_;
-  // As many as kFileNames, the longest list, has names.
-  std::array<const Json*, 16> fields_{};
 };
 
 /// Clamps an id that the check will reject anyway.
@@ -168,41 +160,40 @@ Rep saturate(std::int64_t value) {
 
 std::vector<WorkerId> read_replica(const Value& value) {
   static constexpr const char* kNames[] = {"id", "workers"};
-  const Object replica(value, kNames, 2);
-  if (const std::int64_t id = replica.integer(0); id != static_cast<std::int64_t>(value.index)) {
-    replica[0].fail(fmt::format("replicas are listed in order of their ids; expected {}, found {}", value.index, id));
+  const Object replica(value, kNames);
+  if (const std::int64_t id = replica.integer("id"); id != static_cast<std::int64_t>(value.index)) {
+    replica["id"].fail(
+        fmt::format("replicas are listed in order of their ids; expected {}, found {}", value.index, id));
   }
   std::vector<WorkerId> holders;
-  replica[1].for_each(
+  replica["workers"].for_each(
       [&](const Value& worker) { holders.emplace_back(saturate<std::int32_t>(Object::to_integer(worker))); });
   return holders;
 }
 
 Op read_op(const Value& value, const Schedule& schedule) {
-  enum { kKind, kStage, kReplica, kMicroBatch, kSlice, kVersion, kPaired };
   static constexpr const char* kNames[] = {"op",    "stage",          "replica", "micro_batch",
                                            "slice", "weight_version", "paired"};
-  const Object op(value, kNames, kMicroBatch + 1);
-  const std::string& name = op.text(kKind);
+  const Object op(value, kNames);
+  const std::string& name = op.text("op");
   const auto kind = name.size() == 1 ? op_kind(name[0]) : std::nullopt;
-  if (!kind) op[kKind].fail(fmt::format("unknown op '{}'; known: F, B, I, W", printable(name)));
+  if (!kind) op["op"].fail(fmt::format("unknown op '{}'; known: F, B, I, W", printable(name)));
   // Some schedules have the field: their ops must all have it. In other schedules it would have no effect, so it is
   // refused.
-  const auto require_if = [&](bool needed, std::size_t field, const char* whose) {
-    if (needed) op.require_field(field);
+  const auto require_if = [&](bool needed, const char* field, const char* whose) {
     if (!needed && op.has(field)) op[field].fail(fmt::format("only ops of {}", whose));
     return needed ? op.integer(field) : 0;
   };
   const std::int64_t slice =
-      require_if(schedule.slices != 1, kSlice, "a schedule with slices have it (\"slices\": 2 or more)");
-  const std::int64_t version =
-      require_if(schedule.updates.has_value(), kVersion, "an asynchronous schedule have it (\"synchronous\": false)");
+      require_if(schedule.slices != 1, "slice", "a schedule with slices have it (\"slices\": 2 or more)");
+  const std::int64_t version = require_if(schedule.updates.has_value(), "weight_version",
+                                          "an asynchronous schedule have it (\"synchronous\": false)");
   return {.kind = *kind,
-          .replica = ReplicaId(saturate<std::int16_t>(op.integer(kReplica))),
-          .stage = StageId(saturate<std::int32_t>(op.integer(kStage))),
-          .micro_batch = MicroBatchId(saturate<std::int32_t>(op.integer(kMicroBatch))),
+          .replica = ReplicaId(saturate<std::int16_t>(op.integer("replica"))),
+          .stage = StageId(saturate<std::int32_t>(op.integer("stage"))),
+          .micro_batch = MicroBatchId(saturate<std::int32_t>(op.integer("micro_batch"))),
           .weight_version = saturate<std::int32_t>(version),
-          .paired = op.truth(kPaired, false),
+          .paired = op.truth("paired", false),
           .slice = saturate<std::int16_t>(slice)};
 }
 
@@ -223,11 +214,6 @@ std::vector<Op> read_worker(const Value& value, const Schedule& schedule) {
 
 // The first line of a CSV file lacks the workers. The fields behind them may be missing.
 // clang-format off
-enum Field : std::uint8_t {
-  kFormat, kVersion, kName, kStages, kMicroBatches, kReplicas,
-  kWorkers, kSlices, kGroups, kScale, kOrder, kLateForwards,
-  kSynchronous, kPerUpdate, kVersions, kDelay
-};
 constexpr const char* kFileNames[] = {
   "format", "version", "name", "stages", "micro_batches", "replicas",
   "workers", "slices", "groups", "micro_batch_scale", "order", "late_forwards",
@@ -237,58 +223,57 @@ constexpr const char* kFileNames[] = {
 // Fields that need each other are checked in both directions: a field without effect is more likely a mistake than a
 // wish.
 void read_rules(const Object& file, Schedule& schedule) {
-  if (file.has(kScale)) {
-    const Value scale = file[kScale];
+  if (file.has("micro_batch_scale")) {
+    const Value scale = file["micro_batch_scale"];
     const double value = scale.json.is_number() ? scale.json.get<double>() : 0;
     scale.require(value > 0 && value <= 1, "a number above 0 and up to 1");
     schedule.micro_batch_scale = value;
   }
-  if (file.has(kOrder)) {
+  if (file.has("order")) {
     constexpr const char* kExpected = "\"slots\" or \"deepest\"";
-    const std::string& order = file.text(kOrder, kExpected);
+    const std::string& order = file.text("order", kExpected);
     schedule.order = find_named<OpOrder>(order);
     if (!schedule.order || schedule.order == OpOrder::Auto) {
-      file[kOrder].fail(fmt::format("expected {}, found \"{}\"", kExpected, printable(order)));
+      file["order"].fail(fmt::format("expected {}, found \"{}\"", kExpected, printable(order)));
     }
   }
-  schedule.late_forwards = file.truth(kLateForwards, false);
-  const bool synchronous = file.truth(kSynchronous, true);
-  for (const Field field : {kPerUpdate, kVersions, kDelay}) {
-    if (synchronous && file.has(field)) {
-      file[field].fail("only an asynchronous schedule has it (\"synchronous\": false)");
+  schedule.late_forwards = file.truth("late_forwards", false);
+  const bool synchronous = file.truth("synchronous", true);
+  if (synchronous) {
+    for (const char* const name : {"micro_batches_per_update", "weight_versions", "update_delay"}) {
+      if (file.has(name)) file[name].fail("only an asynchronous schedule has it (\"synchronous\": false)");
     }
-    if (!synchronous && field != kDelay) file.require_field(field);
+    return;
   }
-  if (synchronous) return;
-  schedule.updates =
-      AsynchronousUpdates{.micro_batches = file.count_or_one(kPerUpdate), .versions = file.count_or_one(kVersions)};
-  if (file.has(kDelay)) schedule.updates->delay = file.count_or_one(kDelay);
+  schedule.updates = AsynchronousUpdates{.micro_batches = file.count("micro_batches_per_update"),
+                                         .versions = file.count("weight_versions")};
+  if (file.has("update_delay")) schedule.updates->delay = file.count("update_delay");
 }
 
 /// Reads all but the workers.
 Schedule read_head(const Object& file) {
-  if (const std::string& format = file.text(kFormat); format != "chimera-schedule") {
-    file[kFormat].fail(fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(format)));
+  if (const std::string& format = file.text("format"); format != "chimera-schedule") {
+    file["format"].fail(fmt::format("expected \"chimera-schedule\", found \"{}\"", printable(format)));
   }
-  if (const std::int64_t version = file.integer(kVersion); version != 1) {
-    file[kVersion].fail(fmt::format("this program reads version 1, found {}", version));
+  if (const std::int64_t version = file.integer("version"); version != 1) {
+    file["version"].fail(fmt::format("this program reads version 1, found {}", version));
   }
-  Schedule schedule{.name = file.text(kName),
-                    .stages = file.count_or_one(kStages),
-                    .micro_batches = file.count_or_one(kMicroBatches),
+  Schedule schedule{.name = file.text("name"),
+                    .stages = file.count("stages"),
+                    .micro_batches = file.count("micro_batches"),
                     .placement = {},
                     .workers = {}};
-  if (schedule.name.size() > kLongestName) file[kName].fail(fmt::format("longer than {} bytes", kLongestName));
-  schedule.slices = file.count_or_one(kSlices, kMaxSlices);
-  schedule.groups = file.count_or_one(kGroups);
+  if (schedule.name.size() > kLongestName) file["name"].fail(fmt::format("longer than {} bytes", kLongestName));
+  if (file.has("slices")) schedule.slices = file.count("slices", kMaxSlices);
+  if (file.has("groups")) schedule.groups = file.count("groups");
   // Each factor is at most 10^8, so the product fits in 64 bits.
   if (schedule.stages * schedule.micro_batches > kMaxOps / 2 / schedule.slices) {
-    file[kMicroBatches].fail(
+    file["micro_batches"].fail(
         fmt::format("{} stages times {} micro-batches{} are more than {} ops", schedule.stages, schedule.micro_batches,
                     schedule.slices == 1 ? "" : fmt::format(" of {} slices", schedule.slices), kMaxOps));
   }
   read_rules(file, schedule);
-  file[kReplicas].for_each(
+  file["replicas"].for_each(
       [&](const Value& replica) { schedule.placement.worker_of.push_back(read_replica(replica)); });
   return schedule;
 }
@@ -319,17 +304,17 @@ Schedule schedule_from_json(std::string_view text, const std::string& source) {
   }
   const Json json = parse_json(text, source);
   const Value value{json, source};
-  const Object file(value, kFileNames, kWorkers + 1);
+  const Object file(value, kFileNames);
   Schedule schedule = read_head(file);
-  file[kWorkers].for_each([&](const Value& worker) { schedule.workers.push_back(read_worker(worker, schedule)); });
+  file["workers"].for_each([&](const Value& worker) { schedule.workers.push_back(read_worker(worker, schedule)); });
   return schedule;
 }
 
 Schedule header_from_json(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, source);
   const Value value{json, source};
-  const Object file(value, kFileNames, kWorkers);
-  if (file.has(kWorkers)) file[kWorkers].fail("the rows of the file have the ops; leave this field out");
+  const Object file(value, kFileNames);
+  if (file.has("workers")) file["workers"].fail("the rows of the file have the ops; leave this field out");
   return read_head(file);
 }
 

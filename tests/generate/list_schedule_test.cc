@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 std::int64_t backward_first(const Op& op, std::int64_t) { return op.kind == OpKind::Forward ? 1 : 0; }
 
 ListTask linear(std::int64_t stages, std::size_t micro_batches) {
-  return {.placement = linear_placement(stages), .replica_of = std::vector<ReplicaId>(micro_batches)};
+  return {.placement = loop_placement(stages, 1), .replica_of = std::vector<ReplicaId>(micro_batches)};
 }
 
 /// A bidirectional pipeline; micro-batches alternate between down and up.
