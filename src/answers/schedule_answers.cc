@@ -25,6 +25,7 @@
 #include "render/timeline_json.h"
 #include "schedule/dependencies.h"
 #include "schedule/schedule_json.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 #include "simulate/summary.h"
 

@@ -1,5 +1,7 @@
 #include "plan/compare_models.h"
 
+#include "simulate/cost_table.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "generate/registry.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 namespace {

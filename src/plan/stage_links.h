@@ -81,7 +81,8 @@ class StageLinks {
     }
     if (problem_.model.tied) {
       summed.push_back(matrix);
-      sums.all_reduce.tied = sum_seconds(groups_.back(), matrix);
+      sums.all_reduce.seconds.push_back(sum_seconds(groups_.back(), matrix));
+      sums.all_reduce.tied = true;
     }
     if (ranks_.num_ranks() <= places_per_node()) return sums;
     sums.nodes = node_placement();
@@ -196,7 +197,6 @@ class StageLinks {
       all += seconds;
     };
     for (std::size_t s = 0; s < costs.seconds.size(); ++s) add(groups_[s], costs.seconds[s], bytes[s]);
-    if (costs.tied) add(groups_.back(), *costs.tied, bytes.back());
     return all > 0 ? computing / all : 1;
   }
 

@@ -6,6 +6,7 @@
 #include "core/reject.h"
 #include "passes/unroll.h"
 #include "schedule/offload.h"
+#include "simulate/cost_table.h"
 #include "simulate/summary.h"
 
 // Peaks of memory without a simulation: only the order of ops on a worker counts, so that thousands of candidates and

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "schedule/survivors.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 
 namespace chimera {
@@ -30,12 +31,8 @@ std::vector<double> input_bytes(const CostModel& costs) {
 
 /// Bytes of each stage's gradients, then of the tied matrix's; empty if unknown.
 std::vector<double> gradient_bytes(const CostModel& costs) {
+  if (costs.all_reduce && !costs.all_reduce->bytes.empty()) return costs.all_reduce->bytes;
   std::vector<double> bytes;
-  if (costs.all_reduce && !costs.all_reduce->bytes.empty()) {
-    bytes = costs.all_reduce->bytes;
-    if (costs.all_reduce->tied) bytes.push_back(*costs.all_reduce->tied);
-    return bytes;
-  }
   for (const StageMemory& stage : costs.memory) bytes.push_back(stage.gradients);
   return bytes;
 }

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "core/reject.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 namespace {

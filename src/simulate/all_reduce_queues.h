@@ -18,7 +18,7 @@
 #include "schedule/place_all_reduces.h"
 #include "schedule/schedule.h"
 #include "schedule/timeline.h"
-#include "simulate/costs.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 

@@ -1,9 +1,14 @@
 #pragma once
 
-// Resources that the workers of a data-parallel group share on one or more machines: cores, network interfaces, caches.
-// The planner, or the flags of `chimera simulate`, describe them by a SharedCores; by default nothing is shared. The
-// simulator then slows down ops, messages and all-reduces that run at the same time (shared_cores.h). All slowdowns are
-// relative: 0.5 makes an activity take 1.5 times as long.
+// How activities of different workers slow each other down. By default nothing is shared, and every worker advances as
+// if it were alone. The planner, or the flags of `chimera simulate`, give the simulator a SharedCores instead, which
+// has
+//
+//   cores        fewer cores on a node than workers that want to compute
+//   Contention   slowdowns of ops, messages and all-reduces ("sums") at the same time
+//   nodes        which workers are on one node: they share its cores and its network interface
+//
+// A slowdown of 0.5 makes an activity take 1.5 times as long. shared_cores.h simulates with these numbers.
 
 #include <algorithm>
 #include <cmath>
@@ -13,24 +18,23 @@
 
 namespace chimera {
 
-/// Relative slowdowns of overlapping ops, messages and all-reduces ("sums"); 0: no effect.
+/// Slowdowns of overlapping ops, messages and all-reduces; 0: no effect. The last two fields are savings.
 struct Contention {
-  double ops_by_sums = 0;  // slowdown of an op or update while its worker takes part in an all-reduce
-  double sums_by_ops = 0;  // slowdown of an all-reduce while one of its workers runs an op
-  /// Slowdown of a message or all-reduce for each other transfer that leaves (or enters) the same worker at the same
-  /// time, at the end with more transfers. An all-reduce both leaves and enters each of its workers. 1: transfers share
-  /// the bandwidth evenly.
+  double ops_by_sums = 0;  // Slowdown of an op or update while its worker takes part in an all-reduce
+  double sums_by_ops = 0;  // Slowdown of an all-reduce while one of its workers runs an op
+  /// Slowdown of a message or all-reduce for each other one that leaves the same worker at the same time, or enters it;
+  /// the end with more transfers counts. An all-reduce both leaves and enters each of its workers. 1: they divide the
+  /// bandwidth.
   double transfers = 0;
-  /// Fraction of an all-reduce's time that is saved if all of its workers have already started the next one, because
-  /// one sends while the other adds. In [0, 1).
-  double sums_overlap = 0;
-  /// Like `transfers`, for transfers between nodes that leave (or enter) the same node. 0: unknown.
-  double node_transfers = 0;
+  double node_transfers = 0;  // Like `transfers`, for transfers between nodes and for their nodes; 0: nodes are unknown
   /// Slowdown of an op for each input of the worker's next op that has not arrived yet: on GPUs, its receive is posted
   /// while this op runs, and occupies multiprocessors while it waits.
   double ops_by_receives = 0;
-  /// An op saves idle_gain * idle_share(ops, cores) of its time while `ops` ops, itself included, run on the node.
-  /// Durations in the costs are those while all cores compute. In [0, 1).
+  /// Fraction of an all-reduce's time that is saved while all of its workers have already started the next one, because
+  /// one sends while the other adds. In [0, 1).
+  double sums_overlap = 0;
+  /// An op saves idle_gain * idle_share(ops, cores) of its time while `ops` ops, itself included, run on the node: the
+  /// times in the costs are those while all cores compute. In [0, 1).
   double idle_gain = 0;
 
   [[nodiscard]] bool any() const {
@@ -40,13 +44,14 @@ struct Contention {
   friend bool operator==(const Contention&, const Contention&) = default;
 };
 
-/// The node (host) of each worker of a data-parallel group. All groups are assumed to do the same at the same time, so
-/// one group is simulated for all. All members empty: one node.
+/// The node (host) of each worker of a data-parallel group. All groups do the same at the same time, so one group is
+/// simulated for all: a worker of it stands for its copies in the other groups, which may be on the same node. Example:
+/// two groups of two workers on two nodes, with both copies of a worker on one node, have node_of {0, 1} and copies
+/// {2, 2}. All members empty: one node.
 struct NodePlacement {
-  std::vector<std::size_t> node_of = {};  // [worker]
-  // [worker]: number of data-parallel groups that have this worker on the same node, including the simulated group
-  std::vector<int> copies = {};
-  std::vector<bool> sums_leave = {};  // [parameter group]: whether its all-reduce spans nodes
+  std::vector<std::size_t> node_of = {};  // [worker]: its node
+  std::vector<int> copies = {};           // [worker]: copies on its node, itself included
+  std::vector<bool> sums_leave = {};      // [parameter group]: whether its all-reduce spans nodes
 
   /// Returns the number of nodes.
   [[nodiscard]] std::size_t count() const { return node_of.empty() ? 1 : *std::ranges::max_element(node_of) + 1; }
@@ -66,18 +71,17 @@ struct NodePlacement {
   return std::isfinite(cores) ? std::max(0.0, 1 - ops / cores) : 0;
 }
 
-/// Input of the simulation of workers that share resources.
+/// What workers share, and what that costs.
 struct SharedCores {
   /// Number of workers that can compute at the same time on a node: the node's cores divided by the threads of a
-  /// worker. An op of a worker counts once for each of NodePlacement::copies. If `nodes` is empty and several
-  /// data-parallel groups run on one machine, the value is that of one group: divided by their number. Infinity: each
-  /// worker has its own cores.
+  /// worker. All copies of a worker compute at once. If `nodes` is empty, one group is simulated with its part of the
+  /// cores: of a machine with 8 cores and two groups, 4. Infinity: each worker has its own cores.
   double cores = std::numeric_limits<double>::infinity();
   /// Fraction of an all-reduce's time in which its workers compute (add, copy to and from sockets); in the rest they
   /// wait for the network.
   double all_reduce_share = 1;
-  /// Relative slowdown of computation while workers need more cores than the node has, because each switch refills the
-  /// caches.
+  /// Slowdown of computation while workers need more cores than the node has, because each switch refills the caches.
+  /// It comes on top of the wait for a core.
   double switching = 0;
   Contention contention = {};
   NodePlacement nodes = {};

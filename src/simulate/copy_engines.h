@@ -13,7 +13,7 @@
 
 #include "schedule/offload.h"
 #include "schedule/schedule.h"
-#include "simulate/costs.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 

@@ -203,7 +203,9 @@ AllReduceCosts read_all_reduce(const JsonValue& value, std::int64_t stages) {
     costs.beta = value.number("beta");
     costs.bytes = value.field("bytes").numbers(stages, "stage");
   }
-  if (value.has("tied")) costs.tied = value.number("tied");
+  // In the file, the matrix has a field of its own, so that the lists have one entry for each stage.
+  costs.tied = value.has("tied");
+  if (costs.tied) (costs.seconds.empty() ? costs.bytes : costs.seconds).push_back(value.number("tied"));
   return costs;
 }
 
@@ -240,14 +242,19 @@ OrderedJson stages_json(const std::vector<StageCosts>& stages) {
 }
 
 OrderedJson all_reduce_json(const AllReduceCosts& costs) {
+  const bool is_measured = !costs.seconds.empty();
+  std::vector<double> of_stages = is_measured ? costs.seconds : costs.bytes;
+  std::optional<double> matrix;
+  if (costs.tied) matrix = of_stages.back();
+  if (costs.tied) of_stages.pop_back();
   OrderedJson json;
-  if (costs.seconds.empty()) {
-    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", costs.bytes}};
-    if (costs.reduce_scatter) json["reduce_scatter"] = true;
+  if (is_measured) {
+    json = {{"seconds", of_stages}};
   } else {
-    json = {{"seconds", costs.seconds}};
+    json = {{"alpha", costs.alpha}, {"beta", costs.beta}, {"bytes", of_stages}};
+    if (costs.reduce_scatter) json["reduce_scatter"] = true;
   }
-  if (costs.tied) json["tied"] = *costs.tied;
+  if (matrix) json["tied"] = *matrix;
   return json;
 }
 

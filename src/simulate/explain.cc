@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "schedule/dependencies.h"
+#include "simulate/cost_table.h"
 #include "simulate/links.h"
 
 namespace chimera {

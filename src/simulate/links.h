@@ -11,7 +11,7 @@
 #include <unordered_map>
 
 #include "schedule/op.h"
-#include "simulate/costs.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 

@@ -5,6 +5,8 @@
 
 #include "simulate/lower_bound.h"
 
+#include "simulate/cost_table.h"
+
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 // (search/makespan_bound.h), which also uses memory limits but is for smaller problems.
 
 #include "schedule/schedule.h"
-#include "simulate/costs.h"
+#include "simulate/cost_table.h"
 
 namespace chimera {
 

@@ -4,6 +4,7 @@
 
 #include "schedule/weight_versions.h"
 #include "simulate/copy_engines.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 
 namespace chimera {

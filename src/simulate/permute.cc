@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/random.h"
 #include "schedule/dependencies.h"
+#include "simulate/cost_table.h"
 #include "simulate/simulate.h"
 
 namespace chimera {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "simulate/cost_table.h"
 #include "simulate/summary.h"
 
 namespace chimera {

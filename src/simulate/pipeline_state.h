@@ -31,7 +31,7 @@
 #include "schedule/weight_versions.h"
 #include "simulate/all_reduce_queues.h"
 #include "simulate/copy_engines.h"
-#include "simulate/costs.h"
+#include "simulate/cost_table.h"
 #include "simulate/steps.h"
 
 namespace chimera {

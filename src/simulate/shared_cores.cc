@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/signals.h"
+#include "simulate/cost_table.h"
 #include "simulate/links.h"
 #include "simulate/token_buckets.h"
 

@@ -11,6 +11,7 @@
 #include "core/reject.h"
 #include "core/signals.h"
 #include "schedule/dependencies.h"
+#include "simulate/cost_table.h"
 #include "simulate/links.h"
 #include "simulate/lower_bound.h"
 #include "simulate/pipeline_state.h"

@@ -15,6 +15,7 @@
 #include "passes/lower.h"
 #include "schedule/schedule_json.h"
 #include "schedule/survivors.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 #include "simulate/lower_bound.h"
 #include "support/schedules.h"

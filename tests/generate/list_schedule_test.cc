@@ -68,7 +68,8 @@ TEST(ListScheduleTest, ClockAndPeakMatchTheSimulator) {
       task.split_backward = split;
       task.op_ticks = kOpTicks;
       task.latency_ticks = latency;
-      const CostModel costs{std::vector<StageCosts>(6, testing::costs(1, 2)), static_cast<double>(latency) / kOpTicks};
+      const CostModel costs{.stages = std::vector<StageCosts>(6, testing::costs(1, 2)),
+                            .latency = static_cast<double>(latency) / kOpTicks};
       task.worker_credits.assign(6, 5);
       const ListResult result = list_schedule(task, backward_first);
       const Timeline timeline = simulate(result.schedule, costs);

@@ -13,6 +13,7 @@
 #include "plan/machines.h"
 #include "plan/train_flags.h"
 #include "plan/worker_memory.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 

@@ -44,7 +44,8 @@ TEST(PanelTest, CostsInBytesMakeBytes) {
   EXPECT_EQ(totals.messages, 4) << "a forward and a backward of each micro-batch";
   EXPECT_EQ(message_volume_text(totals), "4 KiB");
   EXPECT_EQ(all_reduce_volume_text(totals), "60 B") << "two workers send one gradient each, for both stages";
-  costs.all_reduce->tied = 4;
+  costs.all_reduce->tied = true;
+  costs.all_reduce->bytes.push_back(4);
   EXPECT_EQ(all_reduce_volume_text(totals_of(schedule, timeline, {}, costs)), "68 B") << "both also own the matrix";
   ASSERT_TRUE(totals.makespan_with_all_reduce);
   EXPECT_GT(*totals.makespan_with_all_reduce, timeline.ops_end);

@@ -1,4 +1,5 @@
 #include "simulate/costs_json.h"
+#include "simulate/cost_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -95,8 +96,7 @@ TEST(CostsJsonTest, ReadsWhatItWrites) {
   EXPECT_EQ(costs_to_json(read(written)), written);
   const CostModel costs = read(written);
   EXPECT_EQ(costs.stages[1].backward, 4);
-  EXPECT_EQ(costs.all_reduce->seconds[1], 0.7);
-  EXPECT_EQ(costs.all_reduce->tied, 0.25);
+  EXPECT_EQ(costs.all_reduce->seconds, (std::vector<double>{0.1, 0.7, 0.25}));
   EXPECT_EQ(costs.memory[1].boundary, 10);
   EXPECT_EQ(costs.memory[1].deferred, 5);
   EXPECT_FALSE(costs.memory[0].deferred);
@@ -129,7 +129,7 @@ TEST(CostsJsonTest, ReadsEverythingElse) {
   EXPECT_EQ(costs.recompute, (std::vector<double>{10, 10})) << "one number stands for all stages";
   EXPECT_EQ(costs.memory[1].boundary, 10);
   EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2]})")).all_reduce->seconds, (std::vector<double>{1, 2}));
-  EXPECT_EQ(read(with(R"(, "all_reduce": {"seconds": [1, 2], "tied": 3})")).all_reduce->tied, 3);
+  EXPECT_TRUE(read(with(R"(, "all_reduce": {"seconds": [1, 2], "tied": 3})")).all_reduce->tied);
 }
 
 TEST(CostsJsonTest, ReduceScatterIsHalfOfAnAllReduce) {

@@ -1,6 +1,7 @@
 // Compares the lower bound with the exact optimum, found by trying all orders.
 
 #include "simulate/lower_bound.h"
+#include "simulate/cost_table.h"
 
 #include <gtest/gtest.h>
 

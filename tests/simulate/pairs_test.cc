@@ -8,6 +8,7 @@
 #include "passes/unroll.h"
 #include "schedule/dependencies.h"
 #include "schedule/schedule_csv.h"
+#include "simulate/cost_table.h"
 #include "simulate/explain.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"

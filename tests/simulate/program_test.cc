@@ -14,6 +14,7 @@
 #include "passes/lower.h"
 #include "passes/pair_neighbors.h"
 #include "passes/unroll.h"
+#include "simulate/cost_table.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -214,14 +215,14 @@ CostModel any_costs(const Schedule& schedule, const Sums& sums, std::uint64_t se
   const auto draw = [&] { return 1 + 0.125 * static_cast<double>(random.below(drawn++, 16)); };
   CostModel costs;
   costs.latency = seed % 2 == 0 ? 0 : 0.25;
-  costs.all_reduce = AllReduceCosts{.data_parallel = sums.data_parallel};
-  if (sums.tied) costs.all_reduce->tied = draw();
+  costs.all_reduce = AllReduceCosts{.data_parallel = sums.data_parallel, .tied = sums.tied};
   for (std::int64_t s = 0; s < schedule.stages; ++s) {
     costs.stages.push_back({draw(), 2 * draw(), draw(), draw()});
     costs.all_reduce->seconds.push_back(draw());
     costs.optimizer.push_back(draw());
     costs.recompute.push_back(s % 3 == 1 ? draw() : 0);
   }
+  if (sums.tied) costs.all_reduce->seconds.push_back(draw());
   costs.all_reduce_placement = sums.placement;
   costs.slices.attention = 0.125 * static_cast<double>(seed % 9);
   if (seed % 5 == 0 && schedule.slices == 2) costs.slices.bounds = {0, 0.25, 1};

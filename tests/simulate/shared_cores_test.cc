@@ -1,3 +1,4 @@
+#include "simulate/cost_table.h"
 #include "simulate/simulate.h"
 
 #include <gmock/gmock.h>
@@ -38,7 +39,8 @@ CostModel rich_costs(const Schedule& schedule) {
 AllReduceCosts sums(const Schedule& schedule) {
   AllReduceCosts costs{.alpha = 0.1, .beta = 0.3};
   for (std::int64_t s = 0; s < schedule.stages; ++s) costs.bytes.push_back(1 + 0.5 * static_cast<double>(s % 2));
-  costs.tied = 0.7;
+  costs.tied = !schedule.updates;
+  if (costs.tied) costs.bytes.push_back(0.7);
   return costs;
 }
 
@@ -94,7 +96,6 @@ TEST(SharedCoresTest, EnoughCoresForOverlappedSumsGiveThePlainSimulation) {
       const Schedule schedule = generator.generate(shape);
       CostModel costs = rich_costs(schedule);
       costs.all_reduce = sums(schedule);
-      if (schedule.updates) costs.all_reduce->tied.reset();
       costs.all_reduce->data_parallel = 2;
       for (const auto placement : {AllReducePlacement::Post, AllReducePlacement::Eager, AllReducePlacement::EagerOpt}) {
         SCOPED_TRACE(testing::describe(generator.name, shape));

@@ -1,4 +1,5 @@
 #include "simulate/simulate.h"
+#include "simulate/cost_table.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -71,7 +72,7 @@ TEST(SimulateTest, RejectsImpossibleCosts) {
   EXPECT_THROW((void)simulate(schedule, with(-1, 0)), ConfigError);
   EXPECT_THROW((void)simulate(schedule, with(std::numeric_limits<double>::quiet_NaN(), 0)), ConfigError);
   EXPECT_THROW((void)simulate(schedule, with(1, -1)), ConfigError);
-  EXPECT_THROW((void)simulate(schedule, CostModel{{StageCosts{}}, 0}), ConfigError);
+  EXPECT_THROW((void)simulate(schedule, CostModel{.stages = {StageCosts{}}}), ConfigError);
 }
 
 TEST(SimulateTest, ReportsOpsThatCannotRun) {

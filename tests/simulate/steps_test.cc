@@ -39,8 +39,9 @@ Schedule pipedream() {
 
 TEST(StepsTest, WithoutSumsAndUpdatesTheNextStepFillsTheTail) {
   // 1F1B ends worker 1 at 7 and worker 0 at 9. Worker 1 waits for messages of worker 0.
-  const Timeline timeline = simulate(repeated(find_generator("1f1b").generate({2, 2}), 3),
-                                     {{{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}, 0}, {.steps = 3});
+  const Timeline timeline =
+      simulate(repeated(find_generator("1f1b").generate({2, 2}), 3),
+               {.stages = {{.forward = 1, .backward = 2}, {.forward = 1, .backward = 2}}}, {.steps = 3});
   EXPECT_EQ(timeline.step_ends, (std::vector<double>{9, 18, 27}));
   EXPECT_EQ(timeline.period, 9);
   EXPECT_EQ(timeline.makespan, 27);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "simulate/cost_table.h"
 #include "simulate/simulate.h"
 #include "support/schedules.h"
 
@@ -128,7 +129,8 @@ TEST(SynchronizationTest, ATiedMatrixIsSummedByTheHoldersOfFirstAndLastStage) {
   const auto timed = [](const char* name) {
     const Schedule schedule = find_generator(name).generate({4, 4});
     CostModel costs = with_sums(schedule, 0, AllReducePlacement::Eager);
-    costs.all_reduce->tied = 3;
+    costs.all_reduce->tied = true;
+    costs.all_reduce->seconds.push_back(3);
     return simulate(schedule, costs);
   };
   const Timeline line = timed("1f1b");

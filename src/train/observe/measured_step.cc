@@ -312,10 +312,7 @@ CostModel measured_costs(const JobShape& job, const OpTimes& times,
   if (std::any_of(groups.begin(), groups.end(), [](const auto& ranks) { return ranks.size() > 1; })) {
     costs.all_reduce.emplace();
     costs.all_reduce->seconds = all_reduce_seconds(job, steps);
-    if (job.model.tied) {
-      costs.all_reduce->tied = costs.all_reduce->seconds.back();
-      costs.all_reduce->seconds.pop_back();
-    }
+    costs.all_reduce->tied = job.model.tied;
     costs.all_reduce->data_parallel = job.run.ranks.data_parallel;
     costs.all_reduce->every_stage = job.canonical.has_value();
   }

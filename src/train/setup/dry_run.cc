@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "model_config/parameters.h"
 #include "plan/predict.h"
+#include "simulate/cost_table.h"
 #include "train/setup/device.h"
 
 // A forecast is the planner's prediction for a candidate that the job's options describe. Without a profile of
