@@ -59,8 +59,8 @@ struct CostRequest {
   double all_reduce = 0;                       // time of a stage's all-reduce; 0: none
   double weights = 0;                          // bytes of all stages that one replica places on a worker
   double activations = 0;                      // bytes of a full micro-batch in these stages
-  std::optional<std::vector<double>> slice_lengths =
-      {};               // tokens of each slice; one: equal lengths; empty: equal times
+  /// Tokens of each slice; one entry: equal lengths; empty, or not given: equal times.
+  std::optional<std::vector<double>> slice_lengths = {};
   Document file = {};   // cost file, instead of the times above
   Document links = {};  // message costs per pair of workers, instead of latency or those of `file`
   std::optional<AllReducePlacement> sync = {};  // when a worker starts gradient all-reduces; default: eager-opt
@@ -69,7 +69,8 @@ struct CostRequest {
   bool shared_cores = false;                    // whether all groups run on shared cores (`simulate --cores`)
   bool refuses_unused = false;                  // whether fields without effect are refused, as on the command line
 
-  /// `counts` says whether the times also accept lists.
+  /// Declares the name, help and range of each field to `door`, which reads them from flags, JSON or Python. `counts`
+  /// says whether the times also accept lists.
   void visit(Door& door, FieldValues counts = FieldValues::Single);
   /// Returns copies with single times for each combination of the lists. The first list varies slowest. Throws
   /// ConfigError for more than kMaxListed combinations.
@@ -114,13 +115,14 @@ struct PairRequest {
 
 /// Limits of a worker.
 struct LimitRequest {
-  std::optional<double> max_in_flight =
-      {};                             // activations; unit: one micro-batch in all stages of a replica on a worker
-  std::optional<double> memory = {};  // bytes
-  std::optional<double> activation_bytes = {};
-  std::optional<double> weight_bytes = {};
+  /// Activations; unit: one micro-batch in all stages of a replica on a worker.
+  std::optional<double> max_in_flight = {};
+  std::optional<double> memory = {};            // bytes
+  std::optional<double> activation_bytes = {};  // of one such unit
+  std::optional<double> weight_bytes = {};      // of the stages of one replica on a worker
 
-  /// `consequence` ends the meaning of both limits: what happens to schedules beyond the limit.
+  /// Declares the fields to `door`. `consequence` ends the help of max_in_flight and memory: it says what happens to
+  /// schedules beyond the limit.
   void visit(Door& door, const std::string& consequence = "");
   /// Returns the given limits. Throws ConfigError if only some of memory, activation_bytes and weight_bytes are given.
   [[nodiscard]] Limits limits() const;

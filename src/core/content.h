@@ -9,7 +9,7 @@
 
 namespace chimera {
 
-/// Number of first bytes that the functions below take, at most.
+/// Number of first bytes that the functions below need. `head` may be longer.
 inline constexpr std::size_t kContentHead = 4096;
 
 /// Throws ConfigError if a file that begins with the bytes `head` is of a known kind other than text. For a Git LFS
@@ -20,8 +20,9 @@ void require_no_foreign_content(const std::string& path, std::string_view head);
 /// Does the same, and also throws ConfigError for a web page. It is for files that users download, because a failed
 /// download often leaves an HTML page.
 void require_downloaded_content(const std::string& path, std::string_view head);
-/// Throws ConfigError if a file that begins with the bytes `head` is not UTF-8 text. Looks for these kinds in this
-/// order; only the first kContentHead bytes count for the last two:
+/// Throws ConfigError if a file that begins with the bytes `head` is of one of these kinds, which it looks for in
+/// this order. Text in another 8-bit encoding, such as Latin-1, passes. Only the first kContentHead bytes count for
+/// the last two:
 ///  - the kinds of require_no_foreign_content(), and safetensors files;
 ///  - UTF-16 and binary files;
 ///  - HTML and JSON, but not if the name ends in .txt or `lines_remedy` is empty: such a file may contain them.

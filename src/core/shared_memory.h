@@ -33,7 +33,8 @@ class SharedMemory {
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t size() const { return size_; }
-  /// Returns the address of the first byte. Requires that this object created the file.
+  /// Returns the address of the first byte. Requires that this object created the file; it
+  /// must live until the other process has mapped the file, which it opens through this process.
   [[nodiscard]] SharedAddress address() const;
 
  private:

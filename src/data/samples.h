@@ -79,7 +79,7 @@ class Samples {
   /// Returns the number of windows over all sources, at least 1.
   [[nodiscard]] std::int64_t count() const;
   /// Returns sample `index` of the mini-batch of step `step`; both count from 0. `mini_batch` is the number of samples
-  /// of a step.
+  /// of a step. Throws the errors of TokenView::read().
   [[nodiscard]] Sample sample(std::int64_t step, std::int64_t index, std::int64_t mini_batch) const;
   /// Returns the sample at position p.
   [[nodiscard]] Sample sample_at(std::int64_t position) const;

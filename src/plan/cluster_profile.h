@@ -16,7 +16,7 @@ namespace chimera {
 struct NodeLinks {
   LinkTimes messages;        ///< point-to-point messages
   LinkTimes sums;            ///< all-reduces
-  double transfers = 0;      ///< slowdown of simultaneous transfers (Contention::node_transfers)
+  double transfers = 0;      ///< Contention::node_transfers: slowdown per other transfer; 1: they divide the rate
   LinkTimes copies = {};     ///< CPU time of a message at each end (MachineProfile::node_message_copy)
   double step_overhead = 0;  ///< seconds of the collective over both nodes at the end of a step
   std::string source;        ///< text that says how and on which machine they were measured
@@ -24,7 +24,7 @@ struct NodeLinks {
 };
 
 /// Returns `machine` with `links` between its nodes, and with `workers_per_node` workers on each node. If this is 0, a
-/// node has as many workers as its cores allow; if workers have devices of their own, the number is not changed.
+/// node has as many workers as its cores allow, or, if workers have devices of their own, as many as `machine` says.
 [[nodiscard]] MachineProfile with_links_between(MachineProfile machine, const NodeLinks& links,
                                                 std::int64_t workers_per_node = 0);
 

@@ -47,7 +47,8 @@ struct ProblemForms {
 void replace_if_better(Solution& best, const Solution& other);
 
 /// Adds a solution `found` of `instance` to the Pareto front of makespan and memory, unless another solution is better
-/// in both. Returns whether it is now the fastest. `instance` must be one of the two in `forms`.
+/// in both. `instance` must be one of the two in `forms`; orders of the folded one are unfolded first, because the
+/// front is of the whole problem. Ignores orders that deadlock. Returns whether `found` is now the fastest.
 bool note(ParetoFront& front, const ProblemForms& forms, const Instance& instance, const Solution& found);
 
 }  // namespace chimera

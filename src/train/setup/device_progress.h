@@ -37,7 +37,7 @@ class DeviceProgress {
   void note_more() { add(std::nullopt); }
   /// Returns hooks for the executor: they note each instruction of `step` (from 1), and call catch_up() before the host
   /// waits for the device. Also reads the number of allocation retries so far, which is part of all notes until the
-  /// next call.
+  /// next call. The hooks refer to this object, which must outlive them.
   [[nodiscard]] ObservationHooks observe(std::int64_t step);
   /// Waits until the device has reached all marks, and reports their progress meanwhile. Throws PeerLostError if a peer
   /// is lost, because the device would wait for the peer until a timeout.

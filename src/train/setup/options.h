@@ -117,7 +117,8 @@ template <>
 inline constexpr auto kNames<SequenceParallel> =
     std::to_array<Named<SequenceParallel>>({{SequenceParallel::Auto, "auto"}, {SequenceParallel::None, "none"}});
 
-/// Key of a plan's file (`chimera plan --output`) with PlannedTimes::step_seconds, as a flag.
+/// The flag that a plan's file (`chimera plan --output`) sets to the predicted seconds of a step
+/// (PlannedTimes::step_seconds).
 inline constexpr const char* kPlannedStepFlag = "--predicted_step_seconds";
 
 /// Default of --hang-seconds. Including the polling interval, hangs are then detected within three seconds.
@@ -262,16 +263,16 @@ struct RecoveryOptions {
 
 /// Files that a run writes, other than checkpoints and the trained model.
 struct OutputOptions {
-  std::string metrics;                  // JSON lines file; outputs from here to `report` are off if empty
-  std::string tensorboard;              // Folder of an event file
-  std::string trace;                    // Chrome trace of the last steps
-  std::string op_times;                 // JSON file of measured costs
-  std::string tensor_memory;            // JSON file of peak tensor bytes per rank
-  std::string flight_record;            // Folder of flight records; empty: in the checkpoint folder; "none": off
-  std::string timeline;                 // HTML page: a measured step and its simulation
-  std::string report;                   // HTML report of the run
-  SaveInterval log_every;               // Interval of progress lines in a log; zero: see LogInterval
-  bool overwrite = false;               // Outputs may replace files of other runs
+  std::string metrics;        // JSON lines file; outputs from here to `report`, except flight_record, are off if empty
+  std::string tensorboard;    // Folder of an event file
+  std::string trace;          // Chrome trace of the last steps
+  std::string op_times;       // JSON file of measured costs
+  std::string tensor_memory;  // JSON file of peak tensor bytes per rank
+  std::string flight_record;  // Folder of flight records; empty: in the checkpoint folder; "none": off
+  std::string timeline;       // HTML page: a measured step and its simulation
+  std::string report;         // HTML report of the run
+  SaveInterval log_every;     // Interval of progress lines in a log; zero: see LogInterval
+  bool overwrite = false;     // Outputs may replace files of other runs
   std::vector<std::string> files_read;  // Further inputs: --machine profile, --config file
   // Whether this process prints messages about files and checkpoints, and checks that outputs are not those of another
   // run. True in the launcher, and on rank 0 of another launcher
