@@ -63,7 +63,7 @@ class Trace:
 
     @property
     def costs(self) -> Costs:
-        """Medians over micro-batches and steps."""
+        """Mean costs of an op in steps of usual time."""
         return Costs.from_json(json.dumps(self._data["costs"]))
 
     @property

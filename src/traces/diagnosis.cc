@@ -31,10 +31,11 @@ constexpr double kWorthwhile = 0.995;  // Of the simulated step; a better schedu
 constexpr double kUneven = 1.15;       // Of the mean stage
 constexpr double kSlow = 1.1;          // Of the same ops on another rank
 constexpr double kOutlier = 2;         // Of the median op
+constexpr double kNoGradient = 0.1;    // Of the weight gradient: the stage needs no gradient of its input
 constexpr double kHostBound = 0.2;     // Of the time of ops
 constexpr double kUnexplained = 0.05;  // Of the measured step
 constexpr std::size_t kMaxBetter = 5;  // Within the memory of the traced schedule, and as many beyond
-constexpr std::size_t kMaxOpsSearched = 20'000;
+constexpr std::int64_t kMaxOpsSearched = 20'000;
 
 std::string seconds_text(double seconds) { return fmt::format("{:.4g}", seconds); }
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -150,12 +151,14 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
     });
   };
   const bool measured_split = has(OpKind::BackwardInput);
+  const auto host = trace_host_seconds(trace);
   std::map<std::pair<std::string, std::int64_t>, BetterSchedule> best;
   const auto consider = [&](Schedule schedule) {
-    const CostModel costs = costs_of_cut(diagnosis.costs, schedule.stages);
+    const CostModel costs = costs_of_cut(diagnosis.costs, schedule.stages, host);
     const Timeline timeline = simulate(schedule, costs);
-    if (timeline.makespan >= kWorthwhile * diagnosis.simulated.makespan) return;
-    BetterSchedule better{.seconds = timeline.makespan, .peak_units = peak_of(timeline)};
+    const double seconds = timeline.makespan;
+    if (seconds >= kWorthwhile * diagnosis.simulated.makespan) return;
+    BetterSchedule better{.seconds = seconds, .peak_units = peak_of(timeline)};
     better.replicas = static_cast<std::int64_t>(schedule.placement.num_replicas());
     better.within_memory = better.peak_units <= peak + 1e-9 && better.replicas <= replicas;
     better.runs_in_torch = runs_in_torch(schedule);
@@ -174,7 +177,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
   for (Schedule& schedule :
        known_schedules(workers, ran.micro_batches, std::max<std::int64_t>(2, ran.stages / workers)))
     consider(std::move(schedule));
-  if (search_seconds > 0 && num_ops(ran) <= static_cast<std::int64_t>(kMaxOpsSearched) && replicas == 1) {
+  if (search_seconds > 0 && num_ops(ran) <= kMaxOpsSearched && replicas == 1) {
     const SearchLayout layout{workers, ran.stages, ran.placement, micro_batches_of_replicas(ran), 1};
     const SearchProblem problem{
         layout, diagnosis.costs, true, {limit_in_flight(layout, peak, "activations of the traced schedule")}};
@@ -275,24 +278,25 @@ std::string costs_text(const TraceDiagnosis& diagnosis) {
     const auto worker = trace.schedule.placement.worker_of.front()[s].index();
     std::vector<std::string> row = {std::to_string(s), std::to_string(trace.ranks[worker])};
     double spread = 0;
-    for (const auto& times : trace.times[s]) {
-      row.push_back(times.empty() ? "" : seconds_text(median(times)));
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      auto times = trace.times[s][kind];
+      row.push_back(times.empty() ? "" : seconds_text(diagnosis.costs.stages[s].*kStageTimes[kind]));
       if (times.size() < 4) continue;
-      auto sorted = times;
-      std::ranges::sort(sorted);
-      spread = std::max(spread, (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / median(times));
+      std::ranges::sort(times);
+      spread = std::max(spread, (times[times.size() * 3 / 4] - times[times.size() / 4]) / median(times));
     }
     row.push_back(percent(spread));
     rows.push_back(std::move(row));
   }
-  std::string text = "costs: median seconds of an op; spread: between the quartiles\n" + text_table(rows, 1);
-  const double copy = diagnosis.costs.links ? diagnosis.costs.links->copies.front() : 0;
-  text += fmt::format(
-      "a message takes {} s, and {} s to start at each end; {} s between steps\n",
-      seconds_text(diagnosis.costs.latency), seconds_text(copy),
-      seconds_text(std::accumulate(diagnosis.costs.optimizer.begin(), diagnosis.costs.optimizer.end(), 0.0) /
-                   static_cast<double>(trace.schedule.workers.size())));
-  return text;
+  const CostModel& costs = diagnosis.costs;
+  const double copy = costs.links ? std::ranges::max(costs.links->copies) : 0;
+  const double between = std::accumulate(costs.optimizer.begin(), costs.optimizer.end(), 0.0);
+  return "costs: mean seconds of an op in steps of usual time, with the host's time before it; spread: between the "
+         "quartiles\n" +
+         text_table(rows, 1) +
+         fmt::format("a message takes {} s, and up to {} s to start at each end; {} s between steps\n",
+                     seconds_text(costs.latency), seconds_text(copy),
+                     seconds_text(between / static_cast<double>(trace.schedule.workers.size())));
 }
 
 std::string replay_text(const TraceDiagnosis& diagnosis) {
@@ -304,7 +308,7 @@ std::string replay_text(const TraceDiagnosis& diagnosis) {
   if (std::abs(difference) > kUnexplained) {
     text += fmt::format("  unexplained: {} s of a step, such as {}\n",
                         seconds_text(std::abs(measured - diagnosis.simulated.makespan)),
-                        difference < 0 ? "single ops that took longer than their median, or ranks that shared cores"
+                        difference < 0 ? "ops of uneven time, for which other ranks wait, or ranks that shared cores"
                                        : "ops that overlap on the device, or steps that overlap");
   }
   return text;
@@ -317,7 +321,8 @@ std::string better_text(const TraceDiagnosis& diagnosis) {
   for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {
     const BetterSchedule& better = diagnosis.better[i];
     std::vector<std::string> notes;
-    if (better.replicas > 1) notes.push_back(fmt::format("{} copies of the weights", better.replicas));
+    if (better.replicas > 1)
+      notes.push_back(fmt::format("{} copies of the weights, without the sums of their gradients", better.replicas));
     if (!better.within_memory) notes.emplace_back("needs more memory");
     if (better.splits_stages) notes.emplace_back("stages assumed to divide evenly");
     if (better.splits_backward)
@@ -365,22 +370,28 @@ Panel measured_panel(const TraceDiagnosis& diagnosis) {
 
 }  // namespace
 
-CostModel costs_of_cut(const CostModel& costs, std::int64_t stages) {
+CostModel costs_of_cut(const CostModel& costs, std::int64_t stages, const std::array<double, kOpKinds>& host) {
   if (stages == std::ssize(costs.stages)) return costs;
   CostModel cut = costs;
   const auto parts = static_cast<std::size_t>(stages);
   cut.stages.assign(parts, {});
-  for (const auto time : kStageTimes) {
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
     std::vector<double> values;
-    for (const StageCosts& stage : costs.stages) values.push_back(stage.*time);
+    for (const StageCosts& stage : costs.stages) values.push_back(std::max(0.0, stage.*kStageTimes[kind] - host[kind]));
     const auto sums = cut_evenly(values, parts);
-    for (std::size_t s = 0; s < parts; ++s) cut.stages[s].*time = sums[s];
+    for (std::size_t s = 0; s < parts; ++s) cut.stages[s].*kStageTimes[kind] = sums[s] + host[kind];
+  }
+  if (const StageCosts& first = costs.stages[0]; first.input_gradient < kNoGradient * first.weight_gradient) {
+    cut.stages[0].weight_gradient = cut.stages[0].backward;  // Also with more or fewer layers
+    cut.stages[0].input_gradient = 0;
   }
   cut.optimizer = cut_evenly(costs.optimizer, parts);
   if (cut.all_reduce) cut.all_reduce->seconds = cut_evenly(costs.all_reduce->seconds, parts);
   if (cut.links) {
     cut.links->bytes.assign(parts - 1, 0);
-    cut.links->copies.assign(parts - 1, costs.links->copies.front());
+    const auto& copies = costs.links->copies;
+    const double sum = std::accumulate(copies.begin(), copies.end(), 0.0);
+    cut.links->copies.assign(parts - 1, sum / static_cast<double>(copies.size()));
   }
   return cut;
 }

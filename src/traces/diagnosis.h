@@ -2,6 +2,7 @@
 // Answers why a traced pipeline is slow: what ran, where the time of a step went, what a simulation with the measured
 // costs explains, and which schedules would be faster. `chimera diagnose` and cp.read_traces() print the answer.
 
+#include <array>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -38,8 +39,10 @@ struct TraceDiagnosis {
 /// `search_seconds` limits the search for a better order; 0: no search.
 [[nodiscard]] TraceDiagnosis diagnose_trace(Trace trace, double search_seconds);
 
-/// Returns the costs of another number of equal stages, assuming that the time within a traced stage is evenly spread.
-[[nodiscard]] CostModel costs_of_cut(const CostModel& costs, std::int64_t stages);
+/// Returns the costs of another number of equal stages, assuming that the time within a traced stage is evenly spread,
+/// but for `host`, by kind, which an op takes whatever its size.
+[[nodiscard]] CostModel costs_of_cut(const CostModel& costs, std::int64_t stages,
+                                     const std::array<double, kOpKinds>& host = {});
 
 [[nodiscard]] std::string to_text(const TraceDiagnosis& diagnosis);
 [[nodiscard]] nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis);

@@ -49,11 +49,7 @@ struct Operator {
 
 struct Kernel {
   std::int64_t correlation = 0;
-  double start = 0;
-  double end = 0;
-};
-
-struct Wait {
+  double launched = 0;
   double start = 0;
   double end = 0;
 };
@@ -185,7 +181,8 @@ class TraceReader {
     if (rank_.ranges.empty() || std::ranges::none_of(rank_.ranges, is_op)) {
       fail(
           "no ranges of a pipeline, such as PP:0F0. torch's Schedule1F1B records none: run its order through the table "
-          "runtime (`chimera schedule 1f1b --format csv`, docs/why_slow.md). In other trainers, add `with "
+          "runtime (`chimera schedule 1f1b --stages D --micro-batches N --format csv`, docs/why_slow.md). In other "
+          "trainers, add `with "
           "torch.profiler.record_function(f\"PP:{stage}F{micro_batch}\"):` around the forward of a micro-batch, and "
           "the same with B around its backward");
     }
@@ -326,7 +323,7 @@ class TraceReader {
         range.end = end;
         (on_device ? device_ranges_ : rank_.ranges).push_back(range);
       }
-      if (!on_device && event.name.ends_with(":recv")) waits_.push_back({event.start, end});
+      if (!on_device && event.name.ends_with(":recv")) waits_.push_back(end);
     } else if (event.category == "cpu_op") {
       // The messages of a process group are no computation.
       if (event.name.starts_with("c10d::") || event.name == "record_param_comms") return;
@@ -337,7 +334,7 @@ class TraceReader {
       // Kernels of NCCL wait for other ranks; that is no computation.
       if (event.name.find("nccl") != event.name.npos) return;
       const auto correlation = number_in(event.arguments, "correlation");
-      if (correlation) kernels_.push_back({*correlation, event.start, end});
+      if (correlation) kernels_.push_back({*correlation, 0, event.start, end});
     } else if (event.category.empty() && event.process == 1 && !event.arguments.empty()) {
       take_own(event, end);
     }
@@ -350,14 +347,13 @@ class TraceReader {
     RankTrace& rank = own_[event.thread];
     // Tracks count from 1.
     rank.rank = event.thread - 1;
-    if (const auto place = text.find("worker "); place != text.npos) {
-      std::string_view number = text.substr(place + 7);
-      rank.own_worker = take_id(number).value_or(-1);
-    }
-    if (const auto place = text.find("group "); place != text.npos) {
-      std::string_view number = text.substr(place + 6);
-      rank.world_size = 1 + take_id(number).value_or(0);  // Becomes the number of groups
-    }
+    const auto after = [&](std::string_view word) {
+      const auto place = text.find(word);
+      std::string_view number = place == text.npos ? "" : text.substr(place + word.size());
+      return take_id(number);
+    };
+    rank.own_worker = after("worker ").value_or(-1);
+    rank.world_size = 1 + after("group ").value_or(0);  // Becomes the number of groups
   }
 
   void take_own(const Event& event, double end) {
@@ -401,7 +397,7 @@ class TraceReader {
     rank_.origin = base_ + static_cast<std::int64_t>(first_.value_or(0) * 1e3);
     std::ranges::stable_sort(rank_.ranges, {}, &TraceRange::start);
     std::ranges::sort(operators_, {}, &Operator::start);
-    std::ranges::sort(waits_, {}, &Wait::end);
+    std::ranges::sort(waits_);
     for (std::size_t i = 0; i < rank_.ranges.size(); ++i) {
       TraceRange& range = rank_.ranges[i];
       if (range.kind != RangeKind::Op) continue;
@@ -437,9 +433,9 @@ class TraceReader {
     if (!operators.empty()) range.first_operator = operators.front().start;
     // Waits that end after the first operator are for other ops.
     const double latest = (operators.empty() ? range.end : range.first_operator) + kMicrosecond;
-    auto wait = std::ranges::lower_bound(waits_, range.start, {}, &Wait::end);
-    for (; wait != waits_.end() && wait->end <= latest; ++wait) range.received = wait->end;
-    // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
+    auto wait = std::ranges::lower_bound(waits_, range.start);
+    for (; wait != waits_.end() && *wait <= latest; ++wait) range.received = *wait;
+      // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
     range.work_start = range.start;
     range.work_end = range.end;
     std::vector<std::pair<double, double>> intervals;
@@ -459,23 +455,21 @@ class TraceReader {
   /// Replaces the times by those of kernels, which belong to the range in which they were launched; or by the ranges of
   /// the device, if there are no kernels.
   void time_on_device() {
-    std::vector<std::pair<double, double>> launched;  // Start of the launch; index of the kernel
-    for (std::size_t k = 0; k < kernels_.size(); ++k) {
-      const auto launch = launches_.find(kernels_[k].correlation);
-      if (launch != launches_.end()) launched.emplace_back(launch->second, static_cast<double>(k));
-    }
-    std::ranges::sort(launched);
+    std::erase_if(kernels_, [&](Kernel& kernel) {
+      const auto launch = launches_.find(kernel.correlation);
+      if (launch != launches_.end()) kernel.launched = launch->second;
+      return launch == launches_.end();
+    });
+    std::ranges::sort(kernels_, {}, &Kernel::launched);
     std::map<std::pair<std::int64_t, std::int64_t>, std::size_t> used;  // Name of an op to its next range on the device
     std::ranges::stable_sort(device_ranges_, {}, &TraceRange::start);
     for (TraceRange& range : rank_.ranges) {
       if (range.kind != RangeKind::Op) continue;
       std::vector<std::pair<double, double>> busy;
       // The first launch at or after the start of the range.
-      const auto first = std::ranges::lower_bound(launched, std::pair{range.start, -1.0});
-      for (auto at = first; at != launched.end() && at->first < range.end; ++at) {
-        const Kernel& kernel = kernels_[static_cast<std::size_t>(at->second)];
-        busy.emplace_back(kernel.start, kernel.end);
-      }
+      auto kernel = std::ranges::lower_bound(kernels_, range.start, {}, &Kernel::launched);
+      for (; kernel != kernels_.end() && kernel->launched < range.end; ++kernel)
+        busy.emplace_back(kernel->start, kernel->end);
       // A trace without launches: the device's own ranges have the same names, in the same order.
       if (busy.empty()) {
         auto& next =
@@ -509,7 +503,7 @@ class TraceReader {
   RankTrace rank_;
   std::vector<TraceRange> device_ranges_;
   std::vector<Operator> operators_;
-  std::vector<Wait> waits_;
+  std::vector<double> waits_;  // Ends of waits for messages
   std::unordered_map<std::int64_t, double> launches_;
   std::vector<Kernel> kernels_;
   std::map<std::int64_t, RankTrace> own_;  // By thread

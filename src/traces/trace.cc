@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -28,6 +29,9 @@ constexpr double kFarApart = 3600;  // Seconds between the traces of one run, at
 double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
+
+/// Returns whether the ranges of ops begin before they wait, and those of messages are known.
+bool marks_waits(const RankTrace& rank) { return !rank.on_device && rank.own_worker < 0; }
 
 bool is_op(const TraceRange& range) { return range.kind == RangeKind::Op; }
 
@@ -186,7 +190,10 @@ OpWindows windows_of(const RankTrace& rank) {
 
 class TraceBuilder {
  public:
-  TraceBuilder(const std::vector<RankTrace*>& workers, const TraceSteps& chosen) : workers_(workers), chosen_(chosen) {}
+  TraceBuilder(const std::vector<RankTrace*>& workers, std::int64_t data_parallel, const TraceSteps& chosen)
+      : workers_(workers), chosen_(chosen) {
+    trace_.data_parallel = data_parallel;
+  }
 
   Trace build() {
     name_stages();
@@ -364,7 +371,6 @@ class TraceBuilder {
     const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
     trace_.times.resize(stages);
     trace_.sums.resize(stages);
-    trace_.transfers.resize(stages - 1);
     std::vector<double> weight_shares;
     for (std::size_t k = first_step_; k < end_step_; ++k) {
       add_step(k);
@@ -378,29 +384,21 @@ class TraceBuilder {
       }
     }
     if (!weight_shares.empty()) trace_.weight_share = median(weight_shares);
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-      for (const TraceRange& other : workers_[w]->ranges) collect(other);
+    for (const RankTrace* rank : workers_) {
+      for (const TraceRange& other : rank->ranges) {
+        if (other.kind == RangeKind::GradientSum && other.op.stage.index() < stages)
+          trace_.sums[other.op.stage.index()].push_back(other.end - other.start);
+      }
     }
     // The last step ends with the last range; the time between steps is that of the others.
     std::vector<double> between;
     for (std::size_t k = 0; k + 1 < trace_.steps.size(); ++k)
       between.push_back(trace_.steps[k].seconds - trace_.steps[k].pipeline);
     if (TraceStep& last = trace_.steps.back(); end_step_ == num_steps_ && !between.empty()) {
-      const double added = std::max(0.0, last.pipeline + median(between) - last.seconds);
-      last.seconds = last.pipeline + median(between);
+      const double added = last.pipeline + median(between) - last.seconds;
+      last.seconds += added;
       for (WorkerParts& parts : last.parts) parts.ends += added;
     }
-  }
-
-  void collect(const TraceRange& other) {
-    const std::size_t stage = other.op.stage.index();
-    const double seconds = other.end - other.start;
-    if (other.kind == RangeKind::GradientSum && stage < trace_.sums.size()) trace_.sums[stage].push_back(seconds);
-    if (other.kind != RangeKind::Message) return;
-    // Sends name the sender's stage and receives the receiver's; boundary b is between stages b and b + 1.
-    const bool before = (other.op.kind == OpKind::Forward) != other.sends;
-    const std::size_t boundary = stage - (before ? 1 : 0);
-    if (boundary < trace_.transfers.size()) trace_.transfers[boundary][other.sends ? 0 : 1].push_back(seconds);
   }
 
   void add_step(std::size_t k) {
@@ -425,6 +423,7 @@ class TraceBuilder {
     if (!std::isfinite(next)) next = std::max(end, end_of_optimizers(end));
     step.seconds = next - start;
     for (std::size_t w = 0; w < workers_.size(); ++w) add_parts(w, k, start, next, step);
+    step.costs = costs_of(k, step);
     step.timeline.makespan = step.pipeline;
     count_peaks(schedule, step.timeline);
     summarize_timeline(step.timeline);
@@ -464,7 +463,7 @@ class TraceBuilder {
       if (sender != kNoOp) {
         const std::size_t from = table_->worker(sender);
         const double sent = origins_[from] + range(from, k, sender - table_->first(from)).work_end;
-        wait = std::min(gap, blocks && rank.own_worker < 0 ? at.work_start - at.start : gap);
+        wait = std::min(gap, marks_waits(rank) ? at.work_start - at.start : gap);
         const double arrived = origins_[w] + at.work_start;
         const double late = std::clamp(sent - (arrived - wait), 0.0, wait);
         step.messages.push_back({{from, sender - table_->first(from)},
@@ -484,7 +483,8 @@ class TraceBuilder {
           0.0, std::min(at.work_end - at.work_start, at.work_end - at.start - at.covered - (at.work_start - at.start)));
       cursor = std::max(cursor, origins_[w] + at.work_end);
     }
-    double rest = std::max(0.0, next - cursor);
+    // A step of a V begins while other workers still run the one before.
+    double rest = k + 1 < num_steps_ ? next - cursor : std::max(0.0, next - cursor);
     for (; after < rank.ranges.size() && origins_[w] + rank.ranges[after].start < next; ++after) {
       if (!blocks || is_op(rank.ranges[after])) continue;
       const double taken = add_other(rank.ranges[after], parts, rest);
@@ -495,16 +495,99 @@ class TraceBuilder {
     parts.ends += rest;
   }
 
+  [[nodiscard]] StepCosts costs_of(std::size_t k, const TraceStep& step) {
+    const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
+    const auto micro_batches = static_cast<std::size_t>(trace_.schedule.micro_batches);
+    StepCosts costs;
+    costs.ops.resize(stages);
+    std::vector<double> sends(table_->size(), 0);
+    std::vector<double> before(table_->size(), 0);        // Time of the worker before an op, and its receives
+    std::vector<std::vector<double>> copies(stages - 1);  // Starts of messages, by boundary
+    /// Returns the seconds of a range that has costs of its own.
+    const auto apart = [&](const TraceRange& other) {
+      const double seconds = other.end - other.start;
+      if (other.kind == RangeKind::GradientSum && trace_.data_parallel > 1) return seconds;
+      const auto [stage, micro_batch] = std::pair{other.op.stage, other.op.micro_batch};
+      if (other.kind != RangeKind::Message || stage.index() >= stages || micro_batch.index() >= micro_batches)
+        return 0.0;
+      const bool forward = other.op.kind == OpKind::Forward;
+      const OpIndex op = forward ? table_->find(OpKind::Forward, stage, micro_batch, 0)
+                                 : table_->find_input_gradient(stage, micro_batch, 0);
+      // Sends name the sender's stage and receives the receiver's; boundary b is between stages b and b + 1.
+      const std::size_t boundary = stage.index() - (forward != other.sends ? 1 : 0);
+      if (op == kNoOp || boundary >= copies.size()) return 0.0;
+      (other.sends ? sends : before)[op] += seconds;
+      copies[boundary].push_back(seconds);
+      return seconds;
+    };
+    for (std::size_t w = 0; w < workers_.size(); ++w) {
+      const RankTrace& rank = *workers_[w];
+      const bool is_last = k + 1 == num_steps_;
+      const bool unknown = is_last && end_step_ - first_step_ > 1;
+      costs.between.push_back(unknown ? -1 : std::max(0.0, step.seconds - step.pipeline));
+      const std::size_t first = windows_[w].at(k, 0);
+      const std::size_t end = is_last ? rank.ranges.size() : windows_[w].at(k + 1, 0) + 1;
+      double others = 0;
+      OpIndex op = table_->first(w);
+      for (std::size_t i = first + 1, last = first; i < end; ++i) {
+        const TraceRange& at = rank.ranges[i];
+        if (!is_op(at)) {
+          if (marks_waits(rank)) others += apart(at);
+          continue;
+        }
+        const double begin = marks_waits(rank) ? at.start : at.work_start;
+        const double gap = std::max(0.0, begin - rank.ranges[last].work_end - others);
+        const bool knows = marks_waits(rank) || sender_of(w, at.op) == kNoOp;
+        if (++op == table_->first(w) + windows_[w].length) {
+          if (!is_last && knows) costs.between.back() = gap;
+          break;
+        }
+        if (knows) before[op] += gap;
+        last = i;
+        others = 0;
+      }
+    }
+    // Others may wait for their sends; the worker that ends last has nothing to wait for.
+    const auto end_of = [](const WorkerTimeline& worker) { return worker.ops.back().end; };
+    const auto last = std::ranges::max_element(step.timeline.workers, {}, end_of);
+    const double most = costs.between[static_cast<std::size_t>(last - step.timeline.workers.begin())];
+    for (double& between : costs.between) between = std::min(between, most);
+    std::vector<double> rest;
+    for (std::size_t m = 0; m < step.messages.size(); ++m) {
+      const auto& [from, to, sent, arrived] = step.messages[m];
+      const OpIndex receiver = table_->first(to.worker) + static_cast<OpIndex>(to.position);
+      const TraceRange& at = range(to.worker, k, to.position);
+      const double left = sent + sends[table_->first(from.worker) + from.position];
+      const double wait = marks_waits(*workers_[to.worker]) ? at.work_start - at.start : 0;
+      if (step.awaited[m] || left > arrived - wait) {
+        rest.push_back(arrived - left - before[receiver]);
+      } else if (to.position > 0) {
+        before[receiver] += wait;  // Handling a message that has left before takes the worker's time
+      }
+    }
+    costs.latency = std::max(0.0, mean(rest));
+    for (const auto& starts : copies) costs.copies.push_back(mean(starts));
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> seconds;  // By stage and kind
+    std::array<std::vector<double>, kOpKinds> host;
+    for (OpIndex i = 0; i < table_->size(); ++i) {
+      const std::size_t w = table_->worker(i);
+      const TraceRange& at = range(w, k, i - table_->first(w));
+      const double work = at.work_end - at.work_start;
+      seconds[{at.op.stage.index(), static_cast<std::size_t>(at.op.kind)}].push_back(work + before[i] + sends[i]);
+      host[static_cast<std::size_t>(at.op.kind)].push_back(trace_.on_device ? 0 : std::max(0.0, work - at.covered));
+    }
+    std::ranges::transform(host, costs.host.begin(), mean);
+    for (const auto& [place, values] : seconds) costs.ops[place.first][place.second] = mean(values);
+    return costs;
+  }
+
   /// Adds a range that is no op to its part, at most `most` seconds of it. Returns these seconds.
   static double add_other(const TraceRange& other, WorkerParts& parts, double most) {
     if (is_op(other)) return 0;
     const double seconds = std::clamp(other.end - other.start, 0.0, std::max(0.0, most));
-    switch (other.kind) {
-      case RangeKind::Message: parts.messages += seconds; break;
-      case RangeKind::GradientSum: parts.sums += seconds; break;
-      case RangeKind::Gather: parts.gathers += seconds; break;
-      default: parts.optimizer += seconds; break;
-    }
+    const std::array all = {&parts.messages, &parts.messages, &parts.sums, &parts.gathers,
+                            &parts.optimizer};  // By kind
+    *all[static_cast<std::size_t>(other.kind)] += seconds;
     return seconds;
   }
 
@@ -542,6 +625,15 @@ void compare_peers(const std::vector<RankTrace>& ranks, const std::vector<RankTr
       break;
     }
   }
+}
+
+/// Returns the mean over the fifth of the steps around the median.
+double over_usual_steps(const Trace& trace, const std::function<double(const TraceStep&)>& of) {
+  const auto order = trace.steps_by_seconds();
+  const std::size_t outer = order.size() * 2 / 5;
+  std::vector<double> values;
+  for (std::size_t i = outer; i < order.size() - outer; ++i) values.push_back(of(trace.steps[order[i]]));
+  return mean(values);
 }
 
 /// Orders `iteration_9` before `iteration_10`.
@@ -594,11 +686,11 @@ std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_b
   return schedules;
 }
 
-std::size_t Trace::median_step() const {
+std::vector<std::size_t> Trace::steps_by_seconds() const {
   std::vector<std::size_t> order(steps.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](std::size_t k) { return steps[k].seconds; });
-  return order[(order.size() - 1) / 2];
+  return order;
 }
 
 std::vector<std::string> find_trace_files(const std::vector<std::string>& paths) {
@@ -627,8 +719,7 @@ std::vector<std::string> find_trace_files(const std::vector<std::string>& paths)
 Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps) {
   std::int64_t pipelines = 1;
   const auto workers = choose_pipeline(ranks, pipelines);
-  Trace trace = TraceBuilder(workers, steps).build();
-  trace.data_parallel = pipelines;
+  Trace trace = TraceBuilder(workers, pipelines, steps).build();
   compare_peers(ranks, workers, trace);
   if (ranks.size() > workers.size()) {
     trace.notes.push_back(fmt::format("{} ranks are traced; the times are those of the pipeline of ranks {}",
@@ -649,56 +740,65 @@ Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps
   return join_ranks(std::move(ranks), steps);
 }
 
+std::array<double, kOpKinds> trace_host_seconds(const Trace& trace) {
+  std::array<double, kOpKinds> host{};
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind)
+    host[kind] = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.host[kind]; });
+  auto& [forward, whole, input, weight] = host;
+  if (input == 0) input = weight = whole;
+  if (whole == 0) whole = input;
+  return host;
+}
+
 CostModel trace_costs(const Trace& trace) {
   const Schedule& schedule = trace.schedule;
   const auto stages = static_cast<std::size_t>(schedule.stages);
+  const auto host = trace_host_seconds(trace);
   CostModel costs;
   costs.stages.resize(stages);
-  // Times between ops count as parts of the ops.
-  std::vector<double> per_op;
-  std::vector<double> between;
-  for (const TraceStep& step : trace.steps) {
-    double host = 0;
-    for (const WorkerParts& parts : step.parts) {
-      host += parts.host + parts.gathers + (trace.data_parallel == 1 ? parts.sums : 0);
-    }
-    per_op.push_back(host / static_cast<double>(num_ops(schedule)));
-    between.push_back(std::max(0.0, step.seconds - step.pipeline));
-  }
-  const double host = median(per_op);
+  costs.latency = over_usual_steps(trace, [](const TraceStep& step) { return step.costs.latency; });
+  std::vector<double> copies;  // Of boundaries between workers; they are part of the ops beside them
+  for (std::size_t b = 0; b + 1 < stages; ++b)
+    copies.push_back(over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.copies[b]; }));
   for (std::size_t s = 0; s < stages; ++s) {
+    const double starts = (s > 0 ? copies[s - 1] : 0) + (s + 1 < stages ? copies[s] : 0);
     std::array<double, kOpKinds> seconds{};
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-      if (!trace.times[s][kind].empty()) seconds[kind] = median(trace.times[s][kind]) + host;
+      const double whole = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.ops[s][kind]; });
+      seconds[kind] = std::max(0.0, whole - (kind == static_cast<std::size_t>(OpKind::BackwardWeight) ? 0 : starts));
     }
     const auto [forward, whole, input, weight] = seconds;
+    StageCosts& stage = costs.stages[s];
+    const double both = std::max(0.0, input + weight - host[static_cast<std::size_t>(OpKind::BackwardWeight)]);
+    stage = {forward, whole > 0 ? whole : both, input, weight};
+    if (whole == 0 || weight > 0) continue;
     const double share = trace.weight_share.value_or(0.5);
-    costs.stages[s] = whole > 0 ? StageCosts{forward, whole, whole * (1 - share), whole * share}
-                                : StageCosts{forward, input + weight, input, weight};
-    if (input > 0) costs.stages[s].input_gradient = input;
-    if (weight > 0) costs.stages[s].weight_gradient = weight;
+    // Each half takes the host's time of a whole. torch's first stage needs no gradient of its input.
+    const double own = trace.weight_share ? std::min(whole, host[static_cast<std::size_t>(OpKind::Backward)]) : 0;
+    const bool is_first = trace.weight_share && s == 0;
+    stage.input_gradient = is_first ? 0 : own + (whole - own) * (1 - share);
+    stage.weight_gradient = is_first ? whole : own + (whole - own) * share;
   }
-  // Starting a send and a receive takes time on both workers. The rest of a hop is latency. Both are means, because a
-  // few messages of many take most of the time.
-  std::vector<double> ends;
-  for (const auto& kinds : trace.transfers) {
-    for (const auto& times : kinds) ends.insert(ends.end(), times.begin(), times.end());
+  if (const auto sent = std::ranges::count_if(copies, [](double copy) { return copy > 0; }); sent > 0) {
+    const double usual = mean(copies) * static_cast<double>(copies.size()) / static_cast<double>(sent);
+    std::ranges::replace(copies, 0.0, usual);  // Between stages of one worker; other schedules may send there
+    costs.links = LinkCosts{.bytes = std::vector<double>(stages - 1, 0), .copies = std::move(copies)};
   }
-  const double copy = trace.on_device ? 0 : mean(ends);
-  std::vector<double> hops;
-  for (const TraceStep& step : trace.steps) {
-    for (std::size_t m = 0; m < step.messages.size(); ++m) {
-      if (step.awaited[m]) hops.push_back(step.messages[m].arrived - step.messages[m].sent - 2 * copy);
+  const auto groups = stage_groups(schedule.placement);
+  std::vector<double> held(schedule.workers.size(), 0);
+  for (const auto& group : groups) {
+    for (const WorkerId worker : group) ++held[worker.index()];
+  }
+  for (const auto& group : groups) {
+    double update = 0;
+    for (const WorkerId worker : group) {
+      std::vector<double> own;
+      for (const TraceStep& step : trace.steps) own.push_back(step.costs.between[worker.index()]);
+      std::erase_if(own, [](double seconds) { return seconds < 0; });
+      update += median(own) / held[worker.index()] / static_cast<double>(group.size());
     }
+    costs.optimizer.push_back(update);
   }
-  costs.latency = std::max(0.0, mean(hops));
-  if (copy > 0 && stages > 1) {
-    costs.links =
-        LinkCosts{.bytes = std::vector<double>(stages - 1, 0), .copies = std::vector<double>(stages - 1, copy)};
-  }
-  double held = 0;
-  for (const auto& group : stage_groups(schedule.placement)) held += static_cast<double>(group.size());
-  costs.optimizer.assign(stages, median(between) * static_cast<double>(schedule.workers.size()) / held);
   if (trace.data_parallel > 1 && std::ranges::any_of(trace.sums, [](const auto& sums) { return !sums.empty(); })) {
     costs.all_reduce.emplace();
     costs.all_reduce->data_parallel = trace.data_parallel;

@@ -40,6 +40,17 @@ struct LateOp {
   double seconds = 0;
 };
 
+/// Costs of a step in seconds: means over its micro-batches.
+struct StepCosts {
+  /// [stage][kind]: how long an op occupies its worker. It includes the starts of its messages, and the host's time
+  /// before it. 0: no such op
+  std::vector<std::array<double, kOpKinds>> ops;
+  std::array<double, kOpKinds> host{};  // [kind]: part of an op in which no operator runs; 0 on a device
+  std::vector<double> copies;           // [boundary]: start of a send or a receive
+  std::vector<double> between;          // [worker]: from its last op to its first op of the next step; -1: unknown
+  double latency = 0;                   // Rest of the time of messages that were awaited
+};
+
 /// A step. Times are in seconds from its start.
 struct TraceStep {
   double seconds = 0;   // Until the next step starts
@@ -49,6 +60,7 @@ struct TraceStep {
   std::vector<bool> awaited;       // [message]: whether the receiver waited for it
   std::vector<WorkerParts> parts;  // [worker]
   std::vector<LateOp> late;
+  StepCosts costs;
 };
 
 /// A pipeline and its steps.
@@ -62,14 +74,14 @@ struct Trace {
   std::vector<std::string> notes;   // Choices to tell the user
   /// [stage][kind]: seconds of work of each micro-batch and step.
   std::vector<std::array<std::vector<double>, kOpKinds>> times;
-  std::vector<std::array<std::vector<double>, 2>> transfers;  // [boundary]: seconds of each send; of each receive
-  std::vector<std::vector<double>> sums;                      // [stage]: seconds of each gradient sum
+  std::vector<std::vector<double>> sums;              // [stage]: seconds of each gradient sum
   std::optional<double> weight_share = std::nullopt;  // Weight gradient's fraction of a whole backward, by operators
   /// Ranks of other data-parallel groups: rank, and its median time of ops relative to the same ops of this pipeline.
   std::vector<std::pair<std::int64_t, double>> peers;
 
+  [[nodiscard]] std::vector<std::size_t> steps_by_seconds() const;
   /// Returns the index of a step of median time.
-  [[nodiscard]] std::size_t median_step() const;
+  [[nodiscard]] std::size_t median_step() const { return steps_by_seconds()[(steps.size() - 1) / 2]; }
   [[nodiscard]] double step_seconds() const { return steps[median_step()].seconds; }
 };
 
@@ -88,8 +100,11 @@ struct TraceSteps {
 [[nodiscard]] Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps = {});
 [[nodiscard]] Trace join_ranks(std::vector<RankTrace> ranks, const TraceSteps& steps = {});
 
-/// Returns medians over micro-batches and steps as costs in seconds.
+/// Returns the mean costs of the steps around the median (a fifth of all), in seconds: an unusual step does not count,
+/// but an op of a usual step that takes longer does.
 [[nodiscard]] CostModel trace_costs(const Trace& trace);
+/// Returns the part of these costs that an op takes whatever its size, by kind.
+[[nodiscard]] std::array<double, kOpKinds> trace_host_seconds(const Trace& trace);
 
 /// Returns the median; 0 of an empty list.
 [[nodiscard]] double median(std::vector<double> values);

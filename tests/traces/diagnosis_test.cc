@@ -36,6 +36,8 @@ TEST(TraceDiagnosisTest, PredictsOtherSchedulesOfTheSameModel) {
   const auto zb_v = std::ranges::find_if(diagnosis.better, [](const auto& b) { return b.schedule.name == "zb-v"; });
   ASSERT_NE(zb_v, diagnosis.better.end());
   CostModel known = costs;  // The trace's operators say that weight gradients are two fifths
+  known.stages[0].weight_gradient = known.stages[0].backward;
+  known.stages[0].input_gradient = 0;
   EXPECT_NEAR(zb_v->seconds, simulate(zb_v->schedule, known).makespan + 0.005, 0.01 * zb_v->seconds);
   EXPECT_TRUE(zb_v->within_memory);
   EXPECT_TRUE(zb_v->runs_in_torch);
@@ -75,6 +77,11 @@ TEST(TraceDiagnosisTest, CutsStagesEvenly) {
   const CostModel costs = testing::uneven_costs(4);
   const CostModel two = costs_of_cut(costs, 2);
   EXPECT_DOUBLE_EQ(two.stages[0].forward, costs.stages[0].forward + costs.stages[1].forward);
+  EXPECT_DOUBLE_EQ(costs_of_cut(costs, 2, {0.001, 0, 0, 0}).stages[0].forward, two.stages[0].forward - 0.001);
+  CostModel first = costs;
+  first.stages[0].input_gradient = 0;
+  EXPECT_EQ(costs_of_cut(first, 2).stages[0].input_gradient, 0);
+  EXPECT_DOUBLE_EQ(costs_of_cut(first, 2).stages[0].weight_gradient, two.stages[0].backward);
   const CostModel eight = costs_of_cut(costs, 8);
   EXPECT_DOUBLE_EQ(eight.stages[7].weight_gradient, costs.stages[3].weight_gradient / 2);
 }

@@ -55,7 +55,8 @@ TEST(RankTraceTest, RefusesFilesByName) {
       {R"({"baseTimeNanoseconds": -1, "traceEvents": []})", "rank0.json: baseTimeNanoseconds: -1"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(refusal_of(text), StartsWith(message)) << text.substr(0, 200);
-  EXPECT_THAT(refusal_of(with_events("")), HasSubstr("chimera schedule 1f1b --format csv"));
+  EXPECT_THAT(refusal_of(with_events("")),
+              HasSubstr("chimera schedule 1f1b --stages D --micro-batches N --format csv"));
   EXPECT_THAT(refusal_of(with_events("")), HasSubstr("record_function"));
 }
 

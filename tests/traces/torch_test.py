@@ -68,7 +68,11 @@ class TorchTraces(unittest.TestCase):
         record("1f1b", self.folder)
         result = diagnose(self.folder)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("chimera schedule 1f1b --format csv", result.stderr)
+        remedy = re.search(r"`chimera (schedule 1f1b [^`]*)`", result.stderr)[1].replace(" D ", " 2 ").replace(" N ", " 4 ")
+        csv = subprocess.run([CHIMERA, *remedy.split()], capture_output=True, text=True, check=True).stdout
+        (self.folder / "1f1b.csv").write_text(csv)
+        record(self.folder / "1f1b.csv", self.folder / "again")
+        self.assertEqual(read(self.folder / "again")[0]["name"], "1f1b")
 
     def test_written_files_run_in_torch_and_read_back(self):
         record("looped_bfs", self.folder / "first")

@@ -114,11 +114,53 @@ TEST(TraceTest, WithoutMarksTheFirstOperatorEndsTheWait) {
 
 TEST(TraceTest, WeightGradientsAreAFractionOfTheOperatorsOfBackwards) {
   const Schedule schedule = generated("1f1b", 2, 4);
-  const Trace trace = join_ranks(read_texts(torch_traces(schedule, uneven_costs(2))));
+  auto ranks = read_texts(torch_traces(schedule, uneven_costs(2)));
+  const Trace trace = join_ranks(ranks);
   ASSERT_TRUE(trace.weight_share);
   EXPECT_NEAR(*trace.weight_share, 0.4, 1e-3);  // A fifth for half of the products, a fifth for accumulation
-  const StageCosts stage = trace_costs(trace).stages[0];
+  StageCosts stage = trace_costs(trace).stages[1];
   EXPECT_NEAR(stage.weight_gradient, 0.4 * stage.backward, 1e-4);
+  const StageCosts first = trace_costs(trace).stages[0];  // Needs no gradient of its input
+  EXPECT_EQ(first.input_gradient, 0);
+  EXPECT_EQ(first.weight_gradient, first.backward);
+  for (RankTrace& rank : ranks) {
+    for (TraceRange& range : rank.ranges) range.covered /= 2;
+  }
+  stage = trace_costs(join_ranks(ranks)).stages[1];  // Half of a backward is the host's, and needed by both halves
+  EXPECT_NEAR(stage.weight_gradient, (0.5 + 0.4 / 2) * stage.backward, 4e-4);
+  EXPECT_NEAR(stage.input_gradient, (0.5 + 0.6 / 2) * stage.backward, 4e-4);
+}
+
+TEST(TraceTest, CostsAreMeansOfUsualSteps) {
+  const Schedule schedule = generated("1f1b", 2, 4);
+  CostModel costs = uneven_costs(2);
+  costs.micro_batches = {1, 1, 1, 2};  // The median op takes 1
+  Trace trace = join_ranks(read_texts(torch_traces(schedule, costs, {.steps = 5})));
+  trace.steps[1].seconds = 1;
+  for (auto& kinds : trace.steps[1].costs.ops) kinds.fill(1);
+  const CostModel read = trace_costs(trace);
+  EXPECT_NEAR(read.stages[0].forward, 1.25 * costs.stages[0].forward, 2e-4);
+  EXPECT_NEAR(read.stages[1].backward, 1.25 * costs.stages[1].backward, 4e-4);
+  for (const double seconds : read.optimizer) EXPECT_NEAR(seconds, 0.005, 1e-4);
+}
+
+TEST(TraceTest, StartsOfMessagesArePartOfTheirOps) {
+  auto ranks = read_texts(torch_traces(generated("1f1b", 2, 4), uneven_costs(2)));
+  const CostModel before = trace_costs(join_ranks(ranks));
+  std::vector<TraceRange>& ranges = ranks[0].ranges;  // F0, F1, B0, ...: B0 waits
+  for (std::size_t i = 2; i < ranges.size(); ++i) {
+    TraceRange& range = ranges[i];
+    if (range.op.kind != OpKind::Backward || range.op.micro_batch != MicroBatchId(0)) continue;
+    TraceRange send{.kind = RangeKind::Message, .op = ranges[i - 1].op, .start = range.start, .sends = true};
+    range.start = send.end = send.start + 0.002;
+    ranges.insert(ranges.begin() + static_cast<std::ptrdiff_t>(i++), send);
+  }
+  const CostModel after = trace_costs(join_ranks(ranks));
+  EXPECT_FALSE(before.links);
+  ASSERT_TRUE(after.links);
+  EXPECT_NEAR(after.links->copies.at(0), 0.002, 1e-6);
+  // One of four forwards has a send of 2 ms. The simulator adds one to each.
+  EXPECT_NEAR(after.stages[0].forward, before.stages[0].forward + 0.0005 - 0.002, 1e-5);
 }
 
 TEST(TraceTest, DropsAFirstStepThatIsCut) {
