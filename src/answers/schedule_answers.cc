@@ -36,6 +36,7 @@ template <class Request>
 Request requested(const JsonValue& json) {
   auto request = read_request<Request>(json, {"do", "view", "format"});
   request.schedule.most_ops = kMaxPlaygroundOps;
+  request.lost.effort = kFollowEffort;
   return request;
 }
 
@@ -244,7 +245,9 @@ Json answer_sweep(const JsonValue& request) {
 }
 
 Json answer_read(const JsonValue& request) {
-  return {{"text", to_json(requested_schedule(request.field("schedule")).make())}};
+  auto schedule = read_request<ScheduleRequest>(request.field("schedule"), {});
+  schedule.most_ops = kMaxPlaygroundOps;
+  return {{"text", to_json(schedule.make())}};
 }
 
 Json answer_export(const JsonValue& request) { return {{"text", file_of(request.text("format"), request)}}; }

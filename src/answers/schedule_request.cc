@@ -160,8 +160,10 @@ FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t gro
   if (!without.empty()) flags.push_back(fmt::format("--without {}", fmt::join(without, ",")));
   for (const auto& [worker, factor] : slow) flags.push_back(fmt::format("--slow {}:{:g}", worker, factor));
   try {
-    FollowTask task{
-        .detours = {.healthy = healthy, .groups = groups, .slow = {}}, .costs = {}, .extra_copies = extra_copies};
+    FollowTask task{.detours = {.healthy = healthy, .groups = groups, .slow = {}},
+                    .costs = {},
+                    .extra_copies = extra_copies,
+                    .effort = effort};
     for (const std::int64_t worker : without) task.detours.slow.push_back({WorkerId(worker)});
     // An infinite factor is a speed of 0: a lost worker.
     for (const auto& [worker, factor] : slow) task.detours.slow.push_back({WorkerId(worker), 1 / factor});

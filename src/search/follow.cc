@@ -65,9 +65,9 @@ double normalize(std::vector<StageTime>& times, std::int64_t slices) {
 }  // namespace
 
 Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_t effort) {
-  constexpr int kRules = 48;
   const SearchProblem problem = problem_of(schedule, costs);
   const Instance instance = make_instance(problem);
+  const std::int64_t rules = std::clamp<std::int64_t>(effort / (100 * std::max(1, instance.ops)), 8, 48);
   Budget budget(std::nullopt, std::max<std::int64_t>(1, effort / std::max(1, instance.ops)));
   RandomSource random(0);
   Evaluator evaluator(instance);
@@ -87,7 +87,7 @@ Schedule reordered(const Schedule& schedule, const CostModel& costs, std::int64_
     rule.model = evaluator.ends();
     consider(orders_by_rule(instance, rule, random));
   }
-  for (int i = 0; i < kRules && best.makespan > goal; ++i)
+  for (std::int64_t i = 0; i < rules && best.makespan > goal; ++i)
     consider(orders_by_rule(instance, random_rule(instance, random), random));
   best = anneal(instance, std::move(best), goal, Phase(budget), random, [](const Solution&) {});
   Schedule found = to_schedule(problem, best.orders);

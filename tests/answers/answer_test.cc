@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "answers/playground.h"
+#include "answers/schedule_request.h"
 #include "check/check_schedule.h"
 #include "core/json.h"
 #include "generate/registry.h"
@@ -87,6 +88,18 @@ TEST(PlaygroundTest, SliderMemoryIsInBytesAndVolumesAreCounts) {
   const json panel = ask({{"do", "simulate"}, {"schedule", chimera44()}, {"costs", {{"weights", 1e9}}}})["panel"];
   EXPECT_EQ(panel["inBytes"], true);
   EXPECT_EQ(panel["totals"]["messageVolume"], "24 tensors");
+}
+
+TEST(PlaygroundTest, ASlowWorkerIsAnsweredWithLessEffortThanByTheProgram) {
+  const double page = ask({{"do", "simulate"},
+                           {"schedule", {{"name", "chimera"}, {"stages", 8}, {"micro_batches", 8}}},
+                           {"slow", "2:2"}})["totals"]["makespan"];
+  const Schedule healthy = find_generator("chimera").generate({.stages = 8, .micro_batches = 8});
+  const FollowedSchedule program = LostRequest{.slow = {{2, 2}}}.apply_to(healthy, 1, [](const Schedule& schedule) {
+    return CostModel::uniform(schedule, {1, 2, 1, 1});
+  });
+  EXPECT_LT(simulate(program.schedule, program.costs).makespan, page);
+  EXPECT_LT(page, program.kept_makespan);
 }
 
 TEST(PlaygroundTest, AllReducesComeAfterTheOps) {
