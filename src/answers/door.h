@@ -24,7 +24,7 @@ struct Field {
   std::string type = "";       // of the value in --help; empty: by the type of the field, and for a bool a flag alone
   std::int64_t least = 0;      // smallest number
   std::int64_t most = 0;       // largest whole number; 0: any
-  const char* flag = nullptr;  // if it is not the name
+  const char* flag = nullptr;  // with dashes, such as `--costs`; null: made from the name
   int entries = 1;             // words of the value on the command line; 0: a repeatable flag with a word each
 
   [[nodiscard]] std::string flag_name() const;
@@ -85,6 +85,7 @@ class Door {
   virtual void group(const char* /*heading*/) {}
   /// Calls `take` with the text of the value if the field is given. Numbers of a list are separated by commas.
   virtual void text(const Field& field, const Take& take) = 0;
+  /// Sets `document` to the content of the file, or to the JSON value, that the field gives.
   virtual void document(const Field& field, Document& document) = 0;
   /// Visits fields that are an object of their own in JSON. Their flags are like all others, or they have none.
   virtual void object(const char* name, const std::function<void(Door&)>& visit) = 0;

@@ -20,8 +20,9 @@ struct FileFault {
 
 /// Compares the sizes and hashes of all files in the folder `checkpoint` with the manifest. Uses up to `threads`
 /// threads, each with memory for one block. Returns the first fault of each file, in the order of the manifest; empty
-/// if all files are right. Each thread calls `progress`, if not empty, after each block that it has checked. Several
-/// threads may call it at once, so it must be thread-safe.
+/// if all files are right. A missing or unreadable file is a fault too, so nothing is thrown for it. Each thread calls
+/// `progress`, if not empty, after each block that it has checked. Several threads may call it at once, so it must be
+/// thread-safe.
 [[nodiscard]] std::vector<FileFault> verify_files(const std::string& checkpoint, const Manifest& manifest, int threads,
                                                   const std::function<void()>& progress = {});
 

@@ -34,8 +34,8 @@ struct CorpusOptions {
   TokenOptions tokens = {};
 };
 
-/// Part of the data. Without files for validation, it gets the last tokens of each source: size * fraction, rounded
-/// down.
+/// Part of the data. Without files for validation, Validation has the last tokens of each source: size * fraction,
+/// rounded down.
 enum class Split { Train, Validation };
 
 /// Tokens of a split: one view per source, and the mixture that assigns samples to the sources.

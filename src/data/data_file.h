@@ -53,7 +53,7 @@ inline constexpr std::int64_t kHashedBlock = 64 << 10;
 
 /// Returns the XXH3 hash (64 bits) of the whole file if `samples` is 0. Otherwise hashes the size and that many blocks,
 /// at least two, evenly spread from the first byte to the last. This detects other data quickly, but may miss a change
-/// of a few bytes. Calls `progress` after each block.
+/// of a few bytes. Calls `progress`, which must not be empty, after each block. Throws the errors of DataFile::read().
 [[nodiscard]] std::uint64_t content_hash(const DataFile& file, std::int64_t samples,
                                          const std::function<void()>& progress);
 

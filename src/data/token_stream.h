@@ -36,7 +36,7 @@ class TokenStream {
   [[nodiscard]] bool separates_documents() const;
 
   /// Reads tokens.size() tokens from `first` on. Throws the errors of TokenFile::read(), such as ConfigError for an id
-  /// outside the vocabulary.
+  /// outside the vocabulary, and std::out_of_range if they are not inside the stream.
   void read(std::int64_t first, std::span<std::int64_t> tokens) const;
   /// Returns which of the `count` - 1 tokens after `first` start a document: ascending offsets from `first`.
   [[nodiscard]] std::vector<std::int64_t> document_starts(std::int64_t first, std::int64_t count) const;

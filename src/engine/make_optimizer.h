@@ -11,8 +11,8 @@
 namespace chimera {
 
 /// Create AdamW, SGD, LAMB (make_vector_optimizer()) or Muon (make_muon()) for these parameters, or for the parameters
-/// of these groups. They borrow them. `tensor` has the ranks that
-/// share the layers, which LAMB and Muon need with tensor parallelism; else null.
+/// of these groups. The optimizer borrows the parameters and `tensor`: the ranks that share the layers, which LAMB and
+/// Muon need with tensor parallelism; else null.
 [[nodiscard]] std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                                         const std::vector<Parameter>& parameters,
                                                         TensorGroup* tensor = nullptr);

@@ -24,7 +24,7 @@ namespace chimera {
 struct OptimizerTensor {
   std::string parameter;  ///< name of the parameter
   std::string kind;       ///< `first_moment`, `second_moment` or `momentum`
-  at::Tensor value;       ///< own memory, in the parameter's shape
+  at::Tensor value;  ///< The optimizer's own tensor, no copy, so writing restores it; shape of the part that it holds
 };
 
 /// Updates parameters in place. Made with the parameters of a rank, which it borrows.

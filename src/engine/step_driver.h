@@ -39,7 +39,7 @@ class StepDriver {
   /// Executor::run().
   StepResult train(const std::vector<Instruction>& instructions, const StepHooks& hooks,
                    std::span<const std::int64_t> micro_batch_at = {});
-  /// Runs a program that has only forwards, and returns its loss.
+  /// Runs a program that has only forwards, and returns its mean loss. Throws the errors of Executor::run().
   double validate(const Program& program, const StepHooks& hooks);
 
   /// Returns the learning rate of step `step`, from 0.

@@ -51,7 +51,7 @@ concept LayerModule = ModulePointer<T> || ErasedModule<T> || ModulePointer<T, Te
 template <class T, class Input = at::Tensor>
 concept LayerFunction = std::invocable<T&, const Input&> && LayerResult<std::invoke_result_t<T&, const Input&>>;
 
-/// Returns the only tensor. Throws ConfigError if there are several.
+/// Returns the only tensor. Throws ConfigError unless there is exactly one.
 [[nodiscard]] const at::Tensor& only_value(const TensorVector& values);
 
 /// A module or function that takes a tensor or a TensorVector, and returns either. It must not write to its input.

@@ -45,7 +45,8 @@ class OpScale {
 };
 
 /// Times of the ops and messages of one schedule. Ops scale as OpScale::time(), messages and their copies as
-/// OpScale::bytes(); delays, all-reduces and updates do not scale. `made` is the op whose result is sent.
+/// OpScale::bytes(); delays, all-reduces and updates do not scale. All times are in the unit of the CostModel. `made`
+/// is an op whose result is sent; it must have a receiver. Keeps no references to schedule and model.
 class CostTable {
  public:
   /// Throws ConfigError, naming the value, if a cost is negative or not finite, a list has the wrong length, or an

@@ -25,7 +25,8 @@ struct Difference {
 [[nodiscard]] std::string comparison_json(const std::vector<RunHistory>& runs);
 /// Returns the curves of the losses as an SVG picture.
 [[nodiscard]] std::string comparison_svg(const std::vector<RunHistory>& runs);
-/// Returns an HTML page with results, differences, and curves over steps and time.
+/// Returns an HTML page with results, differences, and curves over steps and time. Throws ConfigError for a run without
+/// steps.
 [[nodiscard]] std::string comparison_page(const std::vector<RunHistory>& runs);
 
 /// X axis of a curve: the step, or the sum of the step times so far.

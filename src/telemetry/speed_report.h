@@ -49,8 +49,9 @@ struct OpTotal {
 };
 using OpTotals = std::map<std::pair<std::int64_t, OpKind>, OpTotal>;  // by stage and kind
 
-/// Returns the seconds that the ops of the rank `self` take on other ranks, on average; 0 if no other rank runs one of
-/// them. Stages take different times, so a rank is only compared with ranks that run the same ops. `ranks`: [rank].
+/// Returns the seconds that the ops of the rank `self` take on other ranks, on average; 0 if one of them runs on no
+/// other rank. Stages take different times, so a rank is only compared with ranks that run the same ops. `ranks`:
+/// [rank].
 [[nodiscard]] double seconds_elsewhere(const std::vector<OpTotals>& ranks, std::size_t self);
 
 /// A rank is slow (a straggler) if its ops take at least this many times as long as elsewhere.
@@ -73,11 +74,11 @@ struct SpeedAnalysis {
   double planned = 0;                       ///< Seconds of a step in the plan or profile that started the run; 0: none
   double simulated = 0;                     ///< Seconds of a step with the measured times of ops; 0: not known
   std::optional<double> others_share = {};  ///< Fraction of the cores' time that other processes used; empty: not known
-  std::string busiest_other = {};           ///< busiest_other(); empty: none
-  std::string profile = {};                 ///< Name, file and date of the profile of OpSpeed::planned
-  SpeedParts parts;                         ///< Mean over ranks
-  std::vector<OpSpeed> ops;                 ///< By stage and kind
-  std::vector<RankSpeed> ranks;             ///< May be empty
+  std::string busiest_other = {};  ///< Name and share of the busiest process of others (core/core_use.h); empty: none
+  std::string profile = {};        ///< Name, file and date of the profile of OpSpeed::planned
+  SpeedParts parts;                ///< Mean over ranks
+  std::vector<OpSpeed> ops;        ///< By stage and kind
+  std::vector<RankSpeed> ranks;    ///< May be empty
 };
 
 /// Name of the file in a run's folder that holds to_json() of the whole run.

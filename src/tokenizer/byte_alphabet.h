@@ -22,7 +22,7 @@ inline constexpr std::array<char32_t, 256> kByteLetters = [] {
   return letters;
 }();
 
-/// Returns the bytes that these letters stand for; nullopt if a character is not the letter of a byte.
+/// Returns the bytes that these letters, in UTF-8, stand for; nullopt if a character is not the letter of a byte.
 [[nodiscard]] std::optional<std::string> bytes_of_letters(std::string_view letters);
 
 }  // namespace chimera

@@ -21,7 +21,8 @@ struct StepForecast {
   double step_seconds = 0;  ///< Includes the optimizer step
   double period = 0;        ///< Makespan of the ops; for asynchronous schedules, the time between ends of two steps
   double bubble_ratio = 0;
-  double turns = 0;  ///< If ranks share cores: the work of all ranks divided by the cores, a lower bound; else 0
+  double turns =
+      0;  ///< If ranks share cores: seconds of work of all ranks over the cores, a lower bound of `period`; else 0
 };
 /// Returns the prediction. `cores` is the number of cores that this process may use.
 [[nodiscard]] StepForecast forecast(const JobShape& job, const RunSummary& run, int cores);
