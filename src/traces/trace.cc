@@ -495,10 +495,10 @@ class TraceBuilder {
     parts.ends += rest;
   }
 
-  [[nodiscard]] StepCosts costs_of(std::size_t k, const TraceStep& step) {
+  [[nodiscard]] TraceStepCosts costs_of(std::size_t k, const TraceStep& step) {
     const auto stages = static_cast<std::size_t>(trace_.schedule.stages);
     const auto micro_batches = static_cast<std::size_t>(trace_.schedule.micro_batches);
-    StepCosts costs;
+    TraceStepCosts costs;
     costs.ops.resize(stages);
     std::vector<double> sends(table_->size(), 0);
     std::vector<double> before(table_->size(), 0);        // Time of the worker before an op, and its receives

@@ -41,7 +41,7 @@ struct LateOp {
 };
 
 /// Costs of a step in seconds: means over its micro-batches.
-struct StepCosts {
+struct TraceStepCosts {
   /// [stage][kind]: how long an op occupies its worker. It includes the starts of its messages, and the host's time
   /// before it. 0: no such op
   std::vector<std::array<double, kOpKinds>> ops;
@@ -60,7 +60,7 @@ struct TraceStep {
   std::vector<bool> awaited;       // [message]: whether the receiver waited for it
   std::vector<WorkerParts> parts;  // [worker]
   std::vector<LateOp> late;
-  StepCosts costs;
+  TraceStepCosts costs;
 };
 
 /// A pipeline and its steps.
