@@ -143,6 +143,7 @@ TEST(DryRunTest, ChoosesAScheduleThatTakesTheFlags) {
   const json pairs = dry_run(kEightGpus + Arguments{"--recover", "twin"});
   for (const json& stage : pairs["stages"]) EXPECT_GE(stage["ranks"].size(), 2U) << pairs["schedule"];
   EXPECT_EQ(dry_run(kEightGpus + Arguments{"--chunks", "2"})["stages"].size(), 16U);
+  EXPECT_EQ(dry_run(kEightGpus + Arguments{"--recompute", "0,7"})["stages"].size(), 8U);
   const json one = dry_run({"--model", "gpt2-tiny", "--stages", "1"});
   EXPECT_EQ(one["schedule"], "1f1b");
   EXPECT_FALSE(one.contains("runner_up"));

@@ -67,11 +67,16 @@ std::string schedule_of_resumed(const TrainOptions& options) {
 }
 
 std::vector<RankedJob> predict_all(const Job& job) {
-  const bool has_pipeline = job.options.schedule.shape.stages > 1;  // All schedules are equal without one
+  const MemoryOptions& memory = job.options.memory;
+  const bool lists_stages = memory.recompute.rule == StageRule::Listed || memory.offload.rule == StageRule::Listed;
+  const std::int64_t stages = job.options.schedule.shape.stages;
+  const bool has_pipeline = stages > 1;  // All schedules are equal without one
   std::vector<RankedJob> rows;
   for (const std::string& name : has_pipeline ? synchronous_schedules() : std::vector<std::string>{kPlainSchedule}) {
     try {
       Job each = partition_job(job_with(job, name));
+      // Listed numbers of stages mean those of schedules with a stage per worker.
+      if (lists_stages && each.run.schedule.stages != stages) continue;
       Forecast step = forecast(each, machine_of(each));
       step.shares_memory = !uses_gpu(job.options) && job.options.schedule.profile == nullptr;
       rows.push_back({std::move(each), std::move(step)});
