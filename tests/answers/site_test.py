@@ -171,6 +171,12 @@ class Walk:
         self.open("lessons/index.html" + address)
         self.page.wait_for("document.querySelector('#lesson .verdict').textContent === 'Goal reached.'")
 
+        self.open("lessons/index.html#lesson=5")
+        self.page.run("document.querySelector('#lesson select').focus()")
+        for key in ["ArrowUp", "ArrowDown", "ArrowDown"]:  # Each choice draws the form anew
+            self.press(key)
+        self.expect("arrow keys go on in a list", self.page.run("document.activeElement.value"), "chimera")
+
     def goals(self):
         self.open("lessons/index.html#goal=bubble<=20,in-flight<=4&schedule=1f1b&stages=4&micro-batches=8&title=Mine&embed")
         self.expect("the title of a teacher's own", self.page.run("document.getElementById('title').textContent"), "Mine")

@@ -5,15 +5,16 @@
 const kFourWorkers = {stages: 4, micro_batches: 4};
 const kEightBatches = {stages: 4, micro_batches: 8};
 const kEqualStages = Array.from({length: 4}, () => ({forward: 1, input_gradient: 1, weight_gradient: 1}));
-const kEdit = "Drag a box along its row, or use keys: arrows select one, Shift and an arrow moves it.";
+const kEdit = "Drag a box along its row, or use keys: Tab to the chart, arrows select a box, Shift and an " +
+    "arrow moves it.";
 
 const kLessons = [
   {
     title: "Why workers wait",
     text: "A model is cut into four stages, one on each worker, and the samples into micro-batches 0 to 3. 2F1 is " +
-        "the forward of stage 2 on micro-batch 1. It needs 1F1, so worker 2 waits for worker 1. Backwards (B) " +
-        "travel back. Gray time is idle: a bubble. Worker 3 takes micro-batch 3 first, and everybody waits for it. " +
-        `${kEdit}`,
+        "the forward of stage 2 on micro-batch 1 (numbers start at 0). It needs 1F1, so worker 2 waits for " +
+        "worker 1. Backwards (B) travel back. Gray time is idle: a bubble. Worker 3 runs 3F3 first, and everybody " +
+        `waits for it. Move 3F3 behind 3F2. ${kEdit}`,
     goal: "makespan<=21",
     start: {text: "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n" +
                   "2F0,2F1,2F2,2F3,2B0,2B1,2B2,2B3\n3F3,3F0,3F1,3F2,3B0,3B1,3B2,3B3\n"},
@@ -24,9 +25,10 @@ const kLessons = [
   {
     title: "Earlier backwards, less memory",
     text: "This order is GPipe's: all forwards, then all backwards. A micro-batch between its forward and " +
-        "its backward is in flight: the worker must keep its activations (what the backward needs), here of eight " +
-        "at once. If a backward runs as soon as it can, its activations can go. The makespan does not change. " +
-        "Choose the schedule with one forward, then one backward.",
+        "its backward is in flight: the worker must keep its activations (what the backward needs), here for eight " +
+        "micro-batches at once. If a backward runs as soon as it can, its activations can go. The makespan does " +
+        "not change. " +
+        "In the list Schedule, choose 1f1b: one forward, then one backward.",
     goal: "makespan<=33,in-flight<=4",
     start: {schedule: {name: "gpipe", ...kEightBatches}},
     controls: [{kind: "schedule", names: ["gpipe", "1f1b"]}],
@@ -35,10 +37,10 @@ const kLessons = [
   },
   {
     title: "More micro-batches",
-    text: "The pipeline fills and drains once a step, whatever its length. With more micro-batches the step " +
-        "is longer, and the same bubble is a smaller part of it. But the samples of a step are given: more " +
-        "micro-batches are smaller, and small ones use a GPU badly. Find the least N, the number of " +
-        "micro-batches, with a bubble of at most 20 %.",
+    text: "The pipeline fills and drains once a step. The chart gives every micro-batch the same time, so with " +
+        "more of them the step is longer, and the same bubble is a smaller part of it. But the samples of a step " +
+        "are given: more micro-batches are smaller ones, which use a GPU badly. Raise N, the number of " +
+        "micro-batches, until the bubble is at most 20 %, but no further than needed.",
     goal: "bubble<=20,micro-batches<=12,in-flight<=4",
     start: {schedule: {name: "1f1b", ...kFourWorkers}},
     controls: [{kind: "micro-batches", to: 24}],
@@ -48,9 +50,9 @@ const kLessons = [
   {
     title: "Chunks",
     text: "Give each worker two small parts of the model instead of one large part: stages 0 and 4 on worker " +
-        "0, and so on. The first micro-batch reaches the last worker in half the time, so the bubble " +
-        "halves. The price: each micro-batch passes every worker twice, with twice the messages. Choose v, the " +
-        "number of these chunks on a worker.",
+        "0, and so on. The first micro-batch reaches the last worker in half the time, so the idle " +
+        "time halves. The price: each micro-batch passes every worker twice, with more than twice the messages. " +
+        "Set v, the number of these chunks on a worker, to 2.",
     goal: "bubble<=16",
     start: {schedule: {name: "interleaved-1f1b", ...kEightBatches, parameters: {chunks: 1}}},
     controls: [{kind: "parameters"}],
@@ -62,7 +64,7 @@ const kLessons = [
     text: "Chimera keeps two copies of the model. One pipeline runs down the workers, the other runs up, " +
         "each with half of the micro-batches. Each fills bubbles of the other. The price: every worker " +
         "holds two stages, so the weights take twice the room, and the copies' gradients must be added at " +
-        "the end of a step. Choose the schedule of that name.",
+        "the end of a step. In the list Schedule, choose chimera.",
     goal: "bubble<=25,micro-batches<=4,in-flight<=4",
     start: {schedule: {name: "1f1b", ...kFourWorkers}},
     controls: [{kind: "schedule", names: ["gpipe", "1f1b", "chimera"]}],

@@ -227,7 +227,10 @@ class LessonPage {
         Object.assign(this.work, {text: "", warmUp: null, layers: null, ...structuredClone(solution)});
         this.showWork();
       }) : null,
-      button("Undo", () => this.change({text: this.past.undo(this.text)})),
+      button("Undo", () => {
+        this.order.pick(null);
+        this.change({text: this.past.undo(this.text)});
+      }),
       copyButton("Copy link", () => location.href),
     ];
     this.fillForm();
@@ -281,8 +284,10 @@ class LessonPage {
       "search": () => this.search(),
     };
     const controls = this.lesson.controls ?? [];
+    const hadFocus = this.form.contains(document.activeElement);
     this.form.replaceChildren(...controls.flatMap((each) => parts[each.kind](each)));
     this.form.hidden = controls.length === 0;
+    if (hadFocus) this.form.querySelector("select")?.focus();  // For the next arrow key
   }
 
   search() {
