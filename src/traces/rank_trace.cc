@@ -435,7 +435,7 @@ class TraceReader {
     const double latest = (operators.empty() ? range.end : range.first_operator) + kMicrosecond;
     auto wait = std::ranges::lower_bound(waits_, range.start);
     for (; wait != waits_.end() && *wait <= latest; ++wait) range.received = *wait;
-      // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
+    // Waits for messages are taken out later, when it is known which ops wait (TraceBuilder::end_waits()).
     range.work_start = range.start;
     range.work_end = range.end;
     std::vector<std::pair<double, double>> intervals;

@@ -26,10 +26,6 @@ constexpr double kNanosecond = 1e-9;
 constexpr std::int64_t kMaxKnownOps = 1'000'000;
 constexpr double kFarApart = 3600;  // Seconds between the traces of one run, at most
 
-double mean(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 /// Returns whether the ranges of ops begin before they wait, and those of messages are known.
 bool marks_waits(const RankTrace& rank) { return !rank.on_device && rank.own_worker < 0; }
 
@@ -561,7 +557,7 @@ class TraceBuilder {
       const double wait = marks_waits(*workers_[to.worker]) ? at.work_start - at.start : 0;
       if (step.awaited[m] || left > arrived - wait) {
         rest.push_back(arrived - left - before[receiver]);
-      } else if (to.position > 0) {
+      } else if (to.position > 0 && shift(from.worker) == shift(to.worker)) {  // Else it may not have left yet
         before[receiver] += wait;  // Handling a message that has left before takes the worker's time
       }
     }
@@ -627,15 +623,6 @@ void compare_peers(const std::vector<RankTrace>& ranks, const std::vector<RankTr
   }
 }
 
-/// Returns the mean over the fifth of the steps around the median.
-double over_usual_steps(const Trace& trace, const std::function<double(const TraceStep&)>& of) {
-  const auto order = trace.steps_by_seconds();
-  const std::size_t outer = order.size() * 2 / 5;
-  std::vector<double> values;
-  for (std::size_t i = outer; i < order.size() - outer; ++i) values.push_back(of(trace.steps[order[i]]));
-  return mean(values);
-}
-
 /// Orders `iteration_9` before `iteration_10`.
 struct NaturalOrder {
   bool operator()(const std::string& one, const std::string& other) const {
@@ -665,14 +652,6 @@ std::vector<PipelineShape> shapes_of(const Generator& generator, std::int64_t wo
 
 }  // namespace
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
 std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_batches, std::int64_t chunks) {
   std::vector<Schedule> schedules;
   for (const Generator& generator : generators()) {
@@ -684,13 +663,6 @@ std::vector<Schedule> known_schedules(std::int64_t workers, std::int64_t micro_b
     }
   }
   return schedules;
-}
-
-std::vector<std::size_t> Trace::steps_by_seconds() const {
-  std::vector<std::size_t> order(steps.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](std::size_t k) { return steps[k].seconds; });
-  return order;
 }
 
 std::vector<std::string> find_trace_files(const std::vector<std::string>& paths) {
@@ -738,73 +710,6 @@ Trace read_traces(const std::vector<std::string>& paths, const TraceSteps& steps
     for (RankTrace& rank : read_trace_file(file)) ranks.push_back(std::move(rank));
   }
   return join_ranks(std::move(ranks), steps);
-}
-
-std::array<double, kOpKinds> trace_host_seconds(const Trace& trace) {
-  std::array<double, kOpKinds> host{};
-  for (std::size_t kind = 0; kind < kOpKinds; ++kind)
-    host[kind] = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.host[kind]; });
-  auto& [forward, whole, input, weight] = host;
-  if (input == 0) input = weight = whole;
-  if (whole == 0) whole = input;
-  return host;
-}
-
-CostModel trace_costs(const Trace& trace) {
-  const Schedule& schedule = trace.schedule;
-  const auto stages = static_cast<std::size_t>(schedule.stages);
-  const auto host = trace_host_seconds(trace);
-  CostModel costs;
-  costs.stages.resize(stages);
-  costs.latency = over_usual_steps(trace, [](const TraceStep& step) { return step.costs.latency; });
-  std::vector<double> copies;  // Of boundaries between workers; they are part of the ops beside them
-  for (std::size_t b = 0; b + 1 < stages; ++b)
-    copies.push_back(over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.copies[b]; }));
-  for (std::size_t s = 0; s < stages; ++s) {
-    const double starts = (s > 0 ? copies[s - 1] : 0) + (s + 1 < stages ? copies[s] : 0);
-    std::array<double, kOpKinds> seconds{};
-    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-      const double whole = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.ops[s][kind]; });
-      seconds[kind] = std::max(0.0, whole - (kind == static_cast<std::size_t>(OpKind::BackwardWeight) ? 0 : starts));
-    }
-    const auto [forward, whole, input, weight] = seconds;
-    StageCosts& stage = costs.stages[s];
-    const double both = std::max(0.0, input + weight - host[static_cast<std::size_t>(OpKind::BackwardWeight)]);
-    stage = {forward, whole > 0 ? whole : both, input, weight};
-    if (whole == 0 || weight > 0) continue;
-    const double share = trace.weight_share.value_or(0.5);
-    // Each half takes the host's time of a whole. torch's first stage needs no gradient of its input.
-    const double own = trace.weight_share ? std::min(whole, host[static_cast<std::size_t>(OpKind::Backward)]) : 0;
-    const bool is_first = trace.weight_share && s == 0;
-    stage.input_gradient = is_first ? 0 : own + (whole - own) * (1 - share);
-    stage.weight_gradient = is_first ? whole : own + (whole - own) * share;
-  }
-  if (const auto sent = std::ranges::count_if(copies, [](double copy) { return copy > 0; }); sent > 0) {
-    const double usual = mean(copies) * static_cast<double>(copies.size()) / static_cast<double>(sent);
-    std::ranges::replace(copies, 0.0, usual);  // Between stages of one worker; other schedules may send there
-    costs.links = LinkCosts{.bytes = std::vector<double>(stages - 1, 0), .copies = std::move(copies)};
-  }
-  const auto groups = stage_groups(schedule.placement);
-  std::vector<double> held(schedule.workers.size(), 0);
-  for (const auto& group : groups) {
-    for (const WorkerId worker : group) ++held[worker.index()];
-  }
-  for (const auto& group : groups) {
-    double update = 0;
-    for (const WorkerId worker : group) {
-      std::vector<double> own;
-      for (const TraceStep& step : trace.steps) own.push_back(step.costs.between[worker.index()]);
-      std::erase_if(own, [](double seconds) { return seconds < 0; });
-      update += median(own) / held[worker.index()] / static_cast<double>(group.size());
-    }
-    costs.optimizer.push_back(update);
-  }
-  if (trace.data_parallel > 1 && std::ranges::any_of(trace.sums, [](const auto& sums) { return !sums.empty(); })) {
-    costs.all_reduce.emplace();
-    costs.all_reduce->data_parallel = trace.data_parallel;
-    for (const auto& sums : trace.sums) costs.all_reduce->seconds.push_back(median(sums));
-  }
-  return costs;
 }
 
 }  // namespace chimera

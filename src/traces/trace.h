@@ -106,6 +106,8 @@ struct TraceSteps {
 /// Returns the part of these costs that an op takes whatever its size, by kind.
 [[nodiscard]] std::array<double, kOpKinds> trace_host_seconds(const Trace& trace);
 
+/// Returns the mean; 0 of no values.
+[[nodiscard]] double mean(const std::vector<double>& values);
 /// Returns the median; 0 of an empty list.
 [[nodiscard]] double median(std::vector<double> values);
 

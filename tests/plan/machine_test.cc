@@ -210,7 +210,8 @@ TEST(MachineTest, ThereIsNoContentionByDefault) {
   const MachineProfile other = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(other.contention, (Contention{0.25, 0.5, 1}));
   machine["contention"]["sums_overlap"] = 0.75;
-  EXPECT_EQ(machine_from_json(json_text(machine), "here.json").contention, (Contention{0.25, 0.5, 1, 0.75}));
+  EXPECT_EQ(machine_from_json(json_text(machine), "here.json").contention,
+            (Contention{.ops_by_sums = 0.25, .sums_by_ops = 0.5, .transfers = 1, .sums_overlap = 0.75}));
   machine["contention"]["node_transfers"] = 0.5;
   const MachineProfile nodes = machine_from_json(json_text(machine), "here.json");
   EXPECT_EQ(nodes.contention.node_transfers, 0.5);
