@@ -42,6 +42,8 @@ struct SweepArguments {
 void require_fitting_flags(const SweepArguments& options, const CLI::App& command) {
   const std::vector<std::string> more = command.remaining();
   require_effect(command, {"--value", "--over"}, !options.chart.empty(), "--chart");
+  const bool names_schedules = !more.empty() && (more.front() == "--schedule" || !more.front().starts_with("-"));
+  if (names_schedules) reject("sweep: unexpected '{}'; --schedules NAME,NAME names schedules", more.front());
   // Without --train, an unknown word is an error here, as for every other command.
   if (options.train.empty()) {
     if (more.empty()) return;

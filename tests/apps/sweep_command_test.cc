@@ -92,6 +92,10 @@ TEST(SweepCommandTest, RefusesUndrawableRequests) {
                    "--value", "makespam"},
                   {"makespam", "makespan"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--steps", "3"}, {"--steps", "--train"}});
+  expect_refusal(
+      {{"sweep", "--schedule", "1f1b", "--stages", "4", "--micro-batches", "4", "--train", "corpus/tiny.txt"},
+       {"unexpected '--schedule'", "--schedules"}});
+  expect_refusal({{"sweep", "1f1b", "--stages", "4", "--micro-batches", "4"}, {"unexpected '1f1b'", "--schedules"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--train", "--model", "gpt2-tiny"},
                   {"--train --model: expected data"}});
   expect_refusal({{"sweep", "--stages", "4", "--micro-batches", "4", "--latency", "0,x"}, {"--latency", "'x'"}});
