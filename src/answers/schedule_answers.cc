@@ -36,7 +36,6 @@ template <class Request>
 Request requested(const JsonValue& json) {
   auto request = read_request<Request>(json, {"do", "view", "format"});
   request.schedule.most_ops = kMaxPlaygroundOps;
-  request.lost.effort = kFollowEffort;
   return request;
 }
 

@@ -148,12 +148,18 @@ void LostRequest::visit(Door& door) {
             [this](const std::string& text) { slow = parse_slow(text); });
   door.field({"extra_copies", "with --without, --slow: further copies of stages, to balance (default 0)"},
              extra_copies);
+  door.field(
+      {.name = "effort",
+       .meaning = fmt::format("with --without, --slow: ops to time while the order is improved (default {})", effort),
+       .least = 1},
+      effort);
 }
 
 FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups,
                                        const std::function<CostModel(const Schedule&)>& costs_of) const {
   if (!is_given()) {
     if (extra_copies > 0) throw ConfigError("--extra-copies needs --without or --slow");
+    if (effort != LostRequest().effort) throw ConfigError("--effort needs --without or --slow");
     return {.schedule = healthy, .costs = costs_of(healthy)};
   }
   std::vector<std::string> flags;

@@ -73,7 +73,7 @@ struct LostRequest {
   std::vector<std::int64_t> without = {};  // numbers of the lost workers, counted through all data-parallel groups
   std::vector<std::pair<std::int64_t, double>> slow = {};  // workers and their factors; infinity: lost
   std::int64_t extra_copies = 0;              // how many stages may get one more worker, to balance the work
-  std::int64_t effort = FollowTask().effort;  // limit of a door
+  std::int64_t effort = FollowTask().effort;  // ops to time while the order is improved
 
   void visit(Door& door);
   [[nodiscard]] bool is_given() const { return !without.empty() || !slow.empty(); }

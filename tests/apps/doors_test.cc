@@ -68,6 +68,7 @@ const std::map<std::string, std::string> kSamples = {
     {"--without", "--without 1"},
     {"--slow", "--slow 1:2"},
     {"--extra-copies", "--without 1 --extra-copies 1"},
+    {"--effort", "--slow 1:2 --effort 1000"},
     {"--forward", "--forward 1.5"},
     {"--backward", "--backward 2.25"},
     {"--input-gradient", "--input-gradient 1.3 --weight-gradient 0.7"},

@@ -145,6 +145,7 @@ TEST(SimulateWithoutTest, BadLossesAreRefused) {
   refuse({"simulate", "pipedream", "--without", "0"}, {"asynchronous"});
   refuse({"simulate", "chimera", "--without", "two"}, {"--without"});
   refuse({"schedule", "chimera", "--extra-copies", "1"}, {"--extra-copies", "--without"});
+  refuse({"schedule", "chimera", "--effort", "9"}, {"--effort", "--without"});
   refuse({"schedule", "chimera", "--data-parallel", "2"}, {"--data-parallel", "--without"});
 }
 

@@ -19,10 +19,10 @@ function costFields(costs) {
   return {...shared, costs: own};
 }
 
-/** Returns the field of a request for slow workers, such as `0:2, 3:1.5`. */
+/** Returns the fields of a request for slow workers, such as `0:2, 3:1.5`. The effort allows answers in 100 ms. */
 function slowFields(text) {
   const slow = text.replace(/\s/g, "");
-  return slow === "" ? {} : {slow};
+  return slow === "" ? {} : {slow, effort: 1500000};
 }
 
 /** Makes the form of costs; calls `changed` after each change. build() rebuilds it for costs from a file or sliders. */
