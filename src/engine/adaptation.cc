@@ -14,11 +14,13 @@
 namespace chimera {
 namespace {
 
+// A change must be larger than what a busy host does to the times of a healthy rank.
 constexpr double kNoise = 1.15;
 constexpr double kLeastGain = 0.05;  // Of a step
 constexpr double kStepsToPay = 50;
 constexpr double kUsualChange = 0.3;  // Seconds, before the first one is measured
 
+// Of two holders, the lower median is the faster one: it is taken for healthy.
 double lower_median(std::vector<double> values) {
   std::ranges::sort(values);
   return values[(values.size() - 1) / 2];
@@ -41,6 +43,7 @@ std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std:
       for (std::size_t rank = 0; rank < ranks; ++rank) {
         if (table.op(rank, s, kind) > 0) times.push_back(table.op(rank, s, kind));
       }
+      // Without a second holder there is nothing to compare with: the stage may just be larger.
       if (times.size() < 2) continue;
       const double median = lower_median(times);
       for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -51,6 +54,7 @@ std::vector<double> measured_factors(SharedTimes& table, std::size_t ranks, std:
     }
   }
   for (std::size_t rank = 0; rank < ranks; ++rank) own[rank] = healthy[rank] > 0 ? own[rank] / healthy[rank] : 1;
+  // Factors are relative, and a rank that is faster than the median must not make the others look slow.
   for (double& factor : own) factor = std::max(factor, 1.0);
   return own;
 }
@@ -69,6 +73,7 @@ CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vect
         sum += table.op(rank, s, kind) / factors[rank];
         ++holders;
       }
+      // Halved micro-batches were timed, while costs are of full ones (CostTable scales them again).
       means.push_back(sum / std::max(holders, 1.0) / launched.schedule.micro_batch_scale);
     }
     StageCosts& stage = costs.stages.emplace_back();
@@ -76,6 +81,7 @@ CostModel costs_of(SharedTimes& table, const RunShape& launched, const std::vect
     costs.recompute.push_back(means.back());
     recomputes = recomputes || means.back() > 0;
   }
+  // An empty list is not a list of zeros: it also says that stages keep all activations.
   if (!recomputes) costs.recompute.clear();
   costs.workers.resize(factors.size());
   for (std::size_t rank = 0; rank < factors.size(); ++rank)
@@ -131,6 +137,7 @@ double& SharedTimes::op(std::size_t rank, std::size_t stage, std::size_t kind) {
 }
 
 void SharedTimes::forget() {
+  // The executor's sums start at zero again after a change, and so does what was subtracted from them.
   total_ = OpTimes(static_cast<std::int64_t>(stages_)).numbers();
   steps_.clear();
 }
@@ -138,6 +145,7 @@ void SharedTimes::forget() {
 void SharedTimes::note_step(const OpTimes& total, double seconds) {
   std::vector<double> step;
   const std::vector<double>& sums = total.numbers();
+  // The executor adds up over all steps; the difference to the step before is this step.
   for (std::size_t i = 0; i < sums.size(); i += 3) {  // Wall seconds, CPU seconds, ops
     const double ops = sums[i + 2] - total_[i + 2];
     step.push_back(ops > 0 ? (sums[i] - total_[i]) / ops : 0);
@@ -149,7 +157,9 @@ void SharedTimes::note_step(const OpTimes& total, double seconds) {
 }
 
 std::span<double> SharedTimes::numbers_of(std::int64_t step, RankId rank) {
+  // An empty span adds nothing to the sum, so all other steps cost nothing.
   if (step % kSteps != 0) return {};
+  // Every rank fills its own row and leaves the others 0: the sum over ranks is then the whole table.
   std::ranges::fill(table_, 0);
   constexpr std::int64_t kFewest = 4;
   if (std::ssize(steps_) >= kFewest) {
@@ -169,6 +179,7 @@ std::optional<AdaptationTask> Adaptation::consider(SharedTimes& table, const Run
   double step_seconds = 0;
   double change_seconds = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
+    // A rank that has just come back has too few steps. All ranks see this, and all wait.
     if (table.step(rank) == 0 && !is_lost(now, rank)) {
       previous_.clear();
       return std::nullopt;
@@ -178,18 +189,22 @@ std::optional<AdaptationTask> Adaptation::consider(SharedTimes& table, const Run
   }
   const auto measured = measured_factors(table, ranks, static_cast<std::size_t>(launched_.schedule.stages));
   const auto previous = std::exchange(previous_, measured);
+  // One table may show a passing disturbance; a change needs two tables that agree.
   if (previous.empty()) return std::nullopt;
   const std::vector<double> used = now.factors.empty() ? std::vector<double>(ranks, 1) : now.factors;
   if (considered_.empty()) considered_ = used;
   std::vector<double> factors = used;
   bool is_new = false;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
+    // Not settled: the rank keeps the factor in use.
     if (differs(previous[rank], measured[rank])) continue;
     const double factor = std::sqrt(previous[rank] * measured[rank]);
     if (!differs(factor, used[rank])) continue;
+    // Close to healthy counts as healed, so that the order returns to the launched one.
     factors[rank] = differs(factor, 1) ? factor : 1;
   }
   for (std::size_t rank = 0; rank < ranks; ++rank) is_new = is_new || differs(factors[rank], considered_[rank]);
+  // Factors that were considered and found not worth a change are not searched again.
   if (!is_new) return std::nullopt;
   considered_ = factors;
   AdaptationTask task{.launched = launched_,
@@ -218,8 +233,10 @@ std::optional<AdaptedRun> adapted_run(const AdaptationTask& task) {
             .schedule);
   }
   const Schedule next = rerouted_schedule(task.launched, change, task.block_size);
+  // Both orders with the same new costs: what staying would cost from now on, and what the change would.
   const double saved = simulate(current, task.costs).makespan - simulate(next, task.costs).makespan;
   if (saved < kLeastGain * task.step_seconds || saved * kStepsToPay < task.change_seconds) return std::nullopt;
+  // The sentence compares with the order of equal ranks, which still has lost ranks and extra copies.
   RunChange healthy;
   healthy.lost = change.lost;
   healthy.extra_copies = change.extra_copies;

@@ -77,6 +77,7 @@ std::vector<double> cut_evenly(const std::vector<double>& values, std::size_t pa
 void find_outliers(TraceDiagnosis& diagnosis) {
   const Trace& trace = diagnosis.trace;
   auto& findings = diagnosis.findings;
+  // An uneven stage makes all others wait in every round, whatever the order.
   std::vector<double> totals;
   for (const StageCosts& stage : diagnosis.costs.stages) totals.push_back(stage.forward + stage.backward);
   const double mean = std::accumulate(totals.begin(), totals.end(), 0.0) / static_cast<double>(totals.size());
@@ -88,6 +89,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
         longest - totals.begin(), *longest / mean, seconds_text(diagnosis.even_seconds)));
   }
   for (const auto& [rank, ratio] : trace.peers) {
+    // Data-parallel ranks with the same stages do the same work, so a difference is one of the machines.
     if (ratio > kSlow || ratio * kSlow < 1) {
       findings.push_back(
           fmt::format("rank {} takes {:.2f} times as long for its ops as the traced rank with the same "
@@ -99,6 +101,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
   std::vector<double> all;
   for (const TraceStep& step : trace.steps) {
     for (std::size_t m = 0; m < step.messages.size(); ++m) {
+      // How long a message was under way is only known if its receiver waited for it.
       if (!step.awaited[m]) continue;
       const Message& message = step.messages[m];
       all.push_back(message.arrived - message.sent);
@@ -114,6 +117,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
                                    trace.ranks[link.first], trace.ranks[link.second], seconds_text(own),
                                    seconds_text(usual)));
   }
+  // Single slow ops, such as those that the system interrupts, pass their delay on to all that wait for them.
   std::size_t slow = 0;
   std::size_t count = 0;
   for (const auto& kinds : trace.times) {
@@ -133,6 +137,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
       inside += parts.inside;
     }
   }
+  // Time inside of ops without an operator or a kernel is Python and launches. No other schedule can save it.
   if (inside > kHostBound * ops) {
     findings.push_back(fmt::format("in {} of the time of ops, no {} runs: the host is too slow for them",
                                    percent(inside / ops), trace.on_device ? "kernel" : "operator"));
@@ -150,6 +155,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
       return std::ranges::any_of(ops, [&](const Op& op) { return op.kind == kind; });
     });
   };
+  // Costs of halves are measured if the trace has halves, and else estimated (trace_costs()).
   const bool measured_split = has(OpKind::BackwardInput);
   const auto host = trace_host_seconds(trace);
   std::map<std::pair<std::string, std::int64_t>, BetterSchedule> best;
@@ -157,9 +163,11 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
     const CostModel costs = costs_of_cut(diagnosis.costs, schedule.stages, host);
     const Timeline timeline = simulate(schedule, costs);
     const double seconds = timeline.makespan;
+    // A predicted gain below the error of predictions is not worth a change of the trainer.
     if (seconds >= kWorthwhile * diagnosis.simulated.makespan) return;
     BetterSchedule better{.seconds = seconds, .peak_units = peak_of(timeline)};
     better.replicas = static_cast<std::int64_t>(schedule.placement.num_replicas());
+    // A second copy of the weights is memory too, which the units of activations do not count.
     better.within_memory = better.peak_units <= peak + 1e-9 && better.replicas <= replicas;
     better.runs_in_torch = runs_in_torch(schedule);
     better.splits_stages = schedule.stages > ran.stages;
@@ -177,6 +185,8 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
   for (Schedule& schedule :
        known_schedules(workers, ran.micro_batches, std::max<std::int64_t>(2, ran.stages / workers)))
     consider(std::move(schedule));
+  // The search keeps the placement that ran, so its order needs no other cut of the model, and stays within the
+  // activations of the trace. With several replicas its problem is too large for these few seconds.
   if (search_seconds > 0 && num_ops(ran) <= kMaxOpsSearched && replicas == 1) {
     const SearchLayout layout{workers, ran.stages, ran.placement, micro_batches_of_replicas(ran), 1};
     const SearchProblem problem{
@@ -255,6 +265,7 @@ std::string where_text(const Trace& trace) {
     rows.push_back({std::to_string(trace.ranks[w])});
   }
   for (std::size_t p = 0; p < parts.front().size(); ++p) {
+    // A column that is zero for every rank only widens the table.
     if (std::ranges::all_of(parts, [&](const auto& own) { return own[p].second <= 0; })) continue;
     rows.front().emplace_back(parts.front()[p].first);
     for (std::size_t w = 0; w < parts.size(); ++w) rows[w + 1].push_back(seconds_text(parts[w][p].second));
@@ -281,6 +292,7 @@ std::string costs_text(const TraceDiagnosis& diagnosis) {
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
       auto times = trace.times[s][kind];
       row.push_back(times.empty() ? "" : seconds_text(diagnosis.costs.stages[s].*kStageTimes[kind]));
+      // Quartiles of fewer values say little.
       if (times.size() < 4) continue;
       std::ranges::sort(times);
       spread = std::max(spread, (times[times.size() * 3 / 4] - times[times.size() / 4]) / median(times));
@@ -305,6 +317,7 @@ std::string replay_text(const TraceDiagnosis& diagnosis) {
   std::string text = fmt::format("replay: with these costs a simulated step takes {} s, {} {} than measured\n",
                                  seconds_text(diagnosis.simulated.makespan), percent(std::abs(difference)),
                                  difference < 0 ? "less" : "more");
+  // The simulator has one time per op of a stage and no steps that overlap: these are the usual reasons.
   if (std::abs(difference) > kUnexplained) {
     text += fmt::format("  unexplained: {} s of a step, such as {}\n",
                         seconds_text(std::abs(measured - diagnosis.simulated.makespan)),
@@ -483,6 +496,7 @@ nlohmann::ordered_json to_json(const TraceDiagnosis& diagnosis) {
 }
 
 std::vector<Panel> panels_of(const TraceDiagnosis& diagnosis) {
+  // Both panels have one time axis, so that a difference between them can be seen.
   Panel simulated = panel_of(diagnosis.trace.schedule, diagnosis.simulated, diagnosis.costs);
   simulated.title = fmt::format("{}, simulated with the measured costs", diagnosis.trace.schedule.name);
   return {measured_panel(diagnosis), std::move(simulated)};
@@ -490,6 +504,7 @@ std::vector<Panel> panels_of(const TraceDiagnosis& diagnosis) {
 
 void write_diagnosis(const TraceDiagnosis& diagnosis, const std::string& folder) {
   const auto path = [&](const std::string& name) { return (std::filesystem::path(folder) / name).string(); };
+  // The files are those that the printed lines and docs/why_slow.md name.
   write_whole(path("costs.json"), costs_to_json(diagnosis.costs) + "\n");
   write_whole(path("ran.csv"), to_csv(diagnosis.trace.schedule));
   for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {

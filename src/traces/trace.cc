@@ -480,6 +480,7 @@ class TraceBuilder {
       cursor = std::max(cursor, origins_[w] + at.work_end);
     }
     // A step of a V begins while other workers still run the one before.
+    // What is left of the step after the last op: sums, the optimizer, and loading data.
     double rest = k + 1 < num_steps_ ? next - cursor : std::max(0.0, next - cursor);
     for (; after < rank.ranges.size() && origins_[w] + rank.ranges[after].start < next; ++after) {
       if (!blocks || is_op(rank.ranges[after])) continue;
@@ -546,6 +547,7 @@ class TraceBuilder {
     // Others may wait for their sends; the worker that ends last has nothing to wait for.
     const auto end_of = [](const WorkerTimeline& worker) { return worker.ops.back().end; };
     const auto last = std::ranges::max_element(step.timeline.workers, {}, end_of);
+    // The time between steps is that of the optimizer; more than that is a wait.
     const double most = costs.between[static_cast<std::size_t>(last - step.timeline.workers.begin())];
     for (double& between : costs.between) between = std::min(between, most);
     std::vector<double> rest;
@@ -555,12 +557,14 @@ class TraceBuilder {
       const TraceRange& at = range(to.worker, k, to.position);
       const double left = sent + sends[table_->first(from.worker) + from.position];
       const double wait = marks_waits(*workers_[to.worker]) ? at.work_start - at.start : 0;
+      // The receiver really waited for this message, so the rest is what the message was under way.
       if (step.awaited[m] || left > arrived - wait) {
         rest.push_back(arrived - left - before[receiver]);
       } else if (to.position > 0 && shift(from.worker) == shift(to.worker)) {  // Else it may not have left yet
         before[receiver] += wait;  // Handling a message that has left before takes the worker's time
       }
     }
+    // Clocks that are aligned by messages may make a message seem to arrive early.
     costs.latency = std::max(0.0, mean(rest));
     for (const auto& starts : copies) costs.copies.push_back(mean(starts));
     std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> seconds;  // By stage and kind

@@ -12,6 +12,7 @@ namespace {
 /// Returns the mean over the fifth of the steps around the median.
 double over_usual_steps(const Trace& trace, const std::function<double(const TraceStep&)>& of) {
   const auto order = trace.steps_by_seconds();
+  // Of five steps, the one in the middle; of ten, the two.
   const std::size_t outer = order.size() * 2 / 5;
   std::vector<double> values;
   for (std::size_t i = outer; i < order.size() - outer; ++i) values.push_back(of(trace.steps[order[i]]));
@@ -44,6 +45,8 @@ std::array<double, kOpKinds> trace_host_seconds(const Trace& trace) {
   for (std::size_t kind = 0; kind < kOpKinds; ++kind)
     host[kind] = over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.host[kind]; });
   auto& [forward, whole, input, weight] = host;
+  // A trace has whole backwards or split ones. Each half of a split one has launches of its own, so the host takes
+  // the same time for each as for a whole.
   if (input == 0) input = weight = whole;
   if (whole == 0) whole = input;
   return host;
@@ -60,6 +63,8 @@ CostModel trace_costs(const Trace& trace) {
   for (std::size_t b = 0; b + 1 < stages; ++b)
     copies.push_back(over_usual_steps(trace, [&](const TraceStep& step) { return step.costs.copies[b]; }));
   for (std::size_t s = 0; s < stages; ++s) {
+    // The simulator adds the start of each message to its op (LinkCosts::copies), and the measured op has it already.
+    // Weight gradients send nothing.
     const double starts = (s > 0 ? copies[s - 1] : 0) + (s + 1 < stages ? copies[s] : 0);
     std::array<double, kOpKinds> seconds{};
     for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
@@ -68,8 +73,10 @@ CostModel trace_costs(const Trace& trace) {
     }
     const auto [forward, whole, input, weight] = seconds;
     StageCosts& stage = costs.stages[s];
+    // A whole backward launches once, where two halves launch twice.
     const double both = std::max(0.0, input + weight - host[static_cast<std::size_t>(OpKind::BackwardWeight)]);
     stage = {forward, whole > 0 ? whole : both, input, weight};
+    // From here on, the trace has whole backwards alone, and its halves are estimated for schedules that split them.
     if (whole == 0 || weight > 0) continue;
     const double share = trace.weight_share.value_or(0.5);
     // Each half takes the host's time of a whole. torch's first stage needs no gradient of its input.
@@ -84,6 +91,7 @@ CostModel trace_costs(const Trace& trace) {
     costs.links = LinkCosts{.bytes = std::vector<double>(stages - 1, 0), .copies = std::move(copies)};
   }
   const auto groups = stage_groups(schedule.placement);
+  // What a worker does between two steps is divided evenly over its stages.
   std::vector<double> held(schedule.workers.size(), 0);
   for (const auto& group : groups) {
     for (const WorkerId worker : group) ++held[worker.index()];
@@ -93,6 +101,7 @@ CostModel trace_costs(const Trace& trace) {
     for (const WorkerId worker : group) {
       std::vector<double> own;
       for (const TraceStep& step : trace.steps) own.push_back(step.costs.between[worker.index()]);
+      // Unknown for the last step of a trace, which has no step after it.
       std::erase_if(own, [](double seconds) { return seconds < 0; });
       update += median(own) / held[worker.index()] / static_cast<double>(group.size());
     }

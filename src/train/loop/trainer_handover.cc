@@ -70,8 +70,10 @@ RunSummary TrainerHandover::train(const Calls& calls) {
     calls.on_step(step);
   };
   const std::int64_t first = trainer_->position().done() + 1;
+  // After a loss, one step shows which copies would balance the work; then the order is adapted as in other runs.
   bool balances = rerouted_ != nullptr;
   while (true) {
+    // Tables are complete after each multiple of kSteps, on all ranks alike, so all ranks leave run() together.
     const std::int64_t next = SharedTimes::kSteps * (trainer_->position().done() / SharedTimes::kSteps + 1);
     std::optional<std::int64_t> until;
     if (times_) until = search_ ? search_->end : next;
@@ -89,6 +91,7 @@ RunSummary TrainerHandover::train(const Calls& calls) {
 
 void TrainerHandover::adapt(const Calls& calls) {
   if (search_) {
+    // All ranks search with equal input and take the result after the same step, whichever of them was done first.
     auto [found, job] = search_->found.get();
     search_.reset();
     if (!job) return;
@@ -98,6 +101,7 @@ void TrainerHandover::adapt(const Calls& calls) {
   }
   auto task = adaptation_.consider(*times_, change_);
   if (!task) return;
+  // The search runs beside these steps, so that it rarely delays one.
   constexpr std::int64_t kStepsOfSearch = 5;
   search_.emplace(Search{trainer_->position().done() + kStepsOfSearch,
                          std::async(std::launch::async, [this, task = *std::move(task)] {
@@ -112,6 +116,7 @@ void TrainerHandover::adapt(const Calls& calls) {
 }
 
 void TrainerHandover::exchange(RunChange change, std::unique_ptr<const Job> job, const Calls& calls) {
+  // As after a loss, but every rank is here: the weights stay where they are, and no step is lost.
   left_at_ = monotonic_seconds();
   trainer_->drop_step();
   change_job(std::move(change), std::move(job));

@@ -43,6 +43,8 @@ Job job_with(Job job, const std::string& name) {
   schedule.name = name;
   if (name != "none") {
     const Generator& generator = find_generator(name);
+    // D and N mean the same to all generators; of the other parameters, each takes its own.
+    // Those that were not given get their defaults.
     const PipelineShape counts = schedule.shape;
     schedule.shape = schedule.shape_for ? schedule.shape_for(generator) : default_shape(generator, 0, 0);
     schedule.shape.stages = counts.stages;
@@ -53,6 +55,7 @@ Job job_with(Job job, const std::string& name) {
 
 /// Returns an empty text if no run is resumed, or if its schedule was a file.
 std::string schedule_of_resumed(const TrainOptions& options) {
+  // Read from the manifest alone: the weights are not opened before the shape of the run is known.
   const std::string& from = options.resume.from;
   if (from.empty() || from == "none") return "";
   try {
@@ -90,7 +93,9 @@ std::vector<RankedJob> predict_all(const Job& job) {
 void sort(std::vector<RankedJob>& rows) {
   const auto too_large = [](const RankedJob& row) { return !row.step.fits(); };
   const bool any_fits = !std::ranges::all_of(rows, too_large);
+  // If nothing fits, the run is refused later, with the line that says what the smallest needs.
   if (any_fits) std::erase_if(rows, too_large);
+  // Within the error of ratios between layouts, the one with the most room wins (plan/plan.h).
   double least = std::numeric_limits<double>::infinity();
   for (const RankedJob& row : rows) least = std::min(least, row.step.step_seconds);
   std::ranges::stable_sort(rows, {}, [&](const RankedJob& row) {
@@ -115,12 +120,15 @@ bool can_run(const Job& job) {
 
 Job choose_schedule(const TrainOptions& options) {
   Job job = resolve_model(options);
+  // A schedule that the user has named is never replaced.
   if (options.schedule.given != nullptr || !options.schedule.name.empty()) return resolve_shape(std::move(job));
   if (const std::string own = schedule_of_resumed(options); !own.empty()) return job_with(std::move(job), own);
   std::vector<RankedJob> rows = predict_all(job);
   sort(rows);
+  // Lowering programs is expensive, so it is tried in the order of rank and ends at the first that can run.
   const auto best = std::ranges::find_if(rows, [](const RankedJob& row) { return can_run(row.job); });
   if (best == rows.end()) return job_with(std::move(job), kDefaultSchedule);
+  // Not the predicted job itself: it is partitioned, which the caller does again with its own profile.
   Job chosen = job_with(std::move(job), best->job.options.schedule.name);
   if (const auto next = best + 1; next != rows.end()) {
     chosen.runner_up = {next->job.options.schedule.name, next->step.step_seconds / best->step.step_seconds - 1,
