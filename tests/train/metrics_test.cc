@@ -152,6 +152,7 @@ TEST(MetricsFileTest, EveryFieldIsDocumented) {
   all.used_memory_bytes = all.allocation_retries = all.utilization = all.seconds_left = all.validation_loss = 1;
   all.parameters_hash = all.sample = "0";
   all.workers = 3;
+  all.factors = {1, 2};
   all.op_sum_seconds = 1;
   all.is_skipped = true;
   std::vector<std::string> written;
