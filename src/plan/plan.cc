@@ -135,7 +135,9 @@ class Planner {
     };
     const auto end = std::ranges::find_if(rows, differs);
     plan_.tied = end - rows.begin();
-    std::ranges::stable_sort(rows.begin(), end, {}, [](const auto& row) { return row.prediction.peak_memory_bytes; });
+    std::stable_sort(rows.begin(), end, [](const auto& one, const auto& two) {
+      return one.prediction.peak_memory_bytes < two.prediction.peak_memory_bytes;
+    });
   }
 
   /// Balancing costs many simulations, so only the best even candidates are balanced.
