@@ -23,7 +23,7 @@ bool is_set(const char* name) {
 }  // namespace
 
 void PictureFlags::add_to(CLI::App& app) {
-  add_choice(app, "--color", color, "whether text is colored (default auto: on a terminal, unless NO_COLOR is set)");
+  add_choice(app, "--color", color, "colors (default auto: on a terminal, unless NO_COLOR is set)");
 }
 
 TextStyle PictureFlags::text_style(const std::string& output) const {

@@ -70,10 +70,10 @@ std::string print_rows(const SweepResult& result, Format format) {
 }
 
 void run(const SweepArguments& options, const CLI::App& command) {
-  require_fitting_flags(options, command);
-  const bool is_trained = !options.train.empty();
   if (options.train.starts_with("--"))
     reject("--train {}: expected data, as for `chimera train --data`", options.train);
+  require_fitting_flags(options, command);
+  const bool is_trained = !options.train.empty();
   // The front is taken before training, which would else train rows that it leaves out.
   SweepResult result = answer(options.request);
   if (is_trained) {

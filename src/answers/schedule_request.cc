@@ -150,7 +150,7 @@ void LostRequest::visit(Door& door) {
              extra_copies);
   door.field(
       {.name = "effort",
-       .meaning = fmt::format("with --without, --slow: ops to time while the order is improved (default {})", effort),
+       .meaning = fmt::format("with --without, --slow: ops timed for a better order (default {})", effort),
        .least = 1},
       effort);
 }

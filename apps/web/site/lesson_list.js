@@ -5,16 +5,15 @@
 const kFourWorkers = {stages: 4, micro_batches: 4};
 const kEightBatches = {stages: 4, micro_batches: 8};
 const kEqualStages = Array.from({length: 4}, () => ({forward: 1, input_gradient: 1, weight_gradient: 1}));
-const kEdit = "Drag a box along its row, or use keys: Tab to the chart, arrows select a box, Shift and an " +
-    "arrow moves it.";
+const kEdit = "Drag a box along its row, or by keys: Tab to the chart, arrows select, Shift and arrows move.";
 
 const kLessons = [
   {
     title: "Why workers wait",
     text: "A model is cut into four stages, one on each worker, and the samples into micro-batches 0 to 3. 2F1 is " +
-        "the forward of stage 2 on micro-batch 1 (numbers start at 0). It needs 1F1, so worker 2 waits for " +
-        "worker 1. Backwards (B) travel back. Gray time is idle: a bubble. Worker 3 runs 3F3 first, and everybody " +
-        `waits for it. Move 3F3 behind 3F2. ${kEdit}`,
+        "the forward of stage 2 on micro-batch 1. It needs 1F1, so worker 2 waits for worker 1. Backwards " +
+        "(B) travel back. Gray time is idle: a bubble. Worker 3 runs 3F3 first, so all wait. " +
+        `Move 3F3 behind 3F2. ${kEdit}`,
     goal: "makespan<=21",
     start: {text: "0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1F2,1F3,1B0,1B1,1B2,1B3\n" +
                   "2F0,2F1,2F2,2F3,2B0,2B1,2B2,2B3\n3F3,3F0,3F1,3F2,3B0,3B1,3B2,3B3\n"},
