@@ -148,11 +148,10 @@ void LostRequest::visit(Door& door) {
             [this](const std::string& text) { slow = parse_slow(text); });
   door.field({"extra_copies", "with --without, --slow: further copies of stages, to balance (default 0)"},
              extra_copies);
-  door.field(
-      {.name = "effort",
-       .meaning = fmt::format("with --without, --slow: ops timed for a better order (default {})", effort),
-       .least = 1},
-      effort);
+  door.field({.name = "effort",
+              .meaning = fmt::format("with --without, --slow: ops timed for a better order (default {})", effort),
+              .least = 1},
+             effort);
 }
 
 FollowedSchedule LostRequest::apply_to(const Schedule& healthy, std::int64_t groups,
