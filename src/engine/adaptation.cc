@@ -233,7 +233,7 @@ std::optional<AdaptedRun> adapted_run(const AdaptationTask& task) {
             .schedule);
   }
   const Schedule next = rerouted_schedule(task.launched, change, task.block_size);
-  // Both orders with the same new costs: what staying would cost from now on, and what the change would.
+  // Both orders with the same new costs: one is the step if nothing changes, the other the step after the change.
   const double saved = simulate(current, task.costs).makespan - simulate(next, task.costs).makespan;
   if (saved < kLeastGain * task.step_seconds || saved * kStepsToPay < task.change_seconds) return std::nullopt;
   // The sentence compares with the order of equal ranks, which still has lost ranks and extra copies.

@@ -27,14 +27,14 @@
 namespace chimera {
 namespace {
 
-constexpr double kWorthwhile = 0.995;  // Of the simulated step; a better schedule is below
-constexpr double kUneven = 1.15;       // Of the mean stage
-constexpr double kSlow = 1.1;          // Of the same ops on another rank
-constexpr double kOutlier = 2;         // Of the median op
-constexpr double kNoGradient = 0.1;    // Of the weight gradient: the stage needs no gradient of its input
-constexpr double kHostBound = 0.2;     // Of the time of ops
-constexpr double kUnexplained = 0.05;  // Of the measured step
-constexpr std::size_t kMaxBetter = 5;  // Within the memory of the traced schedule, and as many beyond
+constexpr double kWorthwhile = 0.995;  // A better schedule takes less than this part of the simulated step
+constexpr double kUneven = 1.15;       // A longer stage than this, in mean stages, is reported
+constexpr double kSlow = 1.1;          // A rank is slow above this ratio to the same ops on another rank
+constexpr double kOutlier = 2;         // An outlier takes more than this, in medians of its kind
+constexpr double kNoGradient = 0.1;    // Below this part of a weight gradient, a stage has no input gradient
+constexpr double kHostBound = 0.2;     // The host is too slow if it takes more than this part of the ops
+constexpr double kUnexplained = 0.05;  // A larger error of the replay, as a part of a step, is reported
+constexpr std::size_t kMaxBetter = 5;  // Schedules shown within the traced memory, and as many that need more
 constexpr std::int64_t kMaxOpsSearched = 20'000;
 
 std::string seconds_text(double seconds) { return fmt::format("{:.4g}", seconds); }
@@ -89,7 +89,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
         longest - totals.begin(), *longest / mean, seconds_text(diagnosis.even_seconds)));
   }
   for (const auto& [rank, ratio] : trace.peers) {
-    // Data-parallel ranks with the same stages do the same work, so a difference is one of the machines.
+    // Data-parallel ranks with the same stages do the same work, so a difference comes from the machines.
     if (ratio > kSlow || ratio * kSlow < 1) {
       findings.push_back(
           fmt::format("rank {} takes {:.2f} times as long for its ops as the traced rank with the same "
@@ -111,7 +111,7 @@ void find_outliers(TraceDiagnosis& diagnosis) {
   for (const auto& [link, times] : hops) {
     const double usual = median(all);
     const double own = median(times);
-    // Short messages differ by chance, so a slow link must also matter beside the ops.
+    // Short messages differ by chance, so a slow link must also be long in comparison with the ops.
     if (own < kOutlier * usual || own < 0.05 * mean) continue;
     findings.push_back(fmt::format("messages from rank {} to rank {} take {} s, those of all links {} s",
                                    trace.ranks[link.first], trace.ranks[link.second], seconds_text(own),
@@ -155,7 +155,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
       return std::ranges::any_of(ops, [&](const Op& op) { return op.kind == kind; });
     });
   };
-  // Costs of halves are measured if the trace has halves, and else estimated (trace_costs()).
+  // Halves of a backward are measured if the trace has them. Otherwise, trace_costs() estimates them.
   const bool measured_split = has(OpKind::BackwardInput);
   const auto host = trace_host_seconds(trace);
   std::map<std::pair<std::string, std::int64_t>, BetterSchedule> best;
@@ -174,7 +174,7 @@ void find_better(TraceDiagnosis& diagnosis, double search_seconds) {
     better.splits_backward = !measured_split && std::ranges::any_of(schedule.workers.front(), [](const Op& op) {
       return op.kind == OpKind::BackwardInput;
     });
-    // Of several variants of a schedule, the fastest.
+    // Only the fastest variant of a schedule is kept.
     const auto [at, is_new] = best.try_emplace({schedule.name, schedule.stages}, better);
     if (!is_new && at->second.seconds <= better.seconds) return;
     schedule.order.reset();  // Fields of pictures, which torch's CSV does not have
@@ -504,7 +504,7 @@ std::vector<Panel> panels_of(const TraceDiagnosis& diagnosis) {
 
 void write_diagnosis(const TraceDiagnosis& diagnosis, const std::string& folder) {
   const auto path = [&](const std::string& name) { return (std::filesystem::path(folder) / name).string(); };
-  // The files are those that the printed lines and docs/why_slow.md name.
+  // The printed lines and docs/why_slow.md name these files.
   write_whole(path("costs.json"), costs_to_json(diagnosis.costs) + "\n");
   write_whole(path("ran.csv"), to_csv(diagnosis.trace.schedule));
   for (std::size_t i = 0; i < diagnosis.better.size(); ++i) {

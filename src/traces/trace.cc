@@ -72,7 +72,8 @@ void require_one_run(const std::vector<RankTrace>& ranks) {
   }
 }
 
-/// Chooses the ranks of one pipeline, in the order of its workers: of several, that of the lowest rank.
+/// Chooses the ranks of one pipeline, in the order of its workers. If there are several pipelines, takes the one of the
+/// lowest rank.
 std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int64_t& pipelines) {
   require_one_run(ranks);
   std::ranges::sort(ranks, {}, &RankTrace::rank);
@@ -117,8 +118,8 @@ std::vector<RankTrace*> choose_pipeline(std::vector<RankTrace>& ranks, std::int6
 /// The ops of a worker: indices of ranges, step after step.
 struct OpWindows {
   std::vector<std::size_t> ranges;
-  std::size_t begin = 0;   // Of the first complete step
-  std::size_t length = 0;  // Ops of a step
+  std::size_t begin = 0;   // Index of the first complete step
+  std::size_t length = 0;  // Number of ops of a step
   std::size_t steps = 0;
   [[nodiscard]] std::size_t at(std::size_t step, std::size_t op) const { return ranges[begin + step * length + op]; }
 };
@@ -386,7 +387,7 @@ class TraceBuilder {
           trace_.sums[other.op.stage.index()].push_back(other.end - other.start);
       }
     }
-    // The last step ends with the last range; the time between steps is that of the others.
+    // The last step ends with the last range; the time that follows it is estimated from the other steps.
     std::vector<double> between;
     for (std::size_t k = 0; k + 1 < trace_.steps.size(); ++k)
       between.push_back(trace_.steps[k].seconds - trace_.steps[k].pipeline);
@@ -479,8 +480,8 @@ class TraceBuilder {
           0.0, std::min(at.work_end - at.work_start, at.work_end - at.start - at.covered - (at.work_start - at.start)));
       cursor = std::max(cursor, origins_[w] + at.work_end);
     }
-    // A step of a V begins while other workers still run the one before.
-    // What is left of the step after the last op: sums, the optimizer, and loading data.
+    // The rest of the step, after its last op: sums, the optimizer, and loading data. In a V, a worker may begin the
+    // next step while others still run this one.
     double rest = k + 1 < num_steps_ ? next - cursor : std::max(0.0, next - cursor);
     for (; after < rank.ranges.size() && origins_[w] + rank.ranges[after].start < next; ++after) {
       if (!blocks || is_op(rank.ranges[after])) continue;
@@ -547,7 +548,7 @@ class TraceBuilder {
     // Others may wait for their sends; the worker that ends last has nothing to wait for.
     const auto end_of = [](const WorkerTimeline& worker) { return worker.ops.back().end; };
     const auto last = std::ranges::max_element(step.timeline.workers, {}, end_of);
-    // The time between steps is that of the optimizer; more than that is a wait.
+    // The optimizer takes this time between steps. A worker with more than this also waits.
     const double most = costs.between[static_cast<std::size_t>(last - step.timeline.workers.begin())];
     for (double& between : costs.between) between = std::min(between, most);
     std::vector<double> rest;
@@ -557,14 +558,14 @@ class TraceBuilder {
       const TraceRange& at = range(to.worker, k, to.position);
       const double left = sent + sends[table_->first(from.worker) + from.position];
       const double wait = marks_waits(*workers_[to.worker]) ? at.work_start - at.start : 0;
-      // The receiver really waited for this message, so the rest is what the message was under way.
+      // The receiver really waited for this message, so the rest is the time of the message on its way.
       if (step.awaited[m] || left > arrived - wait) {
         rest.push_back(arrived - left - before[receiver]);
       } else if (to.position > 0 && shift(from.worker) == shift(to.worker)) {  // Else it may not have left yet
         before[receiver] += wait;  // Handling a message that has left before takes the worker's time
       }
     }
-    // Clocks that are aligned by messages may make a message seem to arrive early.
+    // The mean may be negative, because aligned clocks are not exact.
     costs.latency = std::max(0.0, mean(rest));
     for (const auto& starts : copies) costs.copies.push_back(mean(starts));
     std::map<std::pair<std::size_t, std::size_t>, std::vector<double>> seconds;  // By stage and kind
