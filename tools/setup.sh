@@ -31,7 +31,7 @@ preset=release
 [ -z "${CI:-}" ] || preset=ci # The same build folder, with warnings as errors
 export CXX="${CXX:-clang++}" # CXX=g++ also compiles everything, but more slowly; presets may set another compiler
 jobs=$(nproc)
-package_lists="apt-get update -qq && " # Read once
+package_lists="LC_ALL=C apt-get update -qq && " # Read once; install_as_root() looks for a message in English
 tests_at_once=$((jobs + jobs / 2)) # Because tests spend much of their time waiting
 
 say() { printf '\n== %s\n' "$*" >&2; }
@@ -64,7 +64,7 @@ install_missing() { # install_missing PACKAGE...
   done
   [ -n "$missing" ] || return 0
   say "installing$missing"
-  install="DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$missing"
+  install="LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$missing"
   install_as_root "$package_lists$install" && package_lists=
 }
 
@@ -79,6 +79,13 @@ install_as_root() {
     sleep 2
   done
   rm "$errors"
+}
+
+require_driver() { # require_driver FILE: CUDA 13 of our torch needs NVIDIA's driver 580; no driver, no GPU here
+  driver=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\)\.[0-9.]* .*/\1/p' "$1" 2>/dev/null) || return 0
+  [ "${driver:-580}" -ge 580 ] && return
+  echo "the NVIDIA driver here is $driver, and CUDA 13 of $full_torch_package needs 580 or newer: update it" >&2
+  return 1
 }
 
 has_torch() { [ -n "${TORCH_DIR:-}" ] || [ "$(cat .venv/torch-packages 2>/dev/null)" = "$torch_packages" ]; }
